@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests share: quiet TensorFlow, and the real data where it is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("shared_data") and not (SHARED / "data").is_dir():
+        pytest.skip("needs the real data sets in ../shared/data, next to the repository")
+
+
+@pytest.fixture
+def shared_data():
+    """Path of ../shared/data; for tests with the marker `shared_data`."""
+    return SHARED / "data"
+
+
+@pytest.fixture
+def run_main():
+    """Runs a script's `main` in this process: run_main(module, flag=value, ...)."""
+    from absl import flags
+
+    def run(module, **values):
+        known = flags.FLAGS
+        others = {  # of scripts that other tests have imported: two may define the same name
+            name: known[name]
+            for name in known
+            if not (known.find_module_defining_flag(name) or "").startswith("absl")
+        }
+        for name in others:
+            delattr(known, name)
+        absl_names = set(known)
+        try:
+            module.define_flags()
+            known([module.__name__, *(f"--{name}={value}" for name, value in values.items())])
+            module.main([])
+        finally:
+            for name in set(known) - absl_names:
+                delattr(known, name)
+            for name, flag in others.items():
+                known[name] = flag
+
+    return run
+
+
+@pytest.fixture
+def run_script():
+    """Runs a script as a user does: run_script("run_x", flag=value, ...) -> completed process."""
+
+    def run(script, cwd=None, environment=None, **values):
+        path = Path(__file__).resolve().parents[1] / f"{script}.py"
+        arguments = [f"--{name}={value}" for name, value in values.items()]
+        return subprocess.run(
+            [sys.executable, str(path), *arguments],
+            cwd=cwd,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
