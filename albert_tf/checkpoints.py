@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variables by their original names: one table, one reader for every source, strict loading.
+
+A checkpoint of this project holds each variable under the name it has in the original release
+(`<name>/adam_m` and `<name>/adam_v` for the moments, `global_step` for the step), so files of both
+are read in the same way.
+"""
+
+import dataclasses
+import operator
+import os
+import re
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from albert_tf import files
+
+# The name table: (the original's name, path from the model's part that holds the variable). {g} and
+# {j} stand for the parameter group and the inner group. Order is the original's order of creation.
+_DENSE = ("kernel", "bias")
+_NORM = ("beta", "gamma")
+_BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{j}/"
+
+
+def _rows(original, path, leaves):
+    return [(f"{original}/{leaf}", f"{path}.{leaf}") for leaf in leaves]
+
+
+_EMBEDDINGS = [
+    ("bert/embeddings/word_embeddings", "embeddings.word"),
+    ("bert/embeddings/token_type_embeddings", "embeddings.token_type"),
+    ("bert/embeddings/position_embeddings", "embeddings.position"),
+    *_rows("bert/embeddings/LayerNorm", "embeddings.layer_norm", _NORM),
+]
+_MAPPING = _rows("bert/encoder/embedding_hidden_mapping_in", "embedding_hidden_mapping_in", _DENSE)
+_ATTENTION = [
+    *_rows(_BLOCK + "attention_1/self/query", "query", _DENSE),
+    *_rows(_BLOCK + "attention_1/self/key", "key", _DENSE),
+    *_rows(_BLOCK + "attention_1/self/value", "value", _DENSE),
+    *_rows(_BLOCK + "attention_1/output/dense", "output_dense", _DENSE),
+    *_rows(_BLOCK + "LayerNorm", "layer_norm", _NORM),
+]
+_FFN = [
+    *_rows(_BLOCK + "ffn_1/intermediate/dense", "intermediate", _DENSE),
+    *_rows(_BLOCK + "ffn_1/intermediate/output/dense", "output_dense", _DENSE),
+    *_rows(_BLOCK + "LayerNorm_1", "layer_norm", _NORM),
+]
+_POOLER = _rows("bert/pooler/dense", "pooler", _DENSE)
+_HEADS = {  # attribute of the model -> rows
+    "masked_lm": [
+        *_rows("cls/predictions/transform/dense", "transform", _DENSE),
+        *_rows("cls/predictions/transform/LayerNorm", "layer_norm", _NORM),
+        ("cls/predictions/output_bias", "output_bias"),
+    ],
+    "sentence_order": [
+        ("cls/seq_relationship/output_weights", "weights_"),
+        ("cls/seq_relationship/output_bias", "bias"),
+    ],
+    "classifier": [("output_weights", "weights_"), ("output_bias", "bias")],
+}
+ENCODER_PREFIX = "bert/"
+SLOTS = ("adam_m", "adam_v")
+GLOBAL_STEP = "global_step"
+BEST = "model.ckpt-best"
+
+
+def _pick(part, rows, **numbers):
+    return {name.format(**numbers): operator.attrgetter(path)(part) for name, path in rows}
+
+
+def _encoder_variables(encoder):
+    named = _pick(encoder, _EMBEDDINGS)
+    if encoder.embedding_hidden_mapping_in is not None:
+        named |= _pick(encoder, _MAPPING)
+    for groups, rows in ((encoder.attention_groups, _ATTENTION), (encoder.ffn_groups, _FFN)):
+        for g, inner_groups in enumerate(groups):
+            for j, block in enumerate(inner_groups):
+                named |= _pick(block, rows, g=g, j=j)
+    return named | _pick(encoder, _POOLER)
+
+
+def named_variables(model):
+    """The variables of a model under the original's names.
+
+    Args:
+        model: a model with an `encoder` (AlbertModel) and any of the heads in the table.
+
+    Returns:
+        dict of original name -> variable; every trainable variable once.
+    """
+    named = _encoder_variables(model.encoder)
+    for attribute, rows in _HEADS.items():
+        if hasattr(model, attribute):
+            named |= _pick(getattr(model, attribute), rows)
+    missing = {id(v) for v in model.trainable_variables} - {id(v) for v in named.values()}
+    assert not missing, f"{len(missing)} variables of {type(model).__name__} are not in the table"
+    return named
+
+
+def training_variables(named, optimizer):
+    """A training run's whole state by name: variables, moments, step.
+
+    Args:
+        named: dict, of `named_variables`, in the order the optimizer was built with.
+        optimizer: AdamW or LAMB, built.
+
+    Returns:
+        dict of name -> variable.
+    """
+    state = dict(named)
+    for slot in SLOTS:
+        state |= {
+            f"{name}/{slot}": value
+            for name, value in zip(named, getattr(optimizer, slot), strict=True)
+        }
+    return state | {GLOBAL_STEP: optimizer.iterations}
+
+
+# --- Finding and reading ---------------------------------------------------------------------
+
+
+def find(path):
+    """Finds the checkpoint that a user means.
+
+    Args:
+        path: str, a prefix (`.../model.ckpt-best`), one of its files (`.index`, `.data-...`,
+            `.meta`), or a directory, whose `checkpoint` file may be missing or may name a place
+            that does not exist, as those in the released archives do.
+
+    Returns:
+        str, the prefix.
+
+    Raises:
+        ValueError: there is none; the message names the path and what was looked for.
+    """
+    prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path.rstrip("/"))
+    if tf.io.gfile.exists(prefix + ".index"):
+        return prefix
+    if tf.io.gfile.isdir(path):
+        return _find_in_directory(path.rstrip("/"))
+    raise ValueError(
+        f"no checkpoint at {path}: looked for {prefix}.index. Give a prefix such as "
+        "DIR/model.ckpt-best, its .index file, or its directory"
+    )
+
+
+def _find_in_directory(directory):
+    latest = latest_in(directory)
+    if latest:
+        return latest
+    prefixes = _prefixes_in(directory)
+    best = os.path.join(directory, BEST)
+    if best in prefixes:
+        return best
+    if len(prefixes) == 1:
+        return prefixes.pop()
+    found = ", ".join(sorted(os.path.basename(p) for p in prefixes)) or "no .index file"
+    raise ValueError(f"no checkpoint can be told in {directory} ({found}): give its prefix")
+
+
+def _prefixes_in(directory):
+    indices = tf.io.gfile.glob(os.path.join(directory, "*.index"))
+    return [path.removesuffix(".index") for path in indices]
+
+
+def latest_in(directory):
+    """The newest checkpoint of a run's directory, or None.
+
+    That is the one its `checkpoint` file names, even if the directory was moved; without a usable
+    file, the one with the highest step.
+    """
+    try:
+        state = tf.train.get_checkpoint_state(directory)
+    except (tf.errors.OpError, ValueError):  # an unreadable `checkpoint` file is no file
+        state = None
+    if state is not None and state.model_checkpoint_path:
+        here = os.path.join(directory, os.path.basename(state.model_checkpoint_path))
+        for prefix in (here, state.model_checkpoint_path):
+            if tf.io.gfile.exists(prefix + ".index"):
+                return prefix
+    numbered = numbered_in(directory)
+    return numbered[-1][1] if numbered else None
+
+
+def numbered_in(directory):
+    """A directory's checkpoints with a step in their names: list of (step, prefix), ascending."""
+    steps = [(step_of(prefix), prefix) for prefix in _prefixes_in(directory)]
+    return sorted((step, prefix) for step, prefix in steps if step is not None)
+
+
+def step_of(prefix):
+    """The step at the end of a prefix, or None (`model.ckpt-best`)."""
+    match = re.search(r"-(\d+)$", prefix)
+    return int(match.group(1)) if match else None
+
+
+def step_in(prefix):
+    """The step that a checkpoint holds; where it holds none, the one in its name, or 0."""
+    reader = Reader(prefix)
+    if GLOBAL_STEP in reader.shapes:
+        return int(reader[GLOBAL_STEP])
+    return step_of(prefix) or 0
+
+
+class Reader:
+    """The tensors of a checkpoint under the original's names, whichever release wrote it.
+
+    Args:
+        prefix: str, of `find`.
+
+    Attributes:
+        shapes: dict of name -> list of int.
+
+    Raises:
+        ValueError: the files cannot be read, or a tensor in them.
+    """
+
+    def __init__(self, prefix):
+        self.prefix = prefix
+        try:
+            self._reader = tf.train.load_checkpoint(prefix)
+            shapes = self._reader.get_variable_to_shape_map()
+        except (tf.errors.OpError, RuntimeError, ValueError) as error:
+            raise ValueError(f"cannot read the checkpoint {prefix}: {error}") from error
+        self._keys = {self._original_name(key): key for key in shapes}
+        self._keys.pop(None, None)
+        self.shapes = {name: shapes[key] for name, key in self._keys.items()}
+
+    @staticmethod
+    def _original_name(key):
+        if key.endswith("/.ATTRIBUTES/VARIABLE_VALUE"):
+            match = re.fullmatch(r"variables/([^/]+)/\.ATTRIBUTES/VARIABLE_VALUE", key)
+            # TensorFlow escapes "/" in the key of a dict as ".S", and "." as "..".
+            return match and match.group(1).replace(".S", "/").replace("..", ".")
+        if key == "_CHECKPOINTABLE_OBJECT_GRAPH":
+            return None
+        return key.removeprefix("module/")  # variables of a TF1 Hub module
+
+    def __getitem__(self, name):
+        try:
+            return self._reader.get_tensor(self._keys[name])
+        except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:
+            raise ValueError(f"cannot read {name} of {self.prefix}: {error}") from error
+
+
+def make_checkpoint(state):
+    """A `tf.train.Checkpoint` that files the variables of `state` under their names."""
+    return tf.train.Checkpoint(variables=dict(state))
+
+
+# --- Loading ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a checkpoint gave to a model; names are the original's."""
+
+    prefix: str
+    loaded: tuple
+    missing: tuple
+    unused: tuple
+    wrong_shape: tuple  # of (name, shape in the file, shape in the model)
+
+    def __str__(self):
+        slots = [n for n in self.unused if n.rsplit("/", 1)[-1] in (*SLOTS, "lamb_m", "lamb_v")]
+        others = [n for n in self.unused if n not in slots and n != GLOBAL_STEP]
+        lines = [f"loaded {len(self.loaded)} variables from {self.prefix}"]
+        if self.missing:
+            lines.append(f"  not in it, initialised afresh: {', '.join(self.missing)}")
+        lines += [
+            f"  not taken, shape {shape} in the file and {wanted} in the model: {name}"
+            for name, shape, wanted in self.wrong_shape
+        ]
+        if slots:
+            lines.append(f"  not used: {len(slots)} optimizer slots")
+        if others:
+            lines.append(f"  not used: {', '.join(others)}")
+        return "\n".join(lines)
+
+
+def is_encoder(name):
+    """Whether an original name is one of the encoder's; the rest are heads."""
+    return name.startswith(ENCODER_PREFIX)
+
+
+def source_name(name, init_from_group0=False):
+    """The name in the file from which a variable is filled; every group from group 0 if asked."""
+    return re.sub(r"/group_\d+/", "/group_0/", name) if init_from_group0 else name
+
+
+def load(path, named, init_from_group0=False):
+    """Fills a model's variables from a checkpoint of any source; moments and step stay as they are.
+
+    Args:
+        path: str, anything that `find` takes.
+        named: dict, of `named_variables`.
+        init_from_group0: bool, fill every parameter group from group 0 of the file.
+
+    Returns:
+        Report.
+
+    Raises:
+        ValueError: the file lacks part of the encoder, or holds it in other shapes.
+    """
+    reader = Reader(find(path))
+    sources = {name: source_name(name, init_from_group0) for name in named}
+    missing = tuple(name for name, source in sources.items() if source not in reader.shapes)
+    wrong_shape = tuple(
+        (name, reader.shapes[source], named[name].shape.as_list())
+        for name, source in sources.items()
+        if source in reader.shapes and reader.shapes[source] != named[name].shape.as_list()
+    )
+    skipped = {*missing, *(name for name, _, _ in wrong_shape)}
+    loaded = tuple(name for name in named if name not in skipped)
+    used = {sources[name] for name in named}
+    unused = tuple(sorted(name for name in reader.shapes if name not in used))
+    report = Report(reader.prefix, loaded, missing, unused, wrong_shape)
+    _check_encoder_complete(report)
+    for name in loaded:
+        named[name].assign(reader[sources[name]])
+    return report
+
+
+def _check_encoder_complete(report):
+    missing = [name for name in report.missing if is_encoder(name)]
+    reshaped = [row for row in report.wrong_shape if is_encoder(row[0])]
+    if not missing and not reshaped:
+        return
+    found = sum(is_encoder(name) for name in report.loaded)
+    lines = [
+        f"{report.prefix} does not fill the encoder of this config: {found} variables fit, "
+        f"{len(missing)} are missing, {len(reshaped)} have another shape."
+    ]
+    lines += [f"  missing: {name}" for name in missing]
+    lines += [f"  shape {shape} in the file, {want} here: {name}" for name, shape, want in reshaped]
+    from_group0 = [name for name in missing if source_name(name, True) in report.loaded]
+    if missing == from_group0 and not reshaped:
+        lines.append("To fill every parameter group from group 0, give --init_from_group0.")
+    else:
+        lines.append("Check that --albert_config_file belongs to this checkpoint.")
+    raise ValueError("\n".join(lines))
+
+
+def restore(prefix, state):
+    """Restores a whole training state, strictly: variables, moments and step.
+
+    Args:
+        prefix: str, of `find`; of this project or a training run of the original.
+        state: dict, of `training_variables`.
+
+    Raises:
+        ValueError: something is missing or has another shape.
+    """
+    reader = Reader(prefix)
+    missing = [name for name in state if name not in reader.shapes]
+    if missing:
+        raise ValueError(
+            f"training cannot resume from {prefix}: it lacks {len(missing)} of {len(state)} "
+            f"variables ({', '.join(missing[:3])}{', ...' if missing[3:] else ''}). To start from "
+            "its weights alone, give it as --init_checkpoint and another --output_dir"
+        )
+    for name, variable in state.items():
+        if reader.shapes[name] != variable.shape.as_list():
+            raise ValueError(
+                f"training cannot resume from {prefix}: {name} has shape {reader.shapes[name]} "
+                f"there and {variable.shape.as_list()} in this model. Check --albert_config_file"
+            )
+    for name, variable in state.items():
+        variable.assign(np.asarray(reader[name]).astype(variable.dtype.as_numpy_dtype))
+
+
+def delete(prefix):
+    """Deletes a checkpoint's files, the index first: without it there is no checkpoint."""
+    for path in [prefix + ".index", *tf.io.gfile.glob(f"{prefix}.data-*")]:
+        tf.io.gfile.remove(path)
+
+
+def copy(prefix, target):
+    """Copies a checkpoint's files to another prefix, the index last, each renamed into place.
+
+    Args:
+        prefix: str, what to copy.
+        target: str, prefix of the copy.
+
+    Returns:
+        list of (source file, target file).
+    """
+    shards = tf.io.gfile.glob(prefix + ".data-?????-of-?????")
+    sources = [*sorted(shards), prefix + ".index"]
+    pairs = [(source, target + source[len(prefix) :]) for source in sources]
+    with files.replacing(*(destination for _, destination in pairs)) as temporary:
+        for source, name in zip(sources, temporary, strict=True):
+            tf.io.gfile.copy(source, name, overwrite=True)
+    logging.info("Copied %s to %s", prefix, target)
+    return pairs
+
+
+def exists(prefix):
+    """Whether a checkpoint's files are there."""
+    return tf.io.gfile.exists(prefix + ".index")

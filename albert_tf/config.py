@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of an ALBERT model: one frozen value, read from and written to the original's JSON."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+
+import tensorflow as tf
+from absl import logging
+
+PARAMETER_SHARING = ("all", "attention", "ffn", "none")
+ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "")
+
+_POSITIVE = (
+    "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_hidden_groups",
+    "num_attention_heads", "intermediate_size", "inner_group_num", "max_position_embeddings",
+    "type_vocab_size",
+)  # fmt: skip
+# In files of the original and its relatives, and read by nothing there either.
+_KNOWN_UNUSED = {"net_structure_type", "gap_size", "num_memory_blocks", "layers_to_keep"}
+_PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+def _is_number(value, kind=int | float):
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+@dataclasses.dataclass(frozen=True)
+class AlbertConfig:
+    """Architecture of an ALBERT encoder (Lan et al., ICLR 2020; sizes in Table 1).
+
+    Defaults are the original's, so a JSON file that omits a key means what it always meant.
+
+    Raises:
+        ValueError: a value makes no model; the message names the key, the value and the remedy.
+    """
+
+    vocab_size: int  # V, section 4.1: 30,000 SentencePiece pieces
+    embedding_size: int = 128  # E, section 3.1, factorised embedding: V x E + E x H, not V x H
+    hidden_size: int = 4096  # H, Table 1 (xxlarge)
+    num_hidden_layers: int = 12  # L, Table 1
+    num_hidden_groups: int = 1  # G: layers of one group share their parameters, section 3.1
+    num_attention_heads: int = 64  # N, appendix A.1: H / 64
+    intermediate_size: int = 16384  # I, section 3.1: 4 H
+    inner_group_num: int = 1  # blocks with parameters of their own inside one layer
+    down_scale_factor: int = 1  # read by nothing, kept because every released file has it
+    hidden_act: str = "gelu"  # section 3.1; the tanh approximation. Chinese models: relu
+    hidden_dropout_prob: float = 0.0  # section 4.9: none in version 2
+    attention_probs_dropout_prob: float = 0.0  # section 4.9
+    max_position_embeddings: int = 512  # longest sequence, section 4.1
+    type_vocab_size: int = 2  # segments A and B
+    initializer_range: float = 0.02  # standard deviation of the truncated normal
+    parameter_sharing: str = "all"  # Table 4: all, attention, ffn, none
+    unknown_keys: Mapping[str, object] = dataclasses.field(default_factory=dict, compare=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "unknown_keys", dict(self.unknown_keys))
+        for key in _POSITIVE:
+            value = getattr(self, key)
+            if not _is_number(value, int) or value < 1:
+                raise ValueError(f"{key} must be a whole number of at least 1. Received: {value!r}")
+        for key in _PROBABILITIES:
+            value = getattr(self, key)
+            if value is None:  # the original takes null for "no dropout"
+                object.__setattr__(self, key, 0.0)
+            elif not _is_number(value) or not 0 <= value < 1:
+                raise ValueError(f"{key} must be at least 0 and below 1. Received: {value!r}")
+        stddev = self.initializer_range
+        if not _is_number(stddev) or not 0 < stddev < math.inf:
+            raise ValueError(f"initializer_range must be a number above 0. Received: {stddev!r}")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                "hidden_size must be a multiple of num_attention_heads. Received: "
+                f"hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
+            )
+        if self.num_hidden_groups > self.num_hidden_layers:
+            raise ValueError(
+                "num_hidden_groups must not exceed num_hidden_layers. Received: "
+                f"{self.num_hidden_groups} groups, {self.num_hidden_layers} layers"
+            )
+        if not isinstance(self.hidden_act, str) or self.hidden_act.lower() not in ACTIVATIONS:
+            raise ValueError(
+                f"hidden_act must be one of {', '.join(a for a in ACTIVATIONS if a)}. "
+                f"Received: {self.hidden_act!r}"
+            )
+        if self.parameter_sharing not in PARAMETER_SHARING:
+            raise ValueError(
+                f"parameter_sharing must be one of {', '.join(PARAMETER_SHARING)}. "
+                f"Received: {self.parameter_sharing!r}"
+            )
+
+    @property
+    def head_size(self):
+        """D = H / N, features of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    def group_of_layer(self, layer):
+        """The parameter group of a layer, computed in floating point as the original does."""
+        return int(layer / self.num_hidden_layers * self.num_hidden_groups)
+
+    def attention_group(self, layer):
+        """Which set of attention parameters a layer uses (Table 4)."""
+        return (
+            self.group_of_layer(layer) if self.parameter_sharing in ("all", "attention") else layer
+        )
+
+    def ffn_group(self, layer):
+        """Which set of feed-forward parameters a layer uses (Table 4)."""
+        return self.group_of_layer(layer) if self.parameter_sharing in ("all", "ffn") else layer
+
+    @property
+    def num_attention_groups(self):
+        """How many sets of attention parameters the model holds."""
+        return self._num_groups("attention")
+
+    @property
+    def num_ffn_groups(self):
+        """How many sets of feed-forward parameters the model holds."""
+        return self._num_groups("ffn")
+
+    def _num_groups(self, part):
+        shared = self.parameter_sharing in ("all", part)
+        return self.num_hidden_groups if shared else self.num_hidden_layers
+
+    def without_dropout(self):
+        """The same architecture with both dropout rates at 0, as version 2 was trained."""
+        return dataclasses.replace(self, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+
+    @classmethod
+    def from_dict(cls, values):
+        """Makes a config of a dict; keys nobody knows are kept for the way back, and logged.
+
+        Args:
+            values: dict, the parsed JSON object.
+
+        Raises:
+            ValueError: vocab_size is missing, or a value makes no model.
+        """
+        names = {f.name for f in dataclasses.fields(cls)} - {"unknown_keys"}
+        known = {key: value for key, value in values.items() if key in names}
+        unknown = {key: value for key, value in values.items() if key not in names}
+        if unknown:
+            # A misspelt key would otherwise leave a default in force without a word.
+            level = logging.INFO if unknown.keys() <= _KNOWN_UNUSED else logging.WARNING
+            logging.log(level, "Config keys kept but not used: %s", ", ".join(sorted(unknown)))
+        if "vocab_size" not in known:
+            raise ValueError(
+                "vocab_size is missing: set it to the number of pieces in the vocabulary"
+            )
+        return cls(**known, unknown_keys=unknown)
+
+    @classmethod
+    def from_json_file(cls, path):
+        """Reads `albert_config.json`.
+
+        Args:
+            path: str, file name or URL that tf.io.gfile can open.
+
+        Raises:
+            ValueError: the file is missing, is not a JSON object, or makes no model.
+        """
+        try:
+            with tf.io.gfile.GFile(path) as file:
+                values = json.load(file)
+        except (tf.errors.OpError, OSError) as error:
+            raise ValueError(f"cannot read the model config {path}: {error}") from error
+        except ValueError as error:
+            raise ValueError(f"{path} is not a JSON file: {error}") from error
+        if not isinstance(values, dict):
+            raise ValueError(f"{path} must hold one JSON object. Received: {type(values).__name__}")
+        try:
+            return cls.from_dict(values)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    def to_dict(self):
+        """All keys, the unknown ones included."""
+        values = {
+            f.name: getattr(self, f.name)
+            for f in dataclasses.fields(self)
+            if f.name != "unknown_keys"
+        }
+        if self.parameter_sharing == "all":
+            del values["parameter_sharing"]  # what every released file means; they lack the key
+        return {**self.unknown_keys, **values}
+
+    def to_json_string(self):
+        """The original's layout: indent 2, keys sorted, newline at the end."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ALBERT encoder: embeddings, E -> H mapping, shared blocks, pooler.
+
+Shapes:
+    B batch, T sequence, E embedding, H hidden, N heads, D = H / N head size, I intermediate,
+    V vocabulary, L layers.
+
+Kernels are 2-D and biases 1-D, as the original's variables are: one line per variable then
+suffices to read its checkpoints, and rank tells which variables decay. Products run on
+[B * T, H], which is faster than the same product on [B, T, H].
+"""
+
+import math
+
+import tensorflow as tf
+import tf_keras
+
+
+def gelu(x):
+    """Gaussian error linear unit in its tanh approximation, which the released weights need."""
+    # x * x instead of a power: tf.pow takes longer than all the rest of the layer on a CPU.
+    return 0.5 * x * (1.0 + tf.tanh(math.sqrt(2.0 / math.pi) * x * (1.0 + 0.044715 * x * x)))
+
+
+_ACTIVATIONS = {
+    "gelu": gelu,
+    "relu": tf.nn.relu,
+    "tanh": tf.tanh,
+    "linear": tf.identity,
+    "": tf.identity,
+}
+
+
+def get_activation(name):
+    """The function behind a config's `hidden_act`, upper or lower case."""
+    return _ACTIVATIONS[name.lower()]
+
+
+def truncated_normal(stddev):
+    """Initialiser of all kernels and tables; nothing beyond two standard deviations."""
+    return tf_keras.initializers.TruncatedNormal(stddev=stddev)
+
+
+def dropout(x, rate, training):
+    """Zeroes a share `rate` of x and scales the rest by 1 / (1 - rate), in training alone."""
+    return tf.nn.dropout(x, rate) if training and rate else x
+
+
+class Layer(tf_keras.layers.Layer):
+    """A layer that holds float32 variables and computes in the policy's type.
+
+    Casts are written out where they happen: layer norms, softmax and losses stay in float32
+    under every precision.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+
+    def variable(self, name, shape, initializer):
+        """Adds a float32 variable."""
+        return self.add_weight(
+            name, shape, dtype=tf.float32, initializer=initializer, experimental_autocast=False
+        )
+
+
+class Dense(Layer):
+    """x W + b on the last axis.
+
+    Args:
+        input_size: int, size of the last axis of the input.
+        output_size: int, size of the last axis of the output.
+        stddev: float, of the kernel's truncated normal initialiser.
+        use_bias: bool, whether b exists.
+    """
+
+    def __init__(self, input_size, output_size, stddev, use_bias=True, **kwargs):
+        super().__init__(**kwargs)
+        self.kernel = self.variable("kernel", [input_size, output_size], truncated_normal(stddev))
+        self.bias = self.variable("bias", [output_size], "zeros") if use_bias else None
+
+    def call(self, x):
+        y = tf.matmul(tf.cast(x, self.compute_dtype), tf.cast(self.kernel, self.compute_dtype))
+        return y if self.bias is None else tf.nn.bias_add(y, tf.cast(self.bias, y.dtype))
+
+
+class LayerNorm(Layer):
+    """Layer normalisation over the last axis, epsilon 1e-12, in and out in float32."""
+
+    epsilon = 1e-12
+
+    def __init__(self, size, **kwargs):
+        super().__init__(**kwargs)
+        self.gamma = self.variable("gamma", [size], "ones")
+        self.beta = self.variable("beta", [size], "zeros")
+
+    def call(self, x):
+        x = tf.cast(x, tf.float32)
+        mean = tf.reduce_mean(x, axis=-1, keepdims=True)
+        variance = tf.reduce_mean(tf.math.squared_difference(x, mean), axis=-1, keepdims=True)
+        return tf.nn.batch_normalization(x, mean, variance, self.beta, self.gamma, self.epsilon)
+
+
+class Embeddings(Layer):
+    """Sum of word, segment and position embeddings, normalised (section 3.1).
+
+    Args:
+        config: AlbertConfig.
+        use_one_hot: bool, look words up by a one-hot product, which TPUs prefer.
+    """
+
+    def __init__(self, config, use_one_hot=False, **kwargs):
+        super().__init__(**kwargs)
+        size, stddev = config.embedding_size, config.initializer_range
+        self.word = self.variable("word", [config.vocab_size, size], truncated_normal(stddev))
+        self.token_type = self.variable(
+            "token_type", [config.type_vocab_size, size], truncated_normal(stddev)
+        )
+        self.position = self.variable(
+            "position", [config.max_position_embeddings, size], truncated_normal(stddev)
+        )
+        self.layer_norm = LayerNorm(size)
+        self._use_one_hot = use_one_hot
+        self._dropout = config.hidden_dropout_prob
+
+    def _look_up(self, table, ids):
+        if self._use_one_hot:
+            return tf.matmul(tf.one_hot(ids, table.shape[0], dtype=table.dtype), table)
+        return tf.gather(table, ids)
+
+    def call(self, input_ids, token_type_ids, training=False):
+        words = self._look_up(self.word, input_ids)  # [B, T, E]
+        length = tf.shape(input_ids)[1]
+        x = words + self._look_up(self.token_type, token_type_ids) + self.position[:length]
+        return words, dropout(self.layer_norm(x), self._dropout, training)
+
+
+class AttentionBlock(Layer):
+    """Self-attention, projection, residual, layer norm."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        size, stddev = config.hidden_size, config.initializer_range
+        self.query = Dense(size, size, stddev)
+        self.key = Dense(size, size, stddev)
+        self.value = Dense(size, size, stddev)
+        self.output_dense = Dense(size, size, stddev)
+        self.layer_norm = LayerNorm(size)
+        self._heads, self._head_size = config.num_attention_heads, config.head_size
+        self._dropout = config.hidden_dropout_prob
+        self._attention_dropout = config.attention_probs_dropout_prob
+
+    def _split_heads(self, x, batch, length):
+        x = tf.reshape(x, [batch, length, self._heads, self._head_size])
+        return tf.transpose(x, [0, 2, 1, 3])  # [B, N, T, D]
+
+    def call(self, x, mask_adder, training=False):
+        """Attends.
+
+        Args:
+            x: float tensor [B * T, H].
+            mask_adder: float32 tensor [B, 1, 1, T], added to the logits of each key.
+            training: bool, whether dropout is on.
+
+        Returns:
+            float32 tensor [B * T, H].
+        """
+        batch, length = tf.shape(mask_adder)[0], tf.shape(mask_adder)[3]
+        # The scale goes to the query: [B, N, T, D] has fewer entries than [B, N, T, T].
+        query = self._split_heads(self.query(x) * (1.0 / math.sqrt(self._head_size)), batch, length)
+        key = self._split_heads(self.key(x), batch, length)
+        value = self._split_heads(self.value(x), batch, length)
+        logits = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32) + mask_adder
+        weights = tf.cast(tf.nn.softmax(logits), value.dtype)  # [B, N, T, T]
+        weights = dropout(weights, self._attention_dropout, training)
+        context = tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3])  # [B, T, N, D]
+        context = tf.reshape(context, [batch * length, self._heads * self._head_size])
+        output = dropout(self.output_dense(context), self._dropout, training)
+        return self.layer_norm(tf.cast(output, tf.float32) + tf.cast(x, tf.float32))
+
+
+class FeedForwardBlock(Layer):
+    """Two dense layers with the activation between, residual, layer norm."""
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        stddev = config.initializer_range
+        self.intermediate = Dense(config.hidden_size, config.intermediate_size, stddev)
+        self.output_dense = Dense(config.intermediate_size, config.hidden_size, stddev)
+        self.layer_norm = LayerNorm(config.hidden_size)
+        self._activation = get_activation(config.hidden_act)
+        self._dropout = config.hidden_dropout_prob
+
+    def call(self, x, training=False):
+        """Transforms [B * T, H] to float32 [B * T, H]."""
+        output = self.output_dense(self._activation(self.intermediate(x)))
+        output = dropout(output, self._dropout, training)
+        return self.layer_norm(tf.cast(output, tf.float32) + tf.cast(x, tf.float32))
+
+
+class AlbertModel(tf_keras.Model):
+    """The ALBERT encoder (Lan et al., section 3.1).
+
+    Call it with
+        input_ids: int32 [B, T];
+        input_mask: [B, T], 1 for tokens, 0 for padding; all 1 if absent;
+        token_type_ids: int32 [B, T], 0 for segment A, 1 for B; all 0 if absent;
+        training: bool, whether dropout is on.
+    It returns a dict of float32 tensors:
+        sequence_output [B, T, H]; pooled_output [B, H]; encoder_outputs, a list of
+        L x inner_group_num [B, T, H], the last being sequence_output; embedding_output
+        [B, T, E], before the E -> H mapping; word_embedding_output [B, T, E].
+
+    Args:
+        config: AlbertConfig.
+        use_one_hot_embeddings: bool, for TPUs.
+    """
+
+    def __init__(self, config, use_one_hot_embeddings=False, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        self.config = config
+        stddev, hidden, inner = config.initializer_range, config.hidden_size, config.inner_group_num
+        self.embeddings = Embeddings(config, use_one_hot_embeddings)
+        self.embedding_hidden_mapping_in = None
+        if config.embedding_size != hidden:
+            self.embedding_hidden_mapping_in = Dense(config.embedding_size, hidden, stddev)
+        self.attention_groups = [
+            [AttentionBlock(config) for _ in range(inner)]
+            for _ in range(config.num_attention_groups)
+        ]
+        self.ffn_groups = [
+            [FeedForwardBlock(config) for _ in range(inner)] for _ in range(config.num_ffn_groups)
+        ]
+        self.pooler = Dense(hidden, hidden, stddev)
+
+    @property
+    def embedding_table(self):
+        """The word embeddings, float32 [V, E]; the masked-LM head is tied to it."""
+        return self.embeddings.word
+
+    def call(self, input_ids, input_mask=None, token_type_ids=None, training=False):
+        self._check_length(input_ids)
+        if input_mask is None:
+            input_mask = tf.ones_like(input_ids)
+        if token_type_ids is None:
+            token_type_ids = tf.zeros_like(input_ids)
+        # Only keys are masked, by -10000 and not by infinity: a row without any token still has
+        # finite weights, and float16 can hold the number.
+        mask_adder = (1.0 - tf.cast(input_mask, tf.float32))[
+            :, tf.newaxis, tf.newaxis, :
+        ] * -10000.0
+
+        words, embedding_output = self.embeddings(input_ids, token_type_ids, training=training)
+        layer_outputs = self._encode(embedding_output, mask_adder, training)
+        first_token = layer_outputs[-1][:, 0]  # [B, H]
+        return {
+            "sequence_output": layer_outputs[-1],
+            "pooled_output": tf.tanh(tf.cast(self.pooler(first_token), tf.float32)),
+            "encoder_outputs": layer_outputs,
+            "embedding_output": embedding_output,
+            "word_embedding_output": words,
+        }
+
+    def _encode(self, embedding_output, mask_adder, training):
+        config = self.config
+        shape = tf.shape(embedding_output)
+        x = tf.reshape(embedding_output, [-1, config.embedding_size])  # [B * T, E]
+        if self.embedding_hidden_mapping_in is not None:
+            x = tf.cast(self.embedding_hidden_mapping_in(x), tf.float32)  # [B * T, H]
+        outputs = []
+        for layer in range(config.num_hidden_layers):
+            attention_group = self.attention_groups[config.attention_group(layer)]
+            ffn_group = self.ffn_groups[config.ffn_group(layer)]
+            for attention, ffn in zip(attention_group, ffn_group, strict=True):
+                x = ffn(attention(x, mask_adder, training=training), training=training)
+                outputs.append(tf.reshape(x, [shape[0], shape[1], config.hidden_size]))
+        return outputs
+
+    def _check_length(self, input_ids):
+        length, limit = input_ids.shape[1], self.config.max_position_embeddings
+        if length is not None and length > limit:
+            raise ValueError(
+                f"the sequence is longer than max_position_embeddings: {length} > {limit}. "
+                "Shorten it (--max_seq_length) or use a config with more positions"
+            )

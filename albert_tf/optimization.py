@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learning-rate schedule, AdamW and LAMB as the original release defines them.
+
+Neither optimizer corrects the bias of its moments, and epsilon stands outside the root: other
+packages' optimizers of these names give other numbers.
+"""
+
+import tensorflow as tf
+import tf_keras
+
+
+class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up, then polynomial decay to 0; a function of the step alone.
+
+    1. t < start_warmup_step + warmup_steps: peak * (t - start_warmup_step) / warmup_steps. This is
+       0 at the first step, and negative before start_warmup_step, as in the original.
+    2. t < train_steps: peak * (1 - t / train_steps) ** power. The decay counts from step 0 and not
+       from the end of the warm-up, so the rate makes a small step down there.
+    3. t >= train_steps: 0.
+
+    Args:
+        peak: float, learning rate at the end of the warm-up.
+        train_steps: int, step at which the rate reaches 0.
+        warmup_steps: int, 0 for none.
+        power: float, exponent of the decay; 1 is linear.
+        start_warmup_step: int, step at which the warm-up begins.
+    """
+
+    def __init__(self, peak, train_steps, warmup_steps=0, power=1.0, start_warmup_step=0):
+        super().__init__()
+        self.peak, self.train_steps, self.power = peak, train_steps, power
+        self.warmup_steps, self.start_warmup_step = warmup_steps, start_warmup_step
+
+    def __call__(self, step):
+        step = tf.cast(step, tf.float32)
+        done = tf.minimum(step, float(self.train_steps)) / float(self.train_steps)
+        decayed = self.peak * tf.pow(1.0 - done, self.power)
+        if not self.warmup_steps:
+            return decayed
+        warm = step - float(self.start_warmup_step)
+        rising = self.peak * (warm / float(self.warmup_steps))
+        return tf.where(warm < float(self.warmup_steps), rising, decayed)
+
+    def get_config(self):
+        """The constructor's arguments."""
+        return {
+            "peak": self.peak,
+            "train_steps": self.train_steps,
+            "warmup_steps": self.warmup_steps,
+            "power": self.power,
+            "start_warmup_step": self.start_warmup_step,
+        }
+
+
+def is_decayed(variable):
+    """Whether weight decay and layer adaptation apply to a variable: to matrices, not to vectors.
+
+    The original excludes names that hold LayerNorm, layer_norm or bias. Those are all its
+    vectors and nothing else, and a rule on the rank cannot be undone by a new name.
+    """
+    return variable.shape.rank >= 2
+
+
+class AdamW(tf_keras.optimizers.Optimizer):
+    """Adam without bias correction, weight decay inside the update.
+
+    m <- beta_1 m + (1 - beta_1) g;  v <- beta_2 v + (1 - beta_2) g^2;
+    u = m / (sqrt(v) + epsilon) + weight_decay * theta;  theta <- theta - lr * u.
+
+    The rate is the schedule's at the step before the update, which makes the first update of a
+    warm-up a step of 0.
+
+    Args:
+        learning_rate: float or schedule.
+        weight_decay_rate: float.
+        beta_1: float.
+        beta_2: float.
+        epsilon: float.
+        decayed: callable, variable -> bool: whether it decays (and, in LAMB, adapts).
+    """
+
+    def __init__(
+        self,
+        learning_rate,
+        weight_decay_rate=0.01,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-6,
+        decayed=is_decayed,
+        name="AdamW",
+        **kwargs,
+    ):
+        # Keras' own weight decay, at its default of 0, would rewrite every variable at every step.
+        keras = {"jit_compile": False, "weight_decay": None, **kwargs}
+        super().__init__(name=name, **keras)
+        self._learning_rate = self._build_learning_rate(learning_rate)
+        self.weight_decay_rate, self.decayed = weight_decay_rate, decayed
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+
+    def build(self, var_list):
+        """Makes the moments, zero at first. Calling it again does nothing."""
+        super().build(var_list)
+        if getattr(self, "_built", False):
+            return
+        self._built = True
+        self.adam_m = [self.add_variable_from_reference(v, "adam_m") for v in var_list]
+        self.adam_v = [self.add_variable_from_reference(v, "adam_v") for v in var_list]
+
+    def update_step(self, gradient, variable):
+        """Updates one variable from its dense gradient."""
+        rate = tf.cast(self.learning_rate, variable.dtype)
+        variable.assign_sub(rate * self._direction(gradient, variable))
+
+    def _direction(self, gradient, variable):
+        index = self._index_dict[self._var_key(variable)]
+        m, v = self.adam_m[index], self.adam_v[index]
+        m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
+        v.assign(self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient))
+        update = m / (tf.sqrt(v) + self.epsilon)
+        if self.weight_decay_rate and self.decayed(variable):
+            update += self.weight_decay_rate * variable
+        return update
+
+    def get_config(self):
+        """The constructor's arguments that have a plain value."""
+        return {
+            **super().get_config(),
+            "learning_rate": self._serialize_hyperparameter(self._learning_rate),
+            "weight_decay_rate": self.weight_decay_rate,
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+        }
+
+
+class LAMB(AdamW):
+    """AdamW whose step is scaled per variable by ||theta|| / ||u|| (You et al., 2020).
+
+    The ratio is 1 where `decayed` says no, and where either norm is 0. Norms are of whole
+    variables: a shared kernel is one variable; query, key and value are three.
+    """
+
+    def __init__(self, learning_rate, name="LAMB", **kwargs):
+        super().__init__(learning_rate, name=name, **kwargs)
+
+    def _direction(self, gradient, variable):
+        update = super()._direction(gradient, variable)
+        if not self.decayed(variable):
+            return update
+        variable_norm, update_norm = tf.norm(variable), tf.norm(update)
+        both = tf.logical_and(variable_norm > 0, update_norm > 0)
+        return tf.where(both, tf.math.divide_no_nan(variable_norm, update_norm), 1.0) * update
+
+
+OPTIMIZERS = {"adamw": AdamW, "lamb": LAMB}
+
+
+def create_optimizer(name, learning_rate):
+    """Makes an optimizer with the original's constants.
+
+    Args:
+        name: str, a key of OPTIMIZERS.
+        learning_rate: float or schedule.
+
+    Raises:
+        ValueError: no optimizer has this name.
+    """
+    if name not in OPTIMIZERS:
+        raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}. Received: {name!r}")
+    return OPTIMIZERS[name](learning_rate)
+
+
+def rate_at(optimizer, step):
+    """The learning rate an optimizer of this module used, or will use, at a step (float)."""
+    rate = optimizer._learning_rate
+    return float(tf.convert_to_tensor(rate(step) if callable(rate) else rate))
+
+
+def clip_by_global_norm(gradients, limit=1.0):
+    """Scales dense gradients down so that their joint norm is at most `limit`.
+
+    Args:
+        gradients: list of float32 tensors.
+        limit: float.
+
+    Returns:
+        The scaled list, and the norm before: a float32 scalar.
+    """
+    norm = tf.linalg.global_norm(gradients)
+    scale = limit / tf.maximum(norm, limit)
+    return [gradient * scale for gradient in gradients], norm

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The config: defaults, JSON both ways, and what each mistake is answered with."""
+
+import copy
+import dataclasses
+import json
+import logging
+
+import pytest
+
+from albert_tf.config import AlbertConfig
+
+DEFAULTS = {  # of the original; vocab_size has none
+    "embedding_size": 128,
+    "hidden_size": 4096,
+    "num_hidden_layers": 12,
+    "num_hidden_groups": 1,
+    "num_attention_heads": 64,
+    "intermediate_size": 16384,
+    "inner_group_num": 1,
+    "down_scale_factor": 1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0,
+    "attention_probs_dropout_prob": 0,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+}
+SIZES = {  # L, H, I, N; dropout of version 1
+    "base": (12, 768, 3072, 12, 0.1),
+    "large": (24, 1024, 4096, 16, 0.1),
+    "xlarge": (24, 2048, 8192, 16, 0.1),
+    "xxlarge": (12, 4096, 16384, 64, 0),
+}
+
+
+def released_config(size, release):
+    """What stands in the `albert_config.json` of a released archive."""
+    layers, hidden, intermediate, heads, dropout = SIZES[size]
+    dropout = dropout if release == "v1" else 0
+    return {
+        "attention_probs_dropout_prob": dropout,
+        "hidden_act": "relu" if release == "zh" else "gelu",
+        "hidden_dropout_prob": dropout,
+        "embedding_size": 128,
+        "hidden_size": hidden,
+        "initializer_range": 0.02,
+        "intermediate_size": intermediate,
+        "max_position_embeddings": 512,
+        "num_attention_heads": heads,
+        "num_hidden_layers": layers,
+        "num_hidden_groups": 1,
+        "net_structure_type": 0,
+        "layers_to_keep": [],
+        "gap_size": 0,
+        "num_memory_blocks": 0,
+        "inner_group_num": 1,
+        "down_scale_factor": 1,
+        "type_vocab_size": 2,
+        "vocab_size": 21128 if release == "zh" else 30000,
+    }
+
+
+@pytest.fixture
+def json_file(tmp_path):
+    """Writes a file from a dict or from text, and returns its path."""
+
+    def write(content):
+        path = tmp_path / "albert_config.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def log(caplog):
+    """What is logged, from INFO on."""
+    logger = logging.getLogger("absl")
+    level, propagate = logger.level, logger.propagate
+    logger.setLevel(logging.INFO)
+    logger.propagate = True
+    yield caplog
+    logger.setLevel(level)
+    logger.propagate = propagate
+
+
+# --- Values -------------------------------------------------------------------------------------
+
+
+def test_defaults_are_the_originals():
+    config = AlbertConfig.from_dict({"vocab_size": 300})
+    assert config.to_dict() == {"vocab_size": 300, **DEFAULTS}
+    assert config.parameter_sharing == "all"
+
+
+def test_every_known_key_is_read():
+    values = {
+        "vocab_size": 7,
+        "embedding_size": 5,
+        "hidden_size": 12,
+        "num_hidden_layers": 6,
+        "num_hidden_groups": 3,
+        "num_attention_heads": 4,
+        "intermediate_size": 9,
+        "inner_group_num": 2,
+        "down_scale_factor": 8,
+        "hidden_act": "tanh",
+        "hidden_dropout_prob": 0.3,
+        "attention_probs_dropout_prob": 0.4,
+        "max_position_embeddings": 10,
+        "type_vocab_size": 11,
+        "initializer_range": 0.5,
+        "parameter_sharing": "ffn",
+    }
+    assert set(values) == {"vocab_size", "parameter_sharing", *DEFAULTS}
+    config = AlbertConfig.from_dict(values)
+    assert {key: getattr(config, key) for key in values} == values
+    assert config.to_dict() == values
+    assert config.head_size == 3
+
+
+def test_null_dropout_is_none_at_all():
+    config = AlbertConfig(7, hidden_dropout_prob=None, attention_probs_dropout_prob=None)
+    assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0
+
+
+def test_a_config_cannot_be_changed_but_copied():
+    config = AlbertConfig.from_dict({**released_config("base", "v1"), "other": [1]})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.hidden_size = 1
+    assert copy.deepcopy(config) == config
+    assert copy.deepcopy(config).to_dict() == config.to_dict()
+    assert hash(config) == hash(copy.deepcopy(config))
+    without = config.without_dropout()
+    assert without.to_dict() == {
+        **config.to_dict(),
+        "hidden_dropout_prob": 0,
+        "attention_probs_dropout_prob": 0,
+    }
+    assert config.hidden_dropout_prob == 0.1
+
+
+# --- Groups -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "layers, groups, expected",
+    [(3, 2, [0, 0, 1]), (5, 3, [0, 0, 1, 1, 2]), (4, 4, [0, 1, 2, 3]), (12, 1, [0] * 12)],
+)
+def test_group_of_layer(layers, groups, expected):
+    config = AlbertConfig(7, num_hidden_layers=layers, num_hidden_groups=groups)
+    assert [config.group_of_layer(layer) for layer in range(layers)] == expected
+
+
+def test_group_of_layer_is_computed_in_floating_point():
+    config = AlbertConfig(7, num_hidden_layers=22, num_hidden_groups=22)
+    # 15 / 22 * 22 is 14.999... : the first layer where floats and integers part.
+    assert [config.group_of_layer(layer) for layer in (14, 15, 16)] == [14, 14, 16]
+
+
+@pytest.mark.parametrize(
+    "sharing, attention, ffn",
+    [
+        ("all", [0, 0, 1, 1], [0, 0, 1, 1]),
+        ("attention", [0, 0, 1, 1], [0, 1, 2, 3]),
+        ("ffn", [0, 1, 2, 3], [0, 0, 1, 1]),
+        ("none", [0, 1, 2, 3], [0, 1, 2, 3]),
+    ],
+)
+def test_groups_of_each_sharing_strategy(sharing, attention, ffn):
+    config = AlbertConfig(7, num_hidden_layers=4, num_hidden_groups=2, parameter_sharing=sharing)
+    assert [config.attention_group(layer) for layer in range(4)] == attention
+    assert [config.ffn_group(layer) for layer in range(4)] == ffn
+    assert config.num_attention_groups == len(set(attention))
+    assert config.num_ffn_groups == len(set(ffn))
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["v1", "v2", "zh"])
+@pytest.mark.parametrize("size", SIZES)
+def test_released_configs_come_back_as_they_were(size, release, json_file):
+    values = released_config(size, release)
+    config = AlbertConfig.from_json_file(json_file(values))
+    assert config.to_dict() == values
+    assert json.loads(config.to_json_string()) == values
+    assert config.head_size == values["hidden_size"] // values["num_attention_heads"]
+    again = AlbertConfig.from_json_file(json_file(config.to_json_string()))
+    assert again == config
+    assert again.to_json_string() == config.to_json_string()
+
+
+def test_layout_of_the_json():
+    config = AlbertConfig.from_dict({"vocab_size": 7, "zebra": 1, "hidden_size": 64})
+    text = config.to_json_string()
+    assert text.startswith('{\n  "attention_probs_dropout_prob": 0.0,\n  "down_scale_factor": 1,\n')
+    assert text.endswith('  "vocab_size": 7,\n  "zebra": 1\n}\n')
+
+
+def test_unknown_keys_are_kept_and_named(log):
+    values = {"vocab_size": 7, "hiden_size": 64, "nested": {"a": [1, None]}}
+    config = AlbertConfig.from_dict(values)
+    assert config.to_dict() == {**values, **DEFAULTS}
+    (record,) = log.records
+    assert "hiden_size, nested" in record.getMessage()
+    # A misspelt key must be seen even where only warnings are shown.
+    assert record.levelno == logging.WARNING
+
+
+def test_the_originals_own_unused_keys_are_no_reason_to_warn(log):
+    AlbertConfig.from_dict(released_config("base", "v2"))
+    (record,) = log.records
+    assert record.levelno == logging.INFO
+    assert "gap_size, layers_to_keep, net_structure_type, num_memory_blocks" in record.getMessage()
+
+
+def test_nothing_is_logged_where_all_is_known(log):
+    AlbertConfig.from_dict({"vocab_size": 7})
+    assert not log.records
+
+
+# --- Mistakes -----------------------------------------------------------------------------------
+
+WHOLE_NUMBERS = [
+    "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_hidden_groups",
+    "num_attention_heads", "intermediate_size", "inner_group_num", "max_position_embeddings",
+    "type_vocab_size",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "12", None, True])
+@pytest.mark.parametrize("key", WHOLE_NUMBERS)
+def test_sizes_must_be_whole_and_positive(key, value):
+    with pytest.raises(ValueError, match=rf"{key} must be .*at least 1. Received: {value!r}$"):
+        AlbertConfig.from_dict({"vocab_size": 7, key: value})
+
+
+@pytest.mark.parametrize("value", [-0.1, 1, 1.5, "0.1", True, float("nan")])
+@pytest.mark.parametrize("key", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
+def test_dropout_must_be_a_probability(key, value):
+    with pytest.raises(ValueError, match=rf"{key} must be at least 0 and below 1. Received: "):
+        AlbertConfig.from_dict({"vocab_size": 7, key: value})
+
+
+@pytest.mark.parametrize("value", [0, -0.02, None, "0.02", True, float("nan"), float("inf")])
+def test_initializer_range_must_be_positive(value):
+    with pytest.raises(ValueError, match=r"initializer_range must be .*above 0. Received: "):
+        AlbertConfig.from_dict({"vocab_size": 7, "initializer_range": value})
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"hidden_size": 30, "num_attention_heads": 4},
+         "hidden_size must be a multiple of num_attention_heads. Received: "
+         "hidden_size=30, num_attention_heads=4"),
+        ({"num_hidden_layers": 2, "num_hidden_groups": 3},
+         "num_hidden_groups must not exceed num_hidden_layers. Received: 3 groups, 2 layers"),
+        ({"hidden_act": "swish"},
+         "hidden_act must be one of gelu, relu, tanh, linear. Received: 'swish'"),
+        ({"hidden_act": None},
+         "hidden_act must be one of gelu, relu, tanh, linear. Received: None"),
+        ({"parameter_sharing": "some"},
+         "parameter_sharing must be one of all, attention, ffn, none. Received: 'some'"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_model_is_refused(values, message):
+    with pytest.raises(ValueError) as error:
+        AlbertConfig.from_dict({"vocab_size": 7, **values})
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("name", ["gelu", "RELU", "Tanh", "linear", ""])
+def test_activations_in_any_case(name):
+    assert AlbertConfig(7, hidden_act=name).hidden_act == name
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ({"hidden_size": 64}, "vocab_size is missing"),
+        ({"vocab_size": 0}, "vocab_size must be a whole number of at least 1. Received: 0"),
+        ("{'vocab_size': 7}", "is not a JSON file: "),
+        ("", "is not a JSON file: "),
+        ("[7]", "must hold one JSON object. Received: list"),
+    ],
+)
+def test_a_bad_file_is_named(content, message, json_file):
+    path = json_file(content)
+    with pytest.raises(ValueError) as error:
+        AlbertConfig.from_json_file(path)
+    assert path in str(error.value)
+    assert message in str(error.value)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "config.bin"
+    path.write_bytes(b"\xff\xfe\x00{")
+    with pytest.raises(ValueError, match=r"config\.bin is not a JSON file"):
+        AlbertConfig.from_json_file(str(path))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    for path in (tmp_path / "nowhere.json", tmp_path):
+        with pytest.raises(ValueError) as error:
+            AlbertConfig.from_json_file(str(path))
+        assert f"cannot read the model config {path}" in str(error.value)
