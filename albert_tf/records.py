@@ -1,0 +1,577 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TFRecord files: the schemas, writing, reading, and checking before use.
+
+A schema is a dict from feature name to `Feature`. Writer, parser and checker all go by it, so a
+record cannot be written in one shape and expected in another.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
+from albert_tf import files as whole_files
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+    """One feature of a record: so many numbers of one type.
+
+    Args:
+        dtype: tf.DType, tf.int64 or tf.float32, the two number types a tf.train.Example can hold.
+        length: int, how many numbers.
+    """
+
+    dtype: tf.DType
+    length: int
+
+
+def pretraining_schema(max_seq_length, max_predictions_per_seq):
+    """Schema of the pre-training records.
+
+    Label of `next_sentence_labels`: 0 = segments in order, 1 = swapped or from another document.
+
+    Args:
+        max_seq_length: int, tokens per record.
+        max_predictions_per_seq: int, length of the masked_lm_* features. Data made with
+            do_permutation holds twice as many as the writer's setting of that name.
+    """
+    tokens = Feature(tf.int64, max_seq_length)
+    return {
+        "input_ids": tokens,
+        "input_mask": tokens,
+        "segment_ids": tokens,
+        "token_boundary": tokens,
+        "masked_lm_positions": Feature(tf.int64, max_predictions_per_seq),
+        "masked_lm_ids": Feature(tf.int64, max_predictions_per_seq),
+        "masked_lm_weights": Feature(tf.float32, max_predictions_per_seq),
+        "next_sentence_labels": Feature(tf.int64, 1),
+    }
+
+
+def classification_schema(max_seq_length, label_dtype=tf.int64):
+    """Schema of the records of sentence classification and regression.
+
+    `is_real_example` is 0 for the rows that fill a last batch, which count in no metric.
+
+    Args:
+        max_seq_length: int, tokens per record.
+        label_dtype: tf.DType, tf.int64 for the number of a class, tf.float32 for a score.
+    """
+    tokens = Feature(tf.int64, max_seq_length)
+    return {
+        "input_ids": tokens,
+        "input_mask": tokens,
+        "segment_ids": tokens,
+        "label_ids": Feature(label_dtype, 1),
+        "is_real_example": Feature(tf.int64, 1),
+    }
+
+
+def multiple_choice_schema(max_seq_length, choices=4):
+    """Schema of the records of multiple choice: the sequences of all choices, end to end.
+
+    Args:
+        max_seq_length: int, tokens per choice.
+        choices: int, sequences per record.
+    """
+    return classification_schema(choices * max_seq_length)
+
+
+def squad_schema(max_seq_length, training):
+    """Schema of the SQuAD records, one per window of a paragraph.
+
+    Labels: start_positions and end_positions are positions in the sequence, 0 ([CLS]) where the
+    window does not hold the answer; is_impossible is 1 there.
+
+    Args:
+        max_seq_length: int, tokens per window with its question.
+        training: bool, whether there are labels.
+    """
+    tokens, number = Feature(tf.int64, max_seq_length), Feature(tf.int64, 1)
+    schema = {
+        "unique_ids": number,
+        "input_ids": tokens,
+        "input_mask": tokens,
+        "segment_ids": tokens,
+        "p_mask": tokens,
+    }
+    if training:
+        schema |= dict.fromkeys(("start_positions", "end_positions", "is_impossible"), number)
+    return schema
+
+
+# === Files ===
+
+
+def expand_patterns(patterns, flag):
+    """Files that match comma-separated glob patterns, in the order of the patterns.
+
+    Args:
+        patterns: str, comma-separated globs. The matches of one pattern come in sorted order.
+        flag: str, name of the flag they come from, for the message.
+
+    Raises:
+        ValueError: a pattern matches no file, or there is no pattern.
+    """
+    wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
+    if not wanted:
+        raise ValueError(f"--{flag} is empty; give one or more file names or glob patterns")
+    files = []
+    for pattern in wanted:
+        matches = sorted(tf.io.gfile.glob(pattern))
+        if not matches:
+            raise ValueError(f"--{flag}: no file matches {pattern!r}")
+        files.extend(matches)
+    return files
+
+
+def check_writable(path, flag):
+    """Finds out before any work whether a file can be written; its directory is made if need be.
+
+    Args:
+        path: str, the file to be written later. What lies there is left alone.
+        flag: str, name of the flag it comes from, for the message.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+    if tf.io.gfile.isdir(path):
+        raise ValueError(f"--{flag}: {path} is a directory; give a file name")
+    whole_files.check_writable(os.path.dirname(path) or ".", flag)
+
+
+# === Writing ===
+
+
+def encode(arrays, schema):
+    """One serialised tf.train.Example.
+
+    Args:
+        arrays: dict from feature name to numpy array [length] (or a list of numbers).
+        schema: dict from feature name to `Feature`.
+
+    Raises:
+        ValueError: names or lengths differ from the schema.
+    """
+    if arrays.keys() != schema.keys():
+        raise ValueError(
+            f"features do not fit the schema: missing {sorted(schema.keys() - arrays.keys())}, "
+            f"unknown {sorted(arrays.keys() - schema.keys())}"
+        )
+    example = tf.train.Example()
+    features = example.features.feature
+    for name, feature in schema.items():
+        values = np.asarray(arrays[name])
+        if values.shape != (feature.length,):
+            raise ValueError(
+                f"feature {name} has shape {list(values.shape)}, the schema wants "
+                f"[{feature.length}]"
+            )
+        if feature.dtype == tf.int64:
+            features[name].int64_list.value.extend(values.tolist())
+        else:
+            features[name].float_list.value.extend(values.tolist())
+    # Otherwise the order of the features differs from run to run, and so would the files.
+    return example.SerializeToString(deterministic=True)
+
+
+@contextlib.contextmanager
+def open_writers(paths):
+    """TFRecord writers whose files appear, whole and all at once, when the block ends.
+
+    They are written under temporary names in the same directories and renamed on a clean exit; on
+    an error nothing is left behind, and what lay at the paths before stays as it was.
+
+    Args:
+        paths: list of str.
+
+    Yields:
+        list of tf.io.TFRecordWriter, one per path.
+    """
+    with whole_files.replacing(*paths) as names, contextlib.ExitStack() as stack:
+        yield [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
+
+
+def pack_segments(firsts, seconds, special_ids, max_seq_length):
+    """Arrays of the sequences [CLS] first [SEP] second [SEP], filled up with 0.
+
+    Args:
+        firsts: list of n lists of int, ids of the first segments, short enough already.
+        seconds: list of n, lists of int, or None for a sequence [CLS] first [SEP].
+        special_ids: tokenization.SpecialIds.
+        max_seq_length: int, T.
+
+    Returns:
+        dict of numpy arrays [n, T]: input_ids (int32), input_mask and segment_ids (int8).
+    """
+    cls, sep = [special_ids.cls], [special_ids.sep]
+    heads = [cls + first + sep for first in firsts]
+    rows = [
+        head if second is None else head + second + sep
+        for head, second in zip(heads, seconds, strict=True)
+    ]
+    ends_of_first = np.array([len(head) for head in heads])[:, np.newaxis]
+    ends = np.array([len(row) for row in rows])[:, np.newaxis]
+    positions = np.arange(max_seq_length)
+    mask = positions < ends
+    ids = np.full(mask.shape, special_ids.pad, np.int32)
+    ids[mask] = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=ends.sum())
+    return {
+        "input_ids": ids,
+        "input_mask": mask.astype(np.int8),
+        "segment_ids": (mask & (positions >= ends_of_first)).astype(np.int8),
+    }
+
+
+def in_chunks(items, size=1000):
+    """Yields slices of a list, so that features need not lie in memory all at once."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def fill_last_batch(arrays, batch_size):
+    """Adds rows of zeros, no real examples, up to whole batches: a TPU takes no smaller one.
+
+    Args:
+        arrays: dict of numpy arrays [n, ...], of which is_real_example will be 0 there.
+        batch_size: int.
+    """
+    missing = -len(arrays["is_real_example"]) % batch_size
+    return {
+        name: np.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1))
+        for name, values in arrays.items()
+    }
+
+
+def write_records(path, schema, batches):
+    """Writes a file, whole or not at all, and returns the number of its records.
+
+    Args:
+        path: str.
+        schema: dict from feature name to `Feature`.
+        batches: iterable of dicts of numpy arrays [n, ...], one row per record; rows of several
+            dimensions are written end to end.
+
+    Raises:
+        ValueError: there is no record, or one does not fit the schema.
+    """
+    count = 0
+    with open_writers([path]) as (writer,):
+        for arrays in batches:
+            names = list(arrays)
+            flat = [values.reshape(len(values), -1) for values in arrays.values()]
+            for row in zip(*flat, strict=True):
+                writer.write(encode(dict(zip(names, row, strict=True)), schema))
+                count += 1
+        if not count:
+            raise ValueError(f"there is no example to write to {path}")
+    return count
+
+
+# === Reading ===
+
+
+def train_dataset(files, schema, batch_size, *, seed=None, shuffle_buffer_size=100, trim_to=None):
+    """Endless shuffled batches; a batch is a dict of int32 and float32 tensors [B, length].
+
+    Files are shuffled and up to four of them read side by side, then records are shuffled in a
+    buffer (the original's input pipeline).
+
+    Args:
+        files: list of str.
+        schema: dict from feature name to `Feature`; features of the records not in it are ignored.
+        batch_size: int, B.
+        seed: int or None. With a seed, every run gives the same batches.
+        shuffle_buffer_size: int, in records. 1 or less keeps the order of files and records.
+        trim_to: int T, the length the records are padded to, to have each batch cut to its longest
+            sequence; None leaves them as they are, as a TPU needs them.
+    """
+    if shuffle_buffer_size <= 1:
+        records = tf.data.TFRecordDataset(files).repeat()
+    else:
+        names = tf.data.Dataset.from_tensor_slices(files).repeat().shuffle(len(files), seed=seed)
+        records = names.interleave(
+            tf.data.TFRecordDataset,
+            cycle_length=min(4, len(files)),
+            block_length=1,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=seed is not None,
+        ).shuffle(shuffle_buffer_size, seed=seed)
+    batches = _parsed_batches(records, schema, batch_size, drop_remainder=True)
+    if trim_to is not None:
+        batches = batches.map(lambda features: _trim(features, trim_to), tf.data.AUTOTUNE)
+    return batches.prefetch(tf.data.AUTOTUNE)
+
+
+def eval_dataset(files, schema, batch_size, *, drop_remainder=False):
+    """Batches of one pass over the files, in order.
+
+    Args:
+        files: list of str.
+        schema: dict from feature name to `Feature`.
+        batch_size: int.
+        drop_remainder: bool, whether to leave out a last batch smaller than batch_size.
+    """
+    dataset = tf.data.TFRecordDataset(files)
+    return _parsed_batches(dataset, schema, batch_size, drop_remainder).prefetch(tf.data.AUTOTUNE)
+
+
+def _parsed_batches(records, schema, batch_size, drop_remainder):
+    """Batches the serialised records first: one parse per batch is much faster than one each."""
+    fixed = {
+        name: tf.io.FixedLenFeature([feature.length], feature.dtype)
+        for name, feature in schema.items()
+    }
+
+    def parse(serialized):
+        features = tf.io.parse_example(serialized, fixed)
+        # TPUs have no 64-bit integers, and ids need none.
+        return {
+            name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
+            for name, value in features.items()
+        }
+
+    batches = records.batch(batch_size, drop_remainder=drop_remainder)
+    return batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+# Padding that is cut off is cut to a multiple of this: kernels are prepared anew for each length.
+_LENGTH_STEP = 8
+_TOKEN_FEATURES = ("input_ids", "input_mask", "segment_ids", "p_mask")
+
+
+def _rounded_length(longest, max_seq_length):
+    return min(-(-longest // _LENGTH_STEP) * _LENGTH_STEP, max_seq_length)
+
+
+def _trim(features, max_seq_length):
+    """Cuts token features [B, k * T] to the longest of their B * k sequences."""
+    longest = tf.reduce_max(
+        tf.reduce_sum(tf.reshape(features["input_mask"], [-1, max_seq_length]), axis=1)
+    )
+    longest = tf.minimum(-(-longest // _LENGTH_STEP) * _LENGTH_STEP, max_seq_length)
+
+    def cut(name, values):
+        if name not in _TOKEN_FEATURES:
+            return values
+        sequences = tf.reshape(values, [-1, max_seq_length])[:, :longest]
+        return tf.reshape(sequences, [tf.shape(values)[0], -1])
+
+    return {name: cut(name, values) for name, values in features.items()}
+
+
+def load_arrays(path, schema):
+    """All records of a file in memory: dict of int32 and float32 arrays [n, length].
+
+    Args:
+        path: str.
+        schema: dict from feature name to `Feature`.
+    """
+    batches = list(eval_dataset([path], schema, 4096).as_numpy_iterator())
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in schema}
+
+
+def prediction_batches(arrays, batch_size, max_seq_length, *, fixed_shape=False):
+    """Batches for prediction, rows of like length together and cut to the longest.
+
+    Args:
+        arrays: dict of numpy arrays [n, ...], of `load_arrays`.
+        batch_size: int, B.
+        max_seq_length: int, T, the length the records are padded to.
+        fixed_shape: bool, whether every batch is B rows of full length instead, as a TPU needs
+            them; rows of zeros fill the last one.
+
+    Yields:
+        (rows, features): the row numbers, int array [B], -1 for filling; a dict of arrays.
+    """
+    num_rows = len(arrays["input_mask"])
+    masks = arrays["input_mask"].reshape(num_rows, -1, max_seq_length)
+    lengths = masks.sum(axis=2).max(axis=1)
+    order = np.arange(num_rows) if fixed_shape else np.argsort(lengths, kind="stable")
+    for start in range(0, num_rows, batch_size):
+        rows = order[start : start + batch_size]
+        if fixed_shape:
+            filling = batch_size - len(rows)
+            batch = {k: np.pad(v[rows], [(0, filling), (0, 0)]) for k, v in arrays.items()}
+            yield np.pad(rows, (0, filling), constant_values=-1), batch
+            continue
+        length = _rounded_length(int(lengths[rows].max()), max_seq_length)
+        yield rows, {k: _cut(k, v[rows], max_seq_length, length) for k, v in arrays.items()}
+
+
+def _cut(name, values, max_seq_length, length):
+    if name not in _TOKEN_FEATURES:
+        return values
+    sequences = values.reshape(len(values), -1, max_seq_length)[:, :, :length]
+    return sequences.reshape(len(values), -1)
+
+
+# === Checking ===
+
+
+def check_records(files, schema, flags):
+    """Compares the first record of each file with the schema, before any training.
+
+    Args:
+        files: list of str.
+        schema: dict from feature name to `Feature`.
+        flags: dict from feature name to the flag that sets its length, for the message.
+
+    Raises:
+        ValueError: a file is empty or no TFRecord file, or its first record does not fit.
+    """
+    for path in files:
+        first = next(_serialized(path), None)
+        if first is None:
+            raise ValueError(f"{path} holds no record; remove it from the input or make it anew")
+        _check_record(first, 1, path, schema, flags)
+
+
+def find_bad_record(files, schema, flags):
+    """Reads every record to find the one that broke parsing; None if all are good.
+
+    Args:
+        files: list of str.
+        schema: dict from feature name to `Feature`.
+        flags: dict from feature name to the flag that sets its length, for the message.
+
+    Raises:
+        ValueError: about the first record that does not fit, with its number.
+    """
+    for path in files:
+        for number, record in enumerate(_serialized(path), start=1):
+            _check_record(record, number, path, schema, flags)
+
+
+def _serialized(path):
+    """Yields the serialised records of a file."""
+    count = 0
+    try:
+        for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+            yield record
+            count += 1
+    except tf.errors.OpError as error:
+        state = f"is damaged after record {count}" if count else "is not a readable TFRecord file"
+        raise ValueError(f"{path} {state}: {error.message.splitlines()[0]}") from error
+
+
+def _check_record(record, number, path, schema, flags):
+    try:
+        features = tf.train.Example.FromString(record).features.feature
+    except DecodeError as error:
+        raise ValueError(f"record {number} of {path} is not a tf.train.Example") from error
+    for name, feature in schema.items():
+        if name not in features:
+            raise ValueError(
+                f"record {number} of {path} has no feature {name}; it has "
+                f"{', '.join(sorted(features)) or 'none'}"
+            )
+        _check_feature(features[name], feature, name, f"record {number} of {path}", flags.get(name))
+
+
+def _check_feature(found, feature, name, where, flag):
+    kind = {tf.int64: "int64_list", tf.float32: "float_list"}[feature.dtype]
+    found_kind = found.WhichOneof("kind")
+    if found_kind != kind:
+        raise ValueError(f"feature {name} in {where} is {found_kind or 'empty'}, not {kind}")
+    length = len(getattr(found, kind).value)
+    if length == feature.length:
+        return
+    if flag is None:
+        raise ValueError(f"feature {name} in {where} has length {length}, not {feature.length}")
+    doubled = name.startswith("masked_lm_") and length == 2 * feature.length
+    raise ValueError(
+        f"--{flag}={feature.length} but the records have length {length} (feature {name}, {where})"
+        + ("; data made with --do_permutation needs this flag doubled" if doubled else "")
+    )
+
+
+# === Caching ===
+
+_CACHE_FORMAT = 1  # raise it when the same text and settings come to give other features
+
+
+def cached_records(path, schema, settings, inputs, make):
+    """Makes a record file, unless it is there, made with the same settings from the same input.
+
+    How it was made stands beside it, in `<path>.meta.json`. What happens is printed.
+
+    Args:
+        path: str, the record file.
+        schema: dict from feature name to `Feature`.
+        settings: dict of what can go into JSON: all that the features depend on but the input.
+        inputs: list of str, the files that are read, vocabulary included; their content counts.
+        make: callable without arguments that returns `batches` of `write_records`.
+
+    Returns:
+        int, number of records.
+
+    Raises:
+        ValueError: an input cannot be read, or of `write_records`.
+    """
+    sidecar = f"{path}.meta.json"
+    wanted = {
+        **settings,
+        "format": _CACHE_FORMAT,
+        "schema": {name: [item.dtype.name, item.length] for name, item in schema.items()},
+        "input_sha256": _content_hash(inputs),
+    }
+    wanted = json.loads(json.dumps(wanted))  # as it will be read again: tuples are lists
+    found = _read_sidecar(sidecar)
+    reason = _why_not(path, found, wanted)
+    if reason is None:
+        print(f"{path}: its {found['records']} records are used again (same settings and input)")
+        return found["records"]
+    print(f"{path}: is made, as {reason}")
+    # The sidecar goes first and comes last, so that it never stands beside records of another make.
+    if tf.io.gfile.exists(sidecar):
+        tf.io.gfile.remove(sidecar)
+    count = write_records(path, schema, make())
+    made = {**wanted, "records": count, "bytes": tf.io.gfile.stat(path).length}
+    whole_files.write_text(sidecar, json.dumps(made, indent=2, sort_keys=True) + "\n")
+    return count
+
+
+def _read_sidecar(path):
+    """What a sidecar says; an empty dict if it is not there or damaged."""
+    try:
+        found = json.loads(whole_files.read_text(path) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _why_not(path, found, wanted):
+    """Why the records at a path cannot be used; None if they can."""
+    if not tf.io.gfile.exists(path):
+        return "there is no such file"
+    if not {"records", "bytes"} <= found.keys():
+        return "it lacks a .meta.json that says how it was made"
+    made = {name: value for name, value in found.items() if name not in ("records", "bytes")}
+    changed = [
+        name for name in sorted(made.keys() | wanted.keys()) if made.get(name) != wanted.get(name)
+    ]
+    if changed:
+        return "other values hold now for " + ", ".join(changed)
+    if tf.io.gfile.stat(path).length != found["bytes"]:
+        return "it is not the file that its .meta.json describes"
+    return None
+
+
+def _content_hash(paths):
+    """One hash of the contents of files, in their order; their names do not count."""
+    total = hashlib.sha256()
+    for path in paths:
+        try:
+            with tf.io.gfile.GFile(path, "rb") as file:
+                total.update(hashlib.sha256(file.read()).digest())
+        except tf.errors.OpError as error:
+            raise ValueError(f"cannot read {path}: {error.message}") from error
+    return total.hexdigest()

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Makes pre-training records from text: one sentence per line, a blank line between documents.
+
+python create_pretraining_data.py --input_file='text/*.txt' --output_file=train.tfrecord \
+    --spm_model_file=30k-clean.model
+"""
+
+from absl import flags
+
+from albert_tf import cli, pretraining_data, records, tokenization
+
+FLAGS = flags.FLAGS
+
+
+def define_flags():
+    """Defines the script's flags; names and defaults are the original's."""
+    flags.DEFINE_string(
+        "input_file",
+        None,
+        "Comma-separated glob patterns of UTF-8 text files: one sentence per line, a blank line "
+        "between documents. The end of a file does not end a document.",
+    )
+    flags.DEFINE_string(
+        "output_file",
+        None,
+        "Comma-separated names of the TFRecord files to write; the instances go to them in turn.",
+    )
+    flags.DEFINE_string(
+        "spm_model_file",
+        None,
+        "SentencePiece model, for instance 30k-clean.model. Either this or --vocab_file is needed.",
+    )
+    flags.DEFINE_string(
+        "vocab_file",
+        None,
+        "WordPiece vocabulary, one token per line. Not used if there is a --spm_model_file.",
+    )
+    flags.DEFINE_string(
+        "input_file_mode", "r", "Accepted and without effect: input is always read as UTF-8 text."
+    )
+    flags.DEFINE_bool("do_lower_case", True, "Lower-case the text. True for the published models.")
+    flags.DEFINE_bool(
+        "do_whole_word_mask", True, "Mask whole words; if false, the n-grams consist of pieces."
+    )
+    flags.DEFINE_bool(
+        "do_permutation",
+        False,
+        "Also shuffle as many tokens as are masked, and predict them. The masked_lm_* features get "
+        "twice as long: give run_pretraining.py twice this --max_predictions_per_seq.",
+    )
+    flags.DEFINE_bool(
+        "favor_shorter_ngram",
+        True,
+        "Draw n-gram lengths n with probability proportional to 1/n; if false, the same the other "
+        "way round, so that the longest are the most frequent.",
+    )
+    flags.DEFINE_bool(
+        "random_next_sentence",
+        False,
+        "What the sentence-level task is. False: sentence order (ALBERT), negatives are the two "
+        "segments swapped. True: next sentence (BERT), the second segment of negatives is from a "
+        "random document. "
+        "In the records, next_sentence_labels is 0 for segments in order, 1 for swapped or random. "
+        "A text of a single sentence cannot be swapped: it gets a random second segment, label 1, "
+        "either way.",
+    )
+    flags.DEFINE_integer(
+        "max_seq_length",
+        512,
+        "Tokens per instance at most, with [CLS] and both [SEP]; the rest is 0.",
+    )
+    flags.DEFINE_integer("ngram", 3, "Longest n-gram to mask, in words.")
+    flags.DEFINE_integer("max_predictions_per_seq", 20, "Tokens to predict per instance at most.")
+    flags.DEFINE_integer("random_seed", 12345, "Seed; the same seed gives the same records.")
+    flags.DEFINE_integer(
+        "dupe_factor",
+        40,
+        "Passes over the text, each with other pairs and masks. Disk space grows too.",
+    )
+    flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the tokens to predict; 0 masks nothing.")
+    flags.DEFINE_float(
+        "short_seq_prob",
+        0.1,
+        "Probability, per document and pass, of instances shorter than --max_seq_length.",
+    )
+    flags.mark_flags_as_required(["input_file", "output_file"])
+
+
+def main(_):
+    """Reads the flags, makes the records, prints what was made."""
+    if FLAGS["input_file_mode"].present:
+        print("--input_file_mode has no effect any more: input is read as UTF-8 text.")
+    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        raise ValueError("one of --spm_model_file and --vocab_file is needed, and none was given")
+    settings = pretraining_data.Settings(
+        max_seq_length=FLAGS.max_seq_length,
+        max_predictions_per_seq=FLAGS.max_predictions_per_seq,
+        masked_lm_prob=FLAGS.masked_lm_prob,
+        ngram=FLAGS.ngram,
+        favor_shorter_ngram=FLAGS.favor_shorter_ngram,
+        do_whole_word_mask=FLAGS.do_whole_word_mask,
+        do_permutation=FLAGS.do_permutation,
+        random_next_sentence=FLAGS.random_next_sentence,
+        short_seq_prob=FLAGS.short_seq_prob,
+        dupe_factor=FLAGS.dupe_factor,
+        random_seed=FLAGS.random_seed,
+    )
+    files = records.expand_patterns(FLAGS.input_file, "input_file")
+    outputs = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
+    if not outputs:
+        raise ValueError("--output_file is empty; give one or more file names")
+    tokenizer = tokenization.FullTokenizer(
+        vocab_file=FLAGS.vocab_file,
+        do_lower_case=FLAGS.do_lower_case,
+        spm_model_file=FLAGS.spm_model_file,
+    )
+    print(pretraining_data.create(files, outputs, tokenizer, settings))
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)
