@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make help` lists the commands. Needs Python 3.11, make and a way to PyPI; all else is set up here.
+
+PYTHON ?= $(shell command -v python3.11 || echo python3)
+VENV ?= .venv
+DEMO_DIR ?= output/demo
+DEMO_STEPS ?= 4000
+
+READY := $(VENV)/.requirements-installed
+RUN := TF_CPP_MIN_LOG_LEVEL=2 $(VENV)/bin/python
+
+.PHONY: help setup test lint demo books clean
+
+help:
+	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
+	@echo "make test    the tests"
+	@echo "make lint    ruff: rules and format"
+	@echo "make demo    corpus -> SentencePiece -> records -> pre-training -> curves, in $(DEMO_DIR)"
+	@echo "             (DEMO_STEPS=30 for a short one; what is done is not done again)"
+	@echo "make books   the small model of the README's results, from BOOKS=DIR with text and vocabulary"
+	@echo "make clean   delete $(DEMO_DIR) and the tools' caches; $(VENV) stays"
+
+setup: $(READY)
+
+$(READY): requirements.txt requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed, this \
+	is " + sys.version.split()[0] + ". Name one: make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	@echo "Installing the requirements: some minutes."
+	$(VENV)/bin/python -m pip install --quiet -r requirements.txt -r requirements-dev.txt
+	@touch $@
+
+test: $(READY)
+	$(RUN) -m pytest
+
+lint: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+# --- demo -----------------------------------------------------------------------------------------
+# Each stage makes files and runs again when its script or what it reads is newer. A change inside
+# albert_tf/ asks for `make clean` first: it would be a pity to train again for every edit.
+
+DATA := $(DEMO_DIR)/data
+# A run of its own for each length; one that was interrupted goes on where it was.
+MODEL := $(DEMO_DIR)/model-$(DEMO_STEPS)-steps
+
+# Docstrings are short: 64 pieces hold one. The vocabulary and the positions of
+# demo/albert_config.json fit these numbers.
+VOCAB_SIZE := 8000
+SEQUENCE := --max_seq_length=64 --max_predictions_per_seq=10
+# Passes over the documents, each with its own pairs and masks.
+PASSES := 10
+HELDOUT_PASSES := 2
+
+demo: $(MODEL)/summary.txt
+	@cat $(MODEL)/summary.txt
+
+$(DATA)/train.txt: demo/make_corpus.py | $(READY)
+	$(RUN) -m demo.make_corpus --train_file=$@ --heldout_file=$(DATA)/heldout.txt
+
+$(DATA)/heldout.txt: $(DATA)/train.txt ;
+
+$(DATA)/spm.model: $(DATA)/train.txt demo/train_sentencepiece.py | $(READY)
+	$(RUN) -m demo.train_sentencepiece --input_file=$(DATA)/train.txt \
+	  --model_prefix=$(DATA)/spm --vocab_size=$(VOCAB_SIZE)
+
+$(DATA)/heldout.tfrecord: PASSES := $(HELDOUT_PASSES)
+
+$(DATA)/%.tfrecord: $(DATA)/%.txt $(DATA)/spm.model create_pretraining_data.py | $(READY)
+	$(RUN) create_pretraining_data.py --input_file=$< --output_file=$@ \
+	  --spm_model_file=$(DATA)/spm.model \
+	  $(SEQUENCE) --dupe_factor=$(PASSES)
+
+$(MODEL)/.trained: $(DATA)/train.tfrecord $(DATA)/heldout.tfrecord \
+  demo/albert_config.json run_pretraining.py | $(READY)
+	$(RUN) run_pretraining.py --do_train --do_eval \
+	  --albert_config_file=demo/albert_config.json --output_dir=$(MODEL) \
+	  --input_file=$(DATA)/train.tfrecord --eval_input_file=$(DATA)/heldout.tfrecord \
+	  $(SEQUENCE) --train_batch_size=32 --eval_batch_size=64 --max_eval_steps=30 \
+	  --optimizer=adamw --learning_rate=0.001 --seed=12345 \
+	  --num_train_steps=$(DEMO_STEPS) --num_warmup_steps=$$(($(DEMO_STEPS) / 10)) \
+	  --save_checkpoints_steps=$$(($(DEMO_STEPS) / 10 + 1)) \
+	  --iterations_per_loop=$$(($(DEMO_STEPS) / 50 + 1))
+	@touch $@
+
+$(MODEL)/summary.txt: $(MODEL)/.trained demo/plot_curves.py | $(READY)
+	$(RUN) -m demo.plot_curves --run_dir=$(MODEL) --png_file=$(MODEL)/curves.png \
+	  --summary_file=$@ > /dev/null
+
+# --- the README's first result: a small ALBERT pre-trained on English books --------------------------
+
+BOOKS ?= ../shared/data
+BOOKS_DIR ?= output/books
+BOOKS_SEQUENCE := --max_seq_length=128 --max_predictions_per_seq=20
+BOOKS_VOCABULARY := --spm_model_file=$(BOOKS)/spm/30k-clean.model
+
+books: $(BOOKS_DIR)/model/.trained
+	$(RUN) benchmarks/unigram_baseline.py --train='$(BOOKS_DIR)/train-*.tfrecord' \
+	  --heldout=$(BOOKS_DIR)/heldout.tfrecord
+	@tail -n 20 $(BOOKS_DIR)/model/eval_results.txt
+
+$(BOOKS_DIR)/train-0.tfrecord: create_pretraining_data.py | $(READY)
+	@mkdir -p $(BOOKS_DIR)
+	$(RUN) create_pretraining_data.py --input_file='$(BOOKS)/corpus/books-0*.txt' \
+	  --output_file=$(BOOKS_DIR)/train-1.tfrecord,$@ $(BOOKS_VOCABULARY) $(BOOKS_SEQUENCE) \
+	  --dupe_factor=6
+
+$(BOOKS_DIR)/heldout.tfrecord: create_pretraining_data.py | $(READY)
+	@mkdir -p $(BOOKS_DIR)
+	$(RUN) create_pretraining_data.py --input_file=$(BOOKS)/corpus/books-heldout.txt \
+	  --output_file=$@ $(BOOKS_VOCABULARY) $(BOOKS_SEQUENCE) --dupe_factor=1
+
+$(BOOKS_DIR)/model/.trained: $(BOOKS_DIR)/train-0.tfrecord $(BOOKS_DIR)/heldout.tfrecord
+	$(RUN) run_pretraining.py --do_train --do_eval --albert_config_file=demo/books_config.json \
+	  --input_file='$(BOOKS_DIR)/train-*.tfrecord' --eval_input_file=$(BOOKS_DIR)/heldout.tfrecord \
+	  --output_dir=$(BOOKS_DIR)/model $(BOOKS_SEQUENCE) --train_batch_size=32 --optimizer=adamw \
+	  --learning_rate=0.001 --num_train_steps=4000 --num_warmup_steps=400 --seed=12345 \
+	  --save_checkpoints_steps=500 --iterations_per_loop=50
+	@touch $@
+
+clean:
+	rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache
+	find albert_tf demo tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags that several scripts share, and how a script ends: flags come in here, values go out."""
+
+import os
+import signal
+import sys
+
+import tensorflow as tf
+import tf_keras
+from absl import app, flags, logging
+
+from albert_tf import files, training
+from albert_tf.config import AlbertConfig
+from albert_tf.tokenization import FullTokenizer
+
+FLAGS = flags.FLAGS
+
+# The original's flags without any meaning left (D20): name -> (default, what to know instead).
+_OBSOLETE = {
+    "master": (None, "--tpu_name takes a TPU's grpc address"),
+    "num_tpu_cores": (8, "all cores of the TPU are used"),
+    "use_einsum": (True, "there is one implementation, with the same results"),
+}
+
+
+def define_obsolete_flags(*names):
+    """Defines flags that are accepted and do nothing; `note_obsolete_flags` says so."""
+    for name in names:
+        default, instead = _OBSOLETE[name]
+        text = f"Accepted and without effect: {instead}."
+        if isinstance(default, bool):
+            flags.DEFINE_bool(name, default, text)
+        elif isinstance(default, int):
+            flags.DEFINE_integer(name, default, text)
+        else:
+            flags.DEFINE_string(name, default, text)
+
+
+def note_obsolete_flags():
+    """Prints a line for each flag without effect that the user gave."""
+    for name, (_, instead) in _OBSOLETE.items():
+        if name in FLAGS and FLAGS[name].present:
+            print(f"--{name} has no effect any more: {instead}.")
+
+
+def define_device_flags():
+    """Flags on devices, precision and chance, with the Model Garden's names."""
+    flags.DEFINE_enum(
+        "distribution_strategy",
+        "one_device",
+        training.STRATEGIES,
+        "Where to train: one_device (a GPU if there is one), mirrored (all GPUs of this machine), "
+        "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off.",
+    )
+    flags.DEFINE_integer("num_gpus", None, "GPUs to use; all by default.")
+    flags.DEFINE_bool("use_tpu", False, "Same as --distribution_strategy=tpu.")
+    flags.DEFINE_string("tpu_name", None, "Cloud TPU name or grpc address; none for a local TPU.")
+    flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU, if it cannot be found out.")
+    flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU, if it cannot be found out.")
+    flags.DEFINE_enum(
+        "dtype",
+        "fp32",
+        sorted(training.PRECISIONS),
+        "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs.",
+    )
+    flags.DEFINE_bool("enable_xla", False, "Compile with XLA (GPU; a TPU always does).")
+    flags.DEFINE_integer(
+        "seed", None, "Fixes weights, dropout and the order of records; random by default."
+    )
+    define_obsolete_flags("master", "num_tpu_cores")
+
+
+def define_finetuning_flags(
+    max_seq_length, learning_rate, save_checkpoints_steps, do_train=False, do_eval=False
+):
+    """Flags that the fine-tuning scripts share; the arguments are the script's own defaults."""
+    flags.DEFINE_string("albert_config_file", None, "JSON file with the model's architecture.")
+    flags.DEFINE_string(
+        "spm_model_file", None, "SentencePiece model; empty or unset where --vocab_file is given."
+    )
+    flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary, for models without the former.")
+    flags.DEFINE_string("output_dir", None, "Directory for checkpoints and results.")
+    flags.DEFINE_string(
+        "init_checkpoint",
+        None,
+        "Encoder weights to start from: a prefix, its .index file or a directory. The head starts "
+        "afresh. Not read if --output_dir holds a run to resume.",
+    )
+    flags.DEFINE_string(
+        "albert_hub_module_handle",
+        None,
+        "Local directory of an exported module, in place of --albert_config_file, "
+        "--init_checkpoint and --spm_model_file.",
+    )
+    flags.DEFINE_bool("allow_random_init", False, "Train from random weights if none are given.")
+    flags.DEFINE_bool("do_lower_case", True, "Lower-case the text, as the released models need.")
+    flags.DEFINE_integer("max_seq_length", max_seq_length, "Longest sequence, in pieces.")
+    flags.DEFINE_bool("do_train", do_train, "Train.")
+    flags.DEFINE_bool("do_eval", do_eval, "Evaluate every checkpoint and keep the best.")
+    flags.DEFINE_bool("do_predict", False, "Predict the test set with the best checkpoint.")
+    flags.DEFINE_integer("train_batch_size", 32, "Examples of an update, over all replicas.")
+    flags.DEFINE_integer("eval_batch_size", 8, "Examples of an evaluation batch.")
+    flags.DEFINE_integer("predict_batch_size", 8, "Examples of a prediction batch.")
+    flags.DEFINE_float("learning_rate", learning_rate, "Peak learning rate.")
+    flags.DEFINE_integer(
+        "save_checkpoints_steps", save_checkpoints_steps, "Updates between checkpoints."
+    )
+    flags.DEFINE_integer(
+        "iterations_per_loop", 1000, "Updates between two points of the TensorBoard curves."
+    )
+    flags.DEFINE_integer(
+        "steps_per_loop", None, "The Model Garden's name of --iterations_per_loop."
+    )
+    flags.DEFINE_float(
+        "continuous_eval_timeout",
+        0.0,
+        "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
+        "elsewhere.",
+    )
+    define_device_flags()
+
+
+def read_config():
+    """The model's config, from --albert_config_file or the hub module, checked for its length.
+
+    Raises:
+        ValueError: there is none, or it has fewer positions than --max_seq_length.
+    """
+    path = FLAGS.albert_config_file or _hub_asset("albert_config.json")
+    if not path:
+        raise ValueError("give --albert_config_file or --albert_hub_module_handle")
+    config = AlbertConfig.from_json_file(path)
+    if FLAGS.max_seq_length > config.max_position_embeddings:
+        raise ValueError(
+            f"--max_seq_length={FLAGS.max_seq_length} exceeds max_position_embeddings="
+            f"{config.max_position_embeddings} of {path}"
+        )
+    return config
+
+
+def vocabulary_file():
+    """Path of the vocabulary in use: the SentencePiece model, or vocab.txt."""
+    return (
+        FLAGS.spm_model_file
+        or FLAGS.vocab_file
+        or _hub_asset("30k-clean.model")
+        or _hub_asset("vocab.txt")
+    )
+
+
+def make_tokenizer():
+    """The tokenizer of the flags.
+
+    Raises:
+        ValueError: no vocabulary is given, or it cannot be read.
+    """
+    path = vocabulary_file()
+    if not path:
+        raise ValueError("give --spm_model_file or --vocab_file")
+    if path.endswith(".txt") or path == FLAGS.vocab_file:
+        return FullTokenizer(vocab_file=path, do_lower_case=FLAGS.do_lower_case)
+    return FullTokenizer(spm_model_file=path, do_lower_case=FLAGS.do_lower_case)
+
+
+def init_checkpoint():
+    """Where to take weights from: --init_checkpoint, or the hub module's variables; or None."""
+    return FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
+
+
+def _hub_asset(name):
+    handle = FLAGS.get_flag_value("albert_hub_module_handle", None)
+    if not handle:
+        return None
+    if not tf.io.gfile.isdir(handle):
+        raise ValueError(
+            f"--albert_hub_module_handle={handle} is no directory: download the module and give "
+            "the directory that holds its saved_model.pb"
+        )
+    path = f"{handle}/assets/{name}"
+    return path if tf.io.gfile.exists(path) else None
+
+
+def set_up_devices():
+    """Sets seed, precision and XLA from the flags and builds the strategy.
+
+    Returns:
+        tf.distribute.Strategy.
+    """
+    set_seed(FLAGS.seed)
+    training.set_precision(FLAGS.dtype)
+    if FLAGS.enable_xla:
+        tf.config.optimizer.set_jit(True)
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+    name = "tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy
+    strategy = training.create_strategy(
+        name, FLAGS.num_gpus, FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project
+    )
+    devices = ", ".join(strategy.extended.worker_devices)
+    print(f"Devices ({name}, {FLAGS.dtype}): {strategy.num_replicas_in_sync} replica(s): {devices}")
+    return strategy
+
+
+def set_seed(seed):
+    """Fixes weights, dropout and shuffling to come; None leaves them to chance."""
+    if seed is not None:
+        tf_keras.utils.set_random_seed(seed)
+
+
+def check_at_least(smallest, *names):
+    """Raises ValueError for a flag with a smaller value; None is none."""
+    for name in names:
+        value = FLAGS[name].value
+        if value is not None and value < smallest:
+            raise ValueError(f"--{name} must be at least {smallest}. Received: {value}")
+
+
+def record_flags(directory):
+    """Writes every flag's value to `flags.txt`, so that a run can be read and repeated."""
+    own = FLAGS.get_key_flags_for_module(sys.argv[0])
+    lines = [f"--{flag.name}={flag.value}\n" for flag in own if flag.value is not None]
+    files.write_text(os.path.join(directory, "flags.txt"), "".join(lines))
+
+
+def run(main):
+    """Runs a script: flags are parsed, and bad input ends in one plain line and exit code 1.
+
+    Args:
+        main: callable, takes the arguments that are no flags.
+    """
+    script = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+    logging.set_verbosity(logging.WARNING)
+
+    def guarded(argv):
+        try:
+            if len(argv) > 1:
+                raise ValueError(f"not a flag: {' '.join(argv[1:])}. Flags begin with --")
+            main(argv)
+        except (ValueError, OSError, tf.errors.OpError) as error:
+            if os.environ.get("ALBERT_TF_TRACEBACK"):
+                raise
+            print(f"{script}: error: {_message(error)}", file=sys.stderr)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            print(f"{script}: stopped", file=sys.stderr)
+            sys.exit(130)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)  # how schedulers end a job; training saves on it
+    for flag in FLAGS.get_key_flags_for_module(sys.modules[__name__]):
+        FLAGS.register_key_flag_for_module(sys.argv[0], flag)  # so that --help shows them too
+    app.run(guarded)
+
+
+def _message(error):
+    return error.message if isinstance(error, tf.errors.OpError) else str(error)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What evaluations leave in a run's directory: figures, best checkpoint, how far they came."""
+
+import os
+import time
+from typing import NamedTuple
+
+from albert_tf import checkpoints, files
+
+EVAL_RESULTS = "eval_results.txt"
+BEST_STATE = "best_trial.txt"
+
+
+class BestState(NamedTuple):
+    """Content of `best_trial.txt`: the last step evaluated, the best one and its value."""
+
+    step: int
+    best_step: int
+    best: float
+
+
+def read_best(directory):
+    """The BestState of a directory, or None where nothing was evaluated.
+
+    Raises:
+        ValueError: the file is there and holds something else.
+    """
+    path = os.path.join(directory, BEST_STATE)
+    text = files.read_text(path)
+    if not text:
+        return None
+    try:
+        step, best_step, best = text.split(":")
+        return BestState(int(step), int(best_step), float(best))
+    except ValueError as error:
+        raise ValueError(
+            f"{path} must read global_step:best_step:best_value. Received: {text!r}"
+        ) from error
+
+
+def record(directory, step, figures, prefix, key_metric, initial_best, block):
+    """Adds an evaluation to `eval_results.txt` and keeps the checkpoint if it is the best so far.
+
+    Args:
+        directory: str, the run's.
+        step: int, of the checkpoint.
+        figures: dict of name -> value.
+        prefix: str, the checkpoint.
+        key_metric: str, name of the figure that decides; larger is better, nan is never the best.
+        initial_best: float, what the first checkpoint has to beat.
+        block: callable, (figures, state before, saved) -> list of lines, as the script's original
+            writes them. `saved` is a line for each file copied to `model.ckpt-best`.
+
+    Returns:
+        bool, whether it is the best so far.
+    """
+    state, saved = read_best(directory) or BestState(-1, -1, initial_best), []
+    value = float(figures[key_metric])
+    improved = value > state.best
+    if improved:
+        copied = checkpoints.copy(prefix, os.path.join(directory, checkpoints.BEST))
+        saved = [f"saved {source} to {destination}" for source, destination in copied]
+    path = os.path.join(directory, EVAL_RESULTS)
+    added = "".join(f"{line}\n" for line in block(figures, state, saved))
+    files.write_text(path, files.read_text(path) + added)
+    best = (step, value) if improved else (state.best_step, state.best)
+    files.write_text(os.path.join(directory, BEST_STATE), ":".join(map(str, (step, *best))))
+    return improved
+
+
+def sorted_lines(figures):
+    """The `key = value` lines of an evaluation, sorted by key as the original sorts them."""
+    return [f"{key} = {figures[key]}" for key in sorted(figures)]
+
+
+def follow(directory, last_step, timeout, seen=-1, newest_only=True):
+    """Yields a directory's checkpoints as they come, while a run goes on writing.
+
+    It ends when the checkpoint of `last_step` was yielded, or when no newer one appears within
+    `timeout` seconds, so the evaluation of a finished run ends too.
+
+    Args:
+        directory: str.
+        last_step: int, step of the run's last checkpoint.
+        timeout: float, seconds.
+        seen: int, step up to which checkpoints are left out.
+        newest_only: bool, whether older ones are left out too.
+
+    Yields:
+        str, prefix.
+    """
+    deadline = time.time() + timeout
+    while seen < last_step:
+        new = [(step, prefix) for step, prefix in checkpoints.numbered_in(directory) if step > seen]
+        for step, prefix in new[-1:] if newest_only else new:
+            yield prefix
+            seen = step
+        if new:
+            deadline = time.time() + timeout
+        elif time.time() >= deadline:
+            return
+        else:
+            time.sleep(min(1.0, timeout))

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make an English corpus from the docstrings of the installed Python packages.
+
+Text that is on every machine anyway: one docstring is one document, one sentence a line, an empty
+line between documents, which is what create_pretraining_data.py reads. The packages are parsed,
+never imported. Same packages, same corpus. It reads and writes this machine's files alone.
+
+    python -m demo.make_corpus --train_file=train.txt --heldout_file=heldout.txt
+"""
+
+import ast
+import collections
+import inspect
+import multiprocessing
+import os
+import pathlib
+import re
+import sys
+import sysconfig
+import warnings
+
+from absl import app, flags
+
+_ROOTS = flags.DEFINE_list(
+    "roots", None, "folders of Python packages; unset: the standard library and site-packages"
+)
+_TRAIN_FILE = flags.DEFINE_string("train_file", None, "text file of the training documents")
+_HELDOUT_FILE = flags.DEFINE_string("heldout_file", None, "text file of the held-out documents")
+_HELDOUT_EVERY = flags.DEFINE_integer(
+    "heldout_every", 20, "every how many documents one is held out", lower_bound=2
+)
+_MIN_SENTENCES = flags.DEFINE_integer(
+    "min_sentences", 2, "documents with fewer new sentences are dropped", lower_bound=1
+)
+
+# Tests describe themselves to nobody; vendored copies only repeat what stands elsewhere.
+_SKIPPED_FOLDERS = frozenset({"test", "tests", "_vendor", "__pycache__"})
+
+_PACKAGE_ROOTS = frozenset({"site-packages", "dist-packages"})
+
+# Lines at the margin that are not prose. What is indented (code, `Args:` tables, definitions) goes
+# by its indent alone.
+_NOT_PROSE = re.compile(
+    r"""
+      [*+\-•]\s            # list item
+    | \d+[.)]\s            # numbered item
+    | \.\.(\s|$)           # reStructuredText directive or footnote
+    | [:@]\w+              # :param x:, @tag
+    | [=\-~^"'#*+]{3,}     # underline, rule
+    | \#                   # Markdown heading, comment
+    | [|+]                 # table
+    | ```                  # fence
+    | \w+\s:\s             # `name : type`
+    | [\w*]+\s*\([^)]*\)\s*:   # `name (type): meaning`
+    """,
+    re.VERBOSE,
+)
+_MARKUP = (
+    (re.compile(r":[\w:]+:`~?(?:[^`<]*?\.)?([^`.<]+)(?:\s<[^>`]*>)?`"), r"\1"),  # :class:`~a.b.C`
+    (re.compile(r"`([^`<]+?)\s*<[^>`]*>`_+"), r"\1"),  # `text <target>`_
+    (re.compile(r"!?\[([^\]]+)\]\([^)]*\)"), r"\1"),  # [text](target)
+    (re.compile(r"\s*\[\w+\]_"), ""),  # [1]_
+    (re.compile(r"`+([^`]+)`+_*"), r"\1"),  # `code`, ``code``
+    (re.compile(r"(\*{1,2})(\w[^*]*?)\1"), r"\2"),  # *emphasis*
+)
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bcf\.)(?<!\bal\.)(?<!\b[A-Z]\.)"
+    r"\s+(?=[\"'(]?[A-Z])"
+)
+_SENTENCE = re.compile(r"[\"'(]?[A-Z].*[.!?][\"')]*$")
+_CODE = re.compile(r"[=<>{}\[\]|\\@#$^~*`]|://|::|\w\(|\w\.\w+\.\w|[^\x00-\x7f]{3}")
+_MIN_WORDS = 4
+
+
+def docstrings(source):
+    """Yields the docstrings of a module, in the order of its text; SyntaxError if it is not one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+        todo = [ast.parse(source)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node, clean=False)
+            if text:
+                yield inspect.cleandoc(text)
+        # Statements alone are walked: an expression holds no docstring, and there are many.
+        todo.extend(
+            child for child in reversed(getattr(node, "body", ())) if isinstance(child, ast.stmt)
+        )
+
+
+def paragraphs(docstring, counts):
+    """Yields the paragraphs of prose of one docstring, each as one line without markup."""
+    lines, fenced, in_doctest = [], False, False
+    for line in [*docstring.splitlines(), ""]:
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        in_doctest = line.startswith(">>>") or (in_doctest and bool(line.strip()))
+        empty = not line.strip()
+        if not (empty or fenced or in_doctest or line[0].isspace() or _NOT_PROSE.match(line)):
+            lines.append(line.strip())
+            continue
+        counts["lines dropped: code, tables, lists, underlines"] += not empty
+        if lines:
+            text = " ".join(lines)
+            for pattern, replacement in _MARKUP:
+                text = pattern.sub(replacement, text)
+            yield text
+            lines = []
+
+
+def sentences(docstring, counts):
+    """Returns the English sentences of a docstring; what is dropped is added to `counts`."""
+    kept = []
+    for paragraph in paragraphs(docstring, counts):
+        for sentence in _SENTENCE_END.split(paragraph):
+            if _CODE.search(sentence):
+                counts["sentences dropped: code or formulas"] += 1
+            elif not _SENTENCE.match(sentence):
+                counts["sentences dropped: a title, a fragment or a lead-in"] += 1
+            elif len(sentence.split()) < _MIN_WORDS:
+                counts[f"sentences dropped: fewer than {_MIN_WORDS} words"] += 1
+            else:
+                kept.append(" ".join(sentence.split()))
+    return kept
+
+
+def source_files(roots):
+    """Returns the .py files under the folders, sorted, without tests and vendored copies."""
+    files = []
+    for root in roots:
+        if not os.path.isdir(root):
+            raise ValueError(f"--roots: {root!r} is not a folder. Name folders of Python packages.")
+        for folder, subfolders, names in os.walk(root):
+            # The standard library's folder may hold a site-packages, which is another Python's.
+            subfolders[:] = sorted(set(subfolders) - _SKIPPED_FOLDERS - _PACKAGE_ROOTS)
+            files += [
+                os.path.join(folder, name)
+                for name in sorted(names)
+                if name.endswith(".py") and not name.startswith("test_")
+                and not name.endswith("_test.py")
+            ]  # fmt: skip
+    return files
+
+
+def file_documents(path):
+    """Returns the documents (lists of sentences) of one source file, and what was counted."""
+    counts = collections.Counter({"files": 1})
+    documents = []
+    try:
+        for docstring in docstrings(pathlib.Path(path).read_bytes()):
+            counts["docstrings"] += 1
+            document = sentences(docstring, counts)
+            if document:
+                documents.append(document)
+            else:
+                counts["documents dropped: no sentence of prose"] += 1
+    except (SyntaxError, ValueError, RecursionError):  # templates, Python 2, null bytes
+        counts["files dropped: no Python 3"] += 1
+    return documents, counts
+
+
+def new_documents(documents, min_sentences, counts):
+    """Yields the documents without the sentences that an earlier one has.
+
+    APIs repeat their docstrings, whole and in part. Without this, what is held out would stand
+    among the training documents too.
+    """
+    seen = set()
+    for document in documents:
+        new = []
+        for sentence in document:
+            key = sentence.lower()
+            if key not in seen:
+                seen.add(key)
+                new.append(sentence)
+        counts["sentences dropped: repeated"] += len(document) - len(new)
+        if not new:
+            counts["documents dropped: duplicates"] += 1
+        elif len(new) < min_sentences:
+            counts[f"documents dropped: fewer than {min_sentences} new sentences"] += 1
+        else:
+            yield new
+
+
+def collect(roots, min_sentences):
+    """Reads all packages.
+
+    Args:
+        roots: folders of Python packages.
+        min_sentences: int, documents with fewer new sentences are dropped.
+
+    Returns:
+        The documents, as lists of sentences, and a Counter of what was read and dropped.
+    """
+    counts = collections.Counter()
+    documents = []
+    files = source_files(roots)
+    with multiprocessing.Pool() as pool:
+        for found, found_counts in pool.imap(file_documents, files, chunksize=64):
+            documents += found
+            counts += found_counts
+    return list(new_documents(documents, min_sentences, counts)), counts
+
+
+def split(documents, heldout_every):
+    """Returns (training documents, held-out documents); every n-th document is held out."""
+    heldout = documents[heldout_every - 1 :: heldout_every]
+    training = [document for i, document in enumerate(documents) if (i + 1) % heldout_every]
+    return training, heldout
+
+
+def write(path, documents):
+    """Writes documents to a text file, whole or not at all."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    text = "\n\n".join("\n".join(document) for document in documents) + "\n"
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+    lines = sum(map(len, documents))
+    print(f"{path}: {len(documents)} documents, {lines} sentences, {len(text) / 1e6:.1f} MB")
+
+
+def run(roots, train_file, heldout_file, heldout_every, min_sentences):
+    """Writes both files and prints what was read, kept and dropped."""
+    documents, counts = collect(roots, min_sentences)
+    for name, count in sorted(counts.items()):
+        print(f"{count:8d} {name}")
+    training, heldout = split(documents, heldout_every)
+    if not heldout:
+        raise ValueError(
+            f"{len(documents)} documents found under {', '.join(roots)}: none left to hold out. "
+            f"Name more packages in --roots or lower --heldout_every ({heldout_every})."
+        )
+    write(heldout_file, heldout)
+    write(train_file, training)  # last: with it, both are there
+
+
+def main(_):
+    """Reads the flags and runs."""
+    paths = sysconfig.get_paths()
+    try:
+        run(
+            _ROOTS.value or [paths["stdlib"], paths["purelib"]],
+            _TRAIN_FILE.value,
+            _HELDOUT_FILE.value,
+            _HELDOUT_EVERY.value,
+            _MIN_SENTENCES.value,
+        )
+    except ValueError as error:
+        sys.exit(f"make_corpus: {error}")
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["train_file", "heldout_file"])
+    app.run(main)
