@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fine-tuning scripts share: train, evaluate every checkpoint, predict with the best."""
+
+import dataclasses
+import math
+import os
+
+import numpy as np
+
+from albert_tf import checkpoints, heads, optimization, records, results, training
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How to train; steps are updates, batches are of all replicas."""
+
+    optimizer: str
+    learning_rate: float
+    train_steps: int
+    warmup_steps: int
+    batch_size: int
+    seed: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where the weights come from, if output_dir holds no run to resume."""
+
+    init_checkpoint: str | None = None
+    allow_random_init: bool = False
+
+
+def make_run(strategy, make_model, terms, settings, recipe=None):
+    """Builds model, optimizer and run under a strategy.
+
+    Args:
+        strategy: tf.distribute.Strategy.
+        make_model: callable without arguments -> model with an encoder and a head.
+        terms: callable, of `training.Task`, with `eval_loss` among its figures.
+        settings: training.Settings.
+        recipe: Recipe, or None for a run that does not train.
+
+    Returns:
+        training.Run.
+    """
+    with strategy.scope():
+        model = make_model()
+        optimizer = None
+        if recipe is not None:
+            schedule = optimization.PolynomialDecayWithWarmup(
+                recipe.learning_rate, recipe.train_steps, recipe.warmup_steps
+            )
+            optimizer = training.create_optimizer(recipe.optimizer, schedule)
+    task = training.Task(model, checkpoints.named_variables(model), terms, heads.mean_loss)
+    return training.Run(strategy, task, optimizer, settings)
+
+
+def train(run, recipe, source, files, schema, max_seq_length, figures, on_checkpoint=None):
+    """Trains on record files; encoder weights as `source` says, the head afresh.
+
+    Args:
+        run: training.Run.
+        recipe: Recipe.
+        source: Source.
+        files: list of str.
+        schema: dict from feature name to `records.Feature`.
+        max_seq_length: int, T.
+        figures: sequence of str, names of the task's terms.
+        on_checkpoint: callable or None, called with the prefix of each checkpoint.
+    """
+    print(
+        run.start(
+            source.init_checkpoint,
+            take_heads=False,
+            allow_random_init=source.allow_random_init,
+        )
+    )
+    if on_checkpoint and run.step == 0:
+        on_checkpoint(checkpoints.latest_in(run.settings.output_dir))
+    dataset = records.train_dataset(
+        files,
+        schema,
+        recipe.batch_size,
+        seed=None if recipe.seed is None else recipe.seed + run.step,
+        trim_to=None if training.is_tpu(run.strategy) else max_seq_length,
+    )
+    run.train(dataset, recipe.batch_size, figures, on_checkpoint)
+
+
+def evaluate_checkpoints(run, evaluate, timeout=0.0):
+    """Evaluates the run's checkpoints that were not evaluated yet, in the order of their steps.
+
+    Of those that are evaluated, the newest `keep_checkpoint_max` stay; the best one has a copy.
+
+    Args:
+        run: training.Run.
+        evaluate: callable, called with each prefix, its weights loaded.
+        timeout: float, seconds to wait for the next checkpoint of a run that goes on elsewhere.
+
+    Returns:
+        int, how many were evaluated.
+
+    Raises:
+        ValueError: there is no checkpoint at all.
+    """
+    directory, done = run.settings.output_dir, []
+    state = results.read_best(directory)
+    for prefix in results.follow(
+        directory,
+        run.settings.train_steps,
+        timeout,
+        seen=-1 if state is None else state.step,
+        newest_only=False,
+    ):
+        run.load(prefix)
+        evaluate(prefix)
+        done.append(prefix)
+        if run.settings.keep_checkpoint_max and len(done) > run.settings.keep_checkpoint_max:
+            checkpoints.delete(done.pop(0))
+    if not done and state is None:
+        raise ValueError(f"--output_dir={directory} holds no checkpoint to evaluate")
+    if not done:
+        print(f"Nothing new to evaluate: step {state.step} is done, the best is {state.best_step}.")
+    return len(done)
+
+
+def load_best(run):
+    """Loads `model.ckpt-best`, or where nothing was evaluated the newest checkpoint; says which.
+
+    Raises:
+        ValueError: there is neither.
+    """
+    directory = run.settings.output_dir
+    prefix = os.path.join(directory, checkpoints.BEST)
+    if not checkpoints.exists(prefix):
+        prefix = checkpoints.latest_in(directory)
+        if prefix is None:
+            raise ValueError(
+                f"--output_dir={directory} holds no checkpoint to predict with: train first"
+            )
+        print(f"No {checkpoints.BEST} in {directory} (no evaluation was made): using {prefix}")
+    run.load(prefix)
+    return prefix
+
+
+def model_outputs(run, arrays, batch_size, max_seq_length):
+    """The model's logits for all rows, in their order: float32 [n, C].
+
+    Args:
+        run: training.Run, its weights loaded.
+        arrays: dict of numpy arrays, of `records.load_arrays`.
+        batch_size: int.
+        max_seq_length: int, T.
+    """
+    inputs = {name: arrays[name] for name in ("input_ids", "input_mask", "segment_ids")}
+    batches = records.prediction_batches(
+        inputs, batch_size, max_seq_length, fixed_shape=training.is_tpu(run.strategy)
+    )
+    return run.predict(batches, len(inputs["input_ids"]))["logits"]
+
+
+def mean_over_batches(losses, batch_size):
+    """`loss` of the original's results: the mean of the batches' means, the last one's included."""
+    starts = np.arange(0, len(losses), batch_size)
+    sizes = np.diff(np.append(starts, len(losses)))
+    return float(np.mean(np.add.reduceat(losses, starts) / sizes))
+
+
+def check_key_metric(directory, key_metric):
+    """Raises ValueError if no evaluation had a finite key metric."""
+    state = results.read_best(directory)
+    if state is None or state.best_step < 0 or not math.isfinite(state.best):
+        raise ValueError(
+            f"{key_metric} is not a number for any checkpoint in {directory}, so none is the best: "
+            "the model gives every example the same output. Lower --learning_rate, or train longer"
+        )

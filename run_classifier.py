@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Fine-tunes, evaluates and predicts on GLUE tasks or one's own tab-separated files.
+
+python run_classifier.py \
+  --data_dir=glue --task_name=SST-2 --output_dir=sst-2 --albert_config_file=albert_config.json \
+  --spm_model_file=30k-clean.model --init_checkpoint=albert_base --do_train --do_eval --do_predict \
+  --max_seq_length=128 --train_step=2000 --warmup_step=200 --learning_rate=1e-5
+"""
+
+import dataclasses
+import functools
+import os
+import statistics
+
+import numpy as np
+from absl import flags
+
+from albert_tf import (
+    checkpoints,
+    cli,
+    files,
+    finetuning,
+    glue,
+    heads,
+    optimization,
+    records,
+    results,
+    training,
+)
+
+FLAGS = flags.FLAGS
+HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
+RULE = "=" * 50  # between the blocks of eval_results.txt
+
+
+def define_flags():
+    """Defines the script's flags; names and defaults are the original's."""
+    flags.DEFINE_string("data_dir", None, "Directory of the GLUE data, a folder for each task.")
+    flags.DEFINE_string(
+        "task_name",
+        None,
+        f"One of {', '.join(glue.TASKS)}; or tsv: train.tsv, dev.tsv and test.tsv in --data_dir.",
+    )
+    flags.DEFINE_string(
+        "cached_dir", None, "Where the TFRecords of features are kept; --output_dir by default."
+    )
+    flags.DEFINE_string("text_column", "0", "tsv: column of the text, a name or a number from 0.")
+    flags.DEFINE_string("text_pair_column", None, "tsv: column of a second text.")
+    flags.DEFINE_string("label_column", None, "tsv: column of the label.")
+    flags.DEFINE_list("labels", None, "tsv: the classes; those of train.tsv by default.")
+    flags.DEFINE_bool("regression", False, "tsv: whether labels are numbers to be predicted.")
+    flags.DEFINE_integer("train_step", 1000, "Updates in all; the decay ends there.")
+    flags.DEFINE_integer("warmup_step", 0, "Updates of the linear warm-up.")
+    flags.DEFINE_enum("optimizer", "adamw", sorted(optimization.OPTIMIZERS), "Optimizer.")
+    flags.DEFINE_integer(
+        "keep_checkpoint_max",
+        5,
+        "Checkpoints to keep of those that were evaluated, beside the best; 0 for all.",
+    )
+    flags.DEFINE_integer(
+        "num_trials",
+        1,
+        "Runs with seeds of their own, in folders of their own; the best is kept. The paper "
+        "reports the median of five.",
+    )
+    flags.DEFINE_string(
+        "glue_submission_dir", None, "Where to write predictions as the GLUE server takes them."
+    )
+    cli.define_finetuning_flags(max_seq_length=512, learning_rate=5e-5, save_checkpoints_steps=1000)
+    flags.mark_flags_as_required(["data_dir", "task_name", "output_dir"])
+
+
+def check_flags():
+    """Raises ValueError for values that make no run, before anything is read."""
+    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
+        raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
+    cli.check_at_least(
+        1, "train_batch_size", "eval_batch_size", "predict_batch_size", "train_step",
+        "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop", "num_trials",
+    )  # fmt: skip
+    cli.check_at_least(0, "warmup_step", "keep_checkpoint_max", "learning_rate")
+    glue.check_max_seq_length(FLAGS.max_seq_length)
+    if FLAGS.num_trials > 1 and not (FLAGS.do_train and FLAGS.do_eval):
+        raise ValueError("--num_trials compares runs: it needs --do_train and --do_eval")
+
+
+def find_task():
+    """The row of the task in question."""
+    if FLAGS.task_name.lower() != "tsv":
+        return glue.find_task(FLAGS.task_name)
+    return glue.tsv_task(
+        FLAGS.text_column,
+        FLAGS.text_pair_column,
+        FLAGS.label_column,
+        labels=FLAGS.labels,
+        regression=FLAGS.regression,
+        data_dir=FLAGS.data_dir,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """A task's splits as record files.
+
+    Attributes:
+        task: GlueTask.
+        tokenizer: FullTokenizer.
+        schema: dict from feature name to `records.Feature`.
+    """
+
+    task: glue.GlueTask
+    tokenizer: object
+    schema: dict
+
+    def records(self, split, path):
+        """Makes the record file of a split, unless it is there and made of the same."""
+
+        def make():
+            return self._batches(self._read(split))
+
+        source = glue.input_file(self.task, FLAGS.data_dir, split)
+        records.cached_records(
+            path,
+            self.schema,
+            {
+                "task": dataclasses.asdict(self.task) | {"guid": None, "test_guid": None},
+                "do_lower_case": FLAGS.do_lower_case,
+                "max_seq_length": FLAGS.max_seq_length,
+            },
+            [source, cli.vocabulary_file()],
+            make,
+        )
+        return path
+
+    def test_examples(self, path):
+        """Reads the test split and writes its records, always anew: (examples, path)."""
+        examples = self._read("test")
+        records.write_records(path, self.schema, self._batches(examples))
+        return examples, path
+
+    def _read(self, split):
+        examples, left_out = glue.read_examples(self.task, FLAGS.data_dir, split, self.tokenizer)
+        if left_out:
+            print(f"{split}: {left_out} rows without the columns needed are left out")
+        return examples
+
+    def _batches(self, examples):
+        for chunk in records.in_chunks(examples):
+            yield glue.features(chunk, self.task, self.tokenizer, FLAGS.max_seq_length)
+
+
+def make_run(task, config, strategy, output_dir, recipe):
+    """Model, optimizer and run of a trial."""
+    make_model = functools.partial(
+        heads.ClassificationModel,
+        config,
+        task.num_outputs,
+        dropout_prob=HEAD_DROPOUT,
+        use_one_hot_embeddings=training.is_tpu(strategy),
+    )
+    settings = training.Settings(
+        output_dir=output_dir,
+        train_steps=FLAGS.train_step,
+        save_checkpoints_steps=FLAGS.save_checkpoints_steps,
+        steps_per_loop=FLAGS.steps_per_loop or FLAGS.iterations_per_loop,
+        # Another process may evaluate later: until then all have to stay.
+        keep_checkpoint_max=FLAGS.keep_checkpoint_max if FLAGS.do_eval else None,
+    )
+    terms = heads.regression_terms if task.is_regression else heads.classification_terms
+    return finetuning.make_run(strategy, make_model, terms, settings, recipe)
+
+
+def evaluate(run, data, arrays, prefix):
+    """Evaluates the weights at hand on the development set; records and prints the figures."""
+    task = data.task
+    outputs = finetuning.model_outputs(run, arrays, FLAGS.eval_batch_size, FLAGS.max_seq_length)
+    labels = arrays["label_ids"][:, 0]
+    figures = glue.evaluate(task, outputs, labels)
+    losses = glue.example_losses(task, outputs, labels)
+    figures["loss"] = finetuning.mean_over_batches(losses, FLAGS.eval_batch_size)
+    best = run.is_chief and results.record(
+        run.settings.output_dir,
+        run.step,
+        {"global_step": run.step, **figures},
+        prefix,
+        task.key_metric,
+        initial_best=-1,
+        block=results_block,
+    )
+    shown = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
+    training.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+    warning = glue.collapse_warning(task, outputs)
+    if warning and run.step:
+        training.say(f"Warning: {warning}")
+
+
+def results_block(figures, state, _):
+    """Lines of `eval_results.txt`; the original shows the best before this evaluation."""
+    return [*results.sorted_lines(figures), f"best = {state.best}", RULE]
+
+
+def predict(run, data):
+    """Predicts the test set with the best checkpoint; writes the original's two files."""
+    prefix = finetuning.load_best(run)
+    directory = run.settings.output_dir
+    examples, path = data.test_examples(os.path.join(directory, "predict.tf_record"))
+    arrays = records.load_arrays(path, data.schema)
+    outputs = finetuning.model_outputs(run, arrays, FLAGS.predict_batch_size, FLAGS.max_seq_length)
+    predicted = glue.predictions(data.task, outputs)
+    write = functools.partial(files.write_text)
+    write(os.path.join(directory, "test_results.tsv"), glue.test_results(predicted))
+    submit = glue.submit_results(data.task, examples, predicted)
+    write(os.path.join(directory, "submit_results.tsv"), submit)
+    print(f"Predicted {len(examples)} examples with {prefix}: {directory}/submit_results.tsv")
+    if FLAGS.glue_submission_dir:
+        path = os.path.join(FLAGS.glue_submission_dir, data.task.submission_file)
+        write(path, glue.glue_submission(data.task, examples, predicted))
+        print(f"For the GLUE server: {path}")
+
+
+def run_trial(data, config, strategy, output_dir, seed):
+    """Trains and evaluates once; returns the run."""
+    files.check_writable(output_dir, "output_dir")
+    recipe = None
+    if FLAGS.do_train:
+        recipe = finetuning.Recipe(
+            optimizer=FLAGS.optimizer,
+            learning_rate=FLAGS.learning_rate,
+            train_steps=FLAGS.train_step,
+            warmup_steps=FLAGS.warmup_step,
+            batch_size=FLAGS.train_batch_size,
+            seed=seed,
+        )
+    cli.set_seed(seed)
+    run = make_run(data.task, config, strategy, output_dir, recipe)
+    cached = os.path.join(FLAGS.cached_dir or FLAGS.output_dir, FLAGS.task_name.lower())
+    on_checkpoint = None
+    if FLAGS.do_eval:
+        arrays = records.load_arrays(data.records("dev", f"{cached}_eval.tf_record"), data.schema)
+        on_checkpoint = functools.partial(evaluate, run, data, arrays)
+    if FLAGS.do_train:
+        figures = ("eval_loss",) if data.task.is_regression else ("eval_loss", "eval_accuracy")
+        train_file = data.records("train", f"{cached}_train.tf_record")
+        source = finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init)
+        finetuning.train(
+            run, recipe, source, [train_file], data.schema, FLAGS.max_seq_length, figures,
+            on_checkpoint,
+        )  # fmt: skip
+    elif FLAGS.do_eval:
+        finetuning.evaluate_checkpoints(run, on_checkpoint, FLAGS.continuous_eval_timeout)
+    if FLAGS.do_eval:
+        finetuning.check_key_metric(output_dir, data.task.key_metric)
+    return run
+
+
+def run_trials(data, config, strategy):
+    """Several trials in folders of their own; keeps the best in --output_dir and sums them up."""
+    first_seed = FLAGS.seed or 0
+    values = {}
+    for seed in range(first_seed, first_seed + FLAGS.num_trials):
+        directory = os.path.join(FLAGS.output_dir, f"trial-{seed}")
+        print(f"Trial with seed {seed}: {directory}")
+        run_trial(data, config, strategy, directory, seed)
+        values[directory] = results.read_best(directory).best
+    scores = list(values.values())
+    best = max(values, key=values.get)
+    summary = (
+        f"{data.task.key_metric} of {len(scores)} trials: "
+        f"median {statistics.median(scores):.4f}, mean {np.mean(scores):.4f}, "
+        f"standard deviation {np.std(scores, ddof=1):.4f}, best {values[best]:.4f} in {best}"
+    )
+    checkpoints.copy(
+        os.path.join(best, checkpoints.BEST), os.path.join(FLAGS.output_dir, checkpoints.BEST)
+    )
+    lines = [f"{directory}\t{value}" for directory, value in values.items()]
+    files.write_text(
+        os.path.join(FLAGS.output_dir, "trials.txt"), "\n".join([*lines, summary]) + "\n"
+    )
+    print(summary)
+    return make_run(data.task, config, strategy, FLAGS.output_dir, recipe=None)
+
+
+def main(_):
+    """Reads flags, checks them and the input, then trains, evaluates and predicts."""
+    cli.note_obsolete_flags()
+    check_flags()
+    task = find_task()
+    if FLAGS.glue_submission_dir and task.submission_file is None:
+        raise ValueError("--glue_submission_dir is for GLUE tasks; the server knows no others")
+    config, tokenizer = cli.read_config(), cli.make_tokenizer()
+    wanted = {"train": FLAGS.do_train, "dev": FLAGS.do_eval, "test": FLAGS.do_predict}
+    for split in (split for split, is_wanted in wanted.items() if is_wanted):
+        glue.input_file(task, FLAGS.data_dir, split)  # an error now rather than after training
+    files.check_writable(FLAGS.output_dir, "output_dir")
+    data = Data(task, tokenizer, task.schema(FLAGS.max_seq_length))
+    strategy = cli.set_up_devices()
+    training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+    cli.record_flags(FLAGS.output_dir)
+    if FLAGS.num_trials > 1:
+        run = run_trials(data, config, strategy)
+    else:
+        run = run_trial(data, config, strategy, FLAGS.output_dir, FLAGS.seed)
+    if FLAGS.do_predict:
+        predict(run, data)
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)

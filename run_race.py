@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Fine-tunes, evaluates and predicts on RACE, questions with four answers about a passage.
+
+python run_race.py \
+  --data_dir=data --output_dir=output/race --albert_config_file=albert_config.json \
+  --spm_model_file=30k-clean.model --init_checkpoint=albert_base --do_train --do_eval --do_predict \
+  --max_seq_length=512 --max_qa_length=128 --train_step=12000 --warmup_step=1000 \
+  --learning_rate=1e-5
+"""
+
+import dataclasses
+import functools
+import os
+
+from absl import flags
+
+from albert_tf import (
+    cli,
+    files,
+    finetuning,
+    heads,
+    optimization,
+    race,
+    records,
+    results,
+    training,
+)
+
+FLAGS = flags.FLAGS
+KEY_METRIC = "eval_accuracy"
+RULE = "=" * 50  # between the blocks of eval_results.txt
+V2_LEARNING_RATE = 1e-5  # the original's for version 2; higher ones diverge
+
+
+def define_flags():
+    """Defines the script's flags; names and defaults are the original's."""
+    flags.DEFINE_string("data_dir", None, "Directory that holds the folder RACE.")
+    flags.DEFINE_enum("task_name", "race", ["race"], "There is no other.", case_sensitive=False)
+    for split, name in (("training", "train"), ("development", "eval"), ("test", "predict")):
+        flags.DEFINE_string(
+            f"{name}_file",
+            None,
+            f"TFRecord file for the {split} features; in --output_dir by default.",
+        )
+    flags.DEFINE_float("dropout_prob", 0.1, "Dropout of the pooled output, in training.")
+    flags.DEFINE_integer(
+        "max_qa_length", 128, "Longest question and option; its last pieces are kept."
+    )
+    flags.DEFINE_integer(
+        "num_keep_checkpoint",
+        5,
+        "Checkpoints to keep of those that were evaluated, beside the best; 0 for all.",
+    )
+    flags.DEFINE_bool("high_only", False, "Only the high school's questions.")
+    flags.DEFINE_bool("middle_only", False, "Only the middle school's questions.")
+    flags.DEFINE_integer("train_step", 12000, "Updates in all; the decay ends there.")
+    flags.DEFINE_integer("warmup_step", 1000, "Updates of the linear warm-up.")
+    flags.DEFINE_enum("optimizer", "adamw", sorted(optimization.OPTIMIZERS), "Optimizer.")
+    cli.define_finetuning_flags(
+        max_seq_length=512,
+        learning_rate=1e-5,
+        save_checkpoints_steps=100,
+        do_train=True,
+        do_eval=True,
+    )
+    flags.mark_flags_as_required(["data_dir", "output_dir"])
+
+
+def check_flags():
+    """Raises ValueError for values that make no run, before anything is read."""
+    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
+        raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
+    cli.check_at_least(
+        1, "train_batch_size", "eval_batch_size", "predict_batch_size", "train_step",
+        "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop",
+    )  # fmt: skip
+    cli.check_at_least(0, "warmup_step", "num_keep_checkpoint", "learning_rate")
+    race.check_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
+
+
+def version_warning(config):
+    """A warning where version 1's settings meet a version 2 model; or None."""
+    has_dropout = config.hidden_dropout_prob or config.attention_probs_dropout_prob
+    if has_dropout and "v2" in os.path.basename(cli.init_checkpoint() or ""):
+        return (
+            "the config has dropout, but the checkpoint's name says version 2, which was trained "
+            "without: fine-tuning diverges. Set both dropout rates of the config to 0"
+        )
+    if not has_dropout and FLAGS.learning_rate > V2_LEARNING_RATE:
+        return (
+            f"a config without dropout is version 2's, and with --learning_rate="
+            f"{FLAGS.learning_rate} its fine-tuning on RACE may diverge: the recipe is "
+            f"{V2_LEARNING_RATE}"
+        )
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """RACE as record files.
+
+    Attributes:
+        tokenizer: FullTokenizer.
+        levels: tuple of str, of race.LEVELS.
+        schema: dict from feature name to `records.Feature`.
+    """
+
+    tokenizer: object
+    levels: tuple
+    schema: dict
+
+    def examples(self, split):
+        """The questions of a split."""
+        return race.read_examples(FLAGS.data_dir, split, self.tokenizer, self.levels)
+
+    def records(self, split, examples, flag):
+        """Makes the record file of a split, unless it is there and made of the same."""
+        path = FLAGS[f"{flag}_file"].value or f"{FLAGS.output_dir}/race_{flag}.tf_record"
+        sources = [path for _, path in race.input_files(FLAGS.data_dir, split, self.levels)]
+        records.cached_records(
+            path,
+            self.schema,
+            {
+                "levels": self.levels,
+                "do_lower_case": FLAGS.do_lower_case,
+                "max_seq_length": FLAGS.max_seq_length,
+                "max_qa_length": FLAGS.max_qa_length,
+            },
+            [*sources, cli.vocabulary_file()],
+            lambda: self.batches(examples),
+        )
+        return path
+
+    def batches(self, examples):
+        """Feature arrays of questions, some at a time."""
+        for chunk in records.in_chunks(examples):
+            yield race.features(chunk, self.tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length)
+
+
+def make_run(config, strategy):
+    """Model, optimizer and run."""
+    make_model = functools.partial(
+        heads.MultipleChoiceModel,
+        config,
+        dropout_prob=FLAGS.dropout_prob,
+        choices=len(race.LETTERS),
+        use_one_hot_embeddings=training.is_tpu(strategy),
+    )
+    settings = training.Settings(
+        output_dir=FLAGS.output_dir,
+        train_steps=FLAGS.train_step,
+        save_checkpoints_steps=FLAGS.save_checkpoints_steps,
+        steps_per_loop=FLAGS.steps_per_loop or FLAGS.iterations_per_loop,
+        # Another process may evaluate later: until then all have to stay.
+        keep_checkpoint_max=FLAGS.num_keep_checkpoint if FLAGS.do_eval else None,
+    )
+    recipe = None
+    if FLAGS.do_train:
+        recipe = finetuning.Recipe(
+            optimizer=FLAGS.optimizer,
+            learning_rate=FLAGS.learning_rate,
+            train_steps=FLAGS.train_step,
+            warmup_steps=FLAGS.warmup_step,
+            batch_size=FLAGS.train_batch_size,
+            seed=FLAGS.seed,
+        )
+    terms = heads.classification_terms
+    return finetuning.make_run(strategy, make_model, terms, settings, recipe), recipe
+
+
+def figures_of(run, examples, arrays, batch_size):
+    """Logits of a split and its figures, the original's `loss` and step among them."""
+    logits = finetuning.model_outputs(run, arrays, batch_size, FLAGS.max_seq_length)
+    figures = race.evaluate(examples, logits)
+    if figures:
+        losses = race.example_losses(examples, logits)
+        figures["loss"] = finetuning.mean_over_batches(losses, batch_size)
+        figures["global_step"] = run.step
+    return logits, figures
+
+
+def evaluate(run, examples, arrays, prefix):
+    """Evaluates the weights at hand on the development set; records and prints the figures."""
+    _, figures = figures_of(run, examples, arrays, FLAGS.eval_batch_size)
+    best = run.is_chief and results.record(
+        FLAGS.output_dir,
+        run.step,
+        figures,
+        prefix,
+        KEY_METRIC,
+        initial_best=-1,
+        block=results_block,
+    )
+    shown = ", ".join(f"{k} {v:.4f}" for k, v in figures.items() if k != "global_step")
+    training.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+
+
+def results_block(figures, state, saved):
+    """Lines of `eval_results.txt`; the original shows the best before this evaluation."""
+    return [*results.sorted_lines(figures), f"best = {state.best}", *saved, RULE]
+
+
+def predict(run, data):
+    """Answers the test questions with the best checkpoint."""
+    prefix = finetuning.load_best(run)
+    examples = data.examples("test")
+    path = FLAGS.predict_file or os.path.join(FLAGS.output_dir, "predict.tf_record")
+    records.write_records(path, data.schema, data.batches(examples))
+    arrays = records.load_arrays(path, data.schema)
+    logits, figures = figures_of(run, examples, arrays, FLAGS.predict_batch_size)
+    answers = os.path.join(FLAGS.output_dir, "predictions.tsv")
+    files.write_text(answers, race.answers_table(examples, logits))
+    print(f"Answered {len(examples)} questions with {prefix}: {answers}")
+    if not figures:
+        print("The test set has no answers, so there are no figures.")
+        return
+    state = results.read_best(FLAGS.output_dir)
+    lines = ["***** Predict results *****", *results.sorted_lines(figures)]
+    lines.append(f"best = {state.best if state else -1}")
+    files.write_text(os.path.join(FLAGS.output_dir, "predict_results.txt"), "\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+def main(_):
+    """Reads flags, checks them and the input, then trains, evaluates and predicts."""
+    cli.note_obsolete_flags()
+    check_flags()
+    levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
+    config, tokenizer = cli.read_config(), cli.make_tokenizer()
+    wanted = {"train": FLAGS.do_train, "dev": FLAGS.do_eval, "test": FLAGS.do_predict}
+    for split in (split for split, is_wanted in wanted.items() if is_wanted):
+        race.input_files(FLAGS.data_dir, split, levels)  # an error now rather than after training
+    files.check_writable(FLAGS.output_dir, "output_dir")
+    warning = version_warning(config) if FLAGS.do_train else None
+    if warning:
+        print(f"Warning: {warning}.")
+    strategy = cli.set_up_devices()
+    training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+    cli.record_flags(FLAGS.output_dir)
+    data = Data(tokenizer, levels, race.schema(FLAGS.max_seq_length))
+    run, recipe = make_run(config, strategy)
+    on_checkpoint = None
+    if FLAGS.do_eval:
+        examples = data.examples("dev")
+        arrays = records.load_arrays(data.records("dev", examples, "eval"), data.schema)
+        on_checkpoint = functools.partial(evaluate, run, examples, arrays)
+    if FLAGS.do_train:
+        source = finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init)
+        train_file = data.records("train", data.examples("train"), "train")
+        finetuning.train(
+            run, recipe, source, [train_file], data.schema, FLAGS.max_seq_length,
+            ("eval_loss", "eval_accuracy"), on_checkpoint,
+        )  # fmt: skip
+    elif FLAGS.do_eval:
+        finetuning.evaluate_checkpoints(run, on_checkpoint, FLAGS.continuous_eval_timeout)
+    if FLAGS.do_predict:
+        predict(run, data)
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)
