@@ -19,6 +19,7 @@ METRICS = (
     "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss",
 )  # fmt: skip
 KEY_METRIC = "masked_lm_accuracy"
+PAPER_BATCH = 4096  # what the default learning rate belongs to, section 4.1
 
 
 def define_flags():
@@ -107,7 +108,28 @@ def check_flags():
     )  # fmt: skip
 
 
-def find_inputs():
+def warn():
+    """Prints what is allowed and rarely meant."""
+    if FLAGS.start_warmup_step:
+        print(
+            f"Warning: the learning rate is negative before --start_warmup_step="
+            f"{FLAGS.start_warmup_step}, as in the original: it is for runs that begin there."
+        )
+    if FLAGS.num_warmup_steps >= FLAGS.num_train_steps:
+        print(
+            f"Warning: --num_warmup_steps={FLAGS.num_warmup_steps} does not end before "
+            f"--num_train_steps={FLAGS.num_train_steps}: --learning_rate is never reached."
+        )
+    if FLAGS.train_batch_size < PAPER_BATCH and FLAGS["learning_rate"].using_default_value:
+        scaled = FLAGS.learning_rate * (FLAGS.train_batch_size / PAPER_BATCH) ** 0.5
+        print(
+            f"Warning: --learning_rate={FLAGS.learning_rate} is meant for batches of "
+            f"{PAPER_BATCH}; for --train_batch_size={FLAGS.train_batch_size}, its square root rule "
+            f"gives {scaled:.2g}."
+        )
+
+
+def find_inputs(config):
     """Schema and checked files: (schema, training files, evaluation files)."""
     schema = records.pretraining_schema(FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
     del schema["token_boundary"]  # written for other uses; the model does not read it
@@ -118,7 +140,7 @@ def find_inputs():
     elif FLAGS.do_eval:
         print("Evaluating on the training files: give --eval_input_file for held-out text.")
     wanted = {*(train_files if FLAGS.do_train else ()), *(eval_files if FLAGS.do_eval else ())}
-    records.check_records(sorted(wanted), schema, record_flags(schema))
+    records.check_records(sorted(wanted), schema, record_flags(schema), config.vocab_size)
     return schema, train_files, eval_files
 
 
@@ -161,7 +183,7 @@ def make_run(config, strategy):
     return training.Run(strategy, task, optimizer, settings)
 
 
-def train(run, schema, train_files, on_checkpoint):
+def train(run, config, schema, train_files, on_checkpoint):
     """Trains; a record that cannot be parsed is looked up and named."""
     print(run.start(FLAGS.init_checkpoint, FLAGS.init_from_group0))
     # A resumed run goes on with other records than it began with, whatever the seed.
@@ -176,7 +198,7 @@ def train(run, schema, train_files, on_checkpoint):
     try:
         run.train(dataset, FLAGS.train_batch_size, METRICS, on_checkpoint)
     except training.DeviceError:
-        records.find_bad_record(train_files, schema, record_flags(schema))
+        records.find_bad_record(train_files, schema, record_flags(schema), config.vocab_size)
         raise
     print(f"Trained to step {run.step}; checkpoint {checkpoints.latest_in(FLAGS.output_dir)}")
 
@@ -225,11 +247,13 @@ def main(_):
     """Reads flags, checks them and the input, then trains and evaluates."""
     cli.note_obsolete_flags()
     check_flags()
+    if FLAGS.do_train:
+        warn()
     config = cli.read_config()
-    schema, train_files, eval_files = find_inputs()
     files.check_writable(FLAGS.output_dir, "output_dir")
     strategy = cli.set_up_devices()
     training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+    schema, train_files, eval_files = find_inputs(config)
     files.write_text(os.path.join(FLAGS.output_dir, "albert_config.json"), config.to_json_string())
     cli.record_flags(FLAGS.output_dir)
     run = make_run(config, strategy)
@@ -238,7 +262,7 @@ def main(_):
     )
     if FLAGS.do_train:
         on_checkpoint = functools.partial(evaluate, run, eval_dataset) if FLAGS.do_eval else None
-        train(run, schema, train_files, on_checkpoint)
+        train(run, config, schema, train_files, on_checkpoint)
     else:
         evaluate_directory(run, eval_dataset)
 

@@ -183,11 +183,12 @@ def _hub_asset(name):
 def set_up_devices():
     """Sets seed, precision and XLA from the flags and builds the strategy.
 
+    To be called before anything is computed or read by TensorFlow: it then accepts no other
+    machines any more (multi_worker_mirrored).
+
     Returns:
         tf.distribute.Strategy.
     """
-    set_seed(FLAGS.seed)
-    training.set_precision(FLAGS.dtype)
     if FLAGS.enable_xla:
         tf.config.optimizer.set_jit(True)
     for gpu in tf.config.list_physical_devices("GPU"):
@@ -196,6 +197,8 @@ def set_up_devices():
     strategy = training.create_strategy(
         name, FLAGS.num_gpus, FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project
     )
+    set_seed(FLAGS.seed)
+    training.set_precision(FLAGS.dtype)
     devices = ", ".join(strategy.extended.worker_devices)
     print(f"Devices ({name}, {FLAGS.dtype}): {strategy.num_replicas_in_sync} replica(s): {devices}")
     return strategy

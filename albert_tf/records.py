@@ -416,13 +416,14 @@ def _cut(name, values, max_seq_length, length):
 # === Checking ===
 
 
-def check_records(files, schema, flags):
+def check_records(files, schema, flags, vocab_size=None):
     """Compares the first record of each file with the schema, before any training.
 
     Args:
         files: list of str.
         schema: dict from feature name to `Feature`.
         flags: dict from feature name to the flag that sets its length, for the message.
+        vocab_size: int V, to have ids compared with it too, or None.
 
     Raises:
         ValueError: a file is empty or no TFRecord file, or its first record does not fit.
@@ -431,23 +432,24 @@ def check_records(files, schema, flags):
         first = next(_serialized(path), None)
         if first is None:
             raise ValueError(f"{path} holds no record; remove it from the input or make it anew")
-        _check_record(first, 1, path, schema, flags)
+        _check_record(first, 1, path, schema, flags, vocab_size)
 
 
-def find_bad_record(files, schema, flags):
-    """Reads every record to find the one that broke parsing; None if all are good.
+def find_bad_record(files, schema, flags, vocab_size=None):
+    """Reads every record to find the one that broke a step; None if all are good.
 
     Args:
         files: list of str.
         schema: dict from feature name to `Feature`.
         flags: dict from feature name to the flag that sets its length, for the message.
+        vocab_size: int V, to have ids compared with it too, or None.
 
     Raises:
         ValueError: about the first record that does not fit, with its number.
     """
     for path in files:
         for number, record in enumerate(_serialized(path), start=1):
-            _check_record(record, number, path, schema, flags)
+            _check_record(record, number, path, schema, flags, vocab_size)
 
 
 def _serialized(path):
@@ -462,7 +464,7 @@ def _serialized(path):
         raise ValueError(f"{path} {state}: {error.message.splitlines()[0]}") from error
 
 
-def _check_record(record, number, path, schema, flags):
+def _check_record(record, number, path, schema, flags, vocab_size):
     try:
         features = tf.train.Example.FromString(record).features.feature
     except DecodeError as error:
@@ -473,7 +475,21 @@ def _check_record(record, number, path, schema, flags):
                 f"record {number} of {path} has no feature {name}; it has "
                 f"{', '.join(sorted(features)) or 'none'}"
             )
-        _check_feature(features[name], feature, name, f"record {number} of {path}", flags.get(name))
+        where = f"record {number} of {path}"
+        _check_feature(features[name], feature, name, where, flags.get(name))
+        if vocab_size is not None and name in _ID_FEATURES:
+            _check_ids(features[name].int64_list.value, name, where, vocab_size)
+
+
+_ID_FEATURES = ("input_ids", "masked_lm_ids")
+
+
+def _check_ids(ids, name, where, vocab_size):
+    if min(ids) < 0 or max(ids) >= vocab_size:
+        raise ValueError(
+            f"id {max(ids)} in {where} (feature {name}) is beyond vocab_size={vocab_size}: the "
+            "records were made with another vocabulary than --albert_config_file says"
+        )
 
 
 def _check_feature(found, feature, name, where, flag):

@@ -413,6 +413,7 @@ class Run:
         init_from_group0=False,
         take_heads=True,
         allow_random_init=True,
+        save=True,
     ):
         """Fills the variables: from output_dir if it holds a run, else as told, else at random.
 
@@ -421,6 +422,7 @@ class Run:
             init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
             take_heads: bool, whether heads are taken too; a new task's starts afresh.
             allow_random_init: bool, whether a run may start without any given weights.
+            save: bool, whether a new run saves these weights at once, as step 0.
 
         Returns:
             str, one line that says where the weights come from.
@@ -438,7 +440,8 @@ class Run:
             if not take_heads:
                 named = {n: v for n, v in named.items() if checkpoints.is_encoder(n)}
             report = checkpoints.load(init_checkpoint, named, init_from_group0)
-            self.save()
+            if save:
+                self.save()
             heads = "" if take_heads else "\n  The task's head starts afresh."
             return f"Starting at step 0 with given weights: {report}{heads}"
         if not allow_random_init:
@@ -446,7 +449,8 @@ class Run:
                 "no weights to start from: give --init_checkpoint (or, to train from random "
                 "weights on purpose, --allow_random_init)"
             )
-        self.save()
+        if save:
+            self.save()
         return "Starting at step 0 from random weights: no checkpoint in output_dir, none given."
 
     def load(self, prefix):
@@ -479,7 +483,7 @@ class Run:
             print(f"Nothing left to train: step {first} of {settings.train_steps} is done.")
             return
         progress = _Progress(first, settings.train_steps, batch_size, self.is_chief)
-        dataset = self.strategy.experimental_distribute_dataset(dataset)
+        dataset = self._distribute(dataset)
         trainer = _Trainer(self.task, self.optimizer, dataset, self.strategy, figures, progress)
         controller = self._controller(trainer=trainer)
         try:
@@ -502,6 +506,14 @@ class Run:
         finally:
             progress.close()
 
+    def _distribute(self, dataset):
+        # By records and not by files: a single file can serve several workers.
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = (
+            tf.data.experimental.AutoShardPolicy.DATA
+        )
+        return self.strategy.experimental_distribute_dataset(dataset.with_options(options))
+
     def _stops(self):
         every, last = self.settings.save_checkpoints_steps, self.settings.train_steps
         first = (self.step // every + 1) * every
@@ -520,7 +532,7 @@ class Run:
         """
         key = id(dataset)
         if key not in self._evaluators:  # one trace per data set
-            distributed = self.strategy.experimental_distribute_dataset(dataset)
+            distributed = self._distribute(dataset)
             evaluator = _Evaluator(self.task, distributed, self.strategy, figures)
             self._evaluators[key] = (self._controller(evaluator=evaluator), dataset)
         controller, _ = self._evaluators[key]

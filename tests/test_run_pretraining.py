@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_pretraining.py through its real main: the original's numbers, files, resuming, bad input."""
 
+import concurrent.futures
 import json
 import re
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -300,6 +302,31 @@ def test_bad_record_in_the_middle_is_found_and_named(run_main, flags, tmp_path):
         run_main(run_pretraining, **flags)
 
 
+def test_ids_beyond_the_vocabulary_are_named(run_main, flags, tmp_path):
+    config = json.loads(CONFIG.read_text()) | {"vocab_size": 299}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    flags |= {"albert_config_file": tmp_path / "config.json"}
+    rows = golden_batches()
+    with pytest.raises(ValueError, match=r"id \d+ in record \d+ of .*vocab_size=10:"):
+        (tmp_path / "ten.json").write_text(json.dumps(config | {"vocab_size": 10}))
+        run_main(run_pretraining, **flags | {"albert_config_file": tmp_path / "ten.json"})
+    rows[9]["input_ids"] = np.where(np.arange(LENGTH) == 3, 299, rows[9]["input_ids"] % 299)
+    write_records(flags["input_file"], rows)
+    with pytest.raises(ValueError, match=r"id 299 in record 10 of .*vocab_size=299"):
+        run_main(run_pretraining, **flags | {"num_train_steps": 3})
+
+
+def test_what_is_rarely_meant_is_warned_of(run_main, flags, capsys):
+    run_main(run_pretraining, **flags | {"num_warmup_steps": 2, "start_warmup_step": 1})
+    out = capsys.readouterr().out
+    assert "--num_warmup_steps=2 does not end before --num_train_steps=2" in out
+    assert "negative before --start_warmup_step=1" in out
+    assert "is meant for batches" not in out  # a rate was given
+    del flags["learning_rate"]
+    run_main(run_pretraining, **flags | {"num_train_steps": 3})
+    assert "--train_batch_size=4, its square root rule gives 5.5e-05" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_mixed_precision_trains_close_to_full(run_main, flags, tmp_path, dtype):
     run_main(run_pretraining, **flags)
@@ -336,6 +363,41 @@ def test_bad_input_ends_in_one_plain_line(run_script, flags, tmp_path):
     assert "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("run_pretraining: error: ") and "none-*" in last
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def test_two_workers_give_the_result_of_one(run_main, run_script, flags, tmp_path):
+    flags |= {"do_eval": True, "num_train_steps": 3}
+    run_main(run_pretraining, **flags)
+    workers = [f"localhost:{port}" for port in free_ports(2)]
+
+    def work(index):
+        cluster = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+        return run_script(
+            "run_pretraining",
+            environment={"TF_CONFIG": json.dumps(cluster)},
+            **flags | {"output_dir": tmp_path / "two"},
+            distribution_strategy="multi_worker_mirrored",
+        )
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for done in pool.map(work, range(2)):
+            assert done.returncode == 0, done.stderr
+    one, two = (read_variables(tmp_path / name / "model.ckpt-3") for name in ("out", "two"))
+    for name, value in one.items():
+        if "key/bias" not in name:
+            np.testing.assert_allclose(two[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+    texts = [(tmp_path / name / "eval_results.txt").read_text() for name in ("out", "two")]
+    losses = [[float(v) for v in re.findall(r"^loss = (\S+)", text, re.M)] for text in texts]
+    assert len(losses[0]) == 3
+    np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
 def test_runs_as_a_user_runs_it_from_another_directory(run_script, flags, tmp_path):
