@@ -226,7 +226,10 @@ def results_block(figures, _, saved):
 
 
 def evaluate_directory(run, dataset):
-    """Evaluates the newest checkpoint of output_dir, and newer ones while they come."""
+    """Evaluates the newest checkpoint of output_dir, and newer ones while they come.
+
+    Where there is none, --init_checkpoint is evaluated: released weights, on one's own text.
+    """
     evaluated = 0
     for prefix in results.follow(
         FLAGS.output_dir, FLAGS.num_train_steps, FLAGS.continuous_eval_timeout
@@ -234,9 +237,14 @@ def evaluate_directory(run, dataset):
         run.load(prefix)
         evaluate(run, dataset, prefix)
         evaluated += 1
-    if not evaluated:
+    if not evaluated and FLAGS.init_checkpoint:
+        prefix = checkpoints.find(FLAGS.init_checkpoint)
+        print(f"--output_dir={FLAGS.output_dir} holds no checkpoint: evaluating {prefix}")
+        run.load(prefix)
+        evaluate(run, dataset, prefix)
+    elif not evaluated:
         raise ValueError(f"--output_dir={FLAGS.output_dir} holds no checkpoint to evaluate")
-    if run.step < FLAGS.num_train_steps:
+    elif run.step < FLAGS.num_train_steps:
         print(
             f"No checkpoint after step {run.step} of --num_train_steps={FLAGS.num_train_steps}. "
             "To follow a run that goes on, set --continuous_eval_timeout."

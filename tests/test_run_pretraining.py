@@ -276,6 +276,34 @@ def test_evaluation_without_a_checkpoint_is_an_error(run_main, flags, tmp_path):
         run_main(run_pretraining, **flags, do_train=False, do_eval=True)
 
 
+def test_evaluates_the_originals_checkpoint_to_the_originals_figures(run_main, flags, tmp_path):
+    folder = GOLDEN.parent / "heads" / "pretrain_eval"
+    golden = json.loads((folder / "metrics.json").read_text())
+    with np.load(folder / "inputs.npz") as arrays:
+        batches = [{k: arrays[f"{i}/{k}"] for k in schema()} for i in range(3)]
+    rows = [
+        {k: v[row] for k, v in b.items()} for b in batches for row in range(len(b["input_ids"]))
+    ]
+    run_main(
+        run_pretraining,
+        **flags
+        | {
+            "albert_config_file": GOLDEN.parent / "heads" / "albert_config.json",
+            "input_file": write_records(tmp_path / "three.tfrecord", rows),
+            "init_checkpoint": folder / "model.ckpt",
+            "eval_batch_size": len(batches[0]["input_ids"]),
+            "do_train": False,
+            "do_eval": True,
+        },
+    )
+    text = (tmp_path / "out" / "eval_results.txt").read_text()
+    values = dict(re.findall(r"^(\w+) = (\S+)$", text, re.M))
+    for name in run_pretraining.METRICS:
+        assert float(values[name]) == pytest.approx(golden[name], abs=2e-5), name
+    mean_of_batches = np.mean(golden["batch_total_losses"])
+    assert float(values["loss"]) == pytest.approx(mean_of_batches, abs=2e-5)
+
+
 def test_non_finite_loss_stops_with_step_and_last_good_checkpoint(run_main, flags, tmp_path):
     flags |= {"learning_rate": 1e30, "num_train_steps": 20, "optimizer": "adamw"}
     flags |= {"save_checkpoints_steps": 10, "iterations_per_loop": 10}
