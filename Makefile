@@ -4,7 +4,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV ?= .venv
 DEMO_DIR ?= output/demo
-DEMO_STEPS ?= 4000
+DEMO_STEPS ?= 2500
 
 READY := $(VENV)/.requirements-installed
 RUN := TF_CPP_MIN_LOG_LEVEL=2 $(VENV)/bin/python
