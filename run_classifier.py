@@ -100,51 +100,48 @@ def find_task():
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """A task's splits as record files.
+    """A task's splits as examples and as record files.
 
     Attributes:
         task: GlueTask.
         tokenizer: FullTokenizer.
-        schema: dict from feature name to `records.Feature`.
     """
 
     task: glue.GlueTask
     tokenizer: object
-    schema: dict
 
-    def records(self, split, path):
-        """Makes the record file of a split, unless it is there and made of the same."""
+    @property
+    def schema(self):
+        """Schema of the records."""
+        return self.task.schema(FLAGS.max_seq_length)
 
-        def make():
-            return self._batches(self._read(split))
-
-        source = glue.input_file(self.task, FLAGS.data_dir, split)
-        records.cached_records(
-            path,
-            self.schema,
-            {
-                "task": dataclasses.asdict(self.task) | {"guid": None, "test_guid": None},
-                "do_lower_case": FLAGS.do_lower_case,
-                "max_seq_length": FLAGS.max_seq_length,
-            },
-            [source, cli.vocabulary_file()],
-            make,
-        )
-        return path
-
-    def test_examples(self, path):
-        """Reads the test split and writes its records, always anew: (examples, path)."""
-        examples = self._read("test")
-        records.write_records(path, self.schema, self._batches(examples))
-        return examples, path
-
-    def _read(self, split):
+    def examples(self, split):
+        """Reads a split."""
         examples, left_out = glue.read_examples(self.task, FLAGS.data_dir, split, self.tokenizer)
         if left_out:
             print(f"{split}: {left_out} rows without the columns needed are left out")
         return examples
 
-    def _batches(self, examples):
+    def records(self, split, name):
+        """Makes the record file of a split, unless it is there and made of the same; its path."""
+        file_name = f"{FLAGS.task_name.lower()}{name}.tf_record"
+        path = os.path.join(FLAGS.cached_dir or FLAGS.output_dir, file_name)
+        source = glue.input_file(self.task, FLAGS.data_dir, split)
+        records.cached_records(
+            path,
+            self.schema,
+            {
+                "task": dataclasses.asdict(self.task) | dict.fromkeys(("guid", "test_guid")),
+                "do_lower_case": FLAGS.do_lower_case,
+                "max_seq_length": FLAGS.max_seq_length,
+            },
+            [source, cli.vocabulary_file()],
+            lambda: self.batches(self.examples(split)),
+        )
+        return path
+
+    def batches(self, examples):
+        """Feature arrays of examples, some at a time."""
         for chunk in records.in_chunks(examples):
             yield glue.features(chunk, self.task, self.tokenizer, FLAGS.max_seq_length)
 
@@ -170,28 +167,57 @@ def make_run(task, config, strategy, output_dir, recipe):
     return finetuning.make_run(strategy, make_model, terms, settings, recipe)
 
 
-def evaluate(run, data, arrays, prefix):
-    """Evaluates the weights at hand on the development set; records and prints the figures."""
-    task = data.task
-    outputs = finetuning.model_outputs(run, arrays, FLAGS.eval_batch_size, FLAGS.max_seq_length)
-    labels = arrays["label_ids"][:, 0]
-    figures = glue.evaluate(task, outputs, labels)
-    losses = glue.example_losses(task, outputs, labels)
-    figures["loss"] = finetuning.mean_over_batches(losses, FLAGS.eval_batch_size)
+def development_sets(data):
+    """Records of the development sets, of which the task may have several.
+
+    Returns:
+        dict from suffix ("" for the task's own) to (GlueTask, dict of arrays).
+    """
+    sets = {}
+    for suffix, task in glue.with_companions(data.task, FLAGS.data_dir, "dev").items():
+        one = dataclasses.replace(data, task=task)
+        path = one.records("dev", f"{suffix}_eval")
+        sets[suffix] = (task, records.load_arrays(path, one.schema))
+    return sets
+
+
+def test_sets(data):
+    """Examples of the test sets: dict from suffix to (Data, list of Example)."""
+    tasks = glue.with_companions(data.task, FLAGS.data_dir, "test")
+    sets = {suffix: dataclasses.replace(data, task=task) for suffix, task in tasks.items()}
+    return {suffix: (one, one.examples("test")) for suffix, one in sets.items()}
+
+
+def evaluate(run, sets, prefix):
+    """Evaluates the weights at hand on the development sets; records and prints the figures."""
+    figures, warnings = {"global_step": run.step}, set()
+    for suffix, (task, arrays) in sets.items():
+        outputs, found = figures_of(run, task, arrays)
+        figures |= {f"{name}{suffix}": value for name, value in found.items()}
+        warnings.add(glue.collapse_warning(task, outputs))
     best = run.is_chief and results.record(
         run.settings.output_dir,
         run.step,
-        {"global_step": run.step, **figures},
+        figures,
         prefix,
-        task.key_metric,
+        sets[""][0].key_metric,
         initial_best=-1,
         block=results_block,
     )
-    shown = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
+    shown = ", ".join(f"{k} {v:.4f}" for k, v in figures.items() if k != "global_step")
     training.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
-    warning = glue.collapse_warning(task, outputs)
-    if warning and run.step:
-        training.say(f"Warning: {warning}")
+    for warning in sorted(warnings - {None}):
+        if run.step:  # before training it is no news
+            training.say(f"Warning: {warning}")
+
+
+def figures_of(run, task, arrays):
+    """Outputs for a development set and its figures, the original's `loss` among them."""
+    outputs = finetuning.model_outputs(run, arrays, FLAGS.eval_batch_size, FLAGS.max_seq_length)
+    labels = arrays["label_ids"][:, 0]
+    losses = glue.example_losses(task, outputs, labels)
+    loss = finetuning.mean_over_batches(losses, FLAGS.eval_batch_size)
+    return outputs, glue.evaluate(task, outputs, labels) | {"loss": loss}
 
 
 def results_block(figures, state, _):
@@ -199,23 +225,36 @@ def results_block(figures, state, _):
     return [*results.sorted_lines(figures), f"best = {state.best}", RULE]
 
 
-def predict(run, data):
-    """Predicts the test set with the best checkpoint; writes the original's two files."""
-    prefix = finetuning.load_best(run)
-    directory = run.settings.output_dir
-    examples, path = data.test_examples(os.path.join(directory, "predict.tf_record"))
+def predict(run, sets):
+    """Predicts the test sets with the best checkpoint."""
+    prefix = finetuning.load_best(run, FLAGS.init_checkpoint)
+    for suffix, (data, examples) in sets.items():
+        paths = predict_set(run, data, examples, suffix)
+        print(f"Predicted {len(examples)} examples with {prefix}: {', '.join(paths)}")
+
+
+def predict_set(run, data, examples, suffix):
+    """Writes the predictions for a test set in the original's two files, and for the GLUE server.
+
+    Returns:
+        list of the files' paths.
+    """
+    directory, task = run.settings.output_dir, data.task
+    path = os.path.join(directory, f"predict{suffix}.tf_record")
+    records.write_records(path, data.schema, data.batches(examples))
     arrays = records.load_arrays(path, data.schema)
     outputs = finetuning.model_outputs(run, arrays, FLAGS.predict_batch_size, FLAGS.max_seq_length)
-    predicted = glue.predictions(data.task, outputs)
-    write = functools.partial(files.write_text)
-    write(os.path.join(directory, "test_results.tsv"), glue.test_results(predicted))
-    submit = glue.submit_results(data.task, examples, predicted)
-    write(os.path.join(directory, "submit_results.tsv"), submit)
-    print(f"Predicted {len(examples)} examples with {prefix}: {directory}/submit_results.tsv")
+    predicted = glue.predictions(task, outputs)
+    texts = {
+        f"{directory}/test_results{suffix}.tsv": glue.test_results(predicted),
+        f"{directory}/submit_results{suffix}.tsv": glue.submit_results(task, examples, predicted),
+    }
     if FLAGS.glue_submission_dir:
-        path = os.path.join(FLAGS.glue_submission_dir, data.task.submission_file)
-        write(path, glue.glue_submission(data.task, examples, predicted))
-        print(f"For the GLUE server: {path}")
+        path = os.path.join(FLAGS.glue_submission_dir, task.submission_file)
+        texts[path] = glue.glue_submission(task, examples, predicted)
+    for path, text in texts.items():
+        files.write_text(path, text)
+    return list(texts)
 
 
 def run_trial(data, config, strategy, output_dir, seed):
@@ -232,24 +271,25 @@ def run_trial(data, config, strategy, output_dir, seed):
             seed=seed,
         )
     cli.set_seed(seed)
-    run = make_run(data.task, config, strategy, output_dir, recipe)
-    cached = os.path.join(FLAGS.cached_dir or FLAGS.output_dir, FLAGS.task_name.lower())
+    task = data.task
+    run = make_run(task, config, strategy, output_dir, recipe)
+    if FLAGS.do_train:
+        finetuning.start(run, finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init))
     on_checkpoint = None
     if FLAGS.do_eval:
-        arrays = records.load_arrays(data.records("dev", f"{cached}_eval.tf_record"), data.schema)
-        on_checkpoint = functools.partial(evaluate, run, data, arrays)
+        on_checkpoint = functools.partial(evaluate, run, development_sets(data))
     if FLAGS.do_train:
-        figures = ("eval_loss",) if data.task.is_regression else ("eval_loss", "eval_accuracy")
-        train_file = data.records("train", f"{cached}_train.tf_record")
-        source = finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init)
+        figures = ("eval_loss",) if task.is_regression else ("eval_loss", "eval_accuracy")
+        train_files = [data.records("train", "_train")]
         finetuning.train(
-            run, recipe, source, [train_file], data.schema, FLAGS.max_seq_length, figures,
-            on_checkpoint,
-        )  # fmt: skip
+            run, recipe, train_files, data.schema, FLAGS.max_seq_length, figures, on_checkpoint
+        )
     elif FLAGS.do_eval:
-        finetuning.evaluate_checkpoints(run, on_checkpoint, FLAGS.continuous_eval_timeout)
+        finetuning.evaluate_checkpoints(
+            run, on_checkpoint, FLAGS.continuous_eval_timeout, FLAGS.init_checkpoint
+        )
     if FLAGS.do_eval:
-        finetuning.check_key_metric(output_dir, data.task.key_metric)
+        finetuning.check_key_metric(output_dir, task.key_metric)
     return run
 
 
@@ -288,20 +328,22 @@ def main(_):
     if FLAGS.glue_submission_dir and task.submission_file is None:
         raise ValueError("--glue_submission_dir is for GLUE tasks; the server knows no others")
     config, tokenizer = cli.read_config(), cli.make_tokenizer()
-    wanted = {"train": FLAGS.do_train, "dev": FLAGS.do_eval, "test": FLAGS.do_predict}
-    for split in (split for split, is_wanted in wanted.items() if is_wanted):
-        glue.input_file(task, FLAGS.data_dir, split)  # an error now rather than after training
-    files.check_writable(FLAGS.output_dir, "output_dir")
-    data = Data(task, tokenizer, task.schema(FLAGS.max_seq_length))
+    cli.check_vocabulary(config, tokenizer)
+    for flag in ("output_dir", "cached_dir", "glue_submission_dir"):
+        if FLAGS[flag].value:
+            files.check_writable(FLAGS[flag].value, flag)
+    data = Data(task, tokenizer)
+    tests = test_sets(data) if FLAGS.do_predict else {}  # an error now rather than after training
     strategy = cli.set_up_devices()
     training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
     cli.record_flags(FLAGS.output_dir)
+    files.write_text(f"{FLAGS.output_dir}/albert_config.json", config.to_json_string())
     if FLAGS.num_trials > 1:
         run = run_trials(data, config, strategy)
     else:
         run = run_trial(data, config, strategy, FLAGS.output_dir, FLAGS.seed)
     if FLAGS.do_predict:
-        predict(run, data)
+        predict(run, tests)
 
 
 if __name__ == "__main__":

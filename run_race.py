@@ -30,6 +30,11 @@ FLAGS = flags.FLAGS
 KEY_METRIC = "eval_accuracy"
 RULE = "=" * 50  # between the blocks of eval_results.txt
 V2_LEARNING_RATE = 1e-5  # the original's for version 2; higher ones diverge
+DEFAULT_RECORDS = {  # flag -> name in --output_dir
+    "train_file": "race_train.tf_record",
+    "eval_file": "race_eval.tf_record",
+    "predict_file": "predict.tf_record",
+}
 
 
 def define_flags():
@@ -81,16 +86,17 @@ def check_flags():
 def version_warning(config):
     """A warning where version 1's settings meet a version 2 model; or None."""
     has_dropout = config.hidden_dropout_prob or config.attention_probs_dropout_prob
-    if has_dropout and "v2" in os.path.basename(cli.init_checkpoint() or ""):
+    # The folder counts as well: albert_base_v2/model.ckpt-best.
+    names = (cli.init_checkpoint() or "").split("/")[-2:]
+    if has_dropout and any("v2" in name for name in names):
         return (
-            "the config has dropout, but the checkpoint's name says version 2, which was trained "
-            "without: fine-tuning diverges. Set both dropout rates of the config to 0"
+            f"the config has dropout, but {'/'.join(names)} sounds like version 2, which was "
+            "trained without: fine-tuning diverges. Set both dropout rates of the config to 0"
         )
     if not has_dropout and FLAGS.learning_rate > V2_LEARNING_RATE:
         return (
-            f"a config without dropout is version 2's, and with --learning_rate="
-            f"{FLAGS.learning_rate} its fine-tuning on RACE may diverge: the recipe is "
-            f"{V2_LEARNING_RATE}"
+            f"a config without dropout is version 2's, whose fine-tuning on RACE may diverge with "
+            f"--learning_rate={FLAGS.learning_rate}: the recipe is {V2_LEARNING_RATE}"
         )
     return None
 
@@ -110,13 +116,18 @@ class Data:
     schema: dict
 
     def examples(self, split):
-        """The questions of a split."""
+        """Reads the questions of a split."""
         return race.read_examples(FLAGS.data_dir, split, self.tokenizer, self.levels)
 
-    def records(self, split, examples, flag):
-        """Makes the record file of a split, unless it is there and made of the same."""
-        path = FLAGS[f"{flag}_file"].value or f"{FLAGS.output_dir}/race_{flag}.tf_record"
-        sources = [path for _, path in race.input_files(FLAGS.data_dir, split, self.levels)]
+    def records(self, split, path, examples=None):
+        """Makes the record file of a split, unless it is there and made of the same.
+
+        Args:
+            split: str.
+            path: str, of the record file.
+            examples: list of Example, or None to read them if they are needed.
+        """
+        sources = [source for _, source in race.input_files(FLAGS.data_dir, split, self.levels)]
         records.cached_records(
             path,
             self.schema,
@@ -127,14 +138,18 @@ class Data:
                 "max_qa_length": FLAGS.max_qa_length,
             },
             [*sources, cli.vocabulary_file()],
-            lambda: self.batches(examples),
+            lambda: self.batches(examples or self.examples(split)),
         )
-        return path
 
     def batches(self, examples):
         """Feature arrays of questions, some at a time."""
         for chunk in records.in_chunks(examples):
             yield race.features(chunk, self.tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length)
+
+
+def record_file(flag):
+    """Path of a record file: what --train_file, --eval_file or --predict_file says, or default."""
+    return FLAGS[flag].value or os.path.join(FLAGS.output_dir, DEFAULT_RECORDS[flag])
 
 
 def make_run(config, strategy):
@@ -179,6 +194,13 @@ def figures_of(run, examples, arrays, batch_size):
     return logits, figures
 
 
+def development_set(run, data):
+    """Reads the development set; returns what evaluates a checkpoint on it."""
+    examples, path = data.examples("dev"), record_file("eval_file")
+    data.records("dev", path, examples)
+    return functools.partial(evaluate, run, examples, records.load_arrays(path, data.schema))
+
+
 def evaluate(run, examples, arrays, prefix):
     """Evaluates the weights at hand on the development set; records and prints the figures."""
     _, figures = figures_of(run, examples, arrays, FLAGS.eval_batch_size)
@@ -200,11 +222,10 @@ def results_block(figures, state, saved):
     return [*results.sorted_lines(figures), f"best = {state.best}", *saved, RULE]
 
 
-def predict(run, data):
+def predict(run, data, examples):
     """Answers the test questions with the best checkpoint."""
-    prefix = finetuning.load_best(run)
-    examples = data.examples("test")
-    path = FLAGS.predict_file or os.path.join(FLAGS.output_dir, "predict.tf_record")
+    prefix = finetuning.load_best(run, FLAGS.init_checkpoint)
+    path = record_file("predict_file")
     records.write_records(path, data.schema, data.batches(examples))
     arrays = records.load_arrays(path, data.schema)
     logits, figures = figures_of(run, examples, arrays, FLAGS.predict_batch_size)
@@ -227,34 +248,37 @@ def main(_):
     check_flags()
     levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
     config, tokenizer = cli.read_config(), cli.make_tokenizer()
-    wanted = {"train": FLAGS.do_train, "dev": FLAGS.do_eval, "test": FLAGS.do_predict}
-    for split in (split for split, is_wanted in wanted.items() if is_wanted):
-        race.input_files(FLAGS.data_dir, split, levels)  # an error now rather than after training
+    cli.check_vocabulary(config, tokenizer)
+    data = Data(tokenizer, levels, race.schema(FLAGS.max_seq_length))
     files.check_writable(FLAGS.output_dir, "output_dir")
+    for flag in DEFAULT_RECORDS:
+        records.check_writable(record_file(flag), flag)
+    # Errors in the test set come now rather than after training.
+    test_examples = data.examples("test") if FLAGS.do_predict else None
     warning = version_warning(config) if FLAGS.do_train else None
     if warning:
         print(f"Warning: {warning}.")
     strategy = cli.set_up_devices()
     training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
     cli.record_flags(FLAGS.output_dir)
-    data = Data(tokenizer, levels, race.schema(FLAGS.max_seq_length))
+    files.write_text(f"{FLAGS.output_dir}/albert_config.json", config.to_json_string())
     run, recipe = make_run(config, strategy)
-    on_checkpoint = None
-    if FLAGS.do_eval:
-        examples = data.examples("dev")
-        arrays = records.load_arrays(data.records("dev", examples, "eval"), data.schema)
-        on_checkpoint = functools.partial(evaluate, run, examples, arrays)
     if FLAGS.do_train:
-        source = finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init)
-        train_file = data.records("train", data.examples("train"), "train")
+        finetuning.start(run, finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init))
+    on_checkpoint = development_set(run, data) if FLAGS.do_eval else None
+    if FLAGS.do_train:
+        path = record_file("train_file")
+        data.records("train", path)
+        figures = ("eval_loss", "eval_accuracy")
         finetuning.train(
-            run, recipe, source, [train_file], data.schema, FLAGS.max_seq_length,
-            ("eval_loss", "eval_accuracy"), on_checkpoint,
-        )  # fmt: skip
+            run, recipe, [path], data.schema, FLAGS.max_seq_length, figures, on_checkpoint
+        )
     elif FLAGS.do_eval:
-        finetuning.evaluate_checkpoints(run, on_checkpoint, FLAGS.continuous_eval_timeout)
+        finetuning.evaluate_checkpoints(
+            run, on_checkpoint, FLAGS.continuous_eval_timeout, FLAGS.init_checkpoint
+        )
     if FLAGS.do_predict:
-        predict(run, data)
+        predict(run, data, test_examples)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,17 @@ _HEADS = {  # attribute of the model -> rows
         ("cls/seq_relationship/output_bias", "bias"),
     ],
     "classifier": [("output_weights", "weights_"), ("output_bias", "bias")],
+    "squad": [("cls/squad/output_weights", "weights_"), ("cls/squad/output_bias", "bias")],
+    "start_logits": [("start_logits/dense/kernel", "kernel"), ("start_logits/dense/bias", "bias")],
+    "end_logits": [
+        *_rows("end_logits/dense_0", "dense_0", _DENSE),
+        *_rows("end_logits/LayerNorm", "layer_norm", _NORM),
+        *_rows("end_logits/dense_1", "dense_1", _DENSE),
+    ],
+    "answer_class": [
+        *_rows("answer_class/dense_0", "dense_0", _DENSE),
+        ("answer_class/dense_1/kernel", "dense_1.kernel"),
+    ],
 }
 ENCODER_PREFIX = "bert/"
 SLOTS = ("adam_m", "adam_v")
@@ -127,7 +138,8 @@ def find(path):
     Args:
         path: str, a prefix (`.../model.ckpt-best`), one of its files (`.index`, `.data-...`,
             `.meta`), or a directory, whose `checkpoint` file may be missing or may name a place
-            that does not exist, as those in the released archives do.
+            that does not exist, as those in the released archives do. A hub module's directory
+            holds `variables/variables`.
 
     Returns:
         str, the prefix.
@@ -156,6 +168,9 @@ def _find_in_directory(directory):
         return best
     if len(prefixes) == 1:
         return prefixes.pop()
+    of_module = os.path.join(directory, "variables", "variables")
+    if not prefixes and exists(of_module):
+        return of_module
     found = ", ".join(sorted(os.path.basename(p) for p in prefixes)) or "no .index file"
     raise ValueError(f"no checkpoint can be told in {directory} ({found}): give its prefix")
 

@@ -84,13 +84,14 @@ def define_finetuning_flags(
         "init_checkpoint",
         None,
         "Encoder weights to start from: a prefix, its .index file or a directory. The head starts "
-        "afresh. Not read if --output_dir holds a run to resume.",
+        "afresh. Without --do_train: a fine-tuned model to evaluate or predict with. Not read if "
+        "--output_dir holds a run.",
     )
     flags.DEFINE_string(
         "albert_hub_module_handle",
         None,
         "Local directory of an exported module, in place of --albert_config_file, "
-        "--init_checkpoint and --spm_model_file.",
+        "--init_checkpoint, --spm_model_file and --vocab_file.",
     )
     flags.DEFINE_bool("allow_random_init", False, "Train from random weights if none are given.")
     flags.DEFINE_bool("do_lower_case", True, "Lower-case the text, as the released models need.")
@@ -139,12 +140,16 @@ def read_config():
 
 
 def vocabulary_file():
-    """Path of the vocabulary in use: the SentencePiece model, or vocab.txt."""
+    """Path of the vocabulary in use: the SentencePiece model, or vocab.txt.
+
+    That of a hub module comes first, as in the original, whose users give a mere word such as
+    `from_tf_hub` as --spm_model_file then.
+    """
     return (
-        FLAGS.spm_model_file
-        or FLAGS.vocab_file
-        or _hub_asset("30k-clean.model")
+        _hub_asset("30k-clean.model")
         or _hub_asset("vocab.txt")
+        or FLAGS.spm_model_file
+        or FLAGS.vocab_file
     )
 
 
@@ -160,6 +165,15 @@ def make_tokenizer():
     if path.endswith(".txt") or path == FLAGS.vocab_file:
         return FullTokenizer(vocab_file=path, do_lower_case=FLAGS.do_lower_case)
     return FullTokenizer(spm_model_file=path, do_lower_case=FLAGS.do_lower_case)
+
+
+def check_vocabulary(config, tokenizer):
+    """Raises ValueError if the tokenizer has ids for which the model has no embedding."""
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"{vocabulary_file()} has {tokenizer.vocab_size} pieces and the config has "
+            f"vocab_size={config.vocab_size}: one belongs to another model"
+        )
 
 
 def init_checkpoint():

@@ -55,28 +55,53 @@ def make_run(strategy, make_model, terms, settings, recipe=None):
     return training.Run(strategy, task, optimizer, settings)
 
 
-def train(run, recipe, source, files, schema, max_seq_length, figures, on_checkpoint=None):
-    """Trains on record files; encoder weights as `source` says, the head afresh.
+def start(run, source):
+    """Fills the model and says from where: from output_dir if it holds a run, else as told.
+
+    Encoder weights alone are taken from elsewhere; the head starts afresh. Nothing is written yet.
 
     Args:
         run: training.Run.
-        recipe: Recipe.
         source: Source.
-        files: list of str.
-        schema: dict from feature name to `records.Feature`.
-        max_seq_length: int, T.
-        figures: sequence of str, names of the task's terms.
-        on_checkpoint: callable or None, called with the prefix of each checkpoint.
+
+    Raises:
+        ValueError: the checkpoint does not fit, or there is none and there must be.
     """
     print(
         run.start(
             source.init_checkpoint,
             take_heads=False,
             allow_random_init=source.allow_random_init,
+            save=False,
         )
     )
-    if on_checkpoint and run.step == 0:
-        on_checkpoint(checkpoints.latest_in(run.settings.output_dir))
+
+
+def train(run, recipe, files, schema, max_seq_length, figures, on_checkpoint=None):
+    """Trains on record files, from the weights of `start`.
+
+    Checkpoints that an earlier process left without evaluation are evaluated first.
+
+    Args:
+        run: training.Run.
+        recipe: Recipe.
+        files: list of str.
+        schema: dict from feature name to `records.Feature`.
+        max_seq_length: int, T.
+        figures: sequence of str, names of the task's terms.
+        on_checkpoint: callable or None, called with the prefix of each checkpoint.
+    """
+    directory = run.settings.output_dir
+    if run.step == 0:
+        run.save()
+    if on_checkpoint:
+        pending = [
+            prefix
+            for step, prefix in checkpoints.numbered_in(directory)
+            if step > evaluated_step(directory)
+        ]
+        if _evaluate_each(run, on_checkpoint, pending):
+            run.start()  # weights, moments and step of the newest again
     dataset = records.train_dataset(
         files,
         schema,
@@ -87,56 +112,92 @@ def train(run, recipe, source, files, schema, max_seq_length, figures, on_checkp
     run.train(dataset, recipe.batch_size, figures, on_checkpoint)
 
 
-def evaluate_checkpoints(run, evaluate, timeout=0.0):
+def evaluated_step(directory):
+    """The last step of a run that was evaluated, -1 if none was."""
+    state = results.read_best(directory)
+    return -1 if state is None else state.step
+
+
+def _evaluate_each(run, evaluate, prefixes):
+    """Evaluates checkpoints as they come; of these the newest `keep_checkpoint_max` stay.
+
+    Returns:
+        int, how many there were.
+    """
+    kept, count = [], 0
+    longest = run.settings.keep_checkpoint_max or math.inf
+    for prefix in prefixes:
+        run.load(prefix)
+        evaluate(prefix)
+        count += 1
+        kept.append(prefix)
+        if run.is_chief and len(kept) > longest:
+            checkpoints.delete(kept.pop(0))
+    return count
+
+
+def evaluate_checkpoints(run, evaluate, timeout=0.0, given=None):
     """Evaluates the run's checkpoints that were not evaluated yet, in the order of their steps.
 
-    Of those that are evaluated, the newest `keep_checkpoint_max` stay; the best one has a copy.
+    Of those that are evaluated, the newest `keep_checkpoint_max` stay; the best one has a copy. A
+    directory with a best checkpoint and no `best_trial.txt`, such as the original's RACE runs, has
+    that one evaluated first: later ones must beat it.
 
     Args:
         run: training.Run.
         evaluate: callable, called with each prefix, its weights loaded.
         timeout: float, seconds to wait for the next checkpoint of a run that goes on elsewhere.
-
-    Returns:
-        int, how many were evaluated.
+        given: str or None, a fine-tuned checkpoint to evaluate where the directory holds none.
 
     Raises:
         ValueError: there is no checkpoint at all.
     """
-    directory, done = run.settings.output_dir, []
+    directory = run.settings.output_dir
+    best = os.path.join(directory, checkpoints.BEST)
+    if results.read_best(directory) is None and checkpoints.exists(best):
+        run.load(best)
+        evaluate(best)
     state = results.read_best(directory)
-    for prefix in results.follow(
+    prefixes = results.follow(
         directory,
         run.settings.train_steps,
         timeout,
-        seen=-1 if state is None else state.step,
+        seen=evaluated_step(directory),
         newest_only=False,
-    ):
-        run.load(prefix)
-        evaluate(prefix)
-        done.append(prefix)
-        if run.settings.keep_checkpoint_max and len(done) > run.settings.keep_checkpoint_max:
-            checkpoints.delete(done.pop(0))
-    if not done and state is None:
+    )
+    if _evaluate_each(run, evaluate, prefixes):
+        return
+    if state is None and given:
+        given = checkpoints.find(given)
+        print(f"--output_dir={directory} holds no checkpoint: evaluating {given}")
+        _evaluate_each(run, evaluate, [given])
+        return
+    if state is None:
         raise ValueError(f"--output_dir={directory} holds no checkpoint to evaluate")
-    if not done:
-        print(f"Nothing new to evaluate: step {state.step} is done, the best is {state.best_step}.")
-    return len(done)
+    print(f"Nothing newer to evaluate: step {state.step} is done, the best is {state.best_step}.")
 
 
-def load_best(run):
+def load_best(run, given=None):
     """Loads `model.ckpt-best`, or where nothing was evaluated the newest checkpoint; says which.
 
+    Args:
+        run: training.Run.
+        given: str or None, a fine-tuned checkpoint to load where the directory holds none.
+
+    Returns:
+        str, prefix of what was loaded.
+
     Raises:
-        ValueError: there is neither.
+        ValueError: there is none.
     """
     directory = run.settings.output_dir
     prefix = os.path.join(directory, checkpoints.BEST)
     if not checkpoints.exists(prefix):
-        prefix = checkpoints.latest_in(directory)
-        if prefix is None:
+        prefix = checkpoints.latest_in(directory) or (given and checkpoints.find(given))
+        if not prefix:
             raise ValueError(
-                f"--output_dir={directory} holds no checkpoint to predict with: train first"
+                f"--output_dir={directory} holds no checkpoint to predict with: train first, or "
+                "give a fine-tuned one as --init_checkpoint"
             )
         print(f"No {checkpoints.BEST} in {directory} (no evaluation was made): using {prefix}")
     run.load(prefix)

@@ -81,6 +81,8 @@ class GlueTask:
             original has it; if not, they are only stripped.
         submission_file: str or None, name of the file that the GLUE server takes.
         score_range: (lowest, highest) score in that file, or None for classes.
+        companions: tuple of (suffix, name in `TASKS`): tasks whose development and test sets the
+            same model is measured on, under the same figures and file names with the suffix.
     """
 
     folder: str
@@ -98,6 +100,7 @@ class GlueTask:
     normalize_labels: bool = True
     submission_file: str | None = None
     score_range: tuple[float, float] | None = None
+    companions: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_regression(self):
@@ -150,6 +153,7 @@ TASKS: dict[str, GlueTask] = {
         test_text=(8, 9),
         files={"train": "train.tsv", "dev": "dev_matched.tsv", "test": "test_matched.tsv"},
         submission_file="MNLI-m.tsv",
+        companions=(("mismatched", "mismnli"), ("diagnostic", "ax")),
     ),
     "mismnli": GlueTask(
         folder="MNLI",
@@ -276,6 +280,35 @@ def find_task(name):
             "your own"
         )
     return TASKS[name.lower()]
+
+
+def with_companions(task, data_dir, split):
+    """A task, and those of its companions whose file of a split is there; names what is absent.
+
+    Args:
+        task: GlueTask.
+        data_dir: str.
+        split: str, dev or test.
+
+    Returns:
+        dict from what is appended to names of figures and files ("" for the task itself) to
+        GlueTask.
+
+    Raises:
+        ValueError: the task has no such split.
+    """
+    input_file(task, data_dir, split)
+    found = {"": task}
+    companions = [(suffix, TASKS[name]) for suffix, name in task.companions]
+    for suffix, companion in companions:
+        if split not in companion.files:
+            continue
+        path = input_file(companion, data_dir, split)
+        if tf.io.gfile.exists(path):
+            found[f"_{suffix}"] = companion
+        else:
+            print(f"{split}_{suffix}: {path} is not there and so left out")
+    return found
 
 
 def tsv_task(
@@ -455,7 +488,9 @@ class _Table:
         self.num_headers = int(split in task.splits_with_header)
         self.text = tuple(map(self._number, task.text if needs_label else task.test_text))
         self._label = self._number(task.label) if needs_label else None
-        self._width = max(*self.text, self._label or 0) + 1
+        self._width = max(self.text) + 1
+        if needs_label:  # one that is counted from the end must not be a text as well
+            self._width = max(self._width, self._label + 1, self._width - self._label)
         self.skipped = 0
 
     def _number(self, column):

@@ -9,6 +9,8 @@ replicas (identity on one device), so that the losses and gradients of the repli
 those of the whole batch, however it was split.
 """
 
+import math
+
 import tensorflow as tf
 import tf_keras
 
@@ -254,3 +256,234 @@ def mean_loss(terms, global_sum=tf.identity):
     """Mean of `eval_loss` over the batch; this replica's share of it."""
     losses, weights = terms["eval_loss"]
     return tf.reduce_sum(losses * weights) / global_sum(tf.reduce_sum(weights))
+
+
+# --- SQuAD -----------------------------------------------------------------------------------
+
+# Stands for minus infinity in a softmax; float32 alone can hold it.
+_FORBIDDEN = -1e30
+
+
+class SquadV1Model(tf_keras.Model):
+    """Encoder that scores each piece as start and as end of the answer (appendix A.1).
+
+    Called with input_ids, input_mask and segment_ids, int32 [B, T], it returns `start_logits` and
+    `end_logits`, float32 [B, T].
+
+    Args:
+        config: AlbertConfig.
+        predicted_length: int or None. With it, the outputs of prediction are [B, predicted_length]
+            and minus infinity at padding, so that they do not depend on how much padding a batch
+            has. None: the logits of all T pieces, padding included, as the original.
+        use_one_hot_embeddings: bool, for TPUs.
+    """
+
+    def __init__(self, config, predicted_length=None, use_one_hot_embeddings=False, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        self.encoder = AlbertModel(config, use_one_hot_embeddings)
+        self.squad = OutputWeights(2, config.hidden_size, _HEAD_STDDEV)
+        self._predicted_length = predicted_length
+
+    def call(self, features, training=False):
+        x = _sequence_output(self.encoder, features, training)
+        start_logits, end_logits = tf.unstack(_on_rows(self.squad, x), axis=-1)
+        if not training and self._predicted_length:
+            start_logits, end_logits = (
+                self._without_padding(logits, features["input_mask"])
+                for logits in (start_logits, end_logits)
+            )
+        return {"start_logits": start_logits, "end_logits": end_logits}
+
+    def _without_padding(self, logits, input_mask):
+        logits = tf.where(input_mask > 0, logits, -math.inf)
+        missing = self._predicted_length - tf.shape(logits)[1]
+        return tf.pad(logits, [[0, 0], [0, missing]], constant_values=-math.inf)
+
+
+class SquadV2Model(tf_keras.Model):
+    """Encoder with a start, an end that depends on the start, and whether there is an answer.
+
+    Called with input_ids, input_mask, segment_ids and p_mask (1 where no answer can lie), int32
+    [B, T], it returns `cls_logits` float32 [B], high for no answer, and
+        in training, with start_positions int32 [B, 1] too: `start_logits` and `end_logits`
+        float32 [B, T], the ends given the true starts;
+        else: `start_top_index` and `start_top_log_probs` [B, start_n_top], `end_top_index` and
+        `end_top_log_probs` [B, start_n_top * end_n_top], the best ends of each of the best starts.
+
+    Span and answerability are trained jointly (appendix A.1, after XLNet, Yang et al., 2019).
+
+    Args:
+        config: AlbertConfig.
+        start_n_top: int, starts in the beam.
+        end_n_top: int, ends for each of them.
+        dropout_prob: float, of the hidden layer that tells whether there is an answer.
+        use_one_hot_embeddings: bool, for TPUs.
+    """
+
+    def __init__(
+        self,
+        config,
+        start_n_top=5,
+        end_n_top=5,
+        dropout_prob=0.1,
+        use_one_hot_embeddings=False,
+        **kwargs,
+    ):
+        super().__init__(autocast=False, **kwargs)
+        self.encoder = AlbertModel(config, use_one_hot_embeddings)
+        # Last layers compute in float32 under every precision: equal scores would be too frequent.
+        self.start_logits = Dense(config.hidden_size, 1, config.initializer_range, dtype=tf.float32)
+        self.end_logits = EndLogits(config)
+        self.answer_class = AnswerClass(config, dropout_prob)
+        self._start_n_top, self._end_n_top = start_n_top, end_n_top
+
+    def call(self, features, training=False):
+        x = _sequence_output(self.encoder, features, training)
+        forbidden = tf.cast(features["p_mask"], tf.float32)
+        start_logits = _masked(_on_rows(self.start_logits, x)[..., 0], forbidden)
+        cls_logits = self.answer_class(x, start_logits, training=training)
+        if training:
+            starts = tf.reshape(features["start_positions"], [-1, 1])
+            end_logits = self._end_logits(x, starts, forbidden)[:, 0]
+            spans = {"start_logits": start_logits, "end_logits": end_logits}
+        else:
+            spans = self._beams(x, start_logits, forbidden)
+        return {**spans, "cls_logits": cls_logits}
+
+    def _beams(self, x, start_logits, forbidden):
+        start_scores, starts = _top(tf.nn.log_softmax(start_logits), self._start_n_top)
+        end_logits = self._end_logits(x, starts, forbidden)
+        end_scores, ends = _top(tf.nn.log_softmax(end_logits), self._end_n_top)
+        flat = [-1, self._start_n_top * self._end_n_top]  # start-major
+        return {
+            "start_top_index": starts,
+            "start_top_log_probs": start_scores,
+            "end_top_index": tf.reshape(ends, flat),
+            "end_top_log_probs": tf.reshape(end_scores, flat),
+        }
+
+    def _end_logits(self, x, starts, forbidden):
+        """Logits of the ends for each start: x [B, T, H], starts int32 [B, K] -> [B, K, T]."""
+        starts = tf.minimum(starts, tf.shape(x)[1] - 1)  # `_top` may point beyond the sequence
+        start_outputs = tf.gather(x, starts, batch_dims=1)  # [B, K, H]
+        return _masked(self.end_logits(x, start_outputs), forbidden[:, tf.newaxis])
+
+
+class EndLogits(Layer):
+    """Scores each piece as the end of an answer with a given start.
+
+    Args:
+        config: AlbertConfig.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        size, stddev = config.hidden_size, config.initializer_range
+        self.dense_0 = Dense(2 * size, size, stddev)
+        self.layer_norm = LayerNorm(size)
+        self.dense_1 = Dense(size, 1, stddev, dtype=tf.float32)
+
+    def call(self, x, starts):
+        """Computes the logits of all pairs.
+
+        Args:
+            x: float32 tensor [B, T, H], the pieces.
+            starts: float32 tensor [B, K, H], those of them that are starts.
+
+        Returns:
+            float32 tensor [B, K, T].
+        """
+        # [x, start] W = x W_x + start W_start: T + K products instead of K * T twice as wide ones.
+        kernel = tf.cast(self.dense_0.kernel, self.compute_dtype)
+        of_pieces, of_starts = (
+            tf.tensordot(tf.cast(part, kernel.dtype), share, axes=1)
+            for part, share in zip((x, starts), tf.split(kernel, 2), strict=True)
+        )
+        of_starts = tf.nn.bias_add(of_starts, tf.cast(self.dense_0.bias, kernel.dtype))
+        pairs = of_pieces[:, tf.newaxis] + of_starts[:, :, tf.newaxis]  # [B, K, T, H]
+        return _on_rows(self.dense_1, self.layer_norm(tf.tanh(pairs)))[..., 0]
+
+
+class AnswerClass(Layer):
+    """Tells whether the question has an answer, from the expected start and from [CLS].
+
+    Args:
+        config: AlbertConfig.
+        dropout_prob: float, of the hidden layer.
+    """
+
+    def __init__(self, config, dropout_prob, **kwargs):
+        super().__init__(**kwargs)
+        size, stddev = config.hidden_size, config.initializer_range
+        self.dense_0 = Dense(2 * size, size, stddev, dtype=tf.float32)
+        self.dense_1 = Dense(size, 1, stddev, use_bias=False, dtype=tf.float32)
+        self._dropout_prob = dropout_prob
+
+    def call(self, x, start_logits, training=False):
+        """Computes x [B, T, H], start_logits [B, T] -> [B], all float32; high for no answer."""
+        start = tf.linalg.matvec(x, tf.nn.softmax(start_logits), transpose_a=True)  # [B, H]
+        hidden = tf.tanh(self.dense_0(tf.concat([start, x[:, 0]], axis=-1)))
+        return self.dense_1(dropout(hidden, self._dropout_prob, training))[:, 0]
+
+
+def _sequence_output(encoder, features, training):
+    return encoder(
+        features["input_ids"],
+        input_mask=features["input_mask"],
+        token_type_ids=features["segment_ids"],
+        training=training,
+    )["sequence_output"]
+
+
+def _on_rows(layer, x):
+    """Applies a layer to the last axis: x [..., H] -> [..., outputs].
+
+    By a product of matrices: that of [B, 1, T, H] and [H, 1] is wrong in TensorFlow 2.20 with
+    oneDNN, even beyond its own memory.
+    """
+    rows = layer(tf.reshape(x, [-1, x.shape[-1]]))
+    return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [rows.shape[-1]]], axis=0))
+
+
+def _masked(logits, forbidden):
+    """Logits, and -1e30 where `forbidden`, float32 that broadcasts to their shape, is 1."""
+    return logits * (1.0 - forbidden) + _FORBIDDEN * forbidden
+
+
+def _top(log_probs, count):
+    """The highest log-probabilities of the last axis and their indices [..., count].
+
+    A sequence shorter than `count` goes on with impossible pieces, as if it had more padding.
+    """
+    missing = tf.maximum(count - tf.shape(log_probs)[-1], 0)
+    paddings = [[0, 0]] * (log_probs.shape.rank - 1) + [[0, missing]]
+    return tf.math.top_k(tf.pad(log_probs, paddings, constant_values=_FORBIDDEN), count)
+
+
+def squad_v1_terms(features, outputs):
+    """Loss of each example, the mean over start and end.
+
+    Args:
+        features: dict, with start_positions and end_positions int32 [B, 1].
+        outputs: dict, of `SquadV1Model`.
+    """
+    losses = 0.5 * sum(
+        cross_entropy(tf.reshape(features[f"{side}_positions"], [-1]), outputs[f"{side}_logits"])
+        for side in ("start", "end")
+    )
+    return {"eval_loss": (losses, tf.ones_like(losses))}
+
+
+def squad_v2_terms(features, outputs):
+    """Loss of each example, half of it for the span and half for whether there is one.
+
+    Args:
+        features: dict, with start_positions, end_positions and is_impossible int32 [B, 1].
+        outputs: dict, of `SquadV2Model` in training.
+    """
+    span_losses, weights = squad_v1_terms(features, outputs)["eval_loss"]
+    class_losses = tf.nn.sigmoid_cross_entropy_with_logits(
+        labels=tf.cast(tf.reshape(features["is_impossible"], [-1]), tf.float32),
+        logits=outputs["cls_logits"],
+    )
+    return {"eval_loss": (span_losses + 0.5 * class_losses, weights)}

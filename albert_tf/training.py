@@ -386,7 +386,7 @@ class Run:
         self.is_chief = is_chief(strategy)
         # Every worker has to take part in saving, but only one may write to the directory.
         self._directory = settings.output_dir if self.is_chief else tempfile.mkdtemp()
-        self._evaluators = {}
+        self._evaluators, self._forward_functions = {}, {}
         if optimizer is None:
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             return
@@ -551,11 +551,11 @@ class Run:
         Returns:
             dict of name -> numpy array [n, ...].
         """
-        outputs, forward = {}, None
+        outputs = {}
         bar = tqdm(desc="predicting", total=num_rows, unit=" rows", disable=None, mininterval=1.0)
         with bar:
             for rows, features in batches:
-                forward = forward or self._forward_function(features)
+                forward = self._forward_function(features)
                 real = rows >= 0
                 for name, values in self._forward(forward, features).items():
                     if name not in outputs:
@@ -565,15 +565,18 @@ class Run:
         return outputs
 
     def _forward_function(self, features):
-        # One trace for all lengths; a TPU gets batches of one length alone.
-        signature = {
-            name: tf.TensorSpec([None] * values.ndim, values.dtype)
-            for name, values in features.items()
-        }
-        model = self.task.model
-        if is_tpu(self.strategy):
-            return tf.function(lambda x: model(x, training=False))
-        return tf.function(lambda x: model(x, training=False), input_signature=[signature])
+        # One trace for all lengths and calls; a TPU gets batches of one length alone.
+        key = tuple((name, values.dtype, values.ndim) for name, values in features.items())
+        if key not in self._forward_functions:
+            signature = {
+                name: tf.TensorSpec([None] * values.ndim, values.dtype)
+                for name, values in features.items()
+            }
+            self._forward_functions[key] = tf.function(
+                lambda x: self.task.model(x, training=False),
+                input_signature=None if is_tpu(self.strategy) else [signature],
+            )
+        return self._forward_functions[key]
 
     def _forward(self, forward, features):
         """Outputs of one batch, as numpy arrays."""

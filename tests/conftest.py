@@ -24,7 +24,7 @@ def shared_data():
     return SHARED / "data"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run_main():
     """Runs a script's `main` in this process: run_main(module, flag=value, ...)."""
     from absl import flags

@@ -206,9 +206,10 @@ def test_empty_file(tokenizer, tmp_path):
 
 
 def test_short_row(tokenizer, tmp_path):
-    write(tmp_path, "RTE/dev.tsv", "header", "0\ta\tb\tentailment", "1\ta")
+    # With three columns, the last would be taken for both the second text and the label.
+    write(tmp_path, "RTE/dev.tsv", "header", "0\ta\tb\tentailment", "1\ta\tentailment")
     with pytest.raises(
-        ValueError, match=r"RTE/dev.tsv, line 3: 2 columns, at least 3 are expected"
+        ValueError, match=r"RTE/dev.tsv, line 3: 3 columns, at least 4 are expected"
     ):
         read("rte", tmp_path, "dev", tokenizer)
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_classifier.py through its real main, on the original's tiny GLUE files."""
 
+import contextlib
 import functools
+import io
 import json
 import re
 import shutil
@@ -28,39 +30,93 @@ CONFIG = {
 }
 
 
+BASE = {
+    "data_dir": GOLDEN / "finetune" / "glue_data",
+    "task_name": "RTE",
+    "spm_model_file": VOCABULARY,
+    "do_train": True,
+    "do_eval": True,
+    "do_predict": True,
+    "max_seq_length": 64,
+    "train_step": 2,
+    "save_checkpoints_steps": 1,
+    "train_batch_size": 2,
+    "allow_random_init": True,
+    "seed": 1,
+}
+EVALUATE = {"do_train": False, "do_predict": False}
+PREDICT = {"do_train": False, "do_eval": False}
+
+
+def write_config(path, **changes):
+    path.write_text(json.dumps(CONFIG | changes))
+    return path
+
+
 @pytest.fixture
 def flags(tmp_path):
     """Flags of a run of two steps on RTE."""
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(CONFIG))
-    return {
-        "data_dir": GOLDEN / "finetune" / "glue_data",
-        "task_name": "RTE",
-        "albert_config_file": config,
-        "spm_model_file": VOCABULARY,
-        "output_dir": tmp_path / "out",
-        "do_train": True,
-        "do_eval": True,
-        "do_predict": True,
-        "max_seq_length": 64,
-        "train_step": 2,
-        "save_checkpoints_steps": 1,
-        "train_batch_size": 2,
-        "allow_random_init": True,
-        "seed": 1,
-    }
+    config = write_config(tmp_path / "config.json")
+    return BASE | {"albert_config_file": config, "output_dir": tmp_path / "out"}
+
+
+@pytest.fixture(scope="module")
+def train_once(tmp_path_factory, run_main):
+    """Trains, evaluates and predicts a task once: train_once(task) -> its output directory."""
+    folders = {}
+
+    def train(task):
+        if task not in folders:
+            folder = tmp_path_factory.mktemp(task)
+            config = write_config(folder / "config.json")
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                run_main(
+                    run_classifier,
+                    **BASE | {"task_name": task, "albert_config_file": config},
+                    output_dir=folder / "out",
+                    glue_submission_dir=folder / "out" / "glue",
+                )
+            (folder / "out" / "printed.txt").write_text(printed.getvalue())
+            folders[task] = folder / "out"
+        return folders[task]
+
+    return train
+
+
+@pytest.fixture
+def trained(train_once, tmp_path):
+    """A copy, at the place that `flags` names, of a run of two steps on RTE."""
+    return Path(shutil.copytree(train_once("RTE"), tmp_path / "out"))
+
+
+def forget_evaluations(directory):
+    """Leaves of a run what training alone leaves."""
+    for path in directory.iterdir():
+        if path.name.startswith("model.ckpt-best") or path.suffix in (".txt", ".tsv"):
+            path.unlink()
 
 
 def blocks(directory):
     return (Path(directory) / "eval_results.txt").read_text().split("=" * 50 + "\n")[:-1]
 
 
-@pytest.mark.parametrize("task", ["CoLA", "rte", "STS-B"])
-def test_train_evaluate_predict(run_main, flags, tmp_path, task):
-    out = tmp_path / "out"
-    run_main(run_classifier, **flags | {"task_name": task}, glue_submission_dir=tmp_path / "glue")
+def steps(directory):
+    return [int(re.search(r"global_step = (\d+)", block).group(1)) for block in blocks(directory)]
+
+
+def table(path):
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+# --- Training, evaluation, prediction ---
+
+
+@pytest.mark.parametrize("task", ["CoLA", "RTE", "STS-B"])
+def test_train_evaluate_predict(train_once, task):
+    out = train_once(task)
     row = glue.find_task(task)
-    assert [re.search(r"global_step = (\d+)", b).group(1) for b in blocks(out)] == ["0", "1", "2"]
+    assert steps(out) == [0, 1, 2]
     keys = [line.split(" = ")[0] for line in blocks(out)[0].splitlines()]
     assert keys == [*sorted([*row.metrics, "loss", "global_step"]), "best"]
     assert "best = -1" in blocks(out)[0]
@@ -68,62 +124,126 @@ def test_train_evaluate_predict(run_main, flags, tmp_path, task):
     values = [float(re.search(rf"{row.key_metric} = (\S+)", b).group(1)) for b in blocks(out)]
     assert state.step == 2 and state.best == max(values)
     assert checkpoints.step_in(str(out / "model.ckpt-best")) == state.best_step
-    test_rows = (out / "test_results.tsv").read_text().splitlines()
-    submit = (out / "submit_results.tsv").read_text().splitlines()
-    assert submit[0] == "index\tprediction" and len(submit) == len(test_rows) + 1
-    assert len(test_rows[0].split("\t")) == row.num_outputs
-    assert (tmp_path / "glue" / row.submission_file).exists()
+    test_rows, submit = table(out / "test_results.tsv"), table(out / "submit_results.tsv")
+    assert submit[0] == ["index", "prediction"] and len(submit) == len(test_rows) + 1
+    assert len(test_rows[0]) == row.num_outputs
+    assert len(table(out / "glue" / row.submission_file)) == len(submit)
     for name in (f"{task.lower()}_train.tf_record", f"{task.lower()}_eval.tf_record"):
         assert (out / name).exists()
+    if not row.is_regression:
+        best = [row.labels[np.argmax([float(number) for number in line])] for line in test_rows]
+        assert [line[1] for line in submit[1:]] == best
+
+
+def test_mnli_is_measured_on_both_of_its_sets(train_once):
+    out = train_once("MNLI")
+    figures = dict(line.split(" = ") for line in blocks(out)[-1].splitlines())
+    names = ["eval_accuracy", "eval_loss", "loss"]
+    names += [f"{name}_mismatched" for name in names] + ["global_step"]
+    assert [*figures] == [*sorted(names), "best"]
+    arrays = {
+        suffix: np.float32(table(out / f"test_results{suffix}.tsv"))
+        for suffix in ("", "_mismatched", "_diagnostic")
+    }
+    for (suffix, rows), name in zip(arrays.items(), ("MNLI-m", "MNLI-mm", "AX"), strict=True):
+        assert rows.shape[1] == 3
+        assert len(table(out / "glue" / f"{name}.tsv")) == len(rows) + 1
+        assert len(table(out / f"submit_results{suffix}.tsv")) == len(rows) + 1
+
+
+def test_figures_of_the_mismatched_set_are_its_own(run_main, flags, train_once, tmp_path):
+    """They equal those of the task mismnli with the same weights."""
+    best = train_once("MNLI") / "model.ckpt-best"
+    run_main(
+        run_classifier,
+        **flags | EVALUATE | {"task_name": "mismnli", "init_checkpoint": best},
+    )
+    alone = dict(line.split(" = ") for line in blocks(tmp_path / "out")[0].splitlines())
+    together = next(
+        dict(line.split(" = ") for line in block.splitlines())
+        for block in blocks(train_once("MNLI"))
+        if f"global_step = {alone['global_step']}\n" in block
+    )
+    for name in ("eval_accuracy", "eval_loss", "loss"):
+        assert float(alone[name]) == pytest.approx(float(together[f"{name}_mismatched"]), abs=1e-6)
+    assert together["eval_loss"] != together["eval_loss_mismatched"]
+
+
+def test_absent_mismatched_set_is_named(flags, run_main, train_once, tmp_path, capsys):
+    data = tmp_path / "glue"
+    shutil.copytree(BASE["data_dir"] / "MNLI", data / "MNLI")
+    (data / "MNLI" / "dev_mismatched.tsv").unlink()
+    values = {"task_name": "MNLI", "data_dir": data, "init_checkpoint": train_once("MNLI")}
+    run_main(run_classifier, **flags | EVALUATE | values)
+    assert "dev_mismatched.tsv is not there and so left out" in capsys.readouterr().out
+    assert "mismatched" not in blocks(tmp_path / "out")[0]
+
+
+def test_companions_have_the_same_labels():
+    for task in glue.TASKS.values():
+        for _, name in task.companions:
+            assert glue.TASKS[name].labels == task.labels
 
 
 def test_a_second_process_evaluates_and_predicts_what_the_first_trained(run_main, flags, tmp_path):
-    run_main(run_classifier, **flags | {"do_eval": False, "do_predict": False, "train_step": 8})
-    assert len(list((tmp_path / "out").glob("model.ckpt-*.index"))) == 9  # all wait for evaluation
-    second = flags | {"do_train": False, "train_step": 8}
+    out = tmp_path / "out"
+    run_main(run_classifier, **flags | {"do_eval": False, "do_predict": False, "train_step": 6})
+    assert len(list(out.glob("model.ckpt-*.index"))) == 7  # all wait for evaluation
+    second = flags | {"do_train": False, "train_step": 6}
     run_main(run_classifier, **second)
-    assert len(blocks(tmp_path / "out")) == 9
-    numbered = checkpoints.numbered_in(str(tmp_path / "out"))
-    assert [step for step, _ in numbered] == [4, 5, 6, 7, 8]  # --keep_checkpoint_max=5
+    assert steps(out) == [0, 1, 2, 3, 4, 5, 6]
+    numbered = checkpoints.numbered_in(str(out))
+    assert [step for step, _ in numbered] == [2, 3, 4, 5, 6]  # --keep_checkpoint_max=5
     # Once more, after the end: nothing is lost, and predictions are made.
-    (tmp_path / "out" / "test_results.tsv").unlink()
+    (out / "test_results.tsv").unlink()
     run_main(run_classifier, **second)
-    assert len(blocks(tmp_path / "out")) == 9
-    assert (tmp_path / "out" / "test_results.tsv").exists()
+    assert len(blocks(out)) == 7
+    assert (out / "test_results.tsv").exists()
 
 
-def test_predict_alone_uses_the_best_and_else_the_newest(run_main, flags, tmp_path, capsys):
-    run_main(run_classifier, **flags | {"do_eval": False, "do_predict": False})
-    alone = flags | {"do_train": False, "do_eval": False}
-    run_main(run_classifier, **alone)
-    assert "No model.ckpt-best" in capsys.readouterr().out
-    run_main(run_classifier, **alone | {"do_eval": True})
-    run_main(run_classifier, **alone)
-    assert "with " + str(tmp_path / "out/model.ckpt-best") in capsys.readouterr().out
+def test_training_resumes_and_first_evaluates_what_was_not(run_main, flags, trained, capsys):
+    forget_evaluations(trained)
+    run_main(run_classifier, **flags | {"do_predict": False, "train_step": 3})
+    assert "Resuming at step 2" in capsys.readouterr().out
+    assert steps(trained) == [0, 1, 2, 3]
+
+
+def test_predict_alone_uses_the_best_and_else_the_newest(
+    run_main, flags, trained, train_once, tmp_path, capsys
+):
+    before = (trained / "test_results.tsv").read_text()
+    run_main(run_classifier, **flags | PREDICT)
+    assert f"with {trained}/model.ckpt-best" in capsys.readouterr().out
+    assert (trained / "test_results.tsv").read_text() == before
+    forget_evaluations(trained)
+    run_main(run_classifier, **flags | PREDICT)
+    assert f"No model.ckpt-best in {trained}" in capsys.readouterr().out
+    elsewhere = {"output_dir": tmp_path / "new", "init_checkpoint": train_once("RTE")}
+    run_main(run_classifier, **flags | PREDICT | elsewhere)
+    assert (tmp_path / "new" / "test_results.tsv").exists()
 
 
 def test_another_tasks_checkpoint_gives_its_encoder_and_not_its_head(
-    run_main, flags, tmp_path, capsys
+    run_main, flags, tmp_path, train_once, capsys
 ):
-    run_main(run_classifier, **flags | {"task_name": "MNLI", "do_predict": False})
-    capsys.readouterr()
-    first = tmp_path / "out"
-    second = flags | {"output_dir": tmp_path / "rte", "init_checkpoint": first}
-    run_main(run_classifier, **second | {"do_predict": False, "allow_random_init": False})
+    first = train_once("MNLI")
+    values = {"init_checkpoint": first, "do_predict": False, "allow_random_init": False}
+    run_main(run_classifier, **flags | values | {"do_eval": False, "train_step": 1})
     out = capsys.readouterr().out
     assert "The task's head starts afresh" in out and "output_weights" in out
-    ours = checkpoints.Reader(str(tmp_path / "rte/model.ckpt-0"))
+    ours = checkpoints.Reader(str(tmp_path / "out/model.ckpt-0"))
     theirs = checkpoints.Reader(checkpoints.find(str(first)))
     name = "bert/pooler/dense/kernel"
     np.testing.assert_array_equal(ours[name], theirs[name])
     assert ours.shapes["output_weights"] == [2, 32] and theirs.shapes["output_weights"] == [3, 32]
 
 
-def test_diagnostic_set_is_predicted_with_an_mnli_model(run_main, flags, tmp_path):
-    run_main(run_classifier, **flags | {"task_name": "MNLI"})
-    run_main(run_classifier, **flags | {"task_name": "ax", "do_train": False, "do_eval": False})
-    answers = (tmp_path / "out" / "submit_results.tsv").read_text().splitlines()[1:]
-    assert answers and {a.split("\t")[1] for a in answers} <= set(glue.TASKS["mnli"].labels)
+def test_diagnostic_set_is_predicted_with_an_mnli_model(run_main, flags, tmp_path, train_once):
+    out = shutil.copytree(train_once("MNLI"), tmp_path / "out")
+    run_main(run_classifier, **flags | PREDICT | {"task_name": "ax"})
+    answers = table(out / "submit_results.tsv")
+    assert answers == table(out / "submit_results_diagnostic.tsv")
+    assert {answer for _, answer in answers[1:]} <= set(glue.TASKS["mnli"].labels)
 
 
 def test_ones_own_tsv(run_main, flags, tmp_path):
@@ -134,17 +254,17 @@ def test_ones_own_tsv(run_main, flags, tmp_path):
         (data / f"{name}.tsv").write_text("review\tliked\n" + "\n".join(rows) + "\n")
     run_main(
         run_classifier,
-        **flags | {"task_name": "tsv", "data_dir": data},
+        **flags | {"task_name": "tsv", "data_dir": data, "train_step": 1},
         text_column="review",
         label_column="liked",
     )
-    answers = (tmp_path / "out" / "submit_results.tsv").read_text().splitlines()[1:]
-    assert {answer.split("\t")[1] for answer in answers} <= {"yes", "no"}
+    answers = table(tmp_path / "out" / "submit_results.tsv")[1:]
+    assert {answer[1] for answer in answers} <= {"yes", "no"}
     assert len(answers) == 4
 
 
 def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags, tmp_path, capsys):
-    run_main(run_classifier, **flags, num_trials=2)
+    run_main(run_classifier, **flags | {"train_step": 1}, num_trials=2)
     values = {seed: results.read_best(str(tmp_path / f"out/trial-{seed}")).best for seed in (1, 2)}
     best = max(values, key=values.get)
     summary = (tmp_path / "out" / "trials.txt").read_text().splitlines()[-1]
@@ -152,10 +272,94 @@ def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags,
     assert f"median {np.median(scores):.4f}, mean {np.mean(scores):.4f}" in summary
     assert f"standard deviation {np.std(scores, ddof=1):.4f}" in summary
     assert summary in capsys.readouterr().out
+    weights = {
+        seed: checkpoints.Reader(str(tmp_path / f"out/trial-{seed}/model.ckpt-0"))["output_weights"]
+        for seed in (1, 2)
+    }
+    assert np.abs(weights[1] - weights[2]).max() > 0
     kept = checkpoints.Reader(str(tmp_path / "out/model.ckpt-best"))
     theirs = checkpoints.Reader(str(tmp_path / f"out/trial-{best}/model.ckpt-best"))
     np.testing.assert_array_equal(kept["output_weights"], theirs["output_weights"])
     assert (tmp_path / "out" / "submit_results.tsv").exists()
+
+
+def test_the_same_seed_gives_the_same_run(run_main, flags, train_once, tmp_path):
+    run_main(run_classifier, **flags | {"do_predict": False})
+    for again, first in zip(blocks(tmp_path / "out"), blocks(train_once("RTE")), strict=True):
+        again, first = (re.findall(r"(\S+) = (\S+)", block) for block in (again, first))
+        assert [name for name, _ in again] == [name for name, _ in first]
+        again, first = ([float(value) for _, value in pairs] for pairs in (again, first))
+        assert again == pytest.approx(first, abs=1e-6)  # sums of several threads
+
+
+# --- Vocabularies and modules ---
+
+
+def test_wordpiece_vocabulary(run_main, flags, tmp_path):
+    vocabulary = GOLDEN / "tokenization" / "vocab.txt"
+    config = write_config(tmp_path / "wordpiece.json", vocab_size=5000)
+    values = {"spm_model_file": "", "vocab_file": vocabulary, "albert_config_file": config}
+    run_main(run_classifier, **flags | values | {"train_step": 1, "do_predict": False})
+    path = str(tmp_path / "out" / "rte_eval.tf_record")
+    task = glue.find_task("rte")
+    ids = records.load_arrays(path, task.schema(64))["input_ids"]
+    golden = np.load(GOLDEN / "finetune" / "glue_features.npz")["rte/wordpiece/dev/input_ids"]
+    np.testing.assert_array_equal(ids[:, :20], golden[: len(ids), :20])
+
+
+def test_module_in_a_local_directory(run_main, flags, train_once, tmp_path, capsys):
+    """Laid out as the original's modules: config, vocabulary and weights all come from it."""
+    module = tmp_path / "module"
+    (module / "assets").mkdir(parents=True)
+    write_config(module / "assets" / "albert_config.json")
+    shutil.copy(VOCABULARY, module / "assets" / "30k-clean.model")
+    source = train_once("RTE") / "model.ckpt-best"
+    checkpoints.copy(str(source), str(module / "variables" / "variables"))
+    values = {"albert_config_file": "", "spm_model_file": "from_tf_hub", "train_step": 1}
+    values |= {"albert_hub_module_handle": module, "allow_random_init": False}
+    run_main(run_classifier, **flags | values | {"do_eval": False, "do_predict": False})
+    assert f"from {module}/variables/variables" in capsys.readouterr().out
+    name = "bert/pooler/dense/kernel"
+    np.testing.assert_array_equal(
+        checkpoints.Reader(str(tmp_path / "out/model.ckpt-0"))[name],
+        checkpoints.Reader(str(source))[name],
+    )
+
+
+# --- Bad input ---
+
+
+def bad_file(name, text):
+    """Makes a copy of the data with one file of RTE changed; returns the flag."""
+
+    def change(tmp_path):
+        data = tmp_path / "glue"
+        shutil.copytree(BASE["data_dir"] / "RTE", data / "RTE")
+        path = data / "RTE" / name
+        path.write_text(text if text is not None else "")
+        return {"data_dir": data}
+
+    return change
+
+
+def below_a_file(flag):
+    def change(tmp_path):
+        (tmp_path / "file").write_text("")
+        return {flag: tmp_path / "file" / "folder"}
+
+    return change
+
+
+def without_file(name):
+    def change(tmp_path):
+        changed = bad_file(name, None)(tmp_path)
+        (changed["data_dir"] / "RTE" / name).unlink()
+        return changed
+
+    return change
+
+
+HEADER = "index\tsentence1\tsentence2\tlabel\n"
 
 
 @pytest.mark.parametrize(
@@ -165,6 +369,8 @@ def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags,
         ({"do_train": False, "do_eval": False, "do_predict": False}, "nothing to do"),
         ({"data_dir": "nowhere"}, "nowhere"),
         ({"spm_model_file": "missing.model"}, "missing.model"),
+        ({"spm_model_file": ""}, "--spm_model_file or --vocab_file"),
+        ({"spm_model_file": "", "vocab_file": "missing.txt"}, "missing.txt"),
         ({"albert_config_file": "missing.json"}, "missing.json"),
         ({"max_seq_length": 128}, "max_position_embeddings=64"),
         ({"allow_random_init": False}, "--init_checkpoint"),
@@ -172,40 +378,72 @@ def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags,
         ({"train_batch_size": 0}, "--train_batch_size must be at least 1"),
         ({"num_trials": 2, "do_eval": False}, "--num_trials"),
         ({"albert_hub_module_handle": "https://x", "albert_config_file": ""}, "https://x"),
+        (PREDICT, "holds no checkpoint to predict with"),
+        (EVALUATE, "holds no checkpoint to evaluate"),
+        (bad_file("train.tsv", ""), "train.tsv is empty"),
+        (bad_file("train.tsv", HEADER), "train.tsv holds no example"),
+        (bad_file("dev.tsv", HEADER + "0\ta b\tentailment\n"), "dev.tsv, line 2: 3 columns"),
+        (bad_file("dev.tsv", HEADER + "0\ta\tb\tmaybe\n"), "line 2: unknown label 'maybe'"),
+        (bad_file("test.tsv", HEADER + "0\ta\n"), "test.tsv, line 2: 2 columns"),
+        (without_file("test.tsv"), "test.tsv"),
+        (below_a_file("output_dir"), "--output_dir="),
+        (below_a_file("cached_dir"), "--cached_dir="),
+        (below_a_file("glue_submission_dir"), "--glue_submission_dir="),
     ],
 )
 def test_bad_input_is_a_plain_error_before_training(run_main, flags, tmp_path, changed, message):
+    changed = changed(tmp_path) if callable(changed) else changed
     with pytest.raises(ValueError, match=re.escape(message)):
         run_main(run_classifier, **flags | changed)
     assert not (tmp_path / "out" / "train").exists()
+    assert not checkpoints.numbered_in(str(tmp_path / "out"))
 
 
-def test_errors_leave_earlier_results_alone(run_script, flags, tmp_path):
+def test_weights_that_do_not_fit_are_an_error_before_features_are_made(
+    run_main, flags, train_once, tmp_path
+):
+    config = write_config(tmp_path / "wide.json", hidden_size=64)
+    values = {"init_checkpoint": train_once("RTE"), "albert_config_file": config}
+    with pytest.raises(ValueError, match="does not fill the encoder"):
+        run_main(run_classifier, **flags | values)
+    assert not list((tmp_path / "out").glob("*.tf_record"))
+
+
+def test_vocabulary_of_another_model_is_an_error(run_main, flags, tmp_path):
+    config = write_config(tmp_path / "small.json", vocab_size=2999)
+    with pytest.raises(ValueError, match="3000 pieces and the config has vocab_size=2999"):
+        run_main(run_classifier, **flags | {"albert_config_file": config})
+
+
+def test_errors_leave_earlier_results_alone(run_script, flags, trained, tmp_path):
     data = tmp_path / "glue"
     shutil.copytree(flags["data_dir"], data)
-    flags |= {"data_dir": data}
-    assert run_script("run_classifier", **flags).returncode == 0
-    before = (tmp_path / "out" / "eval_results.txt").read_text()
+    before = (trained / "eval_results.txt").read_text()
     dev = data / "RTE" / "dev.tsv"
     dev.write_text(dev.read_text() + "9\ta sentence\tanother\tmaybe\n")
-    done = run_script("run_classifier", **flags | {"train_step": 4})
+    done = run_script("run_classifier", **flags | {"train_step": 4, "data_dir": data})
     assert done.returncode == 1 and "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("run_classifier: error: ") and "dev.tsv" in last and "maybe" in last
-    assert (tmp_path / "out" / "eval_results.txt").read_text() == before
+    assert (trained / "eval_results.txt").read_text() == before
 
 
-def test_key_metric_that_is_never_a_number_is_an_error(run_main, flags, tmp_path, monkeypatch):
+def test_key_metric_that_is_never_a_number_is_an_error(run_main, flags, trained, monkeypatch):
+    forget_evaluations(trained)
     monkeypatch.setitem(glue.METRICS, "eval_accuracy", lambda outputs, labels: np.nan)
     with pytest.raises(ValueError, match="eval_accuracy is not a number"):
-        run_main(run_classifier, **flags)
-    assert len(blocks(tmp_path / "out")) == 3
+        run_main(run_classifier, **flags | EVALUATE)
+    assert len(blocks(trained)) == 3
 
 
-def test_collapse_into_one_class_is_warned_of(run_main, flags, capsys, monkeypatch):
+def test_collapse_into_one_class_is_warned_of(run_main, flags, trained, capsys, monkeypatch):
+    forget_evaluations(trained)
     monkeypatch.setattr(glue, "collapse_warning", lambda task, outputs: "all alike")
-    run_main(run_classifier, **flags)
-    assert "Warning: all alike" in capsys.readouterr().out
+    run_main(run_classifier, **flags | EVALUATE)
+    assert capsys.readouterr().out.count("Warning: all alike") == 2  # not at step 0
+
+
+# --- Against the original, and the loop ---
 
 
 @pytest.mark.parametrize(("name", "outputs"), [("classifier2_cola", 2), ("classifier3_mnli", 3)])

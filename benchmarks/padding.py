@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Examples per second with padding cut off, against sequences that are always of full length.
+
+The same rows in the same updates; batches of both kinds take turns, so that whatever else the
+machine does weighs on both. In prediction, rows of like length also come together.
+
+python benchmarks/padding.py --data_dir=glue --spm_model_file=30k-clean.model \
+  --albert_config_file=albert_base/albert_config.json --init_checkpoint=albert_base
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tensorflow as tf
+
+from albert_tf import checkpoints, glue, heads, optimization, records
+from albert_tf.config import AlbertConfig
+from albert_tf.tokenization import FullTokenizer
+
+KINDS = ("cut", "padded")
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+WARM_UP = 2  # batches of each kind before the clock runs, for tracing and first allocations
+
+
+def training_batches(task, examples, tokenizer, args):
+    """The same endless batches of both kinds: dict from kind to iterator."""
+    schema = task.schema(args.max_seq_length)
+    # Not a `with` block: the iterators read on.
+    path = os.path.join(tempfile.mkdtemp(), "train.tf_record")
+    arrays = glue.features(examples, task, tokenizer, args.max_seq_length)
+    records.write_records(path, schema, [arrays])
+    return {
+        kind: iter(records.train_dataset([path], schema, args.batch_size, seed=1, trim_to=length))
+        for kind, length in zip(KINDS, (args.max_seq_length, None), strict=True)
+    }
+
+
+def prediction_batches(task, examples, tokenizer, args):
+    """All rows in batches of both kinds: dict from kind to iterator."""
+    arrays = glue.features(examples, task, tokenizer, args.max_seq_length)
+    arrays = {name: arrays[name].astype("int32") for name in INPUTS}
+    return {
+        kind: (
+            features
+            for _, features in records.prediction_batches(
+                arrays, args.predict_batch_size, args.max_seq_length, fixed_shape=fixed
+            )
+        )
+        for kind, fixed in zip(KINDS, (False, True), strict=True)
+    }
+
+
+def compiled(function, names):
+    """A tf.function of a batch with one trace for all lengths, as the loop has."""
+    signature = {name: tf.TensorSpec([None, None], tf.int32) for name in names}
+    return tf.function(function, input_signature=[signature])
+
+
+def make_update(model, names):
+    """One update as in training: AdamW, gradients clipped."""
+    optimizer = optimization.create_optimizer("adamw", 1e-5)
+    variables = list(checkpoints.named_variables(model).values())
+    optimizer.build(variables)
+
+    def update(features):
+        with tf.GradientTape() as tape:
+            terms = heads.classification_terms(features, model(features, training=True))
+            loss = heads.mean_loss(terms)
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+        clipped, _ = optimization.clip_by_global_norm(gradients)
+        optimizer.apply_gradients(zip(clipped, variables, strict=True))
+        return loss
+
+    return compiled(update, names)
+
+
+def seconds(step, sources, batches):
+    """Seconds per kind for so many batches of each, in turns; reading them is counted too.
+
+    Args:
+        step: callable, takes a batch and returns a tensor.
+        sources: dict from kind to iterator.
+        batches: int.
+    """
+    totals = dict.fromkeys(sources, 0.0)
+    for turn in range(WARM_UP + batches):
+        for kind, source in sources.items():
+            start = time.perf_counter()
+            step(next(source)).numpy()
+            if turn >= WARM_UP:
+                totals[kind] += time.perf_counter() - start
+    return totals
+
+
+def report(name, rows, totals):
+    """Prints a line: examples per second of both kinds, and their ratio."""
+    cut, padded = (rows / totals[kind] for kind in KINDS)
+    print(f"{name:<18} {cut:>10.1f} {padded:>10.1f} {cut / padded:>8.2f}", flush=True)
+
+
+def measure(task, model, tokenizer, args):
+    """Measures training and prediction of a task."""
+    batches = args.batches
+    examples, _ = glue.read_examples(task, args.data_dir, "train", tokenizer)
+    sources = training_batches(
+        task, examples[: (WARM_UP + batches) * args.batch_size], tokenizer, args
+    )
+    update = make_update(model, task.schema(args.max_seq_length))
+    totals = seconds(update, sources, batches)
+    report(f"{task.folder} training", batches * args.batch_size, totals)
+
+    examples, _ = glue.read_examples(task, args.data_dir, "dev", tokenizer)
+    sources = prediction_batches(task, examples, tokenizer, args)
+    forward = compiled(lambda features: model(features, training=False)["logits"], INPUTS)
+    # Whole batches, and all of them but those that warm up: the short rows come first.
+    batches = len(examples) // args.predict_batch_size - WARM_UP
+    totals = seconds(forward, sources, batches)
+    report(f"{task.folder} prediction", batches * args.predict_batch_size, totals)
+
+
+def main():
+    """Reads the arguments, prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data_dir", required=True, help="directory of the GLUE data")
+    parser.add_argument("--spm_model_file", required=True)
+    parser.add_argument("--albert_config_file", required=True)
+    parser.add_argument("--init_checkpoint", help="encoder weights; at random by default")
+    parser.add_argument("--tasks", default="SST-2,RTE")
+    parser.add_argument("--max_seq_length", type=int, default=128)
+    parser.add_argument("--batch_size", type=int, default=32, help="of training")
+    parser.add_argument("--predict_batch_size", type=int, default=8)
+    parser.add_argument("--batches", type=int, default=20, help="of training, of each kind")
+    args = parser.parse_args()
+    tokenizer = FullTokenizer(spm_model_file=args.spm_model_file)
+    config = AlbertConfig.from_json_file(args.albert_config_file)
+    print(f"Examples per second, --max_seq_length={args.max_seq_length}")
+    print(f"{'':<18} {'cut':>10} {'padded':>10} {'ratio':>8}")
+    for name in args.tasks.split(","):
+        task = glue.find_task(name)
+        model = heads.ClassificationModel(config, task.num_outputs)
+        if args.init_checkpoint:
+            named = checkpoints.named_variables(model)
+            encoder = {key: value for key, value in named.items() if checkpoints.is_encoder(key)}
+            checkpoints.load(args.init_checkpoint, encoder)
+        measure(task, model, tokenizer, args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run_race.py through its real main, on the original's tiny RACE files."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import run_race
+from albert_tf import checkpoints, race, records, results
+from albert_tf.tokenization import FullTokenizer
+
+GOLDEN = Path(__file__).parent / "golden"
+DATA = GOLDEN / "finetune" / "glue_data"
+VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
+CONFIG = {
+    "vocab_size": 3000,
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+    "hidden_dropout_prob": 0,
+    "attention_probs_dropout_prob": 0,
+}
+FLAGS = {
+    "data_dir": DATA,
+    "spm_model_file": VOCABULARY,
+    "do_predict": True,
+    "max_seq_length": 64,
+    "max_qa_length": 24,
+    "train_step": 2,
+    "warmup_step": 0,
+    "save_checkpoints_steps": 1,
+    "train_batch_size": 2,
+    "allow_random_init": True,
+    "seed": 1,
+}
+EVALUATE = {"do_train": False, "do_predict": False}
+PREDICT = {"do_train": False, "do_eval": False}
+FIGURES = ["eval_accuracy", "eval_accuracy_high", "eval_accuracy_middle", "eval_loss"]
+FIGURES += ["global_step", "loss"]
+RULE = "=" * 50
+
+
+def write_config(path, **changes):
+    path.write_text(json.dumps(CONFIG | changes))
+    return path
+
+
+@pytest.fixture
+def flags(tmp_path):
+    """Flags of a run of two steps; training and evaluation are on by default, as originally."""
+    config = write_config(tmp_path / "config.json")
+    return FLAGS | {"albert_config_file": config, "output_dir": tmp_path / "out"}
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory, run_main):
+    """Output directory of a run that was trained, evaluated and predicted with."""
+    folder = tmp_path_factory.mktemp("race")
+    config = write_config(folder / "config.json")
+    run_main(run_race, **FLAGS | {"albert_config_file": config}, output_dir=folder / "out")
+    return folder / "out"
+
+
+@pytest.fixture
+def trained(first_run, tmp_path):
+    """A copy of that run, at the place that `flags` names."""
+    return Path(shutil.copytree(first_run, tmp_path / "out"))
+
+
+def blocks(directory):
+    return (directory / "eval_results.txt").read_text().split(RULE + "\n")[:-1]
+
+
+def values_of(block):
+    return {key: float(value) for key, value in re.findall(r"^(\w+) = (\S+)$", block, re.M)}
+
+
+def table(directory):
+    rows = (directory / "predictions.tsv").read_text().splitlines()
+    return [row.split("\t") for row in rows]
+
+
+def copied_data(tmp_path, change=lambda passage, split: passage):
+    """The data in the layout of the distributed archive: a file for each passage."""
+    for split in ("train", "dev", "test"):
+        for level in race.LEVELS:
+            folder = tmp_path / "data" / "RACE" / split / level
+            folder.mkdir(parents=True)
+            text = (DATA / "RACE" / split / level / "all.txt").read_text(encoding="utf-8")
+            for number, line in enumerate(filter(None, text.split("\n"))):
+                passage = change(json.loads(line), split)
+                (folder / f"{number}.txt").write_text(json.dumps(passage), encoding="utf-8")
+    return tmp_path / "data"
+
+
+# --- Files and their formats ---
+
+
+def test_blocks_of_eval_results(first_run):
+    assert len(blocks(first_run)) == 3
+    best = -1.0
+    for step, block in enumerate(blocks(first_run)):
+        lines = block.splitlines()
+        assert [line.split(" = ")[0] for line in lines[: len(FIGURES)]] == FIGURES
+        figures = values_of(block)
+        assert figures["global_step"] == step and figures["best"] == best
+        assert lines[len(FIGURES)] == f"best = {'-1' if step == 0 else best}"
+        copies = lines[len(FIGURES) + 1 :]
+        if figures["eval_accuracy"] > best:
+            best = figures["eval_accuracy"]
+            parts = ("data-00000-of-00001", "index")
+            assert copies == [
+                f"saved {first_run}/model.ckpt-{step}.{part} to {first_run}/model.ckpt-best.{part}"
+                for part in parts
+            ]
+        else:
+            assert not copies
+    state = results.read_best(str(first_run))
+    assert state.step == 2 and state.best == best
+    assert checkpoints.step_in(str(first_run / "model.ckpt-best")) == state.best_step
+
+
+def test_files_of_the_predictions(first_run):
+    lines = (first_run / "predict_results.txt").read_text().splitlines()
+    assert lines[0] == "***** Predict results *****"
+    assert [line.split(" = ")[0] for line in lines[1:]] == [*FIGURES, "best"]
+    figures, state = values_of("\n".join(lines)), results.read_best(str(first_run))
+    assert figures["best"] == state.best and figures["global_step"] == state.best_step
+    header, *rows = table(first_run)
+    assert header == ["id", "question", "prediction", "answer", "A", "B", "C", "D"]
+    tokenizer = FullTokenizer(spm_model_file=str(VOCABULARY))
+    examples = race.read_examples(str(DATA), "test", tokenizer)
+    assert [row[0] for row in rows] == [example.passage_id for example in examples]
+    assert [race.LETTERS.index(row[3]) for row in rows] == [e.label for e in examples]
+    for row in rows:
+        probabilities = [float(number) for number in row[4:]]
+        assert sum(probabilities) == pytest.approx(1, abs=1e-5)
+        assert row[2] == race.LETTERS[np.argmax(probabilities)]
+    hits = np.array([row[2] == row[3] for row in rows])
+    assert figures["eval_accuracy"] == pytest.approx(hits.mean())
+    for level in race.LEVELS:
+        wanted = hits[[example.level == level for example in examples]].mean()
+        assert figures[f"eval_accuracy_{level}"] == pytest.approx(wanted)
+
+
+def test_features_are_the_originals(first_run):
+    schema = race.schema(64)
+    arrays = records.load_arrays(str(first_run / "race_train.tf_record"), schema)
+    golden = np.load(GOLDEN / "finetune" / "race_features.npz")
+    for name in ("input_ids", "input_mask", "segment_ids"):
+        wanted = golden[f"all/spm_uncased/train/L64_Q24/{name}"]
+        np.testing.assert_array_equal(arrays[name], wanted.reshape(len(wanted), -1))
+
+
+# --- Runs in several processes ---
+
+
+def test_once_more_after_the_end_nothing_is_lost(run_main, flags, trained, capsys):
+    before = (trained / "eval_results.txt").read_text()
+    (trained / "predict_results.txt").unlink()
+    run_main(run_race, **flags | {"do_train": False})
+    out = capsys.readouterr().out
+    assert "Nothing newer to evaluate: step 2 is done" in out
+    assert f"{trained}/race_eval.tf_record: its " in out  # the records are used again
+    assert (trained / "eval_results.txt").read_text() == before
+    assert (trained / "predict_results.txt").exists()
+
+
+def test_predict_alone(run_main, flags, trained, capsys, tmp_path):
+    before = {name: (trained / name).read_text() for name in ("predictions.tsv", "best_trial.txt")}
+    (trained / "predictions.tsv").unlink()
+    run_main(run_race, **flags | PREDICT, predict_file=tmp_path / "mine.tf_record")
+    assert f"with {trained}/model.ckpt-best" in capsys.readouterr().out
+    assert {name: (trained / name).read_text() for name in before} == before
+    assert (tmp_path / "mine.tf_record").exists()
+
+
+def test_best_checkpoint_without_a_record_of_its_score(run_main, flags, trained):
+    """The original writes no best_trial.txt for RACE; its best is evaluated before the others."""
+    for name in ("best_trial.txt", "eval_results.txt"):
+        (trained / name).unlink()
+    checkpoints.copy(str(trained / "model.ckpt-1"), str(trained / "model.ckpt-best"))
+    run_main(run_race, **flags | EVALUATE)
+    assert [values_of(block)["global_step"] for block in blocks(trained)] == [1, 2]
+
+
+def test_only_the_last_checkpoints_stay(run_main, flags, trained):
+    for path in [*trained.glob("model.ckpt-best*"), trained / "best_trial.txt"]:
+        path.unlink()
+    run_main(run_race, **flags | EVALUATE, num_keep_checkpoint=1)
+    assert [step for step, _ in checkpoints.numbered_in(str(trained))] == [2]
+
+
+# --- Data ---
+
+
+@pytest.mark.parametrize("level", race.LEVELS)
+def test_one_level_alone(run_main, flags, trained, level, capsys):
+    """Records of both levels are not taken for those of one."""
+    run_main(run_race, **flags | {"do_train": False}, **{f"{level}_only": True})
+    capsys.readouterr()
+    figures = values_of((trained / "predict_results.txt").read_text())
+    assert figures["eval_accuracy"] == figures[f"eval_accuracy_{level}"]
+    assert len([name for name in figures if name.startswith("eval_accuracy_")]) == 1
+    assert all(row[0].startswith(level) for row in table(trained)[1:])
+
+
+@pytest.mark.parametrize("changed", [{"max_qa_length": 20}, {"middle_only": True}])
+def test_records_of_other_settings_are_made_anew(run_main, flags, trained, changed, capsys):
+    path = trained / "race_eval.tf_record"
+    before = path.read_bytes()
+    run_main(run_race, **flags | EVALUATE | changed)
+    reason = "levels" if "middle_only" in changed else "max_qa_length"
+    assert re.search(
+        rf"{path}: is made, as other values hold now for .*{reason}", capsys.readouterr().out
+    )
+    assert path.read_bytes() != before
+
+
+def test_distributed_layout_gives_the_same(run_main, flags, trained, tmp_path):
+    before = (trained / "predictions.tsv").read_text()
+    run_main(run_race, **flags | PREDICT | {"data_dir": copied_data(tmp_path)})
+    assert (trained / "predictions.tsv").read_text() == before
+
+
+def test_test_set_without_answers(run_main, flags, trained, tmp_path, capsys):
+    def hide(passage, split):
+        return {key: value for key, value in passage.items() if key != "answers"}
+
+    (trained / "predict_results.txt").unlink()
+    before = table(trained)
+    run_main(run_race, **flags | PREDICT | {"data_dir": copied_data(tmp_path, hide)})
+    assert "no answers, so there are no figures" in capsys.readouterr().out
+    assert not (trained / "predict_results.txt").exists()
+    assert table(trained) == [before[0], *([*row[:3], "", *row[4:]] for row in before[1:])]
+
+
+# --- Warnings and errors ---
+
+
+@pytest.mark.parametrize(
+    ("dropout", "values", "warning"),
+    [
+        (0.1, {"init_checkpoint": "albert_base_v2"}, "albert_base_v2/model.ckpt-0 sounds like"),
+        (0.0, {"learning_rate": 2e-5}, "with --learning_rate=2e-05: the recipe is 1e-05"),
+        (0.1, {"learning_rate": 2e-5}, None),
+        (0.0, {"init_checkpoint": "albert_base_v2"}, None),
+    ],
+)
+def test_settings_of_another_version_are_warned_of(
+    run_main, flags, first_run, tmp_path, capsys, dropout, values, warning
+):
+    config = write_config(tmp_path / "with_dropout.json", hidden_dropout_prob=dropout)
+    if "init_checkpoint" in values:
+        prefix = tmp_path / values["init_checkpoint"] / "model.ckpt-0"
+        checkpoints.copy(str(first_run / "model.ckpt-best"), str(prefix))
+        values = {"init_checkpoint": prefix}
+    # Devices that are not there stop it after the warning, before any training.
+    with pytest.raises(ValueError, match="--num_gpus=99"):
+        run_main(run_race, **flags | {"albert_config_file": config} | values, num_gpus=99)
+    out = capsys.readouterr().out
+    assert warning in out if warning else "Warning" not in out
+
+
+def below_a_file(flag):
+    def change(tmp_path):
+        (tmp_path / "file").write_text("")
+        return {flag: tmp_path / "file" / "name"}
+
+    return change
+
+
+def without_a_level(tmp_path):
+    data = copied_data(tmp_path)
+    shutil.rmtree(data / "RACE" / "test" / "high")
+    return {"data_dir": data}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"data_dir": "nowhere"}, "nowhere/RACE/"),
+        (without_a_level, "RACE/test/high"),
+        ({"middle_only": True, "high_only": True}, "exclude each other"),
+        ({"max_qa_length": 61}, "--max_qa_length=61: must lie between 1 and 60"),
+        ({"max_seq_length": 128}, "max_position_embeddings=64"),
+        ({"do_train": False, "do_eval": False, "do_predict": False}, "nothing to do"),
+        ({"allow_random_init": False}, "--init_checkpoint"),
+        (below_a_file("output_dir"), "--output_dir="),
+        (below_a_file("train_file"), "--train_file="),
+        (PREDICT, "holds no checkpoint to predict with"),
+        (EVALUATE, "holds no checkpoint to evaluate"),
+    ],
+)
+def test_bad_input_is_a_plain_error_before_training(run_main, flags, tmp_path, changed, message):
+    changed = changed(tmp_path) if callable(changed) else changed
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run_main(run_race, **flags | changed)
+    assert not checkpoints.numbered_in(str(tmp_path / "out"))
+
+
+def test_error_is_one_line(run_script, flags, tmp_path):
+    done = run_script("run_race", **flags | {"data_dir": tmp_path})
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("run_race: error: ") and f"{tmp_path}/RACE/test/middle" in last
