@@ -1,0 +1,850 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQuAD questions to windows of pieces: reading, alignment of pieces with raw text, features.
+
+Paper: section 4.1 and appendix A.1 (fine-tuning on SQuAD). An answer is given as characters of the
+raw paragraph, the model sees pieces of the normalised one: a longest common subsequence of the two
+links their characters. Windows that overlap cover a paragraph too long for one sequence.
+"""
+
+import collections
+import dataclasses
+import functools
+import io
+import itertools
+import json
+import random
+import zipfile
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files, records
+from albert_tf.tokenization import WORD_START, SpecialIds, preprocess_text
+
+FIRST_UNIQUE_ID = 1_000_000_000
+SPECIAL_PIECES = 3  # [CLS] question [SEP] window [SEP]
+UNLINKED = -1  # in arrays of positions: no counterpart
+
+
+# === Reading ===
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadExample:
+    """One question with its paragraph.
+
+    Args:
+        qas_id: str.
+        question_text: str.
+        paragraph_text: str, raw; all questions of a paragraph share the one string.
+        answers: tuple of str, the gold answers for scoring; None if the file does not say.
+        orig_answer_text: str, the answer to train on ("" if impossible); None for prediction.
+        start_position: int, its first character in paragraph_text, -1 if impossible; or None.
+        is_impossible: bool, whether training has no answer to learn; False for prediction.
+    """
+
+    qas_id: str
+    question_text: str
+    paragraph_text: str
+    answers: tuple | None = None
+    orig_answer_text: str | None = None
+    start_position: int | None = None
+    is_impossible: bool = False
+
+
+def read_examples(path, training):
+    """Reads the questions of a SQuAD file, version 1.1 or 2.0, in its order.
+
+    Args:
+        path: str, JSON.
+        training: bool. For prediction, answers are kept for scoring only and may be missing.
+
+    Returns:
+        list of SquadExample, at least one.
+
+    Raises:
+        ValueError: the file cannot be read or is no SQuAD file, a context is empty, an id comes
+            twice or, in training, a question has no answer, several, or one outside its context.
+    """
+    examples, seen = [], set()
+    for where, context, qa in _questions(path):
+        example = _read_question(qa, context, training, where)
+        if example.qas_id in seen:
+            raise ValueError(f"{path}: two questions have the id {example.qas_id!r}; rename one")
+        seen.add(example.qas_id)
+        examples.append(example)
+    if not examples:
+        raise ValueError(f"{path} holds no question")
+    return examples
+
+
+def is_v2(path):
+    """Whether a SQuAD file is of version 2: any of its questions has the key is_impossible.
+
+    Raises:
+        ValueError: the file cannot be read or is no SQuAD file.
+    """
+    return any("is_impossible" in qa for _, _, qa in _questions(path))
+
+
+def shuffled(examples):
+    """The training examples in the order of the original, which is always the same one.
+
+    Args:
+        examples: list of SquadExample; left as it is.
+
+    Returns:
+        list of SquadExample.
+    """
+    examples = list(examples)
+    random.Random(12345).shuffle(examples)
+    return examples
+
+
+def unlabelled(examples, version_2):
+    """Ids of the questions that cannot be scored.
+
+    Args:
+        examples: list of SquadExample.
+        version_2: bool. In version 2 an empty list of answers is a label: there is none.
+
+    Returns:
+        list of str.
+    """
+    return [
+        example.qas_id
+        for example in examples
+        if example.answers is None or not (example.answers or version_2)
+    ]
+
+
+def _questions(path):
+    """Yields (where, context, qa) for every question of a file; `where` is for messages."""
+    articles = _field(_read_json(path), "data", list, path)
+    for a, article in enumerate(articles):
+        paragraphs = _field(article, "paragraphs", list, f"{path}, article {a}")
+        for p, paragraph in enumerate(paragraphs):
+            where = f"{path}, article {a}, paragraph {p}"
+            context = _text(paragraph, "context", where)
+            if not context.strip():
+                raise ValueError(f"{where}: the context is empty; remove the paragraph")
+            for qa in _field(paragraph, "qas", list, where):
+                yield f"{path}, question {_text(qa, 'id', where)}", context, qa
+
+
+def _read_json(path):
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return json.loads(file.read())
+    except tf.errors.OpError as error:
+        raise ValueError(f"cannot read {path}: {error.message}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON, so it is no SQuAD file: {error}") from error
+
+
+def _field(found, name, kind, where):
+    value = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(
+            f"{where}: {name!r} is {'missing' if value is None else repr(value)[:40]}, "
+            f"a SQuAD file has a {kind.__name__} there"
+        )
+    return value
+
+
+def _text(found, name, where):
+    value = _field(found, name, str, where)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{where}: {name!r} is not valid Unicode: {error}") from error
+    return value
+
+
+def _read_question(qa, context, training, where):
+    example = SquadExample(
+        qas_id=qa["id"],
+        question_text=_text(qa, "question", where),
+        paragraph_text=context,
+    )
+    if "answers" in qa or training:
+        answers = _field(qa, "answers", list, where)
+        example = dataclasses.replace(
+            example, answers=tuple(_text(answer, "text", where) for answer in answers)
+        )
+    return _with_answer(example, qa, where) if training else example
+
+
+def _with_answer(example, qa, where):
+    """The example with the answer it is to teach."""
+    impossible = _field({"is_impossible": False, **qa}, "is_impossible", bool, where)
+    if impossible:
+        return dataclasses.replace(
+            example, orig_answer_text="", start_position=-1, is_impossible=True
+        )
+    if len(example.answers) != 1:
+        raise ValueError(
+            f"{where}: {len(example.answers)} answers; to train on it takes exactly one, "
+            "or is_impossible. A dev file has several: is it given as the training file?"
+        )
+    (text,) = example.answers
+    start = _field(qa["answers"][0], "answer_start", int, where)
+    if not text or not 0 <= start <= len(example.paragraph_text) - len(text):
+        raise ValueError(
+            f"{where}: the answer {text[:40]!r} from answer_start={start} does not lie in the "
+            f"context of {len(example.paragraph_text)} characters; correct or remove the question"
+        )
+    return dataclasses.replace(example, orig_answer_text=text, start_position=start)
+
+
+# === Alignment of raw text and pieces ===
+
+
+class Paragraph(NamedTuple):
+    """Pieces of a paragraph and the raw text that they stand for.
+
+    Args:
+        piece_ids: int32 array [pieces].
+        starts: int32 array [pieces], first raw character of each piece.
+        ends: int32 array [pieces], last raw character (inclusive).
+    """
+
+    piece_ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+class Alignment(NamedTuple):
+    """A paragraph and how its raw characters were linked; `links` serve to place answers.
+
+    Args:
+        paragraph: Paragraph.
+        links: int array [raw characters], position in the joined pieces, or UNLINKED.
+        piece_of_char: int array [characters of the joined pieces], index of the piece.
+    """
+
+    paragraph: Paragraph
+    links: np.ndarray
+    piece_of_char: np.ndarray
+
+
+def align(text, tokenizer, do_lower_case):
+    """Aligns a raw paragraph with its pieces.
+
+    Args:
+        text: str, raw.
+        tokenizer: tokenization.FullTokenizer with a SentencePiece model.
+        do_lower_case: bool.
+
+    Returns:
+        Alignment, or None where less than 0.8 of the characters, or none, can be linked.
+    """
+    pieces = tokenizer.tokenize(preprocess_text(text, lower=do_lower_case))
+    joined = "".join(pieces).replace(WORD_START, " ")
+    links, score = link_characters(normalized_characters(text, do_lower_case), joined)
+    if not score or score < 0.8 * len(text):
+        return None
+    lengths = np.array([len(piece) for piece in pieces])
+    after = np.cumsum(lengths)
+    back = np.full(len(joined), UNLINKED)
+    linked = np.flatnonzero(links != UNLINKED)
+    back[links[linked]] = linked
+    return Alignment(
+        Paragraph(
+            np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32),
+            convert_positions(back, after - lengths, True, len(text)).astype(np.int32),
+            convert_positions(back, after - 1, False, len(text)).astype(np.int32),
+        ),
+        links,
+        np.repeat(np.arange(len(pieces)), lengths),
+    )
+
+
+def normalized_characters(text, do_lower_case):
+    """Each raw character normalised by itself (list of str): most give one character, not all."""
+    return [_normalized(char, do_lower_case) for char in text]
+
+
+@functools.cache  # a text has few different characters
+def _normalized(char, do_lower_case):
+    return preprocess_text(char, lower=do_lower_case, remove_space=False)
+
+
+def link_characters(characters, joined):
+    """Links characters of two texts by a longest common subsequence near the diagonal.
+
+    Args:
+        characters: list of n str; only those of length 1 can be linked.
+        joined: str of m characters.
+
+    Returns:
+        (links, score): int array [n] of positions in `joined` or UNLINKED, and the length of the
+        subsequence, which may be a lower bound: the band around the diagonal is |n - m| + 5 wide
+        on each side, or twice that if fewer than 0.8 n could be linked.
+    """
+    n, m = len(characters), len(joined)
+    if not n or not m:
+        return np.full(n, UNLINKED), 0
+    # SentencePiece puts one "▁" in front, and for most English paragraphs that is all. Then the
+    # table need not be made. Cell (i, i+1) of it holds i+1: all characters so far. The cell above
+    # holds at most i, for it has seen i characters. The cell to the left also has at most i: i+1
+    # would take characters[:i+1] == joined[:i+1], but they differ in the first. So the trace is a
+    # link at every step.
+    if characters[0] != joined[0] and characters == list(joined[1:]):
+        return np.arange(1, n + 1), n
+    for attempt in (1, 2):
+        half_width = (abs(n - m) + 5) * attempt
+        table = _Table(characters, joined, half_width)
+        if table.score > 0.8 * n:
+            break
+    return table.trace(), table.score
+
+
+class _Table:
+    """The table of the longest common subsequence of n characters and m, within a band.
+
+    f(i, j) is the length for characters[:i+1] and joined[:j+1], where only cells with
+    i - half_width <= j < i + half_width count. Neighbours in a row differ by 0 or 1, so a row fits
+    into one integer, whose bit j is set where f(i, j) = f(i, j-1): Hyyrö, "Bit-parallel LCS-length
+    computation revisited" (2004). A row then takes a few operations on integers of m bits.
+    Leaving the band is ruled out by hiding the matches outside of it.
+
+    Args:
+        characters: list of str.
+        joined: str.
+        half_width: int.
+    """
+
+    def __init__(self, characters, joined, half_width):
+        self.size = len(characters), len(joined)
+        self.links, self.lefts = [], []  # one integer per row; bit j for column j
+        positions = collections.defaultdict(int)
+        for j, char in enumerate(joined):
+            positions[char] |= 1 << j
+        everywhere = flat = (1 << len(joined)) - 1
+        band = (1 << 2 * half_width) - 1
+        for i, char in enumerate(characters):
+            matches = flat & positions.get(char, 0) & (band << i >> half_width)
+            total = flat + matches
+            # A carry into j says f(i, j-1) = f(i-1, j-1) + 1: a match further left adds one.
+            carries = total ^ flat ^ matches
+            self.links.append(matches & ~carries)
+            self.lefts.append(flat & carries)
+            flat = (total | (flat - matches)) & everywhere
+        self.score = len(joined) - flat.bit_count()
+
+    def trace(self):
+        """Links from the last cell backwards; where ways are equally good, up, left, link.
+
+        A link is taken if it beats both the cell above and the one to the left, a step to the left
+        if that cell beats the one above. A trace may leave the band upwards: the values there are
+        those on its edge, so it comes back by steps to the left before the next link.
+        """
+        n, m = self.size
+        links = np.full(n, UNLINKED)
+        i, j = n - 1, m - 1
+        while i >= 0 and j >= 0:
+            if self.links[i] >> j & 1:
+                links[i] = j
+                i, j = i - 1, j - 1
+            elif self.lefts[i] >> j & 1:
+                j -= 1
+            else:
+                i -= 1
+        return links
+
+
+def convert_positions(links, positions, is_start, limit=None):
+    """Positions on the other side of the links, by their neighbours where there is no link.
+
+    Between two links, a start goes right behind the former and an end right before the latter, if
+    there is anything in between; before the first link to 0 or right before it; after the last one
+    right behind it or to the end of the text.
+
+    Args:
+        links: int array [n], UNLINKED where there is none; at least one is.
+        positions: int array, indices into `links`.
+        is_start: bool, whether they are first characters of something, or last ones.
+        limit: int, length of the other text; None: what comes after the last link goes to it.
+
+    Returns:
+        int array like `positions`.
+    """
+    links, positions = np.asarray(links), np.asarray(positions)
+    linked = links != UNLINKED
+    assert linked.any(), "nothing is linked"
+    index = np.arange(len(links))
+    front = np.maximum.accumulate(np.where(linked, index, -1))[positions]
+    rear = np.minimum.accumulate(np.where(linked, index, len(links))[::-1])[::-1][positions]
+    before, after = links[front], links[np.minimum(rear, len(links) - 1)]
+    if is_start:
+        between, at_head, at_tail = before + 1, np.zeros_like(after), before + 1
+    else:
+        between, at_head, at_tail = after - 1, after - 1, np.full_like(before, (limit or 0) - 1)
+    has_tail = np.zeros(before.shape, bool) if limit is None else before < limit - 1
+    return np.select(
+        [linked[positions], front < 0, rear == len(links), after > before + 1],
+        [
+            links[positions],
+            np.where(after >= 1, at_head, after),
+            np.where(has_tail, at_tail, before),
+            between,
+        ],
+        default=after if is_start else before,
+    )
+
+
+def _answer_pieces(example, alignment):
+    """First and last piece of the answer; None if no piece holds it."""
+    if example.is_impossible:
+        return UNLINKED, UNLINKED
+    first = example.start_position
+    last = first + len(example.orig_answer_text) - 1
+    start, end = (
+        alignment.piece_of_char[convert_positions(alignment.links, position, is_start)]
+        for position, is_start in ((first, True), (last, False))
+    )
+    return (start, end) if start <= end else None
+
+
+# === Features ===
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowSettings:
+    """How questions and paragraphs are cut, named as the flags.
+
+    Args:
+        max_seq_length: int, pieces of a sequence.
+        doc_stride: int, pieces from one window of a paragraph to the next.
+        max_query_length: int, pieces of a question; the rest is cut off.
+        do_lower_case: bool.
+
+    Raises:
+        ValueError: no window fits.
+    """
+
+    max_seq_length: int = 384
+    doc_stride: int = 128
+    max_query_length: int = 64
+    do_lower_case: bool = True
+
+    def __post_init__(self):
+        widest = self.max_seq_length - SPECIAL_PIECES
+        if widest < 1:
+            raise ValueError(
+                f"--max_seq_length={self.max_seq_length} leaves no room: a sequence holds "
+                f"{SPECIAL_PIECES} special pieces, the question and a window of the paragraph"
+            )
+        if not 1 <= self.doc_stride <= widest:
+            raise ValueError(
+                f"--doc_stride={self.doc_stride} must lie between 1 and {widest}, the widest "
+                f"window with --max_seq_length={self.max_seq_length}"
+            )
+        if self.max_query_length < 1:
+            raise ValueError(f"--max_query_length={self.max_query_length} must be at least 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """Windows of all questions, in arrays; sequences are put together as they are asked for.
+
+    E examples, F features; features are in the order of the examples, windows from left to right.
+
+    Args:
+        settings: WindowSettings.
+        special_ids: tokenization.SpecialIds.
+        queries: list of E lists of int, ids of the questions, cut.
+        paragraphs: list of Paragraph, each of the distinct ones once.
+        paragraph_index: int32 array [E], index into `paragraphs`; UNLINKED for a question that was
+            skipped, because its paragraph or its answer could not be aligned.
+        example_index: int32 array [F].
+        span_start: int32 array [F], first piece of the paragraph in the window.
+        span_length: int32 array [F].
+        labels: dict of int32 arrays [F]: start_positions and end_positions in the sequence, and
+            is_impossible, 1 also where the answer lies outside the window. Empty for prediction.
+    """
+
+    settings: WindowSettings
+    special_ids: SpecialIds
+    queries: list
+    paragraphs: list
+    paragraph_index: np.ndarray
+    example_index: np.ndarray
+    span_start: np.ndarray
+    span_length: np.ndarray
+    labels: dict
+
+    def __len__(self):
+        return len(self.example_index)
+
+    @functools.cached_property
+    def window_offset(self):
+        """Where the window begins in the sequence (int32 array [F])."""
+        lengths = np.array([len(query) for query in self.queries], np.int32)
+        return lengths[self.example_index] + 2
+
+    @functools.cached_property
+    def max_context(self):
+        """Which pieces of each window see most context there, compared with the other windows.
+
+        The best window of a piece has the largest min(pieces before, pieces after) + 0.01 * its
+        length; of equals, the first. A bool array [F, longest window].
+        """
+        best = np.zeros((len(self), self.span_length.max(initial=0)), bool)
+        bounds = np.searchsorted(self.example_index, np.arange(len(self.queries) + 1))
+        for begin, end in itertools.pairwise(bounds):
+            starts = self.span_start[begin:end, np.newaxis]
+            lengths = self.span_length[begin:end, np.newaxis]
+            piece = np.arange((starts + lengths).max(initial=0))
+            context = np.minimum(piece - starts, starts + lengths - 1 - piece)
+            score = np.where(context >= 0, context + 0.01 * lengths, -np.inf)
+            for number, row in enumerate(range(begin, end)):
+                window = slice(starts[number, 0], starts[number, 0] + lengths[number, 0])
+                best[row, : lengths[number, 0]] = score[:, window].argmax(axis=0) == number
+        return best
+
+    def skipped(self, examples):
+        """Ids of the questions that have no features: they, or their answers, were not aligned."""
+        return [examples[e].qas_id for e in np.flatnonzero(self.paragraph_index == UNLINKED)]
+
+    def paragraph(self, example_index):
+        """Paragraph of an example that was not skipped."""
+        return self.paragraphs[self.paragraph_index[example_index]]
+
+    def batches(self, batch_size=1024):
+        """Yields dicts of arrays [B, max_seq_length] or [B], named as `records.squad_schema`."""
+        for start in range(0, len(self), batch_size):
+            yield self._batch(np.arange(start, min(start + batch_size, len(self))))
+
+    def _batch(self, rows):
+        windows = []
+        for row in rows:
+            start = self.span_start[row]
+            ids = self.paragraph(self.example_index[row]).piece_ids
+            windows.append(ids[start : start + self.span_length[row]].tolist())
+        queries = [self.queries[e] for e in self.example_index[rows]]
+        length = self.settings.max_seq_length
+        sequences = records.pack_segments(queries, windows, self.special_ids, length)
+        offset = self.window_offset[rows, np.newaxis]
+        positions = np.arange(length)
+        answerable = (positions >= offset) & (
+            positions < offset + self.span_length[rows, np.newaxis]
+        )
+        answerable[:, 0] = True  # [CLS] stands for "no answer"
+        return {
+            "unique_ids": rows + FIRST_UNIQUE_ID,
+            **sequences,
+            "p_mask": (~answerable).astype(np.int8),
+            **{name: values[rows] for name, values in self.labels.items()},
+        }
+
+
+def convert_examples(examples, tokenizer, settings, training):
+    """Features of questions.
+
+    Every window of a paragraph gives a feature, in training also those without the answer: they
+    teach [CLS], as in the original (unlike BERT).
+
+    Args:
+        examples: list of SquadExample.
+        tokenizer: tokenization.FullTokenizer with a SentencePiece model.
+        settings: WindowSettings.
+        training: bool, whether there are to be labels.
+
+    Returns:
+        Features.
+
+    Raises:
+        ValueError: the tokenizer is none of SentencePiece, or a question leaves no window.
+    """
+    if not tokenizer.is_sentencepiece:
+        raise ValueError("SQuAD needs a SentencePiece model: give --spm_model_file")
+    special_ids = tokenizer.special_ids(with_mask=False)
+    queries = [_query_ids(example, tokenizer, settings) for example in examples]
+    paragraphs, paragraph_index, answers = _align_examples(examples, tokenizer, settings, training)
+    counts = np.array([len(paragraph.piece_ids) for paragraph in paragraphs] + [0])
+    windows = _windows(
+        # UNLINKED is the last index: no piece, no window.
+        counts[paragraph_index],
+        settings.max_seq_length - SPECIAL_PIECES - np.array([len(query) for query in queries]),
+        settings.doc_stride,
+    )
+    features = Features(
+        settings, special_ids, queries, paragraphs, paragraph_index, *windows, labels={}
+    )
+    if not training:
+        return features
+    return dataclasses.replace(features, labels=_labels(features, answers))
+
+
+def _query_ids(example, tokenizer, settings):
+    question = preprocess_text(example.question_text, lower=settings.do_lower_case)
+    ids = tokenizer.encode_ids(question)[: settings.max_query_length]
+    if len(ids) + SPECIAL_PIECES >= settings.max_seq_length:
+        raise ValueError(
+            f"question {example.qas_id} has {len(ids)} pieces and leaves no room for its paragraph "
+            f"in --max_seq_length={settings.max_seq_length}; raise that or lower "
+            f"--max_query_length={settings.max_query_length}"
+        )
+    return ids
+
+
+def _align_examples(examples, tokenizer, settings, training):
+    """Aligns each distinct paragraph once.
+
+    Returns:
+        (list of Paragraph, int32 array [E] of indices into it, int32 array [E, 2] of the first and
+        last piece of the answers).
+    """
+    paragraphs = []
+    paragraph_index = np.full(len(examples), UNLINKED, np.int32)
+    answers = np.full((len(examples), 2), UNLINKED, np.int32)
+    members = collections.defaultdict(list)
+    for e, example in enumerate(examples):
+        members[example.paragraph_text].append(e)
+    for text, asked in members.items():
+        alignment = align(text, tokenizer, settings.do_lower_case)
+        if alignment is None:
+            continue
+        for e in asked:
+            pieces = _answer_pieces(examples[e], alignment) if training else answers[e]
+            if pieces is not None:
+                answers[e] = pieces
+                paragraph_index[e] = len(paragraphs)
+        paragraphs.append(alignment.paragraph)
+    return paragraphs, paragraph_index, answers
+
+
+def _windows(piece_counts, widths, doc_stride):
+    """Windows that cover so many pieces each; the last one ends with them.
+
+    Args:
+        piece_counts: int array [E], 0 for a question without windows.
+        widths: int array [E], pieces in the widest window.
+        doc_stride: int.
+
+    Returns:
+        int32 arrays [F]: example_index, span_start, span_length.
+    """
+    strides = np.minimum(widths, doc_stride)
+    further = -(-np.maximum(piece_counts - widths, 0) // strides)
+    counts = np.where(piece_counts > 0, 1 + further, 0)
+    example_index = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(example_index)) - np.repeat(np.cumsum(counts) - counts, counts)
+    span_start = number * strides[example_index]
+    span_length = np.minimum(piece_counts[example_index] - span_start, widths[example_index])
+    return tuple(a.astype(np.int32) for a in (example_index, span_start, span_length))
+
+
+def _labels(features, answers):
+    """Labels as in `Features`, from the first and last pieces of the answers [E, 2]."""
+    first, last = answers[features.example_index].T
+    inside = (first >= features.span_start) & (last < features.span_start + features.span_length)
+    inside &= first != UNLINKED
+    shift = features.window_offset - features.span_start
+    return {
+        "start_positions": np.where(inside, first + shift, 0).astype(np.int32),
+        "end_positions": np.where(inside, last + shift, 0).astype(np.int32),
+        "is_impossible": (~inside).astype(np.int32),
+    }
+
+
+def original_features(features, tokenizer):
+    """Yields the features as the dicts (InputFeatures) of the original, one per window.
+
+    Args:
+        features: Features.
+        tokenizer: tokenization.FullTokenizer.
+    """
+    training = bool(features.labels)
+    number = 0
+    for batch in features.batches(1):
+        row = int(batch["unique_ids"][0]) - FIRST_UNIQUE_ID
+        example, start, length, offset = (
+            int(values[row])
+            for values in (
+                features.example_index,
+                features.span_start,
+                features.span_length,
+                features.window_offset,
+            )
+        )
+        number = number + 1 if start else 0
+        paragraph = features.paragraph(example)
+        label = {name: int(values[0]) for name, values in batch.items() if name in features.labels}
+        yield {
+            "unique_id": row + FIRST_UNIQUE_ID,
+            "example_index": None if training else example,
+            "doc_span_index": number,
+            "tok_start_to_orig_index": paragraph.starts[start : start + length].tolist(),
+            "tok_end_to_orig_index": paragraph.ends[start : start + length].tolist(),
+            "token_is_max_context": {
+                offset + i: bool(features.max_context[row, i]) for i in range(length)
+            },
+            "tokens": tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist()),
+            **{
+                name: batch[name][0].tolist()
+                for name in ("input_ids", "input_mask", "segment_ids", "p_mask")
+            },
+            "paragraph_len": offset + length + 1,
+            "start_position": label.get("start_positions"),
+            "end_position": label.get("end_positions"),
+            "is_impossible": bool(label.get("is_impossible", False)),
+        }
+
+
+# === Files ===
+
+
+def write_training_records(path, examples, tokenizer, settings, inputs):
+    """Makes the record file of training, unless it is there from the same settings and input.
+
+    Skipped questions are counted on stdout and listed in `<path>.skipped.txt`.
+
+    Args:
+        path: str.
+        examples: list of SquadExample, read for training, in the order of the records.
+        tokenizer: tokenization.FullTokenizer.
+        settings: WindowSettings.
+        inputs: list of str, the files read: questions and SentencePiece model.
+
+    Returns:
+        int, number of records.
+
+    Raises:
+        ValueError: of `convert_examples` and `records.cached_records`.
+    """
+
+    def make():
+        features = convert_examples(examples, tokenizer, settings, training=True)
+        report_skipped(features, examples, path)
+        return features.batches()
+
+    schema = records.squad_schema(settings.max_seq_length, training=True)
+    return records.cached_records(path, schema, dataclasses.asdict(settings), inputs, make)
+
+
+def prediction_features(record_path, side_path, examples, tokenizer, settings, inputs):
+    """Makes the two feature files of prediction, unless they are there from the same input.
+
+    The record file is for the model, the side file for what comes after: `Features` without labels.
+    Skipped questions are counted on stdout and listed in `<record_path>.skipped.txt`.
+
+    Args:
+        record_path: str.
+        side_path: str, npz.
+        examples: list of SquadExample.
+        tokenizer: tokenization.FullTokenizer.
+        settings: WindowSettings.
+        inputs: list of str, the files read: questions and SentencePiece model.
+
+    Returns:
+        Features.
+
+    Raises:
+        ValueError: of `convert_examples` and `records.cached_records`.
+    """
+    # Made at most once, by the record file or by the side file, whichever lacks it.
+    made = functools.cache(lambda: convert_examples(examples, tokenizer, settings, training=False))
+    schema = records.squad_schema(settings.max_seq_length, training=False)
+    records.cached_records(
+        record_path, schema, dataclasses.asdict(settings), inputs, lambda: made().batches()
+    )
+    # What the records were made from tells whether a side file belongs to them.
+    origin = files.read_text(f"{record_path}.meta.json")
+    features = load_features(side_path, origin)
+    if features is None:
+        features = made()
+        save_features(side_path, features, origin)
+    report_skipped(features, examples, record_path)
+    return features
+
+
+def report_skipped(features, examples, path):
+    """Says how many questions have no features and lists them in `<path>.skipped.txt`."""
+    skipped = features.skipped(examples)
+    listing = f"{path}.skipped.txt"
+    if skipped:
+        print(
+            f"{len(skipped)} of {len(examples)} questions are skipped, as paragraph or answer "
+            f"could not be aligned with the pieces: {listing}"
+        )
+        files.write_text(listing, "".join(f"{qas_id}\n" for qas_id in skipped))
+    elif tf.io.gfile.exists(listing):
+        tf.io.gfile.remove(listing)
+
+
+def save_features(path, features, origin):
+    """Writes features of prediction to an npz file.
+
+    Args:
+        path: str.
+        features: Features, without labels.
+        origin: str that says what they were made from; `load_features` asks for it.
+    """
+    assert not features.labels
+    ragged = {
+        "query": features.queries,
+        **{name: [p[i] for p in features.paragraphs] for i, name in enumerate(Paragraph._fields)},
+    }
+    arrays = {name: getattr(features, name) for name in _SAVED_ARRAYS}
+    for name, rows in ragged.items():
+        arrays[name] = np.concatenate([np.asarray(row, np.int32) for row in rows] or [[]])
+    arrays["query_sizes"] = np.array([len(query) for query in features.queries])
+    arrays["paragraph_sizes"] = np.array([len(p.piece_ids) for p in features.paragraphs], int)
+    head = {
+        "origin": origin,
+        "settings": dataclasses.asdict(features.settings),
+        "special_ids": features.special_ids,
+    }
+    content = io.BytesIO()  # np.savez seeks, which remote files cannot
+    np.savez_compressed(content, head=np.array(json.dumps(head)), **arrays)
+    with files.replacing(path) as (name,), tf.io.gfile.GFile(name, "wb") as file:
+        file.write(content.getvalue())
+
+
+def load_features(path, origin):
+    """Reads what `save_features` wrote.
+
+    Args:
+        path: str.
+        origin: str, what the features have to be made from.
+
+    Returns:
+        Features; None if there is no such file, or it was made from something else or damaged.
+    """
+    if not tf.io.gfile.exists(path):
+        return None
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            saved = np.load(io.BytesIO(file.read()), allow_pickle=False)
+        head = json.loads(str(saved["head"]))
+        if head["origin"] != origin:
+            return None
+        arrays = dict(saved)
+    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error):
+        return None
+
+    def rows(name, sizes):
+        return np.split(arrays[name], np.cumsum(arrays[sizes])[:-1]) if arrays[sizes].size else []
+
+    return Features(
+        settings=WindowSettings(**head["settings"]),
+        special_ids=SpecialIds(*head["special_ids"]),
+        queries=[query.tolist() for query in rows("query", "query_sizes")],
+        paragraphs=[
+            Paragraph(*columns)
+            for columns in zip(
+                *(rows(name, "paragraph_sizes") for name in Paragraph._fields), strict=True
+            )
+        ],
+        **{name: arrays[name] for name in _SAVED_ARRAYS},
+        labels={},
+    )
+
+
+_SAVED_ARRAYS = ("paragraph_index", "example_index", "span_start", "span_length")
