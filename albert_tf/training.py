@@ -568,36 +568,48 @@ class Run:
         # One trace for all lengths and calls; a TPU gets batches of one length alone.
         key = tuple((name, values.dtype, values.ndim) for name, values in features.items())
         if key not in self._forward_functions:
-            signature = {
-                name: tf.TensorSpec([None] * values.ndim, values.dtype)
-                for name, values in features.items()
-            }
-            self._forward_functions[key] = tf.function(
-                lambda x: self.task.model(x, training=False),
-                input_signature=None if is_tpu(self.strategy) else [signature],
-            )
+            self._forward_functions[key] = self._trace(features)
         return self._forward_functions[key]
+
+    @property
+    def _predicts_alone(self):
+        """Whether this process's first device predicts; each of several workers does so too."""
+        several = isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        one = self.strategy.num_replicas_in_sync == 1 and not is_tpu(self.strategy)
+        return several or one
+
+    def _trace(self, features):
+        def forward(batch):
+            return self.task.model(batch, training=False)
+
+        if not self._predicts_alone:
+            run = self.strategy.run
+            return tf.function(lambda shares: run(forward, args=(shares,)), reduce_retracing=True)
+        signature = {
+            name: tf.TensorSpec([None] * values.ndim, values.dtype)
+            for name, values in features.items()
+        }
+        return tf.function(forward, input_signature=[signature])
 
     def _forward(self, forward, features):
         """Outputs of one batch, as numpy arrays."""
-        replicas = self.strategy.num_replicas_in_sync
-        if replicas == 1 or isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
-            # Every worker predicts for itself.
+        if self._predicts_alone:
             return {name: value.numpy() for name, value in forward(features).items()}
+        replicas = self.strategy.num_replicas_in_sync
+        num_rows = len(next(iter(features.values())))
+        rows = np.arange(num_rows + -num_rows % replicas) % num_rows  # no replica gets none
         shares = self.strategy.experimental_distribute_values_from_function(
             lambda context: {
-                name: tf.constant(values[context.replica_id_in_sync_group :: replicas])
+                name: tf.constant(values[rows[context.replica_id_in_sync_group :: replicas]])
                 for name, values in features.items()
             }
         )
-        results = self.strategy.run(forward, args=(shares,))
-        merged = {}
-        for name, value in results.items():
-            parts = [part.numpy() for part in self.strategy.experimental_local_results(value)]
-            merged[name] = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
-            for i, part in enumerate(parts):
-                merged[name][i::replicas] = part
-        return merged
+        return {name: self._joined(value)[:num_rows] for name, value in forward(shares).items()}
+
+    def _joined(self, value):
+        """The rows of all replicas, dealt out one by one, in order again."""
+        parts = [part.numpy() for part in self.strategy.experimental_local_results(value)]
+        return np.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
 
     def _controller(self, **runners):
         train = "trainer" in runners

@@ -43,8 +43,14 @@ def train_on(strategy, precision, directory):
     run.train(dataset.repeat(), 4, METRICS)
     # 14 of 16 rows in batches of 4: the last batch is split unevenly.
     results = run.evaluate(dataset.unbatch().take(14).batch(4), METRICS)
+    # 16 rows in batches of 5, whose last one has fewer rows than there are replicas.
+    predicted = run.predict(records.prediction_batches(rows, 5, 24), 16)
     values = {name: variable.numpy().tolist() for name, variable in task.variables.items()}
-    return {"results": {k: float(v) for k, v in results.items()}, "variables": values}
+    return {
+        "results": {k: float(v) for k, v in results.items()},
+        "variables": values,
+        "predicted": predicted["sentence_order_logits"].tolist(),
+    }
 
 
 METRICS = (
@@ -79,6 +85,7 @@ def test_replicas_give_the_result_of_one_device(kind):
         if name != "loss":  # a mean of batch means: the same batches, so the same too
             np.testing.assert_allclose(other["results"][name], value, rtol=2e-5, err_msg=name)
     np.testing.assert_allclose(other["results"]["loss"], one["results"]["loss"], rtol=2e-5)
+    np.testing.assert_allclose(other["predicted"], one["predicted"], atol=1e-4)
     for name, value in one["variables"].items():
         tolerance = 1e-3 if name.endswith("key/bias") else 1e-4
         difference = np.abs(np.subtract(other["variables"][name], value)).max()
