@@ -8,7 +8,6 @@ python run_pretraining.py \
 """
 
 import functools
-import os
 
 from absl import flags
 
@@ -184,8 +183,10 @@ def make_run(config, strategy):
 
 
 def train(run, config, schema, train_files, on_checkpoint):
-    """Trains; a record that cannot be parsed is looked up and named."""
+    """Trains from where the run stands, or from the weights given."""
     print(run.start(FLAGS.init_checkpoint, FLAGS.init_from_group0))
+    if run.is_chief:
+        cli.record_run(FLAGS.output_dir, config)
     # A resumed run goes on with other records than it began with, whatever the seed.
     seed = None if FLAGS.seed is None else FLAGS.seed + run.step
     dataset = records.train_dataset(
@@ -195,11 +196,7 @@ def train(run, config, schema, train_files, on_checkpoint):
         seed=seed,
         shuffle_buffer_size=FLAGS.shuffle_buffer_size,
     )
-    try:
-        run.train(dataset, FLAGS.train_batch_size, METRICS, on_checkpoint)
-    except training.DeviceError:
-        records.find_bad_record(train_files, schema, record_flags(schema), config.vocab_size)
-        raise
+    run.train(dataset, FLAGS.train_batch_size, METRICS, on_checkpoint)
     print(f"Trained to step {run.step}; checkpoint {checkpoints.latest_in(FLAGS.output_dir)}")
 
 
@@ -260,19 +257,24 @@ def main(_):
     config = cli.read_config()
     files.check_writable(FLAGS.output_dir, "output_dir")
     strategy = cli.set_up_devices()
-    training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+    if FLAGS.do_train:
+        training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
     schema, train_files, eval_files = find_inputs(config)
-    files.write_text(os.path.join(FLAGS.output_dir, "albert_config.json"), config.to_json_string())
-    cli.record_flags(FLAGS.output_dir)
     run = make_run(config, strategy)
     eval_dataset = records.eval_dataset(
         eval_files, schema, FLAGS.eval_batch_size, drop_remainder=training.is_tpu(strategy)
     )
-    if FLAGS.do_train:
-        on_checkpoint = functools.partial(evaluate, run, eval_dataset) if FLAGS.do_eval else None
-        train(run, config, schema, train_files, on_checkpoint)
-    else:
-        evaluate_directory(run, eval_dataset)
+    try:
+        if FLAGS.do_train:
+            on_checkpoint = functools.partial(evaluate, run, eval_dataset)
+            train(run, config, schema, train_files, on_checkpoint if FLAGS.do_eval else None)
+        else:
+            evaluate_directory(run, eval_dataset)
+    except training.DeviceError:
+        # A record in the middle of a file may be to blame: if so, this names it.
+        read = sorted({*train_files, *eval_files})
+        records.find_bad_record(read, schema, record_flags(schema), config.vocab_size)
+        raise
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ MAY_IMPORT = {
     "training": {"optimization", "checkpoints"},
     "results": {"checkpoints"},
     "finetuning": {"checkpoints", "heads", "optimization", "records", "results", "training"},
-    "export": {"modeling", "heads", "checkpoints", "tokenization"},
     "tokenization": set(),
     "records": set(),
     "pretraining_data": {"tokenization", "records"},
@@ -29,7 +28,7 @@ MAY_IMPORT = {
     "squad_features": {"tokenization", "records"},
     "squad_predictions": {"tokenization", "records", "squad_features"},
     "squad_metrics": {"tokenization", "records", "squad_features"},
-    "cli": {"config", "tokenization", "training", "records", "checkpoints"},
+    "cli": {"config", "tokenization", "training"},
     "files": set(),
 }
 OPEN_TO_ALL = {"files"}

@@ -328,6 +328,22 @@ def test_bad_record_in_the_middle_is_found_and_named(run_main, flags, tmp_path):
             writer.write(short.SerializeToString() if i == 5 else record)
     with pytest.raises(ValueError, match=r"--max_seq_length=24 .* 20 .*record 6 of"):
         run_main(run_pretraining, **flags)
+    good_file = write_records(tmp_path / "good.tfrecord", golden_batches())
+    bad_file, flags["input_file"] = flags["input_file"], good_file
+    with pytest.raises(ValueError, match=r"--max_seq_length=24 .* 20 .*record 6 of .*batches"):
+        run_main(run_pretraining, **flags, do_eval=True, eval_input_file=bad_file)
+
+
+def test_a_run_that_fails_leaves_the_last_ones_flags_and_config(run_main, flags, tmp_path):
+    run_main(run_pretraining, **flags)
+    config = tmp_path / "out" / "albert_config.json"
+    before = config.read_text()
+    assert json.loads(before)["hidden_size"] == 32
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(json.loads(before) | {"hidden_size": 64}))
+    with pytest.raises(ValueError, match="Check --albert_config_file"):
+        run_main(run_pretraining, **flags | {"albert_config_file": other, "num_train_steps": 3})
+    assert config.read_text() == before
 
 
 def test_ids_beyond_the_vocabulary_are_named(run_main, flags, tmp_path):
