@@ -9,10 +9,10 @@ python run_classifier.py \
 
 import dataclasses
 import functools
+import math
 import os
 import statistics
 
-import numpy as np
 from absl import flags
 
 from albert_tf import (
@@ -31,6 +31,7 @@ from albert_tf import (
 FLAGS = flags.FLAGS
 HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
 RULE = "=" * 50  # between the blocks of eval_results.txt
+TSV_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "regression")
 
 
 def define_flags():
@@ -66,22 +67,37 @@ def define_flags():
     flags.DEFINE_string(
         "glue_submission_dir", None, "Where to write predictions as the GLUE server takes them."
     )
+    flags.DEFINE_string("export_dir", None, "Refused: exporting is not part of this version.")
+    flags.DEFINE_float("threshold_to_export", math.nan, "Refused, as --export_dir is.")
     cli.define_finetuning_flags(max_seq_length=512, learning_rate=5e-5, save_checkpoints_steps=1000)
     flags.mark_flags_as_required(["data_dir", "task_name", "output_dir"])
 
 
 def check_flags():
     """Raises ValueError for values that make no run, before anything is read."""
+    if FLAGS.export_dir or not math.isnan(FLAGS.threshold_to_export):
+        raise ValueError(
+            "exporting is not part of this version: drop --export_dir and --threshold_to_export"
+        )
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
         raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
     cli.check_at_least(
         1, "train_batch_size", "eval_batch_size", "predict_batch_size", "train_step",
         "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop", "num_trials",
+        "shuffle_buffer_size",
     )  # fmt: skip
-    cli.check_at_least(0, "warmup_step", "keep_checkpoint_max", "learning_rate")
+    cli.check_at_least(
+        0, "warmup_step", "keep_checkpoint_max", "learning_rate", "continuous_eval_timeout"
+    )
+    finetuning.check_strategy(FLAGS.distribution_strategy)
     glue.check_max_seq_length(FLAGS.max_seq_length)
     if FLAGS.num_trials > 1 and not (FLAGS.do_train and FLAGS.do_eval):
         raise ValueError("--num_trials compares runs: it needs --do_train and --do_eval")
+    given = [f"--{name}" for name in TSV_FLAGS if FLAGS[name].value != FLAGS[name].default]
+    if given and FLAGS.task_name.lower() != "tsv":
+        raise ValueError(
+            f"{', '.join(given)}: for --task_name=tsv alone. Received: {FLAGS.task_name}"
+        )
 
 
 def find_task():
@@ -111,6 +127,11 @@ class Data:
     tokenizer: object
 
     @property
+    def head(self):
+        """finetuning.Head of a model for it."""
+        return finetuning.Head(glue.model_task(FLAGS.task_name), self.task.labels)
+
+    @property
     def schema(self):
         """Schema of the records."""
         return self.task.schema(FLAGS.max_seq_length)
@@ -120,6 +141,10 @@ class Data:
         examples, left_out = glue.read_examples(self.task, FLAGS.data_dir, split, self.tokenizer)
         if left_out:
             print(f"{split}: {left_out} rows without the columns needed are left out")
+        if split == "train":
+            warning = glue.order_warning(self.task, examples, FLAGS.shuffle_buffer_size)
+            if warning:
+                print(f"Warning: {warning}.")
         return examples
 
     def records(self, split, name):
@@ -188,13 +213,13 @@ def test_sets(data):
     return {suffix: (one, one.examples("test")) for suffix, one in sets.items()}
 
 
-def evaluate(run, sets, prefix):
+def evaluate(run, sets, warner, prefix):
     """Evaluates the weights at hand on the development sets; records and prints the figures."""
-    figures, warnings = {"global_step": run.step}, set()
+    figures, warnings = {"global_step": run.step}, []
     for suffix, (task, arrays) in sets.items():
         outputs, found = figures_of(run, task, arrays)
         figures |= {f"{name}{suffix}": value for name, value in found.items()}
-        warnings.add(glue.collapse_warning(task, outputs))
+        warnings.append(finetuning.collapse_warning(task.labels, outputs))
     best = run.is_chief and results.record(
         run.settings.output_dir,
         run.step,
@@ -206,9 +231,8 @@ def evaluate(run, sets, prefix):
     )
     shown = ", ".join(f"{k} {v:.4f}" for k, v in figures.items() if k != "global_step")
     training.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
-    for warning in sorted(warnings - {None}):
-        if run.step:  # before training it is no news
-            training.say(f"Warning: {warning}")
+    if run.step:  # before training it is no news
+        warner.say(warnings)
 
 
 def figures_of(run, task, arrays):
@@ -244,6 +268,7 @@ def predict_set(run, data, examples, suffix):
     records.write_records(path, data.schema, data.batches(examples))
     arrays = records.load_arrays(path, data.schema)
     outputs = finetuning.model_outputs(run, arrays, FLAGS.predict_batch_size, FLAGS.max_seq_length)
+    finetuning.Warner().say([finetuning.collapse_warning(task.labels, outputs)])
     predicted = glue.predictions(task, outputs)
     texts = {
         f"{directory}/test_results{suffix}.tsv": glue.test_results(predicted),
@@ -269,15 +294,22 @@ def run_trial(data, config, strategy, output_dir, seed):
             warmup_steps=FLAGS.warmup_step,
             batch_size=FLAGS.train_batch_size,
             seed=seed,
+            shuffle_buffer_size=FLAGS.shuffle_buffer_size,
         )
     cli.set_seed(seed)
     task = data.task
     run = make_run(task, config, strategy, output_dir, recipe)
     if FLAGS.do_train:
+        finetuning.check_head(data.head, output_dir)
         finetuning.start(run, finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init))
+        cli.record_run(output_dir, config)
+        for directory in {output_dir, FLAGS.output_dir}:  # of a trial, and of all
+            finetuning.write_head(directory, data.head)
     on_checkpoint = None
     if FLAGS.do_eval:
-        on_checkpoint = functools.partial(evaluate, run, development_sets(data))
+        on_checkpoint = functools.partial(
+            evaluate, run, development_sets(data), finetuning.Warner()
+        )
     if FLAGS.do_train:
         figures = ("eval_loss",) if task.is_regression else ("eval_loss", "eval_accuracy")
         train_files = [data.records("train", "_train")]
@@ -294,30 +326,52 @@ def run_trial(data, config, strategy, output_dir, seed):
 
 
 def run_trials(data, config, strategy):
-    """Several trials in folders of their own; keeps the best in --output_dir and sums them up."""
+    """Several trials in folders of their own; keeps the best in --output_dir and sums them up.
+
+    One that fails is written down as such, and the others go on.
+    """
     first_seed = FLAGS.seed or 0
-    values = {}
+    values, lines = {}, []
     for seed in range(first_seed, first_seed + FLAGS.num_trials):
         directory = os.path.join(FLAGS.output_dir, f"trial-{seed}")
         print(f"Trial with seed {seed}: {directory}")
-        run_trial(data, config, strategy, directory, seed)
-        values[directory] = results.read_best(directory).best
-    scores = list(values.values())
+        try:
+            run_trial(data, config, strategy, directory, seed)
+        except ValueError as error:
+            reason = " ".join(str(error).split())
+            print(f"Trial with seed {seed} failed: {reason}")
+            lines.append(f"{directory}\tfailed: {reason}")
+        else:
+            values[directory] = results.read_best(directory).best
+            lines.append(f"{directory}\t{values[directory]}")
+        write_trials(lines)
+    if not values:
+        raise ValueError(f"all {FLAGS.num_trials} trials failed, the last one: {reason}")
     best = max(values, key=values.get)
-    summary = (
-        f"{data.task.key_metric} of {len(scores)} trials: "
-        f"median {statistics.median(scores):.4f}, mean {np.mean(scores):.4f}, "
-        f"standard deviation {np.std(scores, ddof=1):.4f}, best {values[best]:.4f} in {best}"
-    )
     checkpoints.copy(
         os.path.join(best, checkpoints.BEST), os.path.join(FLAGS.output_dir, checkpoints.BEST)
     )
-    lines = [f"{directory}\t{value}" for directory, value in values.items()]
-    files.write_text(
-        os.path.join(FLAGS.output_dir, "trials.txt"), "\n".join([*lines, summary]) + "\n"
-    )
+    summary = trials_summary(data.task.key_metric, values)
+    write_trials([*lines, summary])
     print(summary)
     return make_run(data.task, config, strategy, FLAGS.output_dir, recipe=None)
+
+
+def write_trials(lines):
+    """Writes what is known of the trials so far."""
+    files.write_text(os.path.join(FLAGS.output_dir, "trials.txt"), "\n".join(lines) + "\n")
+
+
+def trials_summary(metric, values):
+    """A line on the trials that succeeded, from a dict of directory -> value; one at least."""
+    scores, best = list(values.values()), max(values, key=values.get)
+    failed = FLAGS.num_trials - len(scores)
+    spread = statistics.stdev(scores) if len(scores) > 1 else math.nan
+    return (
+        f"{metric} of {len(scores)} trials{f' ({failed} failed)' if failed else ''}: "
+        f"median {statistics.median(scores):.4f}, mean {statistics.fmean(scores):.4f}, "
+        f"standard deviation {spread:.4f}, best {values[best]:.4f} in {best}"
+    )
 
 
 def main(_):
@@ -333,11 +387,12 @@ def main(_):
         if FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)
     data = Data(task, tokenizer)
+    given = None if FLAGS.do_train else FLAGS.init_checkpoint
+    finetuning.check_head(data.head, FLAGS.output_dir, given)
     tests = test_sets(data) if FLAGS.do_predict else {}  # an error now rather than after training
     strategy = cli.set_up_devices()
-    training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
-    cli.record_flags(FLAGS.output_dir)
-    files.write_text(f"{FLAGS.output_dir}/albert_config.json", config.to_json_string())
+    if FLAGS.do_train:
+        training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
     if FLAGS.num_trials > 1:
         run = run_trials(data, config, strategy)
     else:

@@ -7,7 +7,8 @@
 #   ALBERT_DIR=albert_base GLUE_DIR=glue OUTPUT_DIR=output/glue ./run_glue.sh
 #   ALBERT_HUB=module SIZE=xxlarge TASKS="RTE MRPC" ./run_glue.sh --max_seq_length=128 --seed=1
 #
-# Arguments are flags of run_classifier.py and win over those below.
+# Arguments are flags of run_classifier.py and win over those below. After a task that fails the
+# others go on; it is named at the end, and the exit code is 1.
 #
 #   ALBERT_DIR     directory with albert_config.json, 30k-clean.model and model.ckpt-best.*; or
 #   ALBERT_HUB     local directory of a hub module
@@ -105,7 +106,7 @@ run_task() {
     "$@"
   )
   echo "=== $task ==="
-  "$PYTHON" "$HERE/run_classifier.py" "${common[@]}" --do_train --nodo_eval --nodo_predict
+  "$PYTHON" "$HERE/run_classifier.py" "${common[@]}" --do_train --nodo_eval --nodo_predict || return
   "$PYTHON" "$HERE/run_classifier.py" "${common[@]}" --nodo_train --do_eval --do_predict
 }
 
@@ -117,12 +118,17 @@ mapfile -t MODEL <<< "$(model_flags)"
 CHOSEN="$(choose_tasks)"
 [[ -n "$CHOSEN" ]] || fail "no task has data in GLUE_DIR=$GLUE_DIR"
 
+DONE=() FAILED=()
 for task in $CHOSEN; do
-  run_task "$task" "$@"
+  code=0
+  run_task "$task" "$@" || code=$?
+  [[ $code -ne 130 ]] || exit 130 # stopped by hand
+  if [[ $code -eq 0 ]]; then DONE+=("$task"); else FAILED+=("$task"); fi
 done
 
 echo "=== Best checkpoints: step, and value of the task's figure ==="
-for task in $CHOSEN; do
+for task in "${DONE[@]}"; do
   [[ "$OUTPUT_DIR" == *://* ]] || awk -F: -v task="$task" '{ print task, $2, $3 }' \
     "$OUTPUT_DIR/$task/best_trial.txt"
 done
+[[ ${#FAILED[@]} -eq 0 ]] || fail "these tasks failed, for the reasons above: ${FAILED[*]}"

@@ -28,6 +28,7 @@ from albert_tf import (
 
 FLAGS = flags.FLAGS
 KEY_METRIC = "eval_accuracy"
+HEAD = finetuning.Head("race", tuple(race.LETTERS))
 RULE = "=" * 50  # between the blocks of eval_results.txt
 V2_LEARNING_RATE = 1e-5  # the original's for version 2; higher ones diverge
 DEFAULT_RECORDS = {  # flag -> name in --output_dir
@@ -78,8 +79,16 @@ def check_flags():
     cli.check_at_least(
         1, "train_batch_size", "eval_batch_size", "predict_batch_size", "train_step",
         "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop",
+        "shuffle_buffer_size",
     )  # fmt: skip
-    cli.check_at_least(0, "warmup_step", "num_keep_checkpoint", "learning_rate")
+    cli.check_at_least(
+        0, "warmup_step", "num_keep_checkpoint", "learning_rate", "continuous_eval_timeout"
+    )
+    if not 0 <= FLAGS.dropout_prob < 1:
+        raise ValueError(
+            f"--dropout_prob must be at least 0 and below 1. Received: {FLAGS.dropout_prob}"
+        )
+    finetuning.check_strategy(FLAGS.distribution_strategy)
     race.check_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
 
 
@@ -178,6 +187,7 @@ def make_run(config, strategy):
             warmup_steps=FLAGS.warmup_step,
             batch_size=FLAGS.train_batch_size,
             seed=FLAGS.seed,
+            shuffle_buffer_size=FLAGS.shuffle_buffer_size,
         )
     terms = heads.classification_terms
     return finetuning.make_run(strategy, make_model, terms, settings, recipe), recipe
@@ -198,12 +208,13 @@ def development_set(run, data):
     """Reads the development set; returns what evaluates a checkpoint on it."""
     examples, path = data.examples("dev"), record_file("eval_file")
     data.records("dev", path, examples)
-    return functools.partial(evaluate, run, examples, records.load_arrays(path, data.schema))
+    arrays = records.load_arrays(path, data.schema)
+    return functools.partial(evaluate, run, examples, arrays, finetuning.Warner())
 
 
-def evaluate(run, examples, arrays, prefix):
+def evaluate(run, examples, arrays, warner, prefix):
     """Evaluates the weights at hand on the development set; records and prints the figures."""
-    _, figures = figures_of(run, examples, arrays, FLAGS.eval_batch_size)
+    logits, figures = figures_of(run, examples, arrays, FLAGS.eval_batch_size)
     best = run.is_chief and results.record(
         FLAGS.output_dir,
         run.step,
@@ -215,6 +226,8 @@ def evaluate(run, examples, arrays, prefix):
     )
     shown = ", ".join(f"{k} {v:.4f}" for k, v in figures.items() if k != "global_step")
     training.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+    if run.step:  # before training it is no news
+        warner.say([finetuning.collapse_warning(race.LETTERS, logits)])
 
 
 def results_block(figures, state, saved):
@@ -229,6 +242,7 @@ def predict(run, data, examples):
     records.write_records(path, data.schema, data.batches(examples))
     arrays = records.load_arrays(path, data.schema)
     logits, figures = figures_of(run, examples, arrays, FLAGS.predict_batch_size)
+    finetuning.Warner().say([finetuning.collapse_warning(race.LETTERS, logits)])
     answers = os.path.join(FLAGS.output_dir, "predictions.tsv")
     files.write_text(answers, race.answers_table(examples, logits))
     print(f"Answered {len(examples)} questions with {prefix}: {answers}")
@@ -250,6 +264,8 @@ def main(_):
     config, tokenizer = cli.read_config(), cli.make_tokenizer()
     cli.check_vocabulary(config, tokenizer)
     data = Data(tokenizer, levels, race.schema(FLAGS.max_seq_length))
+    given = None if FLAGS.do_train else FLAGS.init_checkpoint
+    finetuning.check_head(HEAD, FLAGS.output_dir, given)
     files.check_writable(FLAGS.output_dir, "output_dir")
     for flag in DEFAULT_RECORDS:
         records.check_writable(record_file(flag), flag)
@@ -259,12 +275,13 @@ def main(_):
     if warning:
         print(f"Warning: {warning}.")
     strategy = cli.set_up_devices()
-    training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
-    cli.record_flags(FLAGS.output_dir)
-    files.write_text(f"{FLAGS.output_dir}/albert_config.json", config.to_json_string())
+    if FLAGS.do_train:
+        training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
     run, recipe = make_run(config, strategy)
     if FLAGS.do_train:
         finetuning.start(run, finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init))
+        cli.record_run(FLAGS.output_dir, config)
+        finetuning.write_head(FLAGS.output_dir, HEAD)
     on_checkpoint = development_set(run, data) if FLAGS.do_eval else None
     if FLAGS.do_train:
         path = record_file("train_file")

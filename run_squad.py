@@ -162,9 +162,10 @@ def check_flags():
     cli.check_at_least(
         1, "train_batch_size", "predict_batch_size", "save_checkpoints_steps",
         "iterations_per_loop", "steps_per_loop", "n_best_size", "max_answer_length",
-        "start_n_top", "end_n_top",
+        "start_n_top", "end_n_top", "shuffle_buffer_size",
     )  # fmt: skip
     cli.check_at_least(0, "learning_rate", "num_train_epochs", "continuous_eval_timeout")
+    finetuning.check_strategy(FLAGS.distribution_strategy)
     for name, end in (("warmup_proportion", 1.0), ("dropout_prob", 0.999)):
         if not 0 <= FLAGS[name].value <= end:
             raise ValueError(
@@ -184,9 +185,9 @@ def trained_checkpoints():
         ValueError: there is none, or one of them is no checkpoint.
     """
     directories = FLAGS.ensemble_dirs or [FLAGS.output_dir]
-    found = [trained_in(directory) for directory in directories]
+    found = [finetuning.trained_in(directory) for directory in directories]
     if found == [None] and not FLAGS.ensemble_dirs and cli.init_checkpoint():
-        return [checkpoints.find(cli.init_checkpoint())]
+        return [checkpoints.find(finetuning.prefer_best(cli.init_checkpoint()))]
     for directory, prefix in zip(directories, found, strict=True):
         if prefix is None:
             raise ValueError(
@@ -194,12 +195,6 @@ def trained_checkpoints():
                 "model as --init_checkpoint"
             )
     return found
-
-
-def trained_in(directory):
-    """A run's best checkpoint or, where nothing was evaluated, its newest; or None."""
-    best = os.path.join(directory, checkpoints.BEST)
-    return best if checkpoints.exists(best) else checkpoints.latest_in(directory)
 
 
 def choose_version(prefixes):
@@ -294,6 +289,7 @@ def make_recipe(num_questions):
         warmup_steps=int(steps * FLAGS.warmup_proportion),
         batch_size=FLAGS.train_batch_size,
         seed=FLAGS.seed,
+        shuffle_buffer_size=FLAGS.shuffle_buffer_size,
     )
 
 
@@ -588,11 +584,11 @@ def add_final_results(figures, step):
 
 
 def start(run, config):
-    """Fills the model, its head too if the checkpoint has that; the config goes beside its own."""
-    source = cli.init_checkpoint()
+    """Fills the model, its head too if the checkpoint has that; writes flags and config down."""
+    source = cli.init_checkpoint() and finetuning.prefer_best(cli.init_checkpoint())
     print(run.start(source, allow_random_init=FLAGS.allow_random_init, save=False))
     if run.is_chief:
-        files.write_text(os.path.join(FLAGS.output_dir, CONFIG), config.to_json_string())
+        cli.record_run(FLAGS.output_dir, config)
 
 
 def train(run, recipe, data, on_checkpoint):
@@ -635,7 +631,6 @@ def main(_):
     check_outputs()
     strategy = cli.set_up_devices()
     check_batch_sizes(strategy)
-    cli.record_flags(FLAGS.output_dir)
 
     run, questions, on_checkpoint = None, None, None
     if not FLAGS.ensemble_dirs:
@@ -648,7 +643,7 @@ def main(_):
             on_checkpoint = functools.partial(evaluate, run, questions)
     if FLAGS.do_train:
         train(run, recipe, data, on_checkpoint)
-    elif on_checkpoint and trained_in(FLAGS.output_dir):
+    elif on_checkpoint and finetuning.trained_in(FLAGS.output_dir):
         finetuning.evaluate_checkpoints(run, on_checkpoint, FLAGS.continuous_eval_timeout)
     if questions and training.is_chief(strategy):
         predict(questions, members(run, configs, version, strategy))

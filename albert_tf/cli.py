@@ -102,6 +102,11 @@ def define_finetuning_flags(
     flags.DEFINE_integer("train_batch_size", 32, "Examples of an update, over all replicas.")
     flags.DEFINE_integer("eval_batch_size", 8, "Examples of an evaluation batch.")
     flags.DEFINE_integer("predict_batch_size", 8, "Examples of a prediction batch.")
+    flags.DEFINE_integer(
+        "shuffle_buffer_size",
+        100,
+        "Records from which training draws at random; more, up to all, where a file is sorted.",
+    )
     flags.DEFINE_float("learning_rate", learning_rate, "Peak learning rate.")
     flags.DEFINE_integer(
         "save_checkpoints_steps", save_checkpoints_steps, "Updates between checkpoints."
@@ -228,15 +233,20 @@ def check_at_least(smallest, *names):
     """Raises ValueError for a flag with a smaller value; None is none."""
     for name in names:
         value = FLAGS[name].value
-        if value is not None and value < smallest:
+        if value is not None and not value >= smallest:  # nan is neither
             raise ValueError(f"--{name} must be at least {smallest}. Received: {value}")
 
 
-def record_flags(directory):
-    """Writes every flag's value to `flags.txt`, so that a run can be read and repeated."""
+def record_run(directory, config):
+    """Writes a training run's flags (`flags.txt`) and config, so that it can be read and repeated.
+
+    To be called once the run's weights are found to fit: a run that fails must not leave another
+    config beside the checkpoints of the one before.
+    """
     own = FLAGS.get_key_flags_for_module(sys.argv[0])
     lines = [f"--{flag.name}={flag.value}\n" for flag in own if flag.value is not None]
     files.write_text(os.path.join(directory, "flags.txt"), "".join(lines))
+    files.write_text(os.path.join(directory, "albert_config.json"), config.to_json_string())
 
 
 def run(main):

@@ -2,12 +2,16 @@
 """What the fine-tuning scripts share: train, evaluate every checkpoint, predict with the best."""
 
 import dataclasses
+import json
 import math
 import os
 
 import numpy as np
+import tensorflow as tf
 
-from albert_tf import checkpoints, heads, optimization, records, results, training
+from albert_tf import checkpoints, files, heads, optimization, records, results, training
+
+HEAD_FILE = "finetuned_task.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +24,7 @@ class Recipe:
     warmup_steps: int
     batch_size: int
     seed: int | None = None
+    shuffle_buffer_size: int = 100  # the original's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +33,77 @@ class Source:
 
     init_checkpoint: str | None = None
     allow_random_init: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """What a head is trained for: the task, and its labels in order (None in regression)."""
+
+    task_name: str
+    labels: tuple[str, ...] | None
+
+    def __str__(self):
+        labels = "scores" if self.labels is None else f"labels {', '.join(self.labels)}"
+        return f"{self.task_name} ({labels})"
+
+
+def write_head(directory, head):
+    """Writes down what the head of a run's checkpoints is trained for.
+
+    Args:
+        directory: str, the run's.
+        head: Head.
+    """
+    text = json.dumps(dataclasses.asdict(head), indent=2) + "\n"
+    files.write_text(os.path.join(directory, HEAD_FILE), text)
+
+
+def check_head(head, output_dir, given=None):
+    """Raises ValueError if the checkpoints to go on with are of another task.
+
+    Where `HEAD_FILE` is absent, nothing can be told: the original writes none.
+
+    Args:
+        head: Head, of the task in question.
+        output_dir: str, the run's directory.
+        given: str or None, a fine-tuned checkpoint that is used if output_dir holds none.
+    """
+    remedy = "give --output_dir a directory of its own"
+    _check_head_in(output_dir, head, f"--output_dir={output_dir}", remedy)
+    if given and not trained_in(output_dir):
+        directory = given if tf.io.gfile.isdir(given) else os.path.dirname(given)
+        remedy = "give a checkpoint of this task, or train with --do_train"
+        _check_head_in(directory, head, f"--init_checkpoint={given}", remedy)
+
+
+def _check_head_in(directory, head, flag, remedy):
+    path = os.path.join(directory, HEAD_FILE)
+    text = files.read_text(path)
+    if not text:
+        return
+    try:
+        content = json.loads(text)
+        labels = content["labels"]
+        found = Head(content["task_name"], None if labels is None else tuple(labels))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}): delete it") from error
+    if found != head:
+        raise ValueError(
+            f"{flag} was trained for {found} and not for {head}: {remedy}, or change --task_name"
+        )
+
+
+def check_strategy(name):
+    """Raises ValueError for a strategy that fine-tuning has no use for.
+
+    Args:
+        name: str, value of --distribution_strategy.
+    """
+    if name == "multi_worker_mirrored":
+        raise ValueError(
+            f"--distribution_strategy={name} is for run_pretraining.py: fine-tune on one machine, "
+            "with mirrored if it has several GPUs"
+        )
 
 
 def make_run(strategy, make_model, terms, settings, recipe=None):
@@ -69,7 +145,7 @@ def start(run, source):
     """
     print(
         run.start(
-            source.init_checkpoint,
+            source.init_checkpoint and prefer_best(source.init_checkpoint),
             take_heads=False,
             allow_random_init=source.allow_random_init,
             save=False,
@@ -77,7 +153,17 @@ def start(run, source):
     )
 
 
-def train(run, recipe, files, schema, max_seq_length, figures, on_checkpoint=None):
+def prefer_best(path):
+    """`model.ckpt-best` of a directory that has one, since the newest is mostly overtrained.
+
+    Args:
+        path: str, anything that `checkpoints.find` takes; all else is returned as it is.
+    """
+    best = os.path.join(path, checkpoints.BEST)
+    return best if checkpoints.exists(best) else path
+
+
+def train(run, recipe, record_files, schema, max_seq_length, figures, on_checkpoint=None):
     """Trains on record files, from the weights of `start`.
 
     Checkpoints that an earlier process left without evaluation are evaluated first.
@@ -85,13 +171,18 @@ def train(run, recipe, files, schema, max_seq_length, figures, on_checkpoint=Non
     Args:
         run: training.Run.
         recipe: Recipe.
-        files: list of str.
+        record_files: list of str.
         schema: dict from feature name to `records.Feature`.
         max_seq_length: int, T.
         figures: sequence of str, names of the task's terms.
         on_checkpoint: callable or None, called with the prefix of each checkpoint.
     """
     directory = run.settings.output_dir
+    if recipe.warmup_steps >= recipe.train_steps:
+        print(
+            f"Warning: the warm-up of {recipe.warmup_steps} updates does not end before the "
+            f"training, of {recipe.train_steps}: --learning_rate is never reached."
+        )
     if run.step == 0:
         run.save()
     if on_checkpoint:
@@ -103,10 +194,11 @@ def train(run, recipe, files, schema, max_seq_length, figures, on_checkpoint=Non
         if _evaluate_each(run, on_checkpoint, pending):
             run.start()  # weights, moments and step of the newest again
     dataset = records.train_dataset(
-        files,
+        record_files,
         schema,
         recipe.batch_size,
         seed=None if recipe.seed is None else recipe.seed + run.step,
+        shuffle_buffer_size=recipe.shuffle_buffer_size,
         trim_to=None if training.is_tpu(run.strategy) else max_seq_length,
     )
     run.train(dataset, recipe.batch_size, figures, on_checkpoint)
@@ -168,13 +260,19 @@ def evaluate_checkpoints(run, evaluate, timeout=0.0, given=None):
     if _evaluate_each(run, evaluate, prefixes):
         return
     if state is None and given:
-        given = checkpoints.find(given)
+        given = checkpoints.find(prefer_best(given))
         print(f"--output_dir={directory} holds no checkpoint: evaluating {given}")
         _evaluate_each(run, evaluate, [given])
         return
     if state is None:
         raise ValueError(f"--output_dir={directory} holds no checkpoint to evaluate")
     print(f"Nothing newer to evaluate: step {state.step} is done, the best is {state.best_step}.")
+
+
+def trained_in(directory):
+    """A run's best checkpoint or, where nothing was evaluated, its newest; or None."""
+    best = os.path.join(directory, checkpoints.BEST)
+    return best if checkpoints.exists(best) else checkpoints.latest_in(directory)
 
 
 def load_best(run, given=None):
@@ -191,9 +289,10 @@ def load_best(run, given=None):
         ValueError: there is none.
     """
     directory = run.settings.output_dir
-    prefix = os.path.join(directory, checkpoints.BEST)
-    if not checkpoints.exists(prefix):
-        prefix = checkpoints.latest_in(directory) or (given and checkpoints.find(given))
+    best = os.path.join(directory, checkpoints.BEST)
+    prefix = trained_in(directory)
+    if prefix != best:
+        prefix = prefix or (given and checkpoints.find(prefer_best(given)))
         if not prefix:
             raise ValueError(
                 f"--output_dir={directory} holds no checkpoint to predict with: train first, or "
@@ -233,5 +332,45 @@ def check_key_metric(directory, key_metric):
     if state is None or state.best_step < 0 or not math.isfinite(state.best):
         raise ValueError(
             f"{key_metric} is not a number for any checkpoint in {directory}, so none is the best: "
-            "the model gives every example the same output. Lower --learning_rate, or train longer"
+            "the model gives every example the same output (lower --learning_rate, or train "
+            "longer), or the development set has a single example"
         )
+
+
+def collapse_warning(labels, outputs):
+    """A warning if all examples are given the same class; a sign that training has failed.
+
+    Args:
+        labels: sequence of C str, or None in regression, where there is nothing to warn of.
+        outputs: array of logits [n, C].
+
+    Returns:
+        str or None.
+    """
+    if labels is None or len(outputs) < 2:
+        return None
+    found = set(np.argmax(outputs, axis=-1).tolist())
+    if len(found) > 1:
+        return None
+    return (
+        f"all {len(outputs)} examples are predicted to be {labels[found.pop()]!r}: the model has "
+        "probably not learnt; try a lower --learning_rate, a longer --warmup_step or another --seed"
+    )
+
+
+class Warner:
+    """Prints a warning when it begins to hold, and not again while it does."""
+
+    def __init__(self):
+        self._holding = set()
+
+    def say(self, warnings):
+        """Prints what is new.
+
+        Args:
+            warnings: iterable of str or None: all that hold now.
+        """
+        now = set(warnings) - {None}
+        for warning in sorted(now - self._holding):
+            training.say(f"Warning: {warning}")
+        self._holding = now

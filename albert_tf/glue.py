@@ -282,6 +282,19 @@ def find_task(name):
     return TASKS[name.lower()]
 
 
+def model_task(name):
+    """Name of the task that a task's model is trained on: `mnli` for its companions.
+
+    Args:
+        name: str, in any case; it may be `tsv`.
+    """
+    name = name.lower()
+    owners = (
+        owner for owner, task in TASKS.items() if name in (other for _, other in task.companions)
+    )
+    return next(owners, name)
+
+
 def with_companions(task, data_dir, split):
     """A task, and those of its companions whose file of a split is there; names what is absent.
 
@@ -587,6 +600,32 @@ def features(examples, task, tokenizer, max_seq_length):
     }
 
 
+def order_warning(task, examples, shuffle_buffer_size):
+    """A warning if training examples stand sorted by label and the shuffling cannot mend it.
+
+    Args:
+        task: GlueTask.
+        examples: list of Examples.
+        shuffle_buffer_size: int, of `records.train_dataset`.
+
+    Returns:
+        str, or None if there is nothing to warn of.
+    """
+    labels = _label_ids(examples, task)
+    steps = np.diff(labels)
+    if task.is_regression:
+        in_order = bool(np.all(steps >= 0) or np.all(steps <= 0))
+    else:  # one block of each class
+        in_order = np.count_nonzero(steps) == len(np.unique(labels)) - 1
+    if not in_order or not np.any(steps) or len(examples) <= shuffle_buffer_size:
+        return None
+    return (
+        f"the {len(examples)} training examples are sorted by label and "
+        f"--shuffle_buffer_size={shuffle_buffer_size}, so batches are of one label: shuffle the "
+        f"file, or give --shuffle_buffer_size={len(examples)}"
+    )
+
+
 def check_max_seq_length(max_seq_length):
     """Raises ValueError if there is no room for a token of either text."""
     shortest = _NUM_SPECIALS + 2
@@ -638,10 +677,14 @@ def _loss(outputs, labels):
 
 
 def _pearson(outputs, labels):
+    if len(labels) < 2:
+        return math.nan
     return scipy.stats.pearsonr(outputs, labels).statistic
 
 
 def _spearman(outputs, labels):
+    if len(labels) < 2:
+        return math.nan
     return scipy.stats.spearmanr(outputs, labels).statistic
 
 
@@ -660,7 +703,8 @@ METRICS = {
 def evaluate(task, outputs, labels):
     """Metrics of a task: the original's, and beside them those of the GLUE benchmark.
 
-    Correlations are nan where all scores or all labels are the same, matthew_corr is 0 there.
+    Correlations are nan where all scores or all labels are the same, as those of a single example
+    are; matthew_corr is 0 there.
 
     Args:
         task: GlueTask.
@@ -763,24 +807,3 @@ def _predicted_labels(task, predicted):
 def _index_prediction(names, answers):
     lines = [f"{name}\t{answer}\n" for name, answer in zip(names, answers, strict=True)]
     return "index\tprediction\n" + "".join(lines)
-
-
-def collapse_warning(task, predicted):
-    """A warning if all examples are given the same class; a sign that training has failed.
-
-    Args:
-        task: GlueTask.
-        predicted: array of logits or probabilities [n, C].
-
-    Returns:
-        str, or None if there is nothing to warn of.
-    """
-    if task.is_regression or len(predicted) < 2:
-        return None
-    found = set(_predicted_labels(task, predicted))
-    if len(found) > 1:
-        return None
-    return (
-        f"all {len(predicted)} examples are predicted to be {found.pop()!r}: the model has "
-        "probably not learnt; try a lower --learning_rate, a longer --warmup_step or another --seed"
-    )

@@ -76,8 +76,9 @@ def sorted_lines(figures):
 def follow(directory, last_step, timeout, seen=-1, newest_only=True):
     """Yields a directory's checkpoints as they come, while a run goes on writing.
 
-    It ends when the checkpoint of `last_step` was yielded, or when no newer one appears within
-    `timeout` seconds, so the evaluation of a finished run ends too.
+    What is there is yielded, whatever its step. It ends when the checkpoint of `last_step` or a
+    later one was yielded, or when no newer one appears within `timeout` seconds, so the evaluation
+    of a finished run ends too.
 
     Args:
         directory: str.
@@ -90,11 +91,13 @@ def follow(directory, last_step, timeout, seen=-1, newest_only=True):
         str, prefix.
     """
     deadline = time.time() + timeout
-    while seen < last_step:
+    while True:
         new = [(step, prefix) for step, prefix in checkpoints.numbered_in(directory) if step > seen]
         for step, prefix in new[-1:] if newest_only else new:
             yield prefix
             seen = step
+        if seen >= last_step:
+            return
         if new:
             deadline = time.time() + timeout
         elif time.time() >= deadline:

@@ -447,15 +447,37 @@ def test_no_submission():
         glue.glue_submission(task, examples_named("0"), predicted)
 
 
-def test_collapse_warning():
-    task = glue.TASKS["rte"]
-    same, different = np.float32([[0.1, 0.9], [0.3, 0.7]]), np.float32([[0.1, 0.9], [0.7, 0.3]])
-    assert "all 2 examples are predicted to be 'not_entailment'" in glue.collapse_warning(
-        task, same
-    )
-    assert glue.collapse_warning(task, different) is None
-    assert glue.collapse_warning(task, same[:1]) is None
-    assert glue.collapse_warning(glue.TASKS["sts-b"], np.float32([[1.0], [1.0]])) is None
+def test_correlations_of_a_single_example_are_nan():
+    figures = glue.evaluate(glue.TASKS["sts-b"], np.float32([[1.0]]), np.float32([3.0]))
+    assert figures["MSE"] == 4.0
+    assert np.isnan(figures["pearson"]) and np.isnan(figures["spearman"])
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "is_sorted"),
+    [
+        ("rte", ["not_entailment"] * 3 + ["entailment"] * 3, True),
+        ("rte", ["entailment", "not_entailment"] * 3, False),
+        ("rte", ["entailment"] * 6, False),
+        ("sts-b", [5.0, 4.0, 4.0, 1.0, 0.5, 0.0], True),
+        ("sts-b", [5.0, 4.0, 4.5, 1.0, 0.5, 0.0], False),
+    ],
+)
+def test_order_warning(name, labels, is_sorted):
+    examples = [glue.Example(str(i), "a", "b", label) for i, label in enumerate(labels)]
+    warning = glue.order_warning(glue.TASKS[name], examples, shuffle_buffer_size=5)
+    if is_sorted:
+        assert "6 training examples are sorted" in warning
+        assert "--shuffle_buffer_size=6" in warning
+    else:
+        assert warning is None
+    assert glue.order_warning(glue.TASKS[name], examples, shuffle_buffer_size=6) is None
+
+
+def test_the_task_of_a_model():
+    assert [glue.model_task(name) for name in ("MNLI", "mismnli", "ax", "RTE", "tsv")] == [
+        "mnli", "mnli", "mnli", "rte", "tsv",
+    ]  # fmt: skip
 
 
 # --- Record caches ---

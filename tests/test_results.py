@@ -71,6 +71,13 @@ def test_follow_gives_all_or_the_newest(tmp_path):
     assert list(results.follow(str(tmp_path), 99, 0.0)) == every[-1:]
 
 
+def test_follow_gives_what_is_there_beyond_the_last_step(tmp_path):
+    for step in (2, 10, 14):
+        write_checkpoint(tmp_path, step)
+    found = list(results.follow(str(tmp_path), 4, 60.0, seen=6, newest_only=False))
+    assert [checkpoints.step_of(prefix) for prefix in found] == [10, 14]
+
+
 def test_best_state_survives(tmp_path):
     assert results.read_best(str(tmp_path)) is None
     (tmp_path / results.BEST_STATE).write_text("40:20:0.625")

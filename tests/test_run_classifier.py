@@ -5,6 +5,7 @@ import contextlib
 import functools
 import io
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -12,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl import flags as absl_flags
 
 import run_classifier
+import run_race
 from albert_tf import checkpoints, finetuning, glue, heads, records, results, training
 from albert_tf.config import AlbertConfig
 
@@ -232,10 +235,41 @@ def test_another_tasks_checkpoint_gives_its_encoder_and_not_its_head(
     out = capsys.readouterr().out
     assert "The task's head starts afresh" in out and "output_weights" in out
     ours = checkpoints.Reader(str(tmp_path / "out/model.ckpt-0"))
-    theirs = checkpoints.Reader(checkpoints.find(str(first)))
+    theirs = checkpoints.Reader(str(first / "model.ckpt-best"))
     name = "bert/pooler/dense/kernel"
     np.testing.assert_array_equal(ours[name], theirs[name])
     assert ours.shapes["output_weights"] == [2, 32] and theirs.shapes["output_weights"] == [3, 32]
+
+
+@pytest.mark.parametrize("mode", ["train", "evaluate", "predict"])
+def test_of_a_fine_tuned_directory_the_best_is_taken(
+    run_main, flags, tmp_path, train_once, capsys, mode
+):
+    first = Path(shutil.copytree(train_once("RTE"), tmp_path / "first"))
+    checkpoints.copy(str(first / "model.ckpt-1"), str(first / "model.ckpt-best"))
+    modes = {"train": {"train_step": 1}, "evaluate": EVALUATE, "predict": PREDICT}
+    run_main(run_classifier, **flags | {"init_checkpoint": first} | modes[mode])
+    out = capsys.readouterr().out
+    assert f"{first}/model.ckpt-best" in out and f"{first}/model.ckpt-2" not in out
+
+
+def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_path):
+    message = r"for rte \(labels entailment, not_entailment\) and not for qnli \(.*--task_name"
+    for mode in ({}, EVALUATE, PREDICT):
+        with pytest.raises(ValueError, match=f"--output_dir={trained} was trained {message}"):
+            run_main(run_classifier, **flags | mode | {"task_name": "qnli"})
+    values = {"task_name": "QNLI", "init_checkpoint": trained, "output_dir": tmp_path / "new"}
+    for mode in (EVALUATE, PREDICT):
+        with pytest.raises(ValueError, match=f"--init_checkpoint={trained} was trained {message}"):
+            run_main(run_classifier, **flags | mode | values)
+    path = trained / finetuning.HEAD_FILE
+    assert json.loads(path.read_text()) == {
+        "task_name": "rte",
+        "labels": ["entailment", "not_entailment"],
+    }
+    path.write_text("[]")
+    with pytest.raises(ValueError, match=r"finetuned_task\.json is damaged"):
+        run_main(run_classifier, **flags | PREDICT)
 
 
 def test_diagnostic_set_is_predicted_with_an_mnli_model(run_main, flags, tmp_path, train_once):
@@ -277,10 +311,96 @@ def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags,
         for seed in (1, 2)
     }
     assert np.abs(weights[1] - weights[2]).max() > 0
+    for seed in (1, 2):
+        assert (tmp_path / f"out/trial-{seed}/flags.txt").exists()
+        assert (tmp_path / f"out/trial-{seed}/albert_config.json").exists()
+    for folder in ("out", "out/trial-1", "out/trial-2"):
+        assert (tmp_path / folder / finetuning.HEAD_FILE).exists()
     kept = checkpoints.Reader(str(tmp_path / "out/model.ckpt-best"))
     theirs = checkpoints.Reader(str(tmp_path / f"out/trial-{best}/model.ckpt-best"))
     np.testing.assert_array_equal(kept["output_weights"], theirs["output_weights"])
     assert (tmp_path / "out" / "submit_results.tsv").exists()
+
+
+@pytest.fixture
+def trials_that_fail(monkeypatch):
+    """Replaces training by a score, or by failure: trials_that_fail(seeds)."""
+
+    def replace(seeds):
+        def run_trial(data, config, strategy, output_dir, seed):
+            if seed in seeds:
+                raise training.NonFiniteError("not finite\nat step 7")
+            best = Path(output_dir) / "model.ckpt-best"
+            best.parent.mkdir()
+            model = heads.ClassificationModel(config, 2)
+            named = checkpoints.named_variables(model)
+            checkpoints.make_checkpoint(named).write(str(best))
+            (best.parent / "best_trial.txt").write_text(f"1:1:0.{seed}")
+
+        monkeypatch.setattr(run_classifier, "run_trial", run_trial)
+
+    return replace
+
+
+def test_a_trial_that_fails_is_written_down_and_the_others_go_on(
+    run_main, flags, tmp_path, trials_that_fail
+):
+    trials_that_fail({2, 4})
+    run_main(run_classifier, **flags, num_trials=4)
+    lines = (tmp_path / "out" / "trials.txt").read_text().splitlines()
+    folder = tmp_path / "out" / "trial-"
+    assert lines[:4] == [
+        f"{folder}1\t0.1",
+        f"{folder}2\tfailed: not finite at step 7",
+        f"{folder}3\t0.3",
+        f"{folder}4\tfailed: not finite at step 7",
+    ]
+    assert "of 2 trials (2 failed): median 0.2000, mean 0.2000" in lines[4]
+    assert f"best 0.3000 in {folder}3" in lines[4]
+    assert checkpoints.exists(str(tmp_path / "out" / "model.ckpt-best"))
+
+
+def test_one_trial_that_succeeds_is_enough_and_none_is_an_error(
+    run_main, flags, tmp_path, trials_that_fail
+):
+    trials_that_fail({1})
+    run_main(run_classifier, **flags | {"do_predict": False}, num_trials=2)
+    summary = (tmp_path / "out" / "trials.txt").read_text().splitlines()[-1]
+    assert "of 1 trials (1 failed)" in summary and "deviation nan" in summary
+    trials_that_fail({1, 2})
+    with pytest.raises(ValueError, match="all 2 trials failed, the last one: not finite"):
+        run_main(run_classifier, **flags, num_trials=2)
+    assert len((tmp_path / "out" / "trials.txt").read_text().splitlines()) == 2
+
+
+def test_flags_and_config_are_of_the_training_that_fitted(run_main, flags, trained, tmp_path):
+    names = ("flags.txt", "albert_config.json")
+    before = {name: (trained / name).read_text() for name in names}
+    assert json.loads(before["albert_config.json"])["hidden_size"] == 32
+    wide = {"albert_config_file": write_config(tmp_path / "wide.json", hidden_size=64)}
+    with pytest.raises(ValueError):
+        run_main(run_classifier, **flags | PREDICT | wide)
+    with pytest.raises(ValueError, match="Check --albert_config_file"):
+        run_main(run_classifier, **flags | wide)
+    run_main(run_classifier, **flags | PREDICT)
+    assert {name: (trained / name).read_text() for name in names} == before
+
+
+def test_records_are_drawn_from_a_buffer_of_the_size_given(run_main, flags, monkeypatch, capsys):
+    sizes, train_dataset = [], records.train_dataset
+
+    def spy(*arguments, **options):
+        sizes.append(options["shuffle_buffer_size"])
+        return train_dataset(*arguments, **options)
+
+    monkeypatch.setattr(records, "train_dataset", spy)
+    monkeypatch.setattr(glue, "order_warning", lambda *arguments: f"sorted {arguments[-1]}")
+    values = {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 1}
+    run_main(run_classifier, **flags | values, shuffle_buffer_size=7)
+    assert sizes == [7]
+    out = capsys.readouterr().out
+    assert "Warning: sorted 7." in out
+    assert "Warning: the warm-up of 1 updates does not end before the training, of 1" in out
 
 
 def test_the_same_seed_gives_the_same_run(run_main, flags, train_once, tmp_path):
@@ -377,6 +497,13 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
         ({"init_checkpoint": "nothing-here"}, "nothing-here"),
         ({"train_batch_size": 0}, "--train_batch_size must be at least 1"),
         ({"num_trials": 2, "do_eval": False}, "--num_trials"),
+        ({"continuous_eval_timeout": -1}, "--continuous_eval_timeout must be at least 0"),
+        ({"shuffle_buffer_size": 0}, "--shuffle_buffer_size must be at least 1"),
+        ({"distribution_strategy": "multi_worker_mirrored"}, "is for run_pretraining.py"),
+        ({"labels": "a,b", "regression": True}, "--labels, --regression: for --task_name=tsv"),
+        ({"text_column": 3}, "--text_column: for --task_name=tsv alone"),
+        ({"export_dir": "somewhere"}, "exporting is not part of this version"),
+        ({"threshold_to_export": 0.5}, "exporting is not part of this version"),
         ({"albert_hub_module_handle": "https://x", "albert_config_file": ""}, "https://x"),
         (PREDICT, "holds no checkpoint to predict with"),
         (EVALUATE, "holds no checkpoint to evaluate"),
@@ -437,10 +564,123 @@ def test_key_metric_that_is_never_a_number_is_an_error(run_main, flags, trained,
 
 
 def test_collapse_into_one_class_is_warned_of(run_main, flags, trained, capsys, monkeypatch):
+    """Once in the evaluation, of three checkpoints, and once in the prediction."""
     forget_evaluations(trained)
-    monkeypatch.setattr(glue, "collapse_warning", lambda task, outputs: "all alike")
+    monkeypatch.setattr(finetuning, "collapse_warning", lambda labels, outputs: "all alike")
     run_main(run_classifier, **flags | EVALUATE)
-    assert capsys.readouterr().out.count("Warning: all alike") == 2  # not at step 0
+    out = capsys.readouterr().out
+    assert out.count("Warning: all alike") == 1
+    assert out.index("Evaluation at step 1") < out.index("Warning")  # step 0 is no news
+    run_main(run_classifier, **flags | PREDICT)
+    assert capsys.readouterr().out.count("Warning: all alike") == 1
+
+
+def test_collapse_warning():
+    labels = ("yes", "no")
+    same, different = np.float32([[0.1, 0.9], [0.3, 0.7]]), np.float32([[0.1, 0.9], [0.7, 0.3]])
+    assert "all 2 examples are predicted to be 'no'" in finetuning.collapse_warning(labels, same)
+    assert finetuning.collapse_warning(labels, different) is None
+    assert finetuning.collapse_warning(labels, same[:1]) is None
+    assert finetuning.collapse_warning(None, np.float32([[1.0], [1.0]])) is None
+
+
+def test_warnings_are_said_when_they_begin_to_hold(capsys):
+    warner = finetuning.Warner()
+    for warnings in (["a", None], ["a"], ["a", "b"], [None], ["a"]):
+        warner.say(warnings)
+    assert re.findall(r"Warning: (\w)", capsys.readouterr().out) == ["a", "b", "a"]
+
+
+def test_batch_size_of_training_is_no_matter_without_training(
+    run_main, flags, trained, monkeypatch, capsys
+):
+    def refuse(*arguments):
+        raise ValueError("does not divide")
+
+    monkeypatch.setattr(training, "check_batch_size", refuse)
+    run_main(run_classifier, **flags | PREDICT)
+    with pytest.raises(ValueError, match="does not divide"):
+        run_main(run_classifier, **flags)
+
+
+# --- Flags ---
+
+
+# flag of the original -> (type, default).
+SHARED_FLAGS = {
+    "data_dir": ("string", None),
+    "albert_config_file": ("string", None),
+    "vocab_file": ("string", None),
+    "spm_model_file": ("string", None),
+    "output_dir": ("string", None),
+    "init_checkpoint": ("string", None),
+    "albert_hub_module_handle": ("string", None),
+    "do_lower_case": ("bool", True),
+    "max_seq_length": ("int", 512),
+    "do_predict": ("bool", False),
+    "train_batch_size": ("int", 32),
+    "eval_batch_size": ("int", 8),
+    "predict_batch_size": ("int", 8),
+    "iterations_per_loop": ("int", 1000),
+    "use_tpu": ("bool", False),
+    "tpu_name": ("string", None),
+    "tpu_zone": ("string", None),
+    "gcp_project": ("string", None),
+    "master": ("string", None),
+    "num_tpu_cores": ("int", 8),
+}
+CLASSIFIER_FLAGS = {
+    "task_name": ("string", None),
+    "cached_dir": ("string", None),
+    "do_train": ("bool", False),
+    "do_eval": ("bool", False),
+    "learning_rate": ("float", 5e-05),
+    "train_step": ("int", 1000),
+    "warmup_step": ("int", 0),
+    "save_checkpoints_steps": ("int", 1000),
+    "keep_checkpoint_max": ("int", 5),
+    "optimizer": ("string", "adamw"),
+    "export_dir": ("string", None),
+    "threshold_to_export": ("float", math.nan),
+}
+RACE_FLAGS = {
+    "task_name": ("string", "race"),
+    "train_file": ("string", None),
+    "eval_file": ("string", None),
+    "predict_file": ("string", None),
+    "dropout_prob": ("float", 0.1),
+    "max_qa_length": ("int", 128),
+    "num_keep_checkpoint": ("int", 5),
+    "high_only": ("bool", False),
+    "middle_only": ("bool", False),
+    "do_train": ("bool", True),
+    "do_eval": ("bool", True),
+    "learning_rate": ("float", 1e-05),
+    "train_step": ("int", 12000),
+    "warmup_step": ("int", 1000),
+    "save_checkpoints_steps": ("int", 100),
+}
+
+
+@pytest.mark.parametrize(
+    ("script", "original"),
+    [(run_classifier, CLASSIFIER_FLAGS), (run_race, RACE_FLAGS)],
+    ids=["run_classifier", "run_race"],
+)
+def test_flags_are_the_originals(run_main, monkeypatch, script, original):
+    found = {}
+
+    def main(_):
+        for name in SHARED_FLAGS | original:
+            flag = absl_flags.FLAGS[name]
+            kind = flag.flag_type().removesuffix(" enum")
+            found[name] = (kind, flag.default)
+
+    monkeypatch.setattr(script, "main", main)
+    run_main(script, data_dir="data", task_name="race", output_dir="out")
+    assert {name: repr(row) for name, row in found.items()} == {
+        name: repr(row) for name, row in (SHARED_FLAGS | original).items()
+    }  # by repr, since nan differs from itself
 
 
 # --- Against the original, and the loop ---
@@ -489,6 +729,16 @@ def test_five_steps_equal_the_originals(tmp_path):
         tolerance = 1e-2 if name.endswith("key/bias") else 1e-3
         difference = np.abs(variable.numpy() - golden[name]).max()
         assert difference <= tolerance * np.abs(golden[name]).max(), name
+
+
+def test_regression_terms():
+    predicted, labels = np.float32([[0.5], [-1.0], [4.0]]), np.float32([[0.0], [3.0], [4.25]])
+    terms = heads.regression_terms({"label_ids": labels}, {"logits": predicted})
+    assert terms.keys() == {"eval_loss"}
+    losses, weights = terms["eval_loss"]
+    np.testing.assert_allclose(losses, [0.25, 16.0, 0.0625])
+    np.testing.assert_array_equal(weights, np.ones(3))
+    np.testing.assert_allclose(heads.mean_loss(terms), (0.25 + 16.0 + 0.0625) / 3)
 
 
 def test_trimming_changes_no_prediction(tmp_path):

@@ -185,6 +185,23 @@ def test_bad_input_is_one_line(run_glue, variables, message):
     assert last.startswith("run_glue.sh: error: ") and message in last
 
 
-def test_it_stops_at_the_first_error(run_glue):
-    done = run_glue(PYTHON="false")
-    assert done.returncode != 0 and done.stdout.count("===") == 2
+def test_other_tasks_go_on_after_one_that_fails(run_glue, tmp_path):
+    (tmp_path / "fail").write_text(
+        '#!/bin/sh\necho "$@"\ncase "$*" in *CoLA*--do_train*|*RTE*--do_predict) exit 1;; esac\n'
+    )
+    (tmp_path / "fail").chmod(0o755)
+    values = {"TASKS": "CoLA RTE MRPC", "OUTPUT_DIR": "gs://bucket"}
+    done = run_glue(PYTHON=tmp_path / "fail", **values)
+    assert done.returncode == 1
+    assert re.findall(r"^=== (\S+) ===$", done.stdout, re.M) == ["CoLA", "RTE", "MRPC"]
+    assert done.stdout.count("--task_name=CoLA") == 1  # nothing to evaluate
+    assert done.stdout.count("--task_name=MRPC") == 2
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == "run_glue.sh: error: these tasks failed, for the reasons above: CoLA RTE"
+
+
+def test_stopping_by_hand_stops_all(run_glue, tmp_path):
+    (tmp_path / "stop").write_text("#!/bin/sh\nexit 130\n")
+    (tmp_path / "stop").chmod(0o755)
+    done = run_glue(PYTHON=tmp_path / "stop")
+    assert done.returncode == 130 and done.stdout.count("===") == 2

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import run_race
-from albert_tf import checkpoints, race, records, results
+from albert_tf import checkpoints, finetuning, heads, race, records, results, training
+from albert_tf.config import AlbertConfig
 from albert_tf.tokenization import FullTokenizer
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -159,6 +161,29 @@ def test_features_are_the_originals(first_run):
         np.testing.assert_array_equal(arrays[name], wanted.reshape(len(wanted), -1))
 
 
+def test_each_option_is_scored_as_a_text_of_its_own():
+    """12 rows by hand: options are not mixed up, neither with each other nor among questions."""
+    model = heads.MultipleChoiceModel(AlbertConfig.from_dict(CONFIG))
+    rng = np.random.default_rng(0)
+    length = rng.integers(4, 16, size=(12, 1))
+    mask = (np.arange(16) < length).astype(np.int32)
+    rows = {
+        "input_ids": rng.integers(5, 3000, size=(12, 16), dtype=np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": (np.arange(16) >= length // 2).astype(np.int32) * mask,
+    }
+    questions = {name: tf.constant(values.reshape(3, 64)) for name, values in rows.items()}
+    logits = model(questions)["logits"].numpy()
+    single = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 1)
+    ours, theirs = map(checkpoints.named_variables, (single, model))
+    assert ours.keys() == theirs.keys()
+    for name, variable in ours.items():
+        variable.assign(theirs[name])
+    wanted = single({name: tf.constant(values) for name, values in rows.items()})["logits"]
+    assert logits.shape == (3, 4) and len(np.unique(logits)) == 12
+    np.testing.assert_allclose(logits, wanted.numpy().reshape(3, 4), atol=1e-6)
+
+
 # --- Runs in several processes ---
 
 
@@ -245,6 +270,50 @@ def test_test_set_without_answers(run_main, flags, trained, tmp_path, capsys):
 # --- Warnings and errors ---
 
 
+def test_a_failing_run_leaves_flags_and_config_alone(run_main, flags, trained, tmp_path):
+    names = ("flags.txt", "albert_config.json")
+    before = {name: (trained / name).read_text() for name in names}
+    wide = {"albert_config_file": write_config(tmp_path / "wide.json", hidden_size=64)}
+    for mode in ({}, PREDICT):
+        with pytest.raises(ValueError):
+            run_main(run_race, **flags | mode | wide)
+    assert {name: (trained / name).read_text() for name in names} == before
+
+
+def test_a_directory_of_another_task_is_refused(run_main, flags, trained):
+    finetuning.write_head(str(trained), finetuning.Head("sst-2", ("0", "1")))
+    for mode in ({}, PREDICT):
+        with pytest.raises(ValueError, match=r"for sst-2 \(labels 0, 1\) and not for race"):
+            run_main(run_race, **flags | mode)
+
+
+def test_settings_of_training_matter_in_training_alone(run_main, flags, trained, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        finetuning, "train", lambda run, recipe, *_: sizes.append(recipe.shuffle_buffer_size)
+    )
+    run_main(run_race, **flags | {"do_predict": False}, shuffle_buffer_size=7)
+    assert sizes == [7]
+
+    def refuse(*arguments):
+        raise ValueError("does not divide")
+
+    monkeypatch.setattr(training, "check_batch_size", refuse)
+    run_main(run_race, **flags | PREDICT)
+    with pytest.raises(ValueError, match="does not divide"):
+        run_main(run_race, **flags)
+
+
+def test_collapse_is_warned_of_once(run_main, flags, trained, capsys, monkeypatch):
+    for path in [*trained.glob("model.ckpt-best*"), trained / "best_trial.txt"]:
+        path.unlink()
+    monkeypatch.setattr(finetuning, "collapse_warning", lambda labels, outputs: f"all {labels[0]}")
+    run_main(run_race, **flags | EVALUATE)
+    assert capsys.readouterr().out.count("Warning: all A") == 1
+    run_main(run_race, **flags | PREDICT)
+    assert capsys.readouterr().out.count("Warning: all A") == 1
+
+
 @pytest.mark.parametrize(
     ("dropout", "values", "warning"),
     [
@@ -291,6 +360,9 @@ def without_a_level(tmp_path):
         ({"middle_only": True, "high_only": True}, "exclude each other"),
         ({"max_qa_length": 61}, "--max_qa_length=61: must lie between 1 and 60"),
         ({"max_seq_length": 128}, "max_position_embeddings=64"),
+        ({"dropout_prob": 1.5}, "--dropout_prob must be at least 0 and below 1. Received: 1.5"),
+        ({"continuous_eval_timeout": -1}, "--continuous_eval_timeout must be at least 0"),
+        ({"distribution_strategy": "multi_worker_mirrored"}, "is for run_pretraining.py"),
         ({"do_train": False, "do_eval": False, "do_predict": False}, "nothing to do"),
         ({"allow_random_init": False}, "--init_checkpoint"),
         (below_a_file("output_dir"), "--output_dir="),

@@ -484,13 +484,27 @@ def test_training_resumes_where_it_stopped(run_main, trained, flags_v1, capsys):
     assert after[:3] == before[:3] and "global_step = 2" in after[3] and len(after) == 5
 
 
+def test_flags_and_config_are_of_the_training_that_fitted(run_main, trained, flags, tmp_path):
+    out = trained("v2", flags)
+    names = ("flags.txt", "albert_config.json")
+    before = {name: (out / name).read_text() for name in names}
+    config = json.loads(before["albert_config.json"]) | {"hidden_size": 64}
+    (tmp_path / "wide.json").write_text(json.dumps(config))
+    wide = {"output_dir": out, "albert_config_file": tmp_path / "wide.json"}
+    with pytest.raises(ValueError, match="Check --albert_config_file"):
+        run_main(run_squad, **flags | wide)
+    run_main(run_squad, **predict_only(flags, output_dir=out))
+    assert {name: (out / name).read_text() for name in names} == before
+
+
 def test_a_squad_models_head_is_taken_too(run_main, trained, flags_v1, tmp_path):
     source = trained("v1", flags_v1)
+    checkpoints.copy(str(source / "model.ckpt-1"), str(source / "model.ckpt-best"))
     run_main(run_squad, **flags_v1 | {"do_predict": False, "init_checkpoint": source})
     first = checkpoints.Reader(str(tmp_path / "out/model.ckpt-0"))
-    last = checkpoints.Reader(str(source / "model.ckpt-2"))
+    best = checkpoints.Reader(str(source / "model.ckpt-best"))
     for name in ("cls/squad/output_weights", "bert/pooler/dense/kernel"):
-        np.testing.assert_array_equal(first[name], last[name])
+        np.testing.assert_array_equal(first[name], best[name])
 
 
 # === Ensembles ===
@@ -560,6 +574,7 @@ def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, 
 
     monkeypatch.setattr(run_squad, "main", note)
     settings = flags | {"train_batch_size": 48, "num_train_epochs": epochs}
+    settings |= {"shuffle_buffer_size": 7}
     if not steps:
         with pytest.raises(ValueError, match="make no single update"):
             run_main(run_squad, **settings)
@@ -567,6 +582,7 @@ def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, 
     run_main(run_squad, **settings)
     assert (found[0].train_steps, found[0].warmup_steps) == (steps, warmup)
     assert found[0].optimizer == "adamw" and found[0].learning_rate == 5e-5
+    assert found[0].shuffle_buffer_size == 7
 
 
 @pytest.mark.parametrize(
@@ -587,6 +603,8 @@ def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, 
         ({"init_checkpoint": "nothing-here"}, "nothing-here"),
         ({"train_batch_size": 0}, "--train_batch_size must be at least 1"),
         ({"n_best_size": 0}, "--n_best_size must be at least 1"),
+        ({"shuffle_buffer_size": 0}, "--shuffle_buffer_size must be at least 1"),
+        ({"distribution_strategy": "multi_worker_mirrored"}, "is for run_pretraining.py"),
         ({"start_n_top": 0}, "--start_n_top must be at least 1"),
         ({"warmup_proportion": 1.5}, "--warmup_proportion must lie between 0 and 1"),
         ({"dropout_prob": 1.0}, "--dropout_prob"),
