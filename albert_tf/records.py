@@ -347,8 +347,9 @@ _LENGTH_STEP = 8
 _TOKEN_FEATURES = ("input_ids", "input_mask", "segment_ids", "p_mask")
 
 
-def _rounded_length(longest, max_seq_length):
-    return min(-(-longest // _LENGTH_STEP) * _LENGTH_STEP, max_seq_length)
+def _rounded_up(length):
+    """The next multiple of the step: of an int or of an int tensor."""
+    return -(-length // _LENGTH_STEP) * _LENGTH_STEP
 
 
 def _trim(features, max_seq_length):
@@ -356,7 +357,7 @@ def _trim(features, max_seq_length):
     longest = tf.reduce_max(
         tf.reduce_sum(tf.reshape(features["input_mask"], [-1, max_seq_length]), axis=1)
     )
-    longest = tf.minimum(-(-longest // _LENGTH_STEP) * _LENGTH_STEP, max_seq_length)
+    longest = tf.minimum(_rounded_up(longest), max_seq_length)
 
     def cut(name, values):
         if name not in _TOKEN_FEATURES:
@@ -402,7 +403,7 @@ def prediction_batches(arrays, batch_size, max_seq_length, *, fixed_shape=False)
             batch = {k: np.pad(v[rows], [(0, filling), (0, 0)]) for k, v in arrays.items()}
             yield np.pad(rows, (0, filling), constant_values=-1), batch
             continue
-        length = _rounded_length(int(lengths[rows].max()), max_seq_length)
+        length = min(_rounded_up(int(lengths[rows].max())), max_seq_length)
         yield rows, {k: _cut(k, v[rows], max_seq_length, length) for k, v in arrays.items()}
 
 
