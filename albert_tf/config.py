@@ -123,10 +123,6 @@ class AlbertConfig:
         shared = self.parameter_sharing in ("all", part)
         return self.num_hidden_groups if shared else self.num_hidden_layers
 
-    def without_dropout(self):
-        """The same architecture with both dropout rates at 0, as version 2 was trained."""
-        return dataclasses.replace(self, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-
     @classmethod
     def from_dict(cls, values):
         """Makes a config of a dict; keys nobody knows are kept for the way back, and logged.

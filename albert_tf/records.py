@@ -236,20 +236,6 @@ def in_chunks(items, size=1000):
         yield items[start : start + size]
 
 
-def fill_last_batch(arrays, batch_size):
-    """Adds rows of zeros, no real examples, up to whole batches: a TPU takes no smaller one.
-
-    Args:
-        arrays: dict of numpy arrays [n, ...], of which is_real_example will be 0 there.
-        batch_size: int.
-    """
-    missing = -len(arrays["is_real_example"]) % batch_size
-    return {
-        name: np.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1))
-        for name, values in arrays.items()
-    }
-
-
 def write_records(path, schema, batches):
     """Writes a file, whole or not at all, and returns the number of its records.
 

@@ -10,7 +10,6 @@ import string
 import unicodedata
 from typing import NamedTuple
 
-import numpy as np
 import sentencepiece
 
 WORD_START = "▁"  # U+2581, SentencePiece's mark of a space
@@ -392,17 +391,6 @@ class FullTokenizer:
     def is_start_piece(self, piece):
         """Whether a piece (str, as tokenised) starts a word: see the function `is_start_piece`."""
         return is_start_piece(piece, self.is_sentencepiece)
-
-    def start_piece_table(self):
-        """Which ids start a word, to be indexed with arrays of ids.
-
-        An unknown piece of SentencePiece has lost its text as an id: the table calls it a start,
-        while `is_start_piece` decides by the text. Where that matters, ask it for those pieces.
-
-        Returns:
-          np.ndarray, bool [vocab_size].
-        """
-        return np.array([self.is_start_piece(piece) for piece in self.vocab], dtype=bool)
 
 
 class _SentencePieceMode:

@@ -324,16 +324,6 @@ def test_start_piece_of_wordpiece(piece, starts, wordpiece):
     assert tokenization.is_start_piece(piece, is_sentencepiece=False) is starts
 
 
-@pytest.mark.parametrize("mode", ["sentencepiece", "wordpiece"])
-def test_start_piece_table(mode):
-    tokenizer = make_tokenizer(mode)
-    table = tokenizer.start_piece_table()
-    assert table.dtype == bool and table.shape == (tokenizer.vocab_size,)
-    assert 0 < table.sum() < len(table)
-    for id_, starts in enumerate(table):
-        assert starts == tokenizer.is_start_piece(tokenizer.inv_vocab[id_])
-
-
 # --- Workers ---
 
 
