@@ -157,7 +157,7 @@ class Data:
             self.schema,
             {
                 "task": dataclasses.asdict(self.task) | dict.fromkeys(("guid", "test_guid")),
-                "do_lower_case": FLAGS.do_lower_case,
+                "do_lower_case": cli.do_lower_case(),
                 "max_seq_length": FLAGS.max_seq_length,
             },
             [source, cli.vocabulary_file()],

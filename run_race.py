@@ -142,7 +142,7 @@ class Data:
             self.schema,
             {
                 "levels": self.levels,
-                "do_lower_case": FLAGS.do_lower_case,
+                "do_lower_case": cli.do_lower_case(),
                 "max_seq_length": FLAGS.max_seq_length,
                 "max_qa_length": FLAGS.max_qa_length,
             },

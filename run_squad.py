@@ -229,7 +229,7 @@ def _version_of(prefixes):
     """The version for which all these checkpoints were trained."""
     versions = []
     for prefix in prefixes:
-        shapes = checkpoints.Reader(prefix).shapes
+        shapes = checkpoints.open_reader(prefix).shapes
         found = [version for version in (VERSION_1, VERSION_2) if version.variable in shapes]
         if not found:
             raise ValueError(
@@ -315,7 +315,7 @@ class Data:
 def read_data(version, configs):
     """Reads vocabulary and questions, so that errors in them come now and not after training."""
     windows = squad_features.WindowSettings(
-        FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length, FLAGS.do_lower_case
+        FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length, cli.do_lower_case()
     )
     tokenizer = cli.make_tokenizer()
     for config in configs:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables by their original names: one table, one reader for every source, strict loading.
+"""Variables by their original names: one table, a reader for every source, strict loading.
 
 A checkpoint of this project holds each variable under the name it has in the original release
 (`<name>/adam_m` and `<name>/adam_v` for the moments, `global_step` for the step), so files of both
-are read in the same way.
+are read in the same way. So are exported modules and directories of the transformers library:
+a reader has `prefix`, `shapes` and `reader[name]`, all in the original's names, and `open_reader`
+finds the right one.
 """
 
 import dataclasses
+import math
 import operator
 import os
 import re
@@ -14,8 +17,9 @@ import re
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from albert_tf import files
+from albert_tf import files, heads, huggingface
 
 # The name table: (the original's name, path from the model's part that holds the variable). {g} and
 # {j} stand for the parameter group and the inner group. Order is the original's order of creation.
@@ -71,8 +75,38 @@ _HEADS = {  # attribute of the model -> rows
         ("answer_class/dense_1/kernel", "dense_1.kernel"),
     ],
 }
+# Names in the modules that the Model Garden exports (they hold one block) -> the original's.
+_GARDEN = {
+    "word_embeddings/embeddings": "bert/embeddings/word_embeddings",
+    "type_embeddings/embeddings": "bert/embeddings/token_type_embeddings",
+    "position_embedding/embeddings": "bert/embeddings/position_embeddings",
+    "cls/predictions/output_bias/bias": "cls/predictions/output_bias",
+} | {
+    f"{theirs}/{leaf}": f"{original.format(g=0, j=0)}/{leaf}"
+    for theirs, original, leaves in (
+        ("embeddings/layer_norm", "bert/embeddings/LayerNorm", _NORM),
+        ("embedding_projection", "bert/encoder/embedding_hidden_mapping_in", _DENSE),
+        ("transformer/self_attention/query", _BLOCK + "attention_1/self/query", _DENSE),
+        ("transformer/self_attention/key", _BLOCK + "attention_1/self/key", _DENSE),
+        ("transformer/self_attention/value", _BLOCK + "attention_1/self/value", _DENSE),
+        (
+            "transformer/self_attention/attention_output",
+            _BLOCK + "attention_1/output/dense",
+            _DENSE,
+        ),
+        ("transformer/self_attention_layer_norm", _BLOCK + "LayerNorm", _NORM),
+        ("transformer/intermediate", _BLOCK + "ffn_1/intermediate/dense", _DENSE),
+        ("transformer/output", _BLOCK + "ffn_1/intermediate/output/dense", _DENSE),
+        ("transformer/output_layer_norm", _BLOCK + "LayerNorm_1", _NORM),
+        ("pooler_transform", "bert/pooler/dense", _DENSE),
+        ("cls/predictions/transform/dense", "cls/predictions/transform/dense", _DENSE),
+        ("cls/predictions/transform/LayerNorm", "cls/predictions/transform/LayerNorm", _NORM),
+    )
+    for leaf in leaves
+}
 ENCODER_PREFIX = "bert/"
 SLOTS = ("adam_m", "adam_v")
+_KNOWN_SLOTS = {*SLOTS, "lamb_m", "lamb_v"}  # those of relatives of the original among them
 GLOBAL_STEP = "global_step"
 BEST = "model.ckpt-best"
 
@@ -139,10 +173,10 @@ def find(path):
         path: str, a prefix (`.../model.ckpt-best`), one of its files (`.index`, `.data-...`,
             `.meta`), or a directory, whose `checkpoint` file may be missing or may name a place
             that does not exist, as those in the released archives do. A hub module's directory
-            holds `variables/variables`.
+            holds `variables/variables`, one of the transformers library `model.safetensors`.
 
     Returns:
-        str, the prefix.
+        str, the prefix; or the `.safetensors` file.
 
     Raises:
         ValueError: there is none; the message names the path and what was looked for.
@@ -152,6 +186,9 @@ def find(path):
         return prefix
     if tf.io.gfile.isdir(path):
         return _find_in_directory(path.rstrip("/"))
+    found = huggingface.find(path)
+    if found:
+        return found
     raise ValueError(
         f"no checkpoint at {path}: looked for {prefix}.index. Give a prefix such as "
         "DIR/model.ckpt-best, its .index file, or its directory"
@@ -171,6 +208,9 @@ def _find_in_directory(directory):
     of_module = os.path.join(directory, "variables", "variables")
     if not prefixes and exists(of_module):
         return of_module
+    of_transformers = None if prefixes else huggingface.find(directory)
+    if of_transformers:
+        return of_transformers
     found = ", ".join(sorted(os.path.basename(p) for p in prefixes)) or "no .index file"
     raise ValueError(f"no checkpoint can be told in {directory} ({found}): give its prefix")
 
@@ -213,14 +253,34 @@ def step_of(prefix):
 
 def step_in(prefix):
     """The step that a checkpoint holds; where it holds none, the one in its name, or 0."""
-    reader = Reader(prefix)
+    reader = open_reader(prefix)
     if GLOBAL_STEP in reader.shapes:
         return int(reader[GLOBAL_STEP])
     return step_of(prefix) or 0
 
 
+def open_reader(prefix):
+    """The reader of a checkpoint of any source.
+
+    Args:
+        prefix: str, of `find`.
+
+    Returns:
+        Reader or huggingface.Reader.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    if prefix.endswith(".safetensors"):
+        return huggingface.Reader(prefix)
+    return Reader(prefix)
+
+
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
 class Reader:
-    """The tensors of a checkpoint under the original's names, whichever release wrote it.
+    """The tensors of TensorFlow's files under the original's names, whichever release wrote them.
 
     Args:
         prefix: str, of `find`.
@@ -237,27 +297,66 @@ class Reader:
         try:
             self._reader = tf.train.load_checkpoint(prefix)
             shapes = self._reader.get_variable_to_shape_map()
-        except (tf.errors.OpError, RuntimeError, ValueError) as error:
+            self._graph = self._object_graph() if _OBJECT_GRAPH in shapes else None
+        except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:
             raise ValueError(f"cannot read the checkpoint {prefix}: {error}") from error
-        self._keys = {self._original_name(key): key for key in shapes}
-        self._keys.pop(None, None)
-        self.shapes = {name: shapes[key] for name, key in self._keys.items()}
-
-    @staticmethod
-    def _original_name(key):
-        if key.endswith("/.ATTRIBUTES/VARIABLE_VALUE"):
-            match = re.fullmatch(r"variables/([^/]+)/\.ATTRIBUTES/VARIABLE_VALUE", key)
-            # TensorFlow escapes "/" in the key of a dict as ".S", and "." as "..".
-            return match and match.group(1).replace(".S", "/").replace("..", ".")
-        if key == "_CHECKPOINTABLE_OBJECT_GRAPH":
-            return None
-        return key.removeprefix("module/")  # variables of a TF1 Hub module
+        if self._graph is None:  # written by TensorFlow 1, if need be as a hub module
+            self._keys = {key.removeprefix("module/"): key for key in shapes}
+        else:
+            self._keys = self._keys_in_graph()
+        self.shapes = {name: _joined(name, shapes[key]) for name, key in self._keys.items()}
 
     def __getitem__(self, name):
         try:
-            return self._reader.get_tensor(self._keys[name])
+            tensor = self._reader.get_tensor(self._keys[name])
         except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:
             raise ValueError(f"cannot read {name} of {self.prefix}: {error}") from error
+        return np.reshape(tensor, self.shapes[name])
+
+    def attribute(self, name):
+        """The value of a variable that is an attribute of a module's root object; or None."""
+        key = self._graph and self._held_by(0).get(name)
+        return self._reader.get_tensor(key) if key else None
+
+    def _object_graph(self):
+        graph = trackable_object_graph_pb2.TrackableObjectGraph()
+        graph.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
+        return graph
+
+    def _held_by(self, node):
+        """Keys of the variables that an object holds, by the names it has for them."""
+        return {
+            child.local_name: attribute.checkpoint_key
+            for child in self._graph.nodes[node].children
+            for attribute in self._graph.nodes[child.node_id].attributes
+        }
+
+    def _keys_in_graph(self):
+        """Keys by original name: of our dict of variables, or else by the names of variables."""
+        root = {child.local_name: child.node_id for child in self._graph.nodes[0].children}
+        for holder in ("variables", "named_variables"):  # of a checkpoint, of a module
+            held = self._held_by(root[holder]) if holder in root else {}
+            if any(not name.isdigit() for name in held):  # else Keras's list of all variables
+                return held
+        return {
+            _from_garden(attribute.full_name): attribute.checkpoint_key
+            for node in self._graph.nodes
+            for attribute in node.attributes
+        }
+
+
+def _from_garden(name):
+    parts = name.split("/")  # a model's name may stand before those of its layers
+    tails = ("/".join(parts[start:]) for start in range(len(parts)))
+    return next((_GARDEN[tail] for tail in tails if tail in _GARDEN), name)
+
+
+def _joined(name, shape):
+    """The original's shape of a variable that the Model Garden splits into heads, as [H, N, D]."""
+    if name.endswith("/kernel") and len(shape) == 3:
+        inputs = 2 if name.endswith("/output/dense/kernel") else 1  # axes of the inputs
+        return [math.prod(shape[:inputs]), math.prod(shape[inputs:])]
+    return [math.prod(shape)] if name.endswith("/bias") else shape
 
 
 def make_checkpoint(state):
@@ -279,8 +378,8 @@ class Report:
     wrong_shape: tuple  # of (name, shape in the file, shape in the model)
 
     def __str__(self):
-        slots = [n for n in self.unused if n.rsplit("/", 1)[-1] in (*SLOTS, "lamb_m", "lamb_v")]
-        others = [n for n in self.unused if n not in slots and n != GLOBAL_STEP]
+        others = [name for name in self.unused if is_weight(name)]
+        slots = len(self.unused) - len(others) - (GLOBAL_STEP in self.unused)
         lines = [f"loaded {len(self.loaded)} variables from {self.prefix}"]
         if self.missing:
             lines.append(f"  not in it, initialised afresh: {', '.join(self.missing)}")
@@ -289,7 +388,7 @@ class Report:
             for name, shape, wanted in self.wrong_shape
         ]
         if slots:
-            lines.append(f"  not used: {len(slots)} optimizer slots")
+            lines.append(f"  not used: {slots} optimizer slots")
         if others:
             lines.append(f"  not used: {', '.join(others)}")
         return "\n".join(lines)
@@ -298,6 +397,11 @@ class Report:
 def is_encoder(name):
     """Whether an original name is one of the encoder's; the rest are heads."""
     return name.startswith(ENCODER_PREFIX)
+
+
+def is_weight(name):
+    """Whether a name in a file is neither an optimizer's slot nor the step."""
+    return name != GLOBAL_STEP and name.rsplit("/", 1)[-1] not in _KNOWN_SLOTS
 
 
 def source_name(name, init_from_group0=False):
@@ -319,8 +423,16 @@ def load(path, named, init_from_group0=False):
     Raises:
         ValueError: the file lacks part of the encoder, or holds it in other shapes.
     """
-    reader = Reader(find(path))
+    reader = open_reader(find(path))
     sources = {name: source_name(name, init_from_group0) for name in named}
+    report = _compare(reader, named, sources)
+    _check_encoder_complete(report)
+    for name in report.loaded:
+        named[name].assign(reader[sources[name]])
+    return report
+
+
+def _compare(reader, named, sources):
     missing = tuple(name for name, source in sources.items() if source not in reader.shapes)
     wrong_shape = tuple(
         (name, reader.shapes[source], named[name].shape.as_list())
@@ -331,11 +443,7 @@ def load(path, named, init_from_group0=False):
     loaded = tuple(name for name in named if name not in skipped)
     used = {sources[name] for name in named}
     unused = tuple(sorted(name for name in reader.shapes if name not in used))
-    report = Report(reader.prefix, loaded, missing, unused, wrong_shape)
-    _check_encoder_complete(report)
-    for name in loaded:
-        named[name].assign(reader[sources[name]])
-    return report
+    return Report(reader.prefix, loaded, missing, unused, wrong_shape)
 
 
 def _check_encoder_complete(report):
@@ -384,6 +492,94 @@ def restore(prefix, state):
             )
     for name, variable in state.items():
         variable.assign(np.asarray(reader[name]).astype(variable.dtype.as_numpy_dtype))
+
+
+# --- Weights alone, to be written anew -----------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """The weights of a checkpoint, without slots and step; names are the original's."""
+
+    prefix: str
+    tensors: dict  # of float32 arrays: a complete encoder, and the heads that there are
+    absent: tuple  # variables of the pre-training heads that it lacks
+    left_out: tuple  # what it holds beside, unknown to the table
+
+
+def read_weights(path, config):
+    """Reads all weights of a checkpoint of any source.
+
+    Args:
+        path: str, anything that `find` takes.
+        config: AlbertConfig, of its model.
+
+    Returns:
+        Weights.
+
+    Raises:
+        ValueError: the encoder is not that of the config, wholly.
+    """
+    reader = open_reader(find(path))
+    with tf.Graph().as_default():  # variables have shapes there, and take no memory
+        named = named_variables(heads.PretrainingModel(config))
+    report = _compare(reader, named, {name: name for name in named})
+    _check_encoder_complete(report)
+    unknown = [name for name in report.unused if is_encoder(name) and is_weight(name)]
+    wrong = [name for name, _, _ in report.wrong_shape] + unknown
+    if wrong:
+        raise ValueError(
+            f"{reader.prefix} does not belong to this config, which has no place for "
+            f"{', '.join(wrong)}. Check the config"
+        )
+    others = {name for rows in _HEADS.values() for name, _ in rows}
+    names = [*report.loaded, *(name for name in report.unused if name in others)]
+    return Weights(
+        prefix=reader.prefix,
+        tensors={name: np.asarray(reader[name], np.float32) for name in names},
+        absent=report.missing,
+        left_out=tuple(n for n in report.unused if n not in others and is_weight(n)),
+    )
+
+
+def _write_tf1(prefix, tensors):
+    """As `tf.compat.v1.train.Saver` does: plain names, which every TensorFlow reads."""
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=list(tensors.values()),
+    )
+
+
+def _write_tf2(prefix, tensors):
+    make_checkpoint({name: tf.Variable(value) for name, value in tensors.items()}).write(prefix)
+
+
+WRITERS = {"tf1": _write_tf1, "tf2": _write_tf2}
+
+
+def write(prefix, tensors, form):
+    """Writes weights as a checkpoint at step 0, whole or not at all.
+
+    Args:
+        prefix: str.
+        tensors: dict of original name -> array.
+        form: str, a key of `WRITERS`: `tf1` for the original's form, `tf2` for this project's.
+    """
+    temporary = f"{prefix}.tmp{os.getpid()}"
+    endings = (".data-00000-of-00001", ".index")  # the index, which makes a checkpoint, comes last
+    try:
+        WRITERS[form](temporary, {**tensors, GLOBAL_STEP: np.int64(0)})
+        for ending in endings:
+            tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
+    finally:
+        for ending in endings:
+            if tf.io.gfile.exists(temporary + ending):
+                tf.io.gfile.remove(temporary + ending)
+
+
+# --- Files --------------------------------------------------------------------------------------
 
 
 def delete(prefix):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags that several scripts share, and how a script ends: flags come in here, values go out."""
 
+import functools
 import os
 import signal
 import sys
@@ -9,8 +10,7 @@ import tensorflow as tf
 import tf_keras
 from absl import app, flags, logging
 
-from albert_tf import files, training
-from albert_tf.config import AlbertConfig
+from albert_tf import files, hub_modules, huggingface, training
 from albert_tf.tokenization import FullTokenizer
 
 FLAGS = flags.FLAGS
@@ -74,7 +74,12 @@ def define_finetuning_flags(
     max_seq_length, learning_rate, save_checkpoints_steps, do_train=False, do_eval=False
 ):
     """Flags that the fine-tuning scripts share; the arguments are the script's own defaults."""
-    flags.DEFINE_string("albert_config_file", None, "JSON file with the model's architecture.")
+    flags.DEFINE_string(
+        "albert_config_file",
+        None,
+        "JSON file with the model's architecture: albert_config.json, or config.json of the "
+        "transformers library.",
+    )
     flags.DEFINE_string(
         "spm_model_file", None, "SentencePiece model; empty or unset where --vocab_file is given."
     )
@@ -83,15 +88,17 @@ def define_finetuning_flags(
     flags.DEFINE_string(
         "init_checkpoint",
         None,
-        "Encoder weights to start from: a prefix, its .index file or a directory. The head starts "
-        "afresh. Without --do_train: a fine-tuned model to evaluate or predict with. Not read if "
-        "--output_dir holds a run.",
+        "Encoder weights to start from: a prefix, its .index file, a directory, or "
+        "model.safetensors of the transformers library. The head starts afresh. Without "
+        "--do_train: a fine-tuned model to evaluate or predict with. Not read if --output_dir "
+        "holds a run.",
     )
     flags.DEFINE_string(
         "albert_hub_module_handle",
         None,
-        "Local directory of an exported module, in place of --albert_config_file, "
-        "--init_checkpoint, --spm_model_file and --vocab_file.",
+        "Local directory of an exported module, of TensorFlow 1 or 2, in place of "
+        "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
+        "--do_lower_case.",
     )
     flags.DEFINE_bool("allow_random_init", False, "Train from random weights if none are given.")
     flags.DEFINE_bool("do_lower_case", True, "Lower-case the text, as the released models need.")
@@ -132,16 +139,31 @@ def read_config():
     Raises:
         ValueError: there is none, or it has fewer positions than --max_seq_length.
     """
-    path = FLAGS.albert_config_file or _hub_asset("albert_config.json")
-    if not path:
+    path, module = FLAGS.albert_config_file, hub_module()
+    if not path and not module:
         raise ValueError("give --albert_config_file or --albert_hub_module_handle")
-    config = AlbertConfig.from_json_file(path)
+    config = huggingface.read_config(path) if path else hub_modules.read_config(module)
     if FLAGS.max_seq_length > config.max_position_embeddings:
         raise ValueError(
             f"--max_seq_length={FLAGS.max_seq_length} exceeds max_position_embeddings="
-            f"{config.max_position_embeddings} of {path}"
+            f"{config.max_position_embeddings} of {path or module}"
         )
     return config
+
+
+def hub_module():
+    """The directory of --albert_hub_module_handle; None if the flag is not given or not known.
+
+    Raises:
+        ValueError: it is no directory.
+    """
+    handle = FLAGS.get_flag_value("albert_hub_module_handle", None)
+    if handle and not tf.io.gfile.isdir(handle):
+        raise ValueError(
+            f"--albert_hub_module_handle={handle} is no directory: download the module and give "
+            "the directory that holds its saved_model.pb"
+        )
+    return handle or None
 
 
 def vocabulary_file():
@@ -150,12 +172,33 @@ def vocabulary_file():
     That of a hub module comes first, as in the original, whose users give a mere word such as
     `from_tf_hub` as --spm_model_file then.
     """
+    module = hub_module()
     return (
-        _hub_asset("30k-clean.model")
-        or _hub_asset("vocab.txt")
-        or FLAGS.spm_model_file
-        or FLAGS.vocab_file
+        (module and hub_modules.vocabulary_file(module)) or FLAGS.spm_model_file or FLAGS.vocab_file
     )
+
+
+def do_lower_case():
+    """Whether text is lower-cased: as the hub module says or, if there is none, --do_lower_case.
+
+    A flag that was given and says otherwise than the module is not followed, and a line says so.
+    """
+    module = hub_module()
+    given = FLAGS["do_lower_case"]
+    return _casing(module, given.value, given.present > 0) if module else given.value
+
+
+@functools.cache  # so that the line comes once
+def _casing(module, flag, is_given):
+    told = hub_modules.lower_case(module)
+    if told is None:
+        return flag
+    if is_given and flag != told:
+        print(
+            f"--do_lower_case={str(flag).lower()} is not followed: {module} was made for "
+            f"{'lower-cased text' if told else 'text with its capitals'}."
+        )
+    return told
 
 
 def make_tokenizer():
@@ -168,8 +211,8 @@ def make_tokenizer():
     if not path:
         raise ValueError("give --spm_model_file or --vocab_file")
     if path.endswith(".txt") or path == FLAGS.vocab_file:
-        return FullTokenizer(vocab_file=path, do_lower_case=FLAGS.do_lower_case)
-    return FullTokenizer(spm_model_file=path, do_lower_case=FLAGS.do_lower_case)
+        return FullTokenizer(vocab_file=path, do_lower_case=do_lower_case())
+    return FullTokenizer(spm_model_file=path, do_lower_case=do_lower_case())
 
 
 def check_vocabulary(config, tokenizer):
@@ -183,20 +226,7 @@ def check_vocabulary(config, tokenizer):
 
 def init_checkpoint():
     """Where to take weights from: --init_checkpoint, or the hub module's variables; or None."""
-    return FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
-
-
-def _hub_asset(name):
-    handle = FLAGS.get_flag_value("albert_hub_module_handle", None)
-    if not handle:
-        return None
-    if not tf.io.gfile.isdir(handle):
-        raise ValueError(
-            f"--albert_hub_module_handle={handle} is no directory: download the module and give "
-            "the directory that holds its saved_model.pb"
-        )
-    path = f"{handle}/assets/{name}"
-    return path if tf.io.gfile.exists(path) else None
+    return FLAGS.init_checkpoint or hub_module()
 
 
 def set_up_devices():

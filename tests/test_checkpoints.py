@@ -338,6 +338,57 @@ def test_variables_of_a_hub_module(tmp_path):
     assert_same(values_of(named), tensors)
 
 
+class Root(tf.Module):
+    """The root object of a module: variables in a dict or, as Keras has them, in a list."""
+
+    def __init__(self, **attributes):
+        super().__init__()
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+
+def save_module(path, **attributes):
+    tf.saved_model.save(Root(**attributes), str(path))
+    return checkpoints.Reader(checkpoints.find(str(path)))
+
+
+def test_names_in_the_root_of_a_module(tmp_path):
+    names = ["bert/x.y/kernel", "cls/a.Sb"]  # "/", "." and ".S" are escaped in keys
+    variables = {name: tf.Variable([float(i)]) for i, name in enumerate(names)}
+    reader = save_module(
+        tmp_path / "module",
+        listed=list(variables.values()),
+        named_variables=variables,
+        do_lower_case=tf.Variable(True, trainable=False),
+    )
+    assert reader.prefix == str(tmp_path / "module" / "variables" / "variables")
+    assert {name: reader[name].tolist() for name in reader.shapes} == {names[0]: [0], names[1]: [1]}
+    assert reader.attribute("do_lower_case") == True  # noqa: E712
+    assert reader.attribute("named_variables") is None
+    assert reader.attribute("none") is None
+    assert checkpoints.Reader(BASE).attribute("do_lower_case") is None
+
+
+def test_names_of_the_variables_where_the_root_has_none(tmp_path):
+    layer = "transformer/self_attention/"
+    shapes = {  # name in the file -> the original's, and both shapes; N = 2 heads of D = 3
+        layer + "query/kernel": ("attention_1/self/query/kernel", [6, 2, 3], [6, 6]),
+        "my_model/" + layer + "key/bias": ("attention_1/self/key/bias", [2, 3], [6]),
+        layer + "attention_output/kernel": ("attention_1/output/dense/kernel", [2, 3, 5], [6, 5]),
+    }
+    values = {
+        name: tf.Variable(tf.random.stateless_uniform(shape, [1, 2]), name=name)
+        for name, (_, shape, _) in shapes.items()
+    }
+    other = tf.Variable(1.0, name="other")
+    reader = save_module(tmp_path / "module", all=[*values.values(), other])
+    expected = {BLOCK.format(0) + ours: shape for ours, _, shape in shapes.values()}
+    assert reader.shapes == expected | {"other": []}
+    for name, (ours, _, shape) in shapes.items():
+        actual = reader[BLOCK.format(0) + ours]
+        np.testing.assert_array_equal(actual, np.reshape(values[name], shape))
+
+
 def test_heads_of_other_tasks_are_in_nobodys_way(tmp_path):
     extra = {
         "output_weights": np.zeros([3, 32], np.float32),

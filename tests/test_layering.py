@@ -16,11 +16,15 @@ MAY_IMPORT = {
     "modeling": {"config"},
     "heads": {"config", "modeling"},
     "optimization": set(),
-    "checkpoints": {"config", "modeling", "heads"},
+    "huggingface": {"config"},
+    "checkpoints": {"config", "modeling", "heads", "huggingface"},
+    "hub_modules": {"config", "checkpoints"},
+    "export": {"config", "modeling", "heads", "checkpoints"},
     "training": {"optimization", "checkpoints"},
     "results": {"checkpoints"},
     "finetuning": {"checkpoints", "heads", "optimization", "records", "results", "training"},
     "tokenization": set(),
+    "graph_tokenization": {"tokenization"},
     "records": set(),
     "pretraining_data": {"tokenization", "records"},
     "glue": {"tokenization", "records"},
@@ -28,14 +32,25 @@ MAY_IMPORT = {
     "squad_features": {"tokenization", "records"},
     "squad_predictions": {"tokenization", "records", "squad_features"},
     "squad_metrics": {"tokenization", "records", "squad_features"},
-    "cli": {"config", "tokenization", "training"},
+    "cli": {"config", "hub_modules", "huggingface", "tokenization", "training"},
     "files": set(),
 }
 OPEN_TO_ALL = {"files"}
 SCRIPT_FOLDERS = {"demo", "benchmarks"}  # and the root
-MODEL_SIDE = {"config", "modeling", "heads", "optimization", "checkpoints", "training"}
+MODEL_SIDE = {
+    "config",
+    "modeling",
+    "heads",
+    "optimization",
+    "huggingface",
+    "checkpoints",
+    "hub_modules",
+    "export",
+    "training",
+}
 DATA_SIDE = {name for name in MAY_IMPORT if name.startswith("squad_")} | {
     "tokenization",
+    "graph_tokenization",
     "records",
     "pretraining_data",
     "glue",

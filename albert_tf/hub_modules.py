@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an exported module tells beside its weights: config, vocabulary, casing.
+
+Three generations lie in directories of the same layout (`saved_model.pb`, `variables/`, `assets/`):
+this project's, the Model Garden's in TensorFlow 2, and the original's, of TensorFlow 1.
+"""
+
+import json
+import os
+
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import saved_model_pb2
+from tf_keras.protobuf import saved_metadata_pb2
+
+from albert_tf import checkpoints
+from albert_tf.config import ACTIVATIONS, AlbertConfig
+
+# Name in the Model Garden's encoder -> ours.
+_GARDEN_KEYS = {
+    "vocab_size": "vocab_size",
+    "embedding_width": "embedding_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_attention_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_sequence_length": "max_position_embeddings",
+    "type_vocab_size": "type_vocab_size",
+    "dropout_rate": "hidden_dropout_prob",
+    "attention_dropout_rate": "attention_probs_dropout_prob",
+}
+_VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
+
+
+def vocabulary_in(directory):
+    """Path of a directory's SentencePiece model, or else WordPiece vocabulary; or None.
+
+    Args:
+        directory: str, that of a model or the `assets` of a module.
+
+    Raises:
+        ValueError: there are several.
+    """
+    for pattern in _VOCABULARIES:
+        found = sorted(tf.io.gfile.glob(os.path.join(directory, pattern)))
+        if len(found) > 1:
+            raise ValueError(
+                f"which is the vocabulary: {', '.join(found)}? Leave one of them in the directory"
+            )
+        if found:
+            return found[0]
+    return None
+
+
+def vocabulary_file(module):
+    """Path of a module's vocabulary; or None."""
+    return vocabulary_in(os.path.join(module, "assets"))
+
+
+def read_config(directory):
+    """A module's config: of its `albert_config.json`, or what Keras noted down of the encoder.
+
+    Args:
+        directory: str, the module's.
+
+    Returns:
+        AlbertConfig.
+
+    Raises:
+        ValueError: it tells none, or one that makes no model.
+    """
+    path = os.path.join(directory, "assets", "albert_config.json")
+    if tf.io.gfile.exists(path):
+        return AlbertConfig.from_json_file(path)
+    for metadata in _keras_metadata(directory):
+        values = metadata.get("config")
+        if isinstance(values, dict) and _GARDEN_KEYS.keys() <= values.keys():
+            return _from_garden(values)
+    raise ValueError(
+        f"the module {directory} has no assets/albert_config.json and does not tell its "
+        "architecture otherwise: give --albert_config_file"
+    )
+
+
+def _from_garden(values):
+    # "gelu", "Text>gelu" or {"class_name": ..., "config": "Text>gelu"}, as the release likes
+    activation = values["activation"]
+    if isinstance(activation, dict):
+        activation = activation.get("config")
+    name = str(activation).rpartition(">")[2]
+    if name not in ACTIVATIONS:
+        raise ValueError(
+            f"the module's activation is {activation!r}, which this project does not know: give "
+            "--albert_config_file"
+        )
+    ours = {key: values[theirs] for theirs, key in _GARDEN_KEYS.items()}
+    ours["embedding_size"] = ours["embedding_size"] or ours["hidden_size"]
+    return AlbertConfig.from_dict({**ours, "hidden_act": name})
+
+
+def _keras_metadata(directory):
+    """What Keras wrote about each object: in a file of its own, or in older ones in the model's."""
+    path = os.path.join(directory, "keras_metadata.pb")
+    if tf.io.gfile.exists(path):
+        nodes = _parsed(saved_metadata_pb2.SavedMetadata(), path).nodes
+        texts = [node.metadata for node in nodes]
+    else:
+        graphs = _saved_model(directory).meta_graphs
+        nodes = [node for graph in graphs for node in graph.object_graph_def.nodes]
+        texts = [node.user_object.metadata for node in nodes]
+    return [json.loads(text) for text in texts if text.startswith("{")]
+
+
+def lower_case(directory):
+    """Whether a module wants lower-cased text (bool); None where it does not tell.
+
+    Args:
+        directory: str, the module's.
+    """
+    reader = checkpoints.Reader(checkpoints.find(directory))
+    value = reader.attribute("do_lower_case")
+    if value is None:
+        value = _constant_output(directory, "tokenization_info", "do_lower_case")
+    return None if value is None else bool(value)
+
+
+def _constant_output(directory, signature, output):
+    """An output of a TensorFlow 1 signature that is a constant in the graph; or None."""
+    for graph in _saved_model(directory).meta_graphs:
+        outputs = graph.signature_def[signature].outputs if signature in graph.signature_def else {}
+        if output not in outputs:
+            continue
+        nodes = {node.name: node for node in graph.graph_def.node}
+        node = nodes.get(outputs[output].name.partition(":")[0])
+        while node is not None and node.op == "Identity":
+            node = nodes.get(node.input[0].partition(":")[0])
+        if node is not None and node.op == "Const":
+            return tf.make_ndarray(node.attr["value"].tensor)
+    return None
+
+
+def _saved_model(directory):
+    path = os.path.join(directory, "saved_model.pb")
+    message = saved_model_pb2.SavedModel()
+    return _parsed(message, path) if tf.io.gfile.exists(path) else message
+
+
+def _parsed(message, path):
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            message.ParseFromString(file.read())
+    except (tf.errors.OpError, DecodeError) as error:
+        raise ValueError(f"cannot read {path}: {error}") from error
+    return message

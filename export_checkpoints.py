@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Writes the weights of a checkpoint anew: for the original release, this one, or transformers.
+
+python export_checkpoints.py \
+  --albert_directory=output/model --export_path=released/model.ckpt-best --export_format=tf1
+"""
+
+import os
+
+import tensorflow as tf
+from absl import flags
+
+from albert_tf import checkpoints, cli, export, files, hub_modules, huggingface
+from albert_tf.config import AlbertConfig
+from albert_tf.tokenization import FullTokenizer
+
+FLAGS = flags.FLAGS
+CONFIG = "albert_config.json"
+CONFIGS = (CONFIG, huggingface.CONFIG, os.path.join("assets", CONFIG))  # in order of preference
+
+
+def define_flags():
+    """Defines the script's flags; names and defaults are the original's."""
+    flags.DEFINE_string(
+        "albert_directory",
+        None,
+        f"Directory with the checkpoint and {CONFIG}; for --export_format=hf with the "
+        "SentencePiece model or vocab.txt too.",
+    )
+    flags.DEFINE_string(
+        "checkpoint_name",
+        checkpoints.BEST,
+        "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.",
+    )
+    flags.DEFINE_bool(
+        "do_lower_case", True, "For --export_format=hf: whether its tokenizer lower-cases."
+    )
+    flags.DEFINE_string("export_path", None, "Prefix to write; for --export_format=hf a directory.")
+    flags.DEFINE_enum(
+        "export_format",
+        "tf1",
+        [*checkpoints.WRITERS, "hf"],
+        "tf1: the original's form, which every TensorFlow reads. tf2: this project's. hf: a "
+        "directory that from_pretrained of the transformers library reads.",
+    )
+    flags.mark_flags_as_required(["albert_directory", "export_path"])
+
+
+def read_config():
+    """The config of the model in --albert_directory."""
+    paths = [os.path.join(FLAGS.albert_directory, name) for name in CONFIGS]
+    found = [path for path in paths if tf.io.gfile.exists(path)]
+    if not found:
+        raise ValueError(
+            f"--albert_directory={FLAGS.albert_directory} holds no {CONFIG}: put it there"
+        )
+    return huggingface.read_config(found[0])
+
+
+def check_prefix(prefix, config):
+    """Raises ValueError unless a checkpoint can be written there, and its config beside it.
+
+    Args:
+        prefix: str, value of --export_path.
+        config: AlbertConfig.
+    """
+    directory, name = os.path.split(prefix)
+    if not name or tf.io.gfile.isdir(prefix) or "[" in name:
+        raise ValueError(
+            f"--export_path={prefix} is no prefix of files: give one such as DIR/model.ckpt-best"
+        )
+    if checkpoints.exists(prefix):
+        raise ValueError(f"--export_path={prefix}: there is such a checkpoint. Choose another name")
+    files.check_writable(directory or ".", "export_path")
+    path = os.path.join(directory, CONFIG)
+    if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != config:
+        raise ValueError(
+            f"--export_path={prefix}: {path} is of another model. Choose another directory"
+        )
+
+
+def read_weights(config):
+    """The weights of the checkpoint; says what is not among them."""
+    path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
+    weights = checkpoints.read_weights(path, config)
+    print(f"Read {len(weights.tensors)} variables from {weights.prefix}")
+    if weights.absent:
+        print(f"  not in it, so not written: {', '.join(weights.absent)}")
+    if weights.left_out:
+        print(f"  not of an ALBERT model, so left out: {', '.join(weights.left_out)}")
+    return weights.tensors
+
+
+def export_checkpoint(config):
+    """Writes --export_path as a checkpoint, with the config beside it."""
+    prefix = FLAGS.export_path
+    check_prefix(prefix, config)
+    tensors = read_weights(config)
+    checkpoints.write(prefix, tensors, FLAGS.export_format)
+    path = os.path.join(os.path.dirname(prefix), CONFIG)
+    if not tf.io.gfile.exists(path):
+        files.write_text(path, config.to_json_string())
+    print(f"Wrote {len(tensors)} variables and {checkpoints.GLOBAL_STEP} 0 to {prefix}")
+
+
+def read_tokenizer(config):
+    """The vocabulary in --albert_directory, as a tokenizer and as files of transformers.
+
+    Args:
+        config: AlbertConfig.
+
+    Returns:
+        (FullTokenizer, dict of file name -> bytes).
+
+    Raises:
+        ValueError: there is none, or it is of another model.
+    """
+    path = hub_modules.vocabulary_in(FLAGS.albert_directory)
+    if not path:
+        raise ValueError(
+            f"--albert_directory={FLAGS.albert_directory} holds no vocabulary: put the "
+            "SentencePiece model (30k-clean.model) or vocab.txt there"
+        )
+    is_sentencepiece = path.endswith(".model")
+    argument = "spm_model_file" if is_sentencepiece else "vocab_file"
+    tokenizer = FullTokenizer(do_lower_case=FLAGS.do_lower_case, **{argument: path})
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"{path} has {tokenizer.vocab_size} pieces and the config has "
+            f"vocab_size={config.vocab_size}: one belongs to another model"
+        )
+    length = config.max_position_embeddings
+    if not is_sentencepiece:
+        tokens = list(tokenizer.vocab)
+        return tokenizer, huggingface.wordpiece_files(tokens, FLAGS.do_lower_case, length)
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return tokenizer, huggingface.sentencepiece_files(file.read(), FLAGS.do_lower_case, length)
+
+
+def export_to_transformers(config):
+    """Writes --export_path as a directory of the transformers library."""
+    try:
+        huggingface.check_expressible(config)
+    except ValueError as error:
+        raise ValueError(f"--export_format=hf: {error}") from error
+    export.check_export_path(FLAGS.export_path, "export_path")
+    tokenizer, tokenizer_files = read_tokenizer(config)
+    tensors = read_weights(config)
+    ids = tokenizer.special_ids(with_mask=False)
+    special_ids = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
+    with export.writing_directory(FLAGS.export_path) as directory:
+        architecture, written = huggingface.write(
+            directory, config, tensors, special_ids, tokenizer_files
+        )
+    left_out = [name for name in tensors if name not in written]
+    if left_out:
+        print(f"  {architecture} has no place for: {', '.join(left_out)}")
+    print(f"Wrote {len(written)} variables as {architecture} to {FLAGS.export_path}")
+
+
+def main(_):
+    """Reads flags, checks them and the input, then writes."""
+    config = read_config()
+    if FLAGS.export_format == "hf":
+        export_to_transformers(config)
+    else:
+        export_checkpoint(config)
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Makes a TF Hub module of a model: the encoder, or the preprocessing of its text.
+
+python export_to_tfhub.py --albert_directory=albert_base --export_path=modules/albert_base
+python export_to_tfhub.py --albert_directory=albert_base --export_path=modules/albert_preprocess \
+  --export_type=preprocessing
+"""
+
+import os
+
+import tensorflow as tf
+from absl import flags
+
+from albert_tf import checkpoints, cli, export, graph_tokenization, heads, hub_modules
+from albert_tf.config import AlbertConfig
+from albert_tf.tokenization import FullTokenizer
+
+FLAGS = flags.FLAGS
+CONFIG = "albert_config.json"
+HEADS = {  # attribute of heads.PretrainingModel -> how it is called here, start of its variables
+    "masked_lm": ("masked-LM head, and so no mlm", "cls/predictions/"),
+    "sentence_order": ("sentence-order head, and so no sop", "cls/seq_relationship/"),
+}
+
+
+def define_flags():
+    """Defines the script's flags; names and defaults are the original's."""
+    flags.DEFINE_string(
+        "albert_directory",
+        None,
+        f"Directory with {CONFIG}, the checkpoint, and the SentencePiece model (with its .vocab, "
+        "if there is one) or vocab.txt.",
+    )
+    flags.DEFINE_string(
+        "checkpoint_name", checkpoints.BEST, "Prefix of the checkpoint in that directory."
+    )
+    flags.DEFINE_bool("do_lower_case", True, "Whether the model is for lower-cased text.")
+    flags.DEFINE_bool("use_einsum", True, "Accepted; there is one way of multiplying here.")
+    flags.DEFINE_string("export_path", None, "Directory to make.")
+    flags.DEFINE_enum(
+        "export_type",
+        "model",
+        ["model", "preprocessing"],
+        "model: the encoder, with .mlm and .sop where the heads are there. preprocessing: text to "
+        "the encoder's inputs.",
+    )
+    flags.mark_flags_as_required(["albert_directory", "export_path"])
+
+
+def find_vocabulary():
+    """Path of the vocabulary, and the tokenizer made of it.
+
+    Raises:
+        ValueError: there is none, several, or it cannot be read.
+    """
+    path = hub_modules.vocabulary_in(FLAGS.albert_directory)
+    if path is None:
+        raise ValueError(
+            f"--albert_directory={FLAGS.albert_directory} holds no vocabulary: put the "
+            "SentencePiece model (*.model) or vocab.txt there"
+        )
+    return path, FullTokenizer(**vocabulary_arguments(path))
+
+
+def vocabulary_arguments(path):
+    """Arguments of FullTokenizer and its likes for a vocabulary."""
+    kind = "vocab_file" if path.endswith(".txt") else "spm_model_file"
+    return {kind: path, "do_lower_case": FLAGS.do_lower_case}
+
+
+def load_model(config):
+    """The model with the checkpoint's weights, and the names of the heads it had.
+
+    Returns:
+        (heads.PretrainingModel, set of names of `HEADS`).
+
+    Raises:
+        ValueError: the checkpoint lacks part of the encoder.
+    """
+    model = heads.PretrainingModel(config)
+    path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
+    report = checkpoints.load(path, checkpoints.named_variables(model))
+    print(report)
+    loaded = {
+        name
+        for name, (_, start) in HEADS.items()
+        if not any(missing.startswith(start) for missing in report.missing)
+        and not any(row[0].startswith(start) for row in report.wrong_shape)
+    }
+    for name in HEADS.keys() - loaded:
+        print(f"The checkpoint has no {HEADS[name][0]} in the module.")
+    return model, loaded
+
+
+def assets(config_path, vocabulary):
+    """Files that go into the module: attribute -> path."""
+    if vocabulary.endswith(".txt"):
+        return {"config_file": config_path, "vocab_file": vocabulary}
+    found = {"config_file": config_path, "sp_model_file": vocabulary}
+    readable = vocabulary.removesuffix(".model") + ".vocab"
+    return found | ({"sp_vocab_file": readable} if tf.io.gfile.exists(readable) else {})
+
+
+def export_model(vocabulary, tokenizer):
+    """Writes the encoder."""
+    config_path = os.path.join(FLAGS.albert_directory, CONFIG)
+    config = AlbertConfig.from_json_file(config_path)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"{vocabulary} has {tokenizer.vocab_size} pieces and {config_path} has vocab_size="
+            f"{config.vocab_size}: one belongs to another model"
+        )
+    model, loaded = load_model(config)
+    module = export.HubModule(
+        model,
+        has_masked_lm="masked_lm" in loaded,
+        has_sentence_order="sentence_order" in loaded,
+        assets=assets(config_path, vocabulary),
+        do_lower_case=FLAGS.do_lower_case,
+    )
+    signatures = module.signatures()
+    special_ids = tokenizer.special_ids(with_mask=False)
+    card = export.model_card(config, module, signatures, FLAGS.export_path, special_ids)
+    export.save_module(module, FLAGS.export_path, signatures, card)
+
+
+def export_preprocessing(vocabulary, _):
+    """Writes the preprocessing."""
+    module = graph_tokenization.Preprocessing(**vocabulary_arguments(vocabulary))
+    card = export.preprocessing_card(
+        os.path.basename(vocabulary), FLAGS.do_lower_case, FLAGS.export_path
+    )
+    export.save_module(module, FLAGS.export_path, card=card)
+
+
+def main(_):
+    """Checks everything, then exports."""
+    export.check_export_path(FLAGS.export_path, "export_path")
+    if FLAGS["use_einsum"].present:
+        print("--use_einsum has no meaning any more: there is one way of multiplying here.")
+    vocabulary, tokenizer = find_vocabulary()
+    exporters = {"model": export_model, "preprocessing": export_preprocessing}
+    exporters[FLAGS.export_type](vocabulary, tokenizer)
+    print(f"Written: {FLAGS.export_path}, with a README.md that shows how to call it.")
+
+
+if __name__ == "__main__":
+    define_flags()
+    cli.run(main)

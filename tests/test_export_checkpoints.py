@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""export_checkpoints.py through its real main: every form, there and back, and what it refuses."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import export_checkpoints
+from albert_tf import checkpoints, heads, optimization
+from albert_tf.config import AlbertConfig
+
+GOLDEN = Path(__file__).parent / "golden"
+MODELS = GOLDEN / "model"
+VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
+EXPRESSIBLE = [variant for variant in VARIANTS if variant != "noproj"]
+
+
+def read(prefix):
+    """All tensors of a file, by the names they have in it."""
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def write(prefix, tensors):
+    checkpoints.WRITERS["tf1"](str(prefix), tensors)
+
+
+def assert_same(actual, expected):
+    assert actual.keys() == expected.keys()
+    for name, value in actual.items():
+        assert np.asarray(value).dtype == np.asarray(expected[name]).dtype, name
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def contents_of(directory):
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(Path(directory).rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def export(run_main, tmp_path):
+    """Exports a golden variant, or a directory: export(source, name, flag=value, ...) -> path."""
+
+    def run(source, name="out/model.ckpt", checkpoint_name="model.ckpt", **values):
+        run_main(
+            export_checkpoints,
+            albert_directory=MODELS / source if isinstance(source, str) else source,
+            checkpoint_name=checkpoint_name,
+            export_path=f"{tmp_path}/{name}",
+            **values,
+        )
+        return tmp_path / name
+
+    return run
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A directory with a golden variant, a vocabulary and changes of config and tensors."""
+
+    def make(variant="base", vocabulary="spm_uncased.model", tensors=None, **config):
+        folder = tmp_path / "source"
+        shutil.copytree(MODELS / variant, folder)
+        if vocabulary:
+            name = "30k-clean.model" if vocabulary.endswith(".model") else vocabulary
+            shutil.copy(GOLDEN / "tokenization" / vocabulary, folder / name)
+        if tensors is not None:
+            write(folder / "model.ckpt", tensors)
+        changed = AlbertConfig.from_json_file(str(folder / "albert_config.json"))
+        changed = dataclasses.replace(changed, **config)
+        (folder / "albert_config.json").write_text(changed.to_json_string())
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def with_vocabulary(source):
+    """The same with as many word embeddings as the vocabulary has pieces."""
+
+    def make(variant="base", pieces=3000, **arguments):
+        tensors = read(MODELS / variant / "model.ckpt")
+        for name in ("bert/embeddings/word_embeddings", "cls/predictions/output_bias"):
+            values = np.random.RandomState(1).standard_normal([pieces, *tensors[name].shape[1:]])
+            tensors[name] = values.astype(np.float32)
+        return source(variant, tensors=tensors, vocab_size=pieces, **arguments), tensors
+
+    return make
+
+
+# --- There and back ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_tf1_to_ours_to_tf1_is_bit_identical(variant, export):
+    ours = export(variant, "ours/model.ckpt-best", export_format="tf2")
+    again = export(ours.parent, "again/model.ckpt", "model.ckpt-best", export_format="tf1")
+    golden = read(MODELS / variant / "model.ckpt")
+    assert_same(read(again), golden | {"global_step": np.int64(0)})
+    config = AlbertConfig.from_json_file(str(MODELS / variant / "albert_config.json"))
+    for folder in (ours.parent, again.parent):
+        assert AlbertConfig.from_json_file(str(folder / "albert_config.json")) == config
+
+
+@pytest.mark.parametrize("variant", EXPRESSIBLE)
+def test_ours_to_transformers_to_ours_is_bit_identical(variant, export, with_vocabulary):
+    folder, tensors = with_vocabulary(variant)
+    theirs = export(folder, "hf", export_format="hf")
+    again = export(theirs, "again/model.ckpt", "model.safetensors", export_format="tf1")
+    assert_same(read(again), tensors | {"global_step": np.int64(0)})
+    config = AlbertConfig.from_json_file(str(folder / "albert_config.json"))
+    assert AlbertConfig.from_json_file(str(again.parent / "albert_config.json")) == config
+
+
+# --- The forms -----------------------------------------------------------------------------------
+
+
+def test_a_tf1_saver_restores_what_is_written(export):
+    prefix = export("base", export_format="tf1")
+    golden = read(MODELS / "base" / "model.ckpt")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        for name, value in golden.items():
+            tf.compat.v1.get_variable(name, value.shape)
+        step = tf.compat.v1.train.get_or_create_global_step()
+        tf.compat.v1.train.Saver().restore(session, str(prefix))
+        assert session.run(step) == 0
+        for variable in tf.compat.v1.trainable_variables():
+            np.testing.assert_array_equal(session.run(variable), golden[variable.op.name])
+
+
+def test_our_own_form_is_what_a_run_writes(export):
+    prefix = export("base", export_format="tf2")
+    reader = checkpoints.Reader(str(prefix))
+    assert_same(
+        {name: reader[name] for name in reader.shapes},
+        read(MODELS / "base" / "model.ckpt") | {"global_step": np.array(0, np.int64)},
+    )
+    keys = read(prefix).keys() - {"_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter"}
+    assert all(key.startswith("variables/") for key in keys)
+
+
+def test_only_whole_files_are_left(export):
+    prefix = export("base")
+    assert sorted(path.name for path in prefix.parent.iterdir()) == [
+        "albert_config.json", "model.ckpt.data-00000-of-00001", "model.ckpt.index"
+    ]  # fmt: skip
+
+
+def test_directory_for_transformers(export, with_vocabulary, capsys):
+    folder, _ = with_vocabulary()
+    directory = export(folder, "hf", export_format="hf", do_lower_case=False)
+    assert sorted(contents_of(directory)) == [
+        "config.json", "model.safetensors", "spiece.model", "tokenizer.json",
+        "tokenizer_config.json",
+    ]  # fmt: skip
+    config = json.loads((directory / "config.json").read_text())
+    assert config["hidden_act"] == "gelu_new" and config["vocab_size"] == 3000
+    assert [config[f"{name}_token_id"] for name in ("pad", "bos", "eos")] == [0, 2, 3]
+    tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
+    assert tokenizer["do_lower_case"] is False and tokenizer["model_max_length"] == 40
+    assert f"Wrote 32 variables as AlbertForPreTraining to {directory}" in capsys.readouterr().out
+
+
+def test_directory_with_wordpiece(export, with_vocabulary):
+    folder, _ = with_vocabulary(pieces=1542, vocabulary="vocab.txt")
+    directory = export(folder, "hf", export_format="hf")
+    tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
+    assert tokenizer["tokenizer_class"] == "BertTokenizer" and tokenizer["do_lower_case"] is True
+    assert (directory / "vocab.txt").exists() and not (directory / "spiece.model").exists()
+
+
+# --- What is written and what is not -------------------------------------------------------------
+
+
+def relatives(tensors):
+    """Slots as relatives of the original name them."""
+    return {f"{name}/lamb_m": value for name, value in tensors.items()}
+
+
+@pytest.mark.parametrize("form", ["tf1", "tf2"])
+def test_slots_and_step_stay_behind(form, source, export, capsys):
+    tensors = read(GOLDEN / "optimizers" / "lamb_ckpt" / "model.ckpt-8")
+    weights = {n: v for n, v in tensors.items() if "/adam_" not in n and n != "global_step"}
+    folder = source(tensors=tensors | relatives(weights))
+    reader = checkpoints.Reader(str(export(folder, export_format=form)))
+    assert {*reader.shapes} == {*weights, "global_step"} and reader["global_step"] == 0
+    assert len(weights) == 32
+    for name, value in weights.items():
+        np.testing.assert_array_equal(reader[name], value, err_msg=name)
+    assert "left out" not in capsys.readouterr().out
+
+
+def test_a_run_of_ours_is_exported_without_its_moments(source, export):
+    config = AlbertConfig.from_json_file(str(MODELS / "base" / "albert_config.json"))
+    named = checkpoints.named_variables(heads.ClassificationModel(config, 3))
+    optimizer = optimization.AdamW(optimization.PolynomialDecayWithWarmup(1e-3, 100))
+    optimizer.build(list(named.values()))
+    state = checkpoints.training_variables(named, optimizer)
+    folder = source()
+    checkpoints.make_checkpoint(state).write(str(folder / "model.ckpt-5"))
+    prefix = export(folder, checkpoint_name="model.ckpt-5")
+    expected = {name: variable.numpy() for name, variable in named.items()}
+    assert_same(read(prefix), expected | {"global_step": np.int64(0)})
+    assert "output_weights" in expected
+
+
+HEADS = {
+    "classifier": lambda config: heads.ClassificationModel(config, 3),
+    "race": heads.MultipleChoiceModel,
+    "squad1": heads.SquadV1Model,
+    "squad2": heads.SquadV2Model,
+}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_heads_of_fine_tuned_models_come_along(kind, source, export, capsys):
+    config = AlbertConfig.from_json_file(str(MODELS / "base" / "albert_config.json"))
+    named = checkpoints.named_variables(HEADS[kind](config))
+    tensors = {name: variable.numpy() for name, variable in named.items()}
+    prefix = export(source(tensors=tensors))
+    assert_same(read(prefix), tensors | {"global_step": np.int64(0)})
+    printed = capsys.readouterr().out
+    assert "not in it, so not written: cls/predictions/transform/dense/kernel, " in printed
+    assert f"Wrote {len(tensors)} variables and global_step 0 to {prefix}" in printed
+
+
+def test_what_is_absent_is_not_invented(source, export, capsys):
+    golden = read(MODELS / "base" / "model.ckpt")
+    tensors = {name: value for name, value in golden.items() if "seq_relationship" not in name}
+    prefix = export(source(tensors=tensors))
+    assert_same(read(prefix), tensors | {"global_step": np.int64(0)})
+    assert (
+        "not in it, so not written: cls/seq_relationship/output_weights, "
+        "cls/seq_relationship/output_bias\n"
+    ) in capsys.readouterr().out
+
+
+def test_unknown_variables_are_told(source, export, capsys):
+    golden = read(MODELS / "base" / "model.ckpt")
+    prefix = export(source(tensors=golden | {"my/own": np.float32(1)}))
+    assert_same(read(prefix), golden | {"global_step": np.int64(0)})
+    assert "not of an ALBERT model, so left out: my/own\n" in capsys.readouterr().out
+
+
+def test_heads_that_transformers_lacks_are_told(with_vocabulary, export, capsys):
+    folder, tensors = with_vocabulary()
+    extra = {
+        "output_weights": np.zeros([2, 32], np.float32),
+        "output_bias": np.zeros(2, np.float32),
+    }
+    write(folder / "model.ckpt", tensors | extra)
+    export(folder, "hf", export_format="hf")
+    printed = capsys.readouterr().out
+    assert "AlbertForPreTraining has no place for: output_bias, output_weights" in printed
+
+
+# --- Bad input -----------------------------------------------------------------------------------
+
+
+def without(variant, part):
+    golden = read(MODELS / variant / "model.ckpt")
+    return {name: value for name, value in golden.items() if part not in name}
+
+
+@pytest.mark.parametrize(
+    "arguments, flags, message",
+    [
+        ({"tensors": without("base", "bert/")}, {}, "0 variables fit, 25 are missing"),
+        ({"tensors": without("base", "pooler")}, {}, "missing: bert/pooler/dense/kernel"),
+        ({"vocab_size": 301}, {}, r"shape \[300, 16\] in the file, \[301, 16\] here"),
+        ({"variant": "groups2", "num_hidden_groups": 1}, {}, "has no place for .*/group_1/"),
+        ({}, {"checkpoint_name": "model.ckpt-best"}, "no checkpoint at .*model.ckpt-best"),
+        ({}, {"export_format": "hf"}, "has 3000 pieces and the config has vocab_size=300"),
+        ({"vocabulary": None}, {"export_format": "hf"}, "holds no vocabulary"),
+        ({"variant": "noproj"}, {"export_format": "hf"}, "--export_format=hf: .*no such mapping"),
+        (
+            {"parameter_sharing": "attention"},
+            {"export_format": "hf"},
+            "--export_format=hf: .*parameter_sharing='attention'",
+        ),
+        ({}, {"name": "out/"}, "is no prefix of files"),
+        ({}, {"name": "source"}, "source is no prefix of files"),
+        ({}, {"name": "out/model[1]"}, "is no prefix of files"),
+        ({}, {"name": "source/albert_config.json/model.ckpt"}, "--export_path="),
+        ({}, {"name": "source", "export_format": "hf"}, "--export_path=.*source"),
+    ],
+)
+def test_bad_input_is_a_plain_error_and_leaves_nothing(
+    arguments, flags, message, source, export, tmp_path
+):
+    folder = source(**arguments)
+    before = contents_of(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        export(folder, **flags)
+    assert contents_of(tmp_path) == before
+
+
+def test_a_head_of_another_model(source, export):
+    tensors = read(MODELS / "base" / "model.ckpt")
+    tensors["cls/predictions/output_bias"] = np.zeros([301], np.float32)
+    with pytest.raises(ValueError, match="has no place for cls/predictions/output_bias"):
+        export(source(tensors=tensors))
+
+
+@pytest.mark.parametrize("form", ["tf1", "tf2", "hf"])
+def test_what_exists_is_not_replaced(form, with_vocabulary, export, tmp_path):
+    folder, _ = with_vocabulary()
+    export(folder, "out/x", export_format=form)
+    before = contents_of(tmp_path)
+    with pytest.raises(ValueError, match=r"--export_path=.*out/x"):
+        export(folder, "out/x", export_format=form)
+    assert contents_of(tmp_path) == before
+
+
+def test_a_config_of_another_model_is_not_replaced(source, export, tmp_path):
+    (tmp_path / "out").mkdir()
+    path = shutil.copy(MODELS / "relu" / "albert_config.json", tmp_path / "out")
+    with pytest.raises(ValueError, match=rf"{path} is of another model"):
+        export(source())
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["albert_config.json"]
+
+
+def test_beside_the_source_its_config_stays(source, export, tmp_path):
+    folder = source()
+    text = (folder / "albert_config.json").read_text().replace("{", '{"gap_size": 0,', 1)
+    (folder / "albert_config.json").write_text(text)
+    export(folder, "source/exported.ckpt")
+    assert (folder / "albert_config.json").read_text() == text
+    assert checkpoints.exists(str(folder / "exported.ckpt"))
+
+
+def test_no_config(source, export):
+    folder = source()
+    (folder / "albert_config.json").unlink()
+    with pytest.raises(ValueError, match=r"--albert_directory=.*holds no albert_config\.json"):
+        export(folder)
+
+
+def test_a_failure_while_writing_leaves_nothing(source, export, tmp_path, monkeypatch):
+    writer = checkpoints.WRITERS["tf1"]
+
+    def fail(prefix, tensors):
+        writer(prefix, tensors)
+        raise ValueError("the disk is full")
+
+    folder = source()
+    monkeypatch.setitem(checkpoints.WRITERS, "tf1", fail)
+    with pytest.raises(ValueError, match="the disk is full"):
+        export(folder)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_as_a_user_runs_it(run_script, source, tmp_path):
+    values = {"albert_directory": source(), "checkpoint_name": "model.ckpt"}
+    target = tmp_path / "out" / "model.ckpt"
+    done = run_script("export_checkpoints", export_path=target, **values)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        f"Read 32 variables from {tmp_path}/source/model.ckpt\n"
+        f"Wrote 32 variables and global_step 0 to {target}\n"
+    )
+    again = run_script("export_checkpoints", export_path=target, **values)
+    assert again.returncode == 1 and again.stdout == ""
+    assert "export_checkpoints: error: --export_path=" in again.stderr
+    assert "Traceback" not in again.stderr
