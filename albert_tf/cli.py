@@ -157,7 +157,8 @@ def hub_module():
     Raises:
         ValueError: it is no directory.
     """
-    handle = FLAGS.get_flag_value("albert_hub_module_handle", None)
+    # run_pretraining.py shares functions of this file and has no such flag.
+    handle = "albert_hub_module_handle" in FLAGS and FLAGS.albert_hub_module_handle
     if handle and not tf.io.gfile.isdir(handle):
         raise ValueError(
             f"--albert_hub_module_handle={handle} is no directory: download the module and give "
