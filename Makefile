@@ -92,13 +92,15 @@ $(MODEL)/summary.txt: $(MODEL)/.trained demo/plot_curves.py | $(READY)
 
 BOOKS ?= ../shared/data
 BOOKS_DIR ?= output/books
+# With more steps a finished model is trained on from where it is.
+BOOKS_STEPS ?= 8000
 # Single words and short sequences: in an hour a model this small learns more from them. Fine-tuning
 # may be longer.
 BOOKS_PREDICTIONS := --max_predictions_per_seq=10
 BOOKS_SEQUENCE := --max_seq_length=64 $(BOOKS_PREDICTIONS)
 BOOKS_VOCABULARY := --spm_model_file=$(BOOKS)/spm/30k-clean.model
 
-books: $(BOOKS_DIR)/model/.trained
+books: $(BOOKS_DIR)/model/.trained-$(BOOKS_STEPS)
 	$(RUN) benchmarks/unigram_baseline.py --train='$(BOOKS_DIR)/train-*.tfrecord' \
 	  --heldout=$(BOOKS_DIR)/heldout.tfrecord $(BOOKS_PREDICTIONS)
 	@tail -n 20 $(BOOKS_DIR)/model/eval_results.txt
@@ -115,11 +117,11 @@ $(BOOKS_DIR)/heldout.tfrecord: create_pretraining_data.py | $(READY)
 	  --output_file=$@ $(BOOKS_VOCABULARY) $(BOOKS_SEQUENCE) --ngram=1 \
 	  --dupe_factor=1
 
-$(BOOKS_DIR)/model/.trained: $(BOOKS_DIR)/train-0.tfrecord $(BOOKS_DIR)/heldout.tfrecord
+$(BOOKS_DIR)/model/.trained-$(BOOKS_STEPS): $(BOOKS_DIR)/train-0.tfrecord $(BOOKS_DIR)/heldout.tfrecord
 	$(RUN) run_pretraining.py --do_train --do_eval --albert_config_file=demo/books_config.json \
 	  --input_file='$(BOOKS_DIR)/train-*.tfrecord' --eval_input_file=$(BOOKS_DIR)/heldout.tfrecord \
 	  --output_dir=$(BOOKS_DIR)/model $(BOOKS_SEQUENCE) --train_batch_size=32 --optimizer=adamw \
-	  --learning_rate=0.001 --num_train_steps=8000 --num_warmup_steps=800 --seed=12345 \
+	  --learning_rate=0.001 --num_train_steps=$(BOOKS_STEPS) --num_warmup_steps=800 --seed=12345 \
 	  --save_checkpoints_steps=1000 --iterations_per_loop=50
 	@touch $@
 

@@ -131,6 +131,8 @@ def export_preprocessing(vocabulary, _):
         os.path.basename(vocabulary), FLAGS.do_lower_case, FLAGS.export_path
     )
     export.save_module(module, FLAGS.export_path, card=card)
+    if not vocabulary.endswith(".txt"):
+        print(export.EQUAL_SPLITS)
 
 
 def main(_):

@@ -25,6 +25,8 @@ from albert_tf import (
     optimization,
     records,
     results,
+    serving,
+    text_inputs,
     training,
 )
 
@@ -67,20 +69,21 @@ def define_flags():
     flags.DEFINE_string(
         "glue_submission_dir", None, "Where to write predictions as the GLUE server takes them."
     )
-    flags.DEFINE_string("export_dir", None, "Refused: exporting is not part of this version.")
-    flags.DEFINE_float("threshold_to_export", math.nan, "Refused, as --export_dir is.")
+    flags.DEFINE_float(
+        "threshold_to_export", math.nan, "A number to give back with the export's predictions."
+    )
+    cli.define_export_flags()
     cli.define_finetuning_flags(max_seq_length=512, learning_rate=5e-5, save_checkpoints_steps=1000)
     flags.mark_flags_as_required(["data_dir", "task_name", "output_dir"])
 
 
 def check_flags():
     """Raises ValueError for values that make no run, before anything is read."""
-    if FLAGS.export_dir or not math.isnan(FLAGS.threshold_to_export):
-        raise ValueError(
-            "exporting is not part of this version: drop --export_dir and --threshold_to_export"
-        )
-    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
-        raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
+    cli.check_export_flags()
+    if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
+        raise ValueError("--threshold_to_export needs --export_dir")
+    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
+        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
     cli.check_at_least(
         1, "train_batch_size", "eval_batch_size", "predict_batch_size", "train_step",
         "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop", "num_trials",
@@ -374,8 +377,23 @@ def trials_summary(metric, values):
     )
 
 
+def export(task, config):
+    """Writes the best checkpoint as a SavedModel."""
+    prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
+    training.set_precision("fp32")
+    model = heads.ClassificationModel(config, task.num_outputs)
+    serving.load_weights(model, prefix)
+    tokenizer = cli.make_graph_tokenizer()
+    texts = text_inputs.SentencePairs(tokenizer, FLAGS.max_seq_length, len(task.text) == 2)
+    threshold = FLAGS.threshold_to_export
+    functions = serving.ClassifierFunctions(
+        model, texts, task.labels, None if math.isnan(threshold) else threshold
+    )
+    cli.export(model, functions, tokenizer, config, task.labels)
+
+
 def main(_):
-    """Reads flags, checks them and the input, then trains, evaluates and predicts."""
+    """Reads flags, checks them and the input, then trains, evaluates, predicts and exports."""
     cli.note_obsolete_flags()
     check_flags()
     task = find_task()
@@ -383,7 +401,7 @@ def main(_):
         raise ValueError("--glue_submission_dir is for GLUE tasks; the server knows no others")
     config, tokenizer = cli.read_config(), cli.make_tokenizer()
     cli.check_vocabulary(config, tokenizer)
-    for flag in ("output_dir", "cached_dir", "glue_submission_dir"):
+    for flag in ("output_dir", "cached_dir", "glue_submission_dir", "export_dir"):
         if FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)
     data = Data(task, tokenizer)
@@ -399,6 +417,8 @@ def main(_):
         run = run_trial(data, config, strategy, FLAGS.output_dir, FLAGS.seed)
     if FLAGS.do_predict:
         predict(run, tests)
+    if FLAGS.export_dir:
+        export(task, config)
 
 
 if __name__ == "__main__":

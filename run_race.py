@@ -23,6 +23,8 @@ from albert_tf import (
     race,
     records,
     results,
+    serving,
+    text_inputs,
     training,
 )
 
@@ -62,6 +64,7 @@ def define_flags():
     flags.DEFINE_integer("train_step", 12000, "Updates in all; the decay ends there.")
     flags.DEFINE_integer("warmup_step", 1000, "Updates of the linear warm-up.")
     flags.DEFINE_enum("optimizer", "adamw", sorted(optimization.OPTIMIZERS), "Optimizer.")
+    cli.define_export_flags()
     cli.define_finetuning_flags(
         max_seq_length=512,
         learning_rate=1e-5,
@@ -74,8 +77,9 @@ def define_flags():
 
 def check_flags():
     """Raises ValueError for values that make no run, before anything is read."""
-    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict):
-        raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
+    if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
+        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
+    cli.check_export_flags()
     cli.check_at_least(
         1, "train_batch_size", "eval_batch_size", "predict_batch_size", "train_step",
         "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop",
@@ -256,8 +260,20 @@ def predict(run, data, examples):
     print("\n".join(lines))
 
 
+def export(config):
+    """Writes the best checkpoint as a SavedModel."""
+    prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
+    training.set_precision("fp32")
+    model = heads.MultipleChoiceModel(config, choices=len(race.LETTERS))
+    serving.load_weights(model, prefix)
+    tokenizer = cli.make_graph_tokenizer()
+    texts = text_inputs.Options(tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length)
+    functions = serving.ClassifierFunctions(model, texts, list(race.LETTERS))
+    cli.export(model, functions, tokenizer, config, race.LETTERS)
+
+
 def main(_):
-    """Reads flags, checks them and the input, then trains, evaluates and predicts."""
+    """Reads flags, checks them and the input, then trains, evaluates, predicts and exports."""
     cli.note_obsolete_flags()
     check_flags()
     levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
@@ -266,7 +282,9 @@ def main(_):
     data = Data(tokenizer, levels, race.schema(FLAGS.max_seq_length))
     given = None if FLAGS.do_train else FLAGS.init_checkpoint
     finetuning.check_head(HEAD, FLAGS.output_dir, given)
-    files.check_writable(FLAGS.output_dir, "output_dir")
+    for flag in ("output_dir", "export_dir"):
+        if FLAGS[flag].value:
+            files.check_writable(FLAGS[flag].value, flag)
     for flag in DEFAULT_RECORDS:
         records.check_writable(record_file(flag), flag)
     # Errors in the test set come now rather than after training.
@@ -296,6 +314,8 @@ def main(_):
         )
     if FLAGS.do_predict:
         predict(run, data, test_examples)
+    if FLAGS.export_dir:
+        export(config)
 
 
 if __name__ == "__main__":

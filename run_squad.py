@@ -28,9 +28,11 @@ from albert_tf import (
     optimization,
     records,
     results,
+    serving,
     squad_features,
     squad_metrics,
     squad_predictions,
+    text_inputs,
     training,
 )
 from albert_tf.config import AlbertConfig
@@ -59,6 +61,7 @@ class Version(NamedTuple):
         inputs: tuple of str, features that the model reads.
         model: class in `heads`.
         options: dict from argument of the model to the flag that gives its value.
+        served_options: dict of arguments in place of those when the model is exported.
         terms: callable in `heads`, the loss.
         predict: callable in `squad_predictions`.
     """
@@ -68,6 +71,7 @@ class Version(NamedTuple):
     inputs: tuple
     model: type
     options: dict
+    served_options: dict
     terms: Callable
     predict: Callable
 
@@ -78,6 +82,7 @@ VERSION_1 = Version(
     inputs=("input_ids", "input_mask", "segment_ids"),
     model=heads.SquadV1Model,
     options={"predicted_length": "max_seq_length"},
+    served_options={"predicted_length": None},
     terms=heads.squad_v1_terms,
     predict=squad_predictions.predict_v1,
 )
@@ -87,6 +92,7 @@ VERSION_2 = Version(
     inputs=("input_ids", "input_mask", "segment_ids", "p_mask"),
     model=heads.SquadV2Model,
     options={name: name for name in ("start_n_top", "end_n_top", "dropout_prob")},
+    served_options={},
     terms=heads.squad_v2_terms,
     predict=squad_predictions.predict_v2,
 )
@@ -136,6 +142,7 @@ def define_flags():
     flags.DEFINE_float("warmup_proportion", 0.1, "Share of the updates for the linear warm-up.")
     flags.DEFINE_enum("optimizer", "adamw", sorted(optimization.OPTIMIZERS), "Optimizer.")
     cli.define_obsolete_flags("use_einsum")
+    cli.define_export_flags()
     cli.define_finetuning_flags(max_seq_length=384, learning_rate=5e-5, save_checkpoints_steps=1000)
     FLAGS["init_checkpoint"].help = (
         "Weights to start from, the head among them if they are of a SQuAD model: a prefix, its "
@@ -151,14 +158,19 @@ def define_flags():
 
 def check_flags():
     """Raises ValueError for values that make no run, before anything is read."""
-    if not (FLAGS.do_train or FLAGS.do_predict):
-        raise ValueError("nothing to do: give --do_train or --do_predict")
+    if not (FLAGS.do_train or FLAGS.do_predict or FLAGS.export_dir):
+        raise ValueError("nothing to do: give --do_train, --do_predict or --export_dir")
+    if FLAGS.ensemble_dirs and FLAGS.export_dir:
+        raise ValueError(
+            "an ensemble is no single model: --ensemble_dirs goes without --export_dir"
+        )
     if FLAGS.do_train and not FLAGS.train_file:
         raise ValueError("--do_train needs --train_file")
     if FLAGS.do_predict and not FLAGS.predict_file:
         raise ValueError("--do_predict needs --predict_file")
     if FLAGS.ensemble_dirs and FLAGS.do_train:
         raise ValueError("--ensemble_dirs are to predict with: they do not go with --do_train")
+    cli.check_export_flags()
     cli.check_at_least(
         1, "train_batch_size", "predict_batch_size", "save_checkpoints_steps",
         "iterations_per_loop", "steps_per_loop", "n_best_size", "max_answer_length",
@@ -328,7 +340,9 @@ def read_data(version, configs):
 
 def check_outputs():
     """Raises ValueError if results or feature files cannot be written."""
-    files.check_writable(FLAGS.output_dir, "output_dir")
+    for flag in ("output_dir", "export_dir"):
+        if FLAGS[flag].value:
+            files.check_writable(FLAGS[flag].value, flag)
     for flag in DEFAULT_FILES:
         records.check_writable(feature_file(flag), flag)
 
@@ -607,6 +621,24 @@ def train(run, recipe, data, on_checkpoint):
     finetuning.train(run, recipe, [path], wanted, FLAGS.max_seq_length, figures, on_checkpoint)
 
 
+def export(version, config, windows):
+    """Writes the best checkpoint as a SavedModel."""
+    prefix = trained_checkpoints()[0]
+    training.set_precision("fp32")
+    options = {name: FLAGS[flag].value for name, flag in version.options.items()}
+    model = version.model(config, **options | version.served_options)
+    serving.load_weights(model, prefix)
+    tokenizer = cli.make_graph_tokenizer()
+    settings = serving.AnswerSettings(
+        FLAGS.n_best_size,
+        FLAGS.max_answer_length,
+        known_threshold([prefix]) if version.has_negatives else None,
+    )
+    texts = text_inputs.Paragraphs(tokenizer, windows)
+    functions = serving.SquadFunctions(model, texts, settings)
+    cli.export(model, functions, tokenizer, config, folder="saved_model")
+
+
 def members(run, configs, version, strategy):
     """Yields (run, prefix) of each model to predict with; those of an ensemble one after another.
 
@@ -621,7 +653,7 @@ def members(run, configs, version, strategy):
 
 
 def main(_):
-    """Reads flags, checks them and the input, then trains, evaluates and predicts."""
+    """Reads flags, checks them and the input, then trains, evaluates, predicts and exports."""
     cli.note_obsolete_flags()
     check_flags()
     prefixes = [] if FLAGS.do_train else trained_checkpoints()
@@ -647,6 +679,8 @@ def main(_):
         finetuning.evaluate_checkpoints(run, on_checkpoint, FLAGS.continuous_eval_timeout)
     if questions and training.is_chief(strategy):
         predict(questions, members(run, configs, version, strategy))
+    if FLAGS.export_dir and training.is_chief(strategy):
+        export(version, configs[0], data.windows)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ import tensorflow as tf
 import tf_keras
 from absl import app, flags, logging
 
-from albert_tf import files, hub_modules, huggingface, training
+from albert_tf import files, hub_modules, huggingface, serving, training
+from albert_tf.graph_tokenization import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer
 
 FLAGS = flags.FLAGS
@@ -133,6 +134,21 @@ def define_finetuning_flags(
     define_device_flags()
 
 
+def define_export_flags():
+    """Flags of the scripts that export what they trained."""
+    flags.DEFINE_string(
+        "export_dir",
+        None,
+        "Where to write the best checkpoint as a SavedModel, in a folder named after the time: ids "
+        "in or text in, predictions out. predict.py runs it.",
+    )
+    flags.DEFINE_bool(
+        "export_tflite",
+        False,
+        "Write TFLite files of the model into --export_dir too: float32, float16 and int8.",
+    )
+
+
 def read_config():
     """The model's config, from --albert_config_file or the hub module, checked for its length.
 
@@ -208,12 +224,21 @@ def make_tokenizer():
     Raises:
         ValueError: no vocabulary is given, or it cannot be read.
     """
+    return FullTokenizer(**_vocabulary())
+
+
+def make_graph_tokenizer():
+    """The same for a graph, a GraphTokenizer."""
+    return GraphTokenizer(**_vocabulary())
+
+
+def _vocabulary():
     path = vocabulary_file()
     if not path:
         raise ValueError("give --spm_model_file or --vocab_file")
     if path.endswith(".txt") or path == FLAGS.vocab_file:
-        return FullTokenizer(vocab_file=path, do_lower_case=do_lower_case())
-    return FullTokenizer(spm_model_file=path, do_lower_case=do_lower_case())
+        return {"vocab_file": path, "do_lower_case": do_lower_case()}
+    return {"spm_model_file": path, "do_lower_case": do_lower_case()}
 
 
 def check_vocabulary(config, tokenizer):
@@ -228,6 +253,42 @@ def check_vocabulary(config, tokenizer):
 def init_checkpoint():
     """Where to take weights from: --init_checkpoint, or the hub module's variables; or None."""
     return FLAGS.init_checkpoint or hub_module()
+
+
+def check_export_flags():
+    """Raises ValueError for flags of `define_export_flags` that do not go together."""
+    if FLAGS.export_tflite and not FLAGS.export_dir:
+        raise ValueError("--export_tflite needs --export_dir")
+
+
+def export(model, functions, tokenizer, config, labels=None, folder=""):
+    """Writes a fine-tuned model as --export_dir and --export_tflite ask for; says what and where.
+
+    Args:
+        model: one of `heads`, with its weights.
+        functions: serving.ClassifierFunctions or serving.SquadFunctions of it.
+        tokenizer: GraphTokenizer.
+        config: AlbertConfig.
+        labels: sequence of str or None, the class names.
+        folder: str, where in --export_dir the folders named after the time lie.
+    """
+    path = serving.new_directory(os.path.join(FLAGS.export_dir, folder))
+    texts = {"albert_config.json": config.to_json_string()}
+    if labels is not None:
+        texts[serving.LABELS_FILE] = "".join(f"{label}\n" for label in labels)
+    vocabulary = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"
+    assets = {vocabulary: vocabulary_file()}
+    serving.save(path, model, functions, tokenizer, assets, texts)
+    print(f"Exported: {path}. Try it: python predict.py --saved_model={path} --help")
+    if FLAGS.export_tflite:
+        written = serving.save_tflite(
+            FLAGS.export_dir, model, functions, FLAGS.max_seq_length, config.vocab_size
+        )
+        for kind, file in written.items():
+            print(
+                f"TFLite, {kind}: {file.path}, {file.size / 2**20:.2f} MiB, largest difference "
+                f"from the model {file.difference:.1e}"
+            )
 
 
 def set_up_devices():

@@ -218,6 +218,11 @@ ids = tf.constant([[{ids}]])
 inputs = {{"input_word_ids": ids, "input_mask": tf.ones_like(ids), "input_type_ids": 0 * ids}}
 print(module(inputs)["pooled_output"].shape)  # (1, {hidden})"""
 
+EQUAL_SPLITS = (
+    "Pieces are those that training uses, but where a text has two splits of exactly equal score, "
+    'such as "***" in text with capitals that the vocabulary lacks: tensorflow-text may take the '
+    "other one (1 of 28,000 lines of English books)."
+)
 PREPROCESSING_EXAMPLE = """\
 import tensorflow as tf, tensorflow_hub as hub, tensorflow_text
 module = hub.load("{path}")
@@ -307,6 +312,7 @@ def preprocessing_card(vocabulary, do_lower_case, path):
             "any length, `tokenize.get_special_tokens_dict()` names the special ids. Import",
             "`tensorflow_text` before loading.",
             "",
+            *([] if vocabulary.endswith(".txt") else [EQUAL_SPLITS, ""]),
             "```python",
             PREPROCESSING_EXAMPLE.format(path=path),
             "```",

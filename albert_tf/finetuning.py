@@ -275,30 +275,32 @@ def trained_in(directory):
     return best if checkpoints.exists(best) else checkpoints.latest_in(directory)
 
 
-def load_best(run, given=None):
-    """Loads `model.ckpt-best`, or where nothing was evaluated the newest checkpoint; says which.
+def find_best(directory, given=None):
+    """Prefix of `model.ckpt-best`; where nothing was evaluated of the newest, and a line says so.
 
     Args:
-        run: training.Run.
-        given: str or None, a fine-tuned checkpoint to load where the directory holds none.
-
-    Returns:
-        str, prefix of what was loaded.
+        directory: str, a run's.
+        given: str or None, a fine-tuned checkpoint to take where the directory holds none.
 
     Raises:
         ValueError: there is none.
     """
-    directory = run.settings.output_dir
-    best = os.path.join(directory, checkpoints.BEST)
     prefix = trained_in(directory)
-    if prefix != best:
-        prefix = prefix or (given and checkpoints.find(prefer_best(given)))
-        if not prefix:
-            raise ValueError(
-                f"--output_dir={directory} holds no checkpoint to predict with: train first, or "
-                "give a fine-tuned one as --init_checkpoint"
-            )
-        print(f"No {checkpoints.BEST} in {directory} (no evaluation was made): using {prefix}")
+    if prefix == os.path.join(directory, checkpoints.BEST):
+        return prefix
+    prefix = prefix or (given and checkpoints.find(prefer_best(given)))
+    if not prefix:
+        raise ValueError(
+            f"--output_dir={directory} holds no fine-tuned checkpoint: train first, or give one as "
+            "--init_checkpoint"
+        )
+    print(f"No {checkpoints.BEST} in {directory} (no evaluation was made): using {prefix}")
+    return prefix
+
+
+def load_best(run, given=None):
+    """Loads the checkpoint of `find_best` into a run; returns its prefix."""
+    prefix = find_best(run.settings.output_dir, given)
     run.load(prefix)
     return prefix
 

@@ -48,6 +48,7 @@ class GraphTokenizer(tf.Module):
       do_lower_case: bool, lower-case the text (in WordPiece also strip accents).
 
     Attributes:
+      is_sentencepiece: bool.
       special_tokens: dict of int, `vocab_size`, `start_of_sequence_id`, `end_of_segment_id`,
         `padding_id`, and `mask_id` if the vocabulary has that piece.
 
@@ -58,6 +59,7 @@ class GraphTokenizer(tf.Module):
     def __init__(self, spm_model_file=None, vocab_file=None, do_lower_case=True):
         super().__init__()
         tokenizer = FullTokenizer(vocab_file, do_lower_case, spm_model_file)
+        self.is_sentencepiece = tokenizer.is_sentencepiece
         special = tokenizer.special_ids(with_mask=False)
         self.special_tokens = {
             "vocab_size": tokenizer.vocab_size,

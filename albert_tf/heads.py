@@ -351,9 +351,9 @@ class SquadV2Model(tf_keras.Model):
         return {**spans, "cls_logits": cls_logits}
 
     def _beams(self, x, start_logits, forbidden):
-        start_scores, starts = _top(tf.nn.log_softmax(start_logits), self._start_n_top)
+        start_scores, starts = top(tf.nn.log_softmax(start_logits), self._start_n_top)
         end_logits = self._end_logits(x, starts, forbidden)
-        end_scores, ends = _top(tf.nn.log_softmax(end_logits), self._end_n_top)
+        end_scores, ends = top(tf.nn.log_softmax(end_logits), self._end_n_top)
         flat = [-1, self._start_n_top * self._end_n_top]  # start-major
         return {
             "start_top_index": starts,
@@ -364,7 +364,7 @@ class SquadV2Model(tf_keras.Model):
 
     def _end_logits(self, x, starts, forbidden):
         """Logits of the ends for each start: x [B, T, H], starts int32 [B, K] -> [B, K, T]."""
-        starts = tf.minimum(starts, tf.shape(x)[1] - 1)  # `_top` may point beyond the sequence
+        starts = tf.minimum(starts, tf.shape(x)[1] - 1)  # `top` may point beyond the sequence
         start_outputs = tf.gather(x, starts, batch_dims=1)  # [B, K, H]
         return _masked(self.end_logits(x, start_outputs), forbidden[:, tf.newaxis])
 
@@ -450,7 +450,7 @@ def _masked(logits, forbidden):
     return logits * (1.0 - forbidden) + _FORBIDDEN * forbidden
 
 
-def _top(log_probs, count):
+def top(log_probs, count):
     """The highest log-probabilities of the last axis and their indices [..., count].
 
     A sequence shorter than `count` goes on with impossible pieces, as if it had more padding.

@@ -61,7 +61,7 @@ schedule() {
 
 squad() {
   finetune run_squad.py "$OUTPUT_DIR/$source/$1" --do_predict --train_file="$2" --predict_file="$3" \
-    --max_seq_length=192 --doc_stride=96 --learning_rate=3e-4 --num_train_epochs=1 --train_batch_size=32 \
+    --max_seq_length=192 --doc_stride=96 --learning_rate=2e-4 --num_train_epochs=1 --train_batch_size=32 \
     --predict_batch_size=64 --save_checkpoints_steps=1000
 }
 

@@ -247,14 +247,18 @@ def test_card(directory, run):
 
 
 @pytest.mark.parametrize("kind", ["spm_uncased.model", "vocab.txt"])
-def test_preprocessing(kind, run, tmp_path):
+def test_preprocessing(kind, run, tmp_path, capsys):
     source = tmp_path / "vocabulary"
     source.mkdir()
     shutil.copy(GOLDEN / "tokenization" / kind, source)
     module = run(source, export_type="preprocessing")
+    # Where texts may be cut otherwise, both the script and the card say so.
+    said = [capsys.readouterr().out, (module / "README.md").read_text()]
+    is_sentencepiece = kind.endswith("model")
+    assert [export.EQUAL_SPLITS in text for text in said] == [is_sentencepiece] * 2
     printed = python(example_of(module), tmp_path).splitlines()
     assert printed[-1] == "(1, 16)"
-    argument = {"spm_model_file" if kind.endswith("model") else "vocab_file": str(source / kind)}
+    argument = {"spm_model_file" if is_sentencepiece else "vocab_file": str(source / kind)}
     tokenizer = FullTokenizer(**argument)
     texts = ["A question, with 9,000 Words?", "", "Ünder the  table"]
     expected = [tokenizer.encode_ids(tokenizer.normalize(text)) for text in texts]

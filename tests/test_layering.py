@@ -32,7 +32,17 @@ MAY_IMPORT = {
     "squad_features": {"tokenization", "records"},
     "squad_predictions": {"tokenization", "records", "squad_features"},
     "squad_metrics": {"tokenization", "records", "squad_features"},
-    "cli": {"config", "hub_modules", "huggingface", "tokenization", "training"},
+    "text_inputs": {"graph_tokenization", "race", "squad_features"},
+    "serving": {"checkpoints", "export", "heads"},
+    "cli": {
+        "config",
+        "graph_tokenization",
+        "hub_modules",
+        "huggingface",
+        "serving",
+        "tokenization",
+        "training",
+    },
     "files": set(),
 }
 OPEN_TO_ALL = {"files"}
@@ -46,6 +56,7 @@ MODEL_SIDE = {
     "checkpoints",
     "hub_modules",
     "export",
+    "serving",
     "training",
 }
 DATA_SIDE = {name for name in MAY_IMPORT if name.startswith("squad_")} | {
@@ -55,6 +66,7 @@ DATA_SIDE = {name for name in MAY_IMPORT if name.startswith("squad_")} | {
     "pretraining_data",
     "glue",
     "race",
+    "text_inputs",
 }
 SPDX = "# SPDX-License-Identifier: Apache-2.0"
 

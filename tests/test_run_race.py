@@ -367,7 +367,7 @@ def without_a_level(tmp_path):
         ({"allow_random_init": False}, "--init_checkpoint"),
         (below_a_file("output_dir"), "--output_dir="),
         (below_a_file("train_file"), "--train_file="),
-        (PREDICT, "holds no checkpoint to predict with"),
+        (PREDICT, "holds no fine-tuned checkpoint"),
         (EVALUATE, "holds no checkpoint to evaluate"),
     ],
 )

@@ -650,12 +650,12 @@ def test_a_version_1_model_answers_questions_of_version_2(run_main, trained, fla
 
 
 def test_flags_of_both_originals_are_accepted(run_script, tmp_path):
-    """All but --export_dir, with the defaults where the original has some."""
+    """With the defaults where the original has some."""
     texts = (
         "albert_config_file", "vocab_file", "spm_model_file", "output_dir", "train_file",
         "predict_file", "train_feature_file", "predict_feature_file", "predict_feature_left_file",
         "init_checkpoint", "albert_hub_module_handle", "tpu_name", "tpu_zone", "gcp_project",
-        "master",
+        "master", "export_dir",
     )  # fmt: skip
     done = run_script(
         "run_squad",
