@@ -165,9 +165,25 @@ def _truncated(segments, seq_length):
             tf.minimum(b, tf.maximum(room - a, room // 2)),
         ]
     return [
-        tf.gather(segment, tf.ragged.range(length), batch_dims=1)
+        cut_rows(segment, tf.zeros_like(length), length)
         for segment, length in zip(segments, kept, strict=True)
     ]
+
+
+def cut_rows(rows, begin, end):
+    """Pieces [begin, end) of each row.
+
+    Args:
+      rows: RaggedTensor [B, (T)].
+      begin: integer tensor [B].
+      end: integer tensor [B].
+
+    Returns:
+      RaggedTensor [B, (T)].
+    """
+    row_starts = tf.cast(rows.row_starts(), begin.dtype)
+    indices = tf.ragged.range(row_starts + begin, row_starts + end)
+    return indices.with_values(tf.gather(rows.values, indices.values))
 
 
 def _padded(rows, seq_length, padding=0):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.graph_tokenization import pack
+from albert_tf.graph_tokenization import cut_rows, pack
 from albert_tf.race import LETTERS
 from albert_tf.squad_features import SPECIAL_PIECES
 
@@ -89,8 +89,8 @@ class Options:
         passages = self._tokenizer.tokenize(article)
         passages = tf.gather(passages, tf.repeat(tf.range(passages.nrows()), len(LETTERS)))
         room = self._max_seq_length - SPECIAL_PIECES - lengths
-        kept = tf.ragged.range(tf.minimum(passages.row_lengths(), room))
-        passages = tf.gather(passages, kept, batch_dims=1)
+        kept = tf.minimum(passages.row_lengths(), room)
+        passages = cut_rows(passages, tf.zeros_like(kept), kept)
         features = _trimmed(_features([passages, endings], self._max_seq_length, self._tokenizer))
         rows = tf.size(question)
         width = len(LETTERS) * tf.shape(features["input_ids"])[1]
@@ -108,8 +108,7 @@ class Options:
         )
         pieces = self._tokenizer.tokenize(texts)
         lengths = pieces.row_lengths()
-        last = tf.ragged.range(tf.maximum(lengths - self._max_qa_length, 0), lengths)
-        return tf.gather(pieces, last, batch_dims=1)
+        return cut_rows(pieces, tf.maximum(lengths - self._max_qa_length, 0), lengths)
 
 
 def _blanks(decomposes):
@@ -169,11 +168,8 @@ class Paragraphs:
         number = tf.range(tf.size(example)) - tf.gather(tf.cumsum(windows, exclusive=True), example)
         first_piece = number * tf.gather(strides, example)
         length = tf.minimum(tf.gather(counts, example) - first_piece, tf.gather(widths, example))
-        row_starts = tf.gather(tf.cast(pieces.ids.row_starts(), tf.int32), example)
-        begin = row_starts + first_piece
-        indices = tf.ragged.range(begin, begin + length)
-        documents = indices.with_values(tf.gather(pieces.ids.values, indices.values))
-        segments = [tf.gather(queries, example), documents.with_row_splits_dtype(tf.int64)]
+        documents = cut_rows(tf.gather(pieces.ids, example), first_piece, first_piece + length)
+        segments = [tf.gather(queries, example), documents]
         features = _trimmed(_features(segments, settings.max_seq_length, self._tokenizer))
         offset = tf.gather(query_lengths, example) + 2
         position = tf.range(tf.shape(features["input_ids"])[1])

@@ -401,6 +401,30 @@ runpy.run_path("predict.py", run_name="__main__")
     assert first == second and set(first) == {"label", "probabilities", "threshold"}
 
 
+def test_exports_load_where_the_project_is_not(exported, tmp_path):
+    race_export = exported(run_race, **RACE)[1]
+    squad_exports = [exported(run_squad, **SQUAD_RUN, **VERSIONS[v])[1] for v in VERSIONS]
+    code = f"""
+import sys
+sys.modules["albert_tf"] = None  # any import of it fails
+import tensorflow as tf, tensorflow_text
+def text(path, **inputs):
+    function = tf.saved_model.load(path).signatures["text"]
+    return function(**{{name: tf.constant([value]) for name, value in inputs.items()}})
+print(text({str(race_export)!r}, article="a", question="_", options=list("wxyz"))["label"].shape)
+for path in {list(map(str, squad_exports))!r}:
+    print(text(path, question="Who?", context="They did.")["answer"].shape)
+"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["(1,)"] * 3, done.stderr[-2000:]
+
+
 def test_saved_model_cli_shows_the_signatures(classifier):
     _, export = classifier("RTE")
     tool = Path(sys.executable).with_name("saved_model_cli")
