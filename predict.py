@@ -117,9 +117,14 @@ class Model:
 
 
 def _plain(values):
-    """Numbers, strings and lists of an array; a single row without its brackets."""
+    """Numbers, strings and lists of an array; a single row without its brackets.
+
+    What is not finite, the score of an answer that there is not, is None: JSON has no such number.
+    """
     if values.ndim and len(values) == 1:
         values = values[0]
+    if isinstance(values, np.floating) and not np.isfinite(values):
+        return None
     if isinstance(values, bytes):
         return values.decode()
     return values.astype(str).tolist() if values.dtype == object else values.tolist()

@@ -285,7 +285,11 @@ def _best_of_questions(spans, is_valid, windows, count):
         (int32 [B, 3]: window, first and last piece in the paragraph; float32 [B]: score, minus
         infinity where there is no span).
     """
-    scores = spans.start_scores[..., tf.newaxis] + spans.end_scores
+    # In float64, as `squad_predictions`: ties are decided by the order.
+    start_scores, end_scores = (
+        tf.cast(scores, tf.float64) for scores in (spans.start_scores, spans.end_scores)
+    )
+    scores = start_scores[..., tf.newaxis] + end_scores
     scores = tf.where(is_valid, scores, -np.inf)  # [F, s, e]
     number_of_ends = tf.shape(scores)[2]
     flat = tf.reshape(scores, [tf.shape(scores)[0], -1])
@@ -301,7 +305,7 @@ def _best_of_questions(spans, is_valid, windows, count):
     )
     best_window = tf.argmax(by_question.to_tensor(-np.inf), axis=1, output_type=tf.int32)
     row = by_question.row_starts() + best_window
-    return tf.gather(found, row), tf.gather(by_question.values, row)
+    return tf.gather(found, row), tf.cast(tf.gather(by_question.values, row), tf.float32)
 
 
 def _answers(context, windows, best, score):

@@ -11,7 +11,7 @@ set -euo pipefail
 PYTHON=${PYTHON:-.venv/bin/python}
 DATA=${DATA:-../shared/data} # glue/, race/, squad/, spm/30k-clean.model
 MODEL=${MODEL:-output/books/model}
-OUTPUT_DIR=${OUTPUT_DIR:-output/finetuned}
+OUTPUT_DIR=${OUTPUT_DIR:-output/finetuned} # another one for another SEED (1 by default)
 CONFIG=demo/books_config.json
 VOCABULARY=$DATA/spm/30k-clean.model
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
@@ -45,7 +45,7 @@ finetune() {
   shift 2
   mkdir -p "$directory"
   [[ -e $directory/.done ]] || "$PYTHON" "$script" --do_train --albert_config_file=$CONFIG \
-    --spm_model_file="$VOCABULARY" "${start[@]}" --output_dir="$directory" --seed=1 "$@" \
+    --spm_model_file="$VOCABULARY" "${start[@]}" --output_dir="$directory" --seed="${SEED:-1}" "$@" \
     > "$directory/log.txt" 2>&1 || { echo "failed: see $directory/log.txt" >&2 && exit 1; }
   touch "$directory/.done"
   echo "$source $(basename "$directory"): $(tr '\r' '\n' < "$directory/log.txt" | grep '^Evaluation at step' | tail -n 1)"

@@ -371,7 +371,7 @@ def test_nothing_to_read_gives_no_answer(version, exported, predicted):
     ]
     empty, _, blank = predicted(export, texts)
     for line in (empty, blank):
-        assert (line["answer"], line["start"], line["end"]) == ("", 0, 0)
+        assert (line["answer"], line["start"], line["end"], line["score"]) == ("", 0, 0, None)
     assert [predicted(export, [text])[0]["answer"] for text in texts[::2]] == ["", ""]
 
 
