@@ -10,6 +10,15 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+TINY_CONFIG = {  # a model for the vocabularies of golden/tokenization that is trained in a second
+    "vocab_size": 3000,
+    "embedding_size": 16,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+}
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from absl import flags as absl_flags
+from conftest import TINY_CONFIG
 
 import run_classifier
 import run_race
@@ -22,15 +23,6 @@ from albert_tf.config import AlbertConfig
 
 GOLDEN = Path(__file__).parent / "golden"
 VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
-CONFIG = {
-    "vocab_size": 3000,
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-}
 
 
 BASE = {
@@ -52,7 +44,7 @@ PREDICT = {"do_train": False, "do_eval": False}
 
 
 def write_config(path, **changes):
-    path.write_text(json.dumps(CONFIG | changes))
+    path.write_text(json.dumps(TINY_CONFIG | changes))
     return path
 
 
@@ -741,7 +733,7 @@ def test_regression_terms():
 
 
 def test_trimming_changes_no_prediction(tmp_path):
-    config = AlbertConfig.from_dict(CONFIG)
+    config = AlbertConfig.from_dict(TINY_CONFIG)
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
     run = finetuning.make_run(
         strategy,

@@ -11,21 +11,13 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from conftest import TINY_CONFIG
 
 from albert_tf import checkpoints, glue, heads, results
 from albert_tf.config import AlbertConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden"
-CONFIG = {
-    "vocab_size": 3000,
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-}
 # The original's, section l.1 of its description: warm-up, rate, steps, save, batch.
 RECIPES = {
     "SST-2": (1256, 1e-5, 20935, 100, 32),
@@ -46,10 +38,10 @@ NAMES = (
 def model_dir(tmp_path_factory):
     """A directory as the released archives are, of random weights."""
     folder = tmp_path_factory.mktemp("albert_tiny")
-    (folder / "albert_config.json").write_text(json.dumps(CONFIG))
+    (folder / "albert_config.json").write_text(json.dumps(TINY_CONFIG))
     shutil.copy(GOLDEN / "tokenization" / "spm_uncased.model", folder / "30k-clean.model")
     named = checkpoints.named_variables(
-        heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
+        heads.ClassificationModel(AlbertConfig.from_dict(TINY_CONFIG), 2)
     )
     encoder = {name: value for name, value in named.items() if checkpoints.is_encoder(name)}
     checkpoints.make_checkpoint(encoder).write(str(folder / "model.ckpt-best"))

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import TINY_CONFIG
 
 import run_race
 from albert_tf import checkpoints, finetuning, heads, race, records, results, training
@@ -18,14 +19,7 @@ from albert_tf.tokenization import FullTokenizer
 GOLDEN = Path(__file__).parent / "golden"
 DATA = GOLDEN / "finetune" / "glue_data"
 VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
-CONFIG = {
-    "vocab_size": 3000,
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
+CONFIG = TINY_CONFIG | {
     "hidden_dropout_prob": 0,
     "attention_probs_dropout_prob": 0,
 }

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from conftest import TINY_CONFIG
 
 import run_squad
 from albert_tf import (
@@ -29,15 +30,6 @@ GOLDEN = Path(__file__).parent / "golden"
 DATA = GOLDEN / "finetune" / "squad_data"
 VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
 FORWARD, GRADIENT = 2e-5, 1e-5  # absolute, as tests/golden/README.md says
-CONFIG = {
-    "vocab_size": 3000,
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-}
 MODELS = {
     "squad_v1": (heads.SquadV1Model, {}, heads.squad_v1_terms),
     "squad_v2": (
@@ -206,7 +198,7 @@ def test_padding_changes_no_answer(windows, version, tmp_path):
     options = {"predicted_length": 64} if version is run_squad.VERSION_1 else {}
     tf_keras.utils.set_random_seed(3)
     # Larger weights than at the start of training, so that answers differ from each other.
-    config = AlbertConfig.from_dict(CONFIG | {"initializer_range": 0.3})
+    config = AlbertConfig.from_dict(TINY_CONFIG | {"initializer_range": 0.3})
     run = finetuning.make_run(
         tf.distribute.OneDeviceStrategy("device:CPU:0"),
         lambda: version.model(config, **options),
@@ -252,7 +244,7 @@ def test_v1_padding_has_no_score():
 def flags(tmp_path):
     """Flags of a run of two steps on the tiny files of version 2."""
     config = tmp_path / "config.json"
-    config.write_text(json.dumps(CONFIG))
+    config.write_text(json.dumps(TINY_CONFIG))
     return {
         "albert_config_file": config,
         "spm_model_file": VOCABULARY,
@@ -514,7 +506,7 @@ def test_a_squad_models_head_is_taken_too(run_main, trained, flags_v1, tmp_path)
 def two_models(trained, flags, tmp_path):
     """Directories of two trained models of different sizes."""
     larger = tmp_path / "larger.json"
-    larger.write_text(json.dumps(CONFIG | {"hidden_size": 48, "num_hidden_layers": 3}))
+    larger.write_text(json.dumps(TINY_CONFIG | {"hidden_size": 48, "num_hidden_layers": 3}))
     own = {"albert_config_file": larger, "seed": 2, "save_checkpoints_steps": 2}
     return [trained("v2", flags), trained("larger", flags | own)]
 
@@ -680,7 +672,7 @@ def test_flags_of_both_originals_are_accepted(run_script, tmp_path):
 @pytest.mark.parametrize(("version", "steps", "f1"), [("v1.1", 90, 45), ("v2.0", 120, 55)])
 def test_the_training_questions_are_learnt(run_main, flags, tmp_path, version, steps, f1):
     """30 passes over 39 and 52 questions; before them, f1 is 5 and 29."""
-    config = CONFIG | {
+    config = TINY_CONFIG | {
         "embedding_size": 32,
         "hidden_size": 64,
         "num_attention_heads": 4,

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import TINY_CONFIG
 
 import predict
 import run_classifier
@@ -25,14 +26,7 @@ SQUAD = GOLDEN / "finetune" / "squad_data"
 SPM = GOLDEN / "tokenization" / "spm_uncased.model"
 WORDPIECE = GOLDEN / "tokenization" / "vocab.txt"
 CLOSE = 1e-5  # between two graphs of one model, absolute
-CONFIG = {
-    "vocab_size": 3000,
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
+CONFIG = TINY_CONFIG | {
     "initializer_range": 0.5,  # so that random models tell texts apart
 }
 RUN = {
