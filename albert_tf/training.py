@@ -343,7 +343,7 @@ class _Progress:
             mininterval=0.5 if interactive else 30.0,
             dynamic_ncols=interactive,
         )
-        self._last, self._unshown = time.time(), 0
+        self._last, self._unshown, self._speed = time.time(), 0, 0.0
 
     def advance(self, steps):
         self._bar.update(steps)
@@ -353,11 +353,12 @@ class _Progress:
         return time.time() - self._last >= _CHECK_SECONDS
 
     def show(self, figures):
-        now = time.time()
-        speed = self._unshown * self.batch_size / max(now - self._last, 1e-6)
-        self._last, self._unshown = now, 0
+        if self._unshown:  # else shown a moment ago
+            now = time.time()
+            self._speed = self._unshown * self.batch_size / max(now - self._last, 1e-6)
+            self._last, self._unshown = now, 0
         shown = {k: f"{v:.3f}" for k, v in figures.items() if "loss" in k or "accuracy" in k}
-        self._bar.set_postfix(shown | {"sequences/s": f"{speed:.1f}"}, refresh=False)
+        self._bar.set_postfix(shown | {"sequences/s": f"{self._speed:.1f}"}, refresh=False)
 
     def close(self):
         self._bar.close()

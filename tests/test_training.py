@@ -4,6 +4,7 @@
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -157,3 +158,13 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         outcome = train_on(made, "fp32", scratch)
     print(json.dumps({"replicas": made.num_replicas_in_sync, **outcome}))
+
+
+def test_progress_keeps_its_speed_where_no_step_was_made(capsys):
+    progress = training._Progress(0, 10, batch_size=4, visible=True)
+    progress.advance(10)
+    for _ in range(2):  # after the last steps, and when the loop ends
+        progress.show({"loss": 1.0})
+    progress.close()
+    shown = re.findall(r"sequences/s=([\d.]+)", capsys.readouterr().err)
+    assert shown and float(shown[-1]) > 0
