@@ -151,15 +151,22 @@ def read_examples(model):
         yield _checked(given, model, "flags")
         return
     with contextlib.ExitStack() as stack:
-        name, lines = "standard input", sys.stdin
+        name, lines = "standard input", sys.stdin.buffer
         if FLAGS.input_file:
             name = FLAGS.input_file
-            lines = stack.enter_context(tf.io.gfile.GFile(name))
+            lines = stack.enter_context(tf.io.gfile.GFile(name, "rb"))
         for number, line in enumerate(lines, start=1):
-            line = line.rstrip("\r\n")
+            place = f"{name}, line {number}"
+            line = _decoded(line, place)
             if line.strip():
-                place = f"{name}, line {number}"
                 yield _checked(_parsed(line, model, place), model, place)
+
+
+def _decoded(line, place):
+    try:
+        return line.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{place}: not UTF-8 ({error})") from error
 
 
 def _parsed(line, model, place):

@@ -4,8 +4,8 @@
 #
 #   benchmarks/finetune_books.sh books|random [task ...]      (all tasks by default)
 #
-# A line for each task goes to the screen; logs and checkpoints lie in OUTPUT_DIR/<source>/<task>. What is
-# finished is not done again.
+# A line for each task, its best evaluation, goes to the screen; logs and checkpoints lie in
+# OUTPUT_DIR/<source>/<task>. What is finished is not done again.
 set -euo pipefail
 
 PYTHON=${PYTHON:-.venv/bin/python}
@@ -48,7 +48,7 @@ finetune() {
     --spm_model_file="$VOCABULARY" "${start[@]}" --output_dir="$directory" --seed="${SEED:-1}" "$@" \
     > "$directory/log.txt" 2>&1 || { echo "failed: see $directory/log.txt" >&2 && exit 1; }
   touch "$directory/.done"
-  echo "$source $(basename "$directory"): $(tr '\r' '\n' < "$directory/log.txt" | grep '^Evaluation at step' | tail -n 1)"
+  echo "$source $(basename "$directory"): $(tr '\r' '\n' < "$directory/log.txt" | grep 'best so far' | tail -n 1)"
 }
 
 # steps of the recipe, as flags of run_classifier.py and run_race.py
@@ -70,6 +70,9 @@ split_squad() {
 	import json, sys
 	source, directory, split = sys.argv[1], sys.argv[2], int(sys.argv[3])
 	content = json.load(open(source, encoding="utf-8"))
+	questions = [q for a in content["data"][:split] for p in a["paragraphs"] for q in p["qas"]]
+	for question in questions:  # training takes one answer, and a dev file has several
+	    question["answers"] = question["answers"][:1]
 	for name, part in (("train", slice(split)), ("dev", slice(split, None))):
 	    with open(f"{directory}/squad-v2.0-{name}.json", "w", encoding="utf-8") as file:
 	        json.dump({"version": "v2.0", "data": content["data"][part]}, file)

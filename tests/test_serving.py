@@ -503,6 +503,7 @@ def test_no_checkpoint_to_export(run_main, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        (b"a\tb\xff", "line 2: not UTF-8"),
         ("one column", "2 columns are expected, with tabs between them: text, text_pair"),
         ("{broken", "line 2: no JSON object"),
         ('{"text_pair": "b"}', "line 2: this model takes text, text_pair. Missing: text"),
@@ -513,7 +514,8 @@ def test_no_checkpoint_to_export(run_main, tmp_path):
 def test_lines_that_are_no_examples(line, message, classifier, run_main, tmp_path):
     _, export = classifier("RTE")
     source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
-    source.write_text(f"a\tb\n{line}\n")
+    line = line if isinstance(line, bytes) else line.encode()
+    source.write_bytes(b"a\tb\r\n" + line + b"\n")
     with pytest.raises(ValueError, match=re.escape(message)):
         run_main(predict, saved_model=export, input_file=source, output_file=target)
     assert not target.exists() and list(tmp_path.glob("*.tmp*")) == []
