@@ -17,7 +17,9 @@ import predict
 import run_classifier
 import run_race
 import run_squad
-from albert_tf import glue, race, records, squad_features
+from albert_tf import glue, heads, race, records, serving, squad_features
+from albert_tf.config import AlbertConfig
+from albert_tf.tokenization import FullTokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = Path(__file__).parent / "golden"
@@ -156,9 +158,8 @@ def test_an_empty_second_text_is_none(classifier, predicted):
     _, export = classifier("RTE")
     long = "a text that is far longer than what the model may read " * 5
     examples = [{"text": long, "text_pair": second} for second in ("", "  ", "another")]
-    without, blank, other = predicted(export, examples)
-    assert without == blank != other
-    assert predicted(export, [{"text": long}]) == [without]
+    without, blank, other, absent = predicted(export, [*examples, {"text": long}])
+    assert without == blank == absent != other
 
 
 def test_examples_may_be_of_any_length(classifier):
@@ -193,19 +194,20 @@ def test_ids_and_threshold(classifier):
     assert text["threshold"] == 0.25
 
 
-def test_embeddings_are_those_of_the_pieces(classifier, predicted):
-    _, export = classifier("CoLA")
-    texts = [{"text": "they drank the pub dry ."}, {"text": "no"}]
-    lines = predicted(export, texts, embeddings="pooled_output")
-    assert [set(line) for line in lines] == [{"pooled_output"}] * 2
-    pieces = predicted(export, texts, embeddings="sequence_output")
-    alone = predicted(export, texts[1:], embeddings="sequence_output")
-    assert len(pieces[0]["sequence_output"]) > len(pieces[1]["sequence_output"]) == 3
-    np.testing.assert_allclose(
-        pieces[1]["sequence_output"], alone[0]["sequence_output"], rtol=0, atol=CLOSE
-    )
-    checkpoint = np.array([line["pooled_output"] for line in lines])
-    assert checkpoint.shape == (2, CONFIG["hidden_size"])
+def test_embeddings_are_the_encoders(classifier, predicted):
+    directory, export = classifier("CoLA")
+    texts = ["they drank the pub dry .", "no"]
+    model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
+    serving.load_weights(model, str(directory / "model.ckpt-2"))
+    tokenizer = FullTokenizer(vocab_file=str(WORDPIECE))
+    special = tokenizer.special_ids(with_mask=False)
+    for name in ("pooled_output", "sequence_output"):
+        lines = predicted(export, [{"text": text} for text in texts], embeddings=name)
+        for text, line in zip(texts, lines, strict=True):
+            ids = tokenizer.encode_ids(tokenizer.normalize(text))
+            expected = model.encoder(tf.constant([[special.cls, *ids, special.sep]]))[name][0]
+            assert set(line) == {name}
+            np.testing.assert_allclose(line[name], expected, rtol=0, atol=CLOSE)
 
 
 def test_mixed_precision_is_left_behind(classifier, run_main, tmp_path):
@@ -366,7 +368,7 @@ def test_nothing_to_read_gives_no_answer(version, exported, predicted):
     empty, _, blank = predicted(export, texts)
     for line in (empty, blank):
         assert (line["answer"], line["start"], line["end"], line["score"]) == ("", 0, 0, None)
-    assert [predicted(export, [text])[0]["answer"] for text in texts[::2]] == ["", ""]
+    assert predicted(export, texts, predict_batch_size=1)[0]["answer"] == ""
 
 
 # --- Elsewhere ---
