@@ -7,7 +7,7 @@ printf 'first text\tsecond text\n' | python predict.py --saved_model=exports/179
 
 A line of a file or of standard input is a JSON object with the model's inputs (text, text_pair;
 question, context; article, question, options), or these in this order with tabs between them.
-Needs tensorflow and tensorflow-text, and nothing else of this project.
+Needs tensorflow, tensorflow-text and tqdm, and nothing else of this project.
 """
 
 import contextlib
@@ -25,6 +25,10 @@ from tqdm import tqdm
 FLAGS = flags.FLAGS
 INPUTS = ("text", "text_pair", "question", "context", "article", "options")
 LABELS_FILE = "labels.txt"
+OUTPUTS = (  # in the order of a line
+    "label", "probabilities", "predictions", "answer", "start", "end", "score", "no_answer_score",
+    "threshold",
+)  # fmt: skip
 EMBEDDINGS = ("pooled_output", "sequence_output")
 
 
@@ -34,7 +38,8 @@ def define_flags():
         "saved_model", None, "Directory of the export, or one of several: then the newest is taken."
     )
     for name in INPUTS[:-1]:
-        flags.DEFINE_string(name, None, f"An example's {name.replace('_', ' ')}.")
+        what = "second text" if name == "text_pair" else name
+        flags.DEFINE_string(name, None, f"An example's {what}.")
     flags.DEFINE_multi_string("options", None, "An example's options; give the flag four times.")
     flags.DEFINE_string(
         "input_file", None, "File of examples, one a line; standard input if no text is given."
@@ -44,7 +49,8 @@ def define_flags():
         "embeddings",
         [],
         EMBEDDINGS,
-        "The encoder's output instead of predictions: of each text, of each piece, or both.",
+        "The encoder's output instead of predictions: of each text, of each piece, or both; for "
+        "RACE of each option, for SQuAD of each window of the context.",
     )
     flags.DEFINE_integer("predict_batch_size", 8, "Examples that are computed together.")
     flags.mark_flags_as_required(["saved_model"])
@@ -125,14 +131,12 @@ def _plain(values):
         values = values[0]
     if isinstance(values, np.floating) and not np.isfinite(values):
         return None
-    if isinstance(values, bytes):
-        return values.decode()
-    return values.astype(str).tolist() if values.dtype == object else values.tolist()
+    return values.decode() if isinstance(values, bytes) else values.tolist()
 
 
 def _lines(path):
     with tf.io.gfile.GFile(path) as file:
-        return file.read().splitlines()
+        return file.read().rstrip("\n").split("\n")
 
 
 # --- Examples ------------------------------------------------------------------------------------
@@ -158,7 +162,7 @@ def read_examples(model):
         for number, line in enumerate(lines, start=1):
             place = f"{name}, line {number}"
             line = _decoded(line, place)
-            if line.strip():
+            if line:
                 yield _checked(_parsed(line, model, place), model, place)
 
 
@@ -174,16 +178,20 @@ def _parsed(line, model, place):
     if line.lstrip().startswith("{"):
         try:
             return json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{place}: no JSON object ({error})") from error
-    columns = line.split("\t")
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{place}: no JSON object ({error}). A text that begins with {{ has to stand in one"
+            ) from error
+    columns, names = line.split("\t"), list(model.inputs)
+    if "options" in names:
+        names[-1:] = [f"option {i + 1}" for i in range(model.num_options())]
+    if len(columns) != len(names):
+        raise ValueError(
+            f"{place}: {len(names)} columns are expected, with tabs between them: "
+            f"{', '.join(names)}. Received: {len(columns)}"
+        )
     if "options" in model.inputs:
         columns[2:] = [columns[2:]]
-    if len(columns) != len(model.inputs):
-        raise ValueError(
-            f"{place}: {len(model.inputs)} columns are expected, with tabs between them: "
-            f"{', '.join(model.inputs)}. Received: {len(columns)}"
-        )
     return dict(zip(model.inputs, columns, strict=True))
 
 
@@ -202,9 +210,19 @@ def _checked(example, model, place):
         texts = value if name == "options" and isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{place}: {name} is no text. Received: {value!r}")
+        if not all(_is_unicode(text) for text in texts):
+            raise ValueError(f"{place}: {name} is not valid Unicode. Received: {value!r}")
         if name == "options" and len(texts) != count:
             raise ValueError(f"{place}: {count} options are expected. Received: {len(texts)}")
     return {name: example[name] for name in model.inputs}
+
+
+def _is_unicode(text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 # --- Output --------------------------------------------------------------------------------------
@@ -213,22 +231,28 @@ def _checked(example, model, place):
 def to_line(outputs, labels):
     """An example's outputs as a line of JSON; probabilities by class name where there are any."""
     if labels is not None and "probabilities" in outputs:
-        outputs = dict(outputs)
+        probabilities = dict(zip(labels, outputs["probabilities"], strict=True))
+        outputs = outputs | {"probabilities": probabilities}
         del outputs["predictions"]
-        probabilities = dict(zip(labels, outputs.pop("probabilities"), strict=True))
-        outputs = {"label": outputs.pop("label"), "probabilities": probabilities, **outputs}
     elif "predictions" in outputs:
         outputs = {name: value for name, value in outputs.items() if name != "probabilities"}
-    return json.dumps(outputs, ensure_ascii=False)
+    ordered = {name: outputs[name] for name in OUTPUTS if name in outputs}
+    return json.dumps(ordered, ensure_ascii=False)
 
 
 def embedding_line(outputs):
     """The embeddings asked for as a line of JSON; those of pieces without the padding's."""
-    mask = np.array(outputs["input_mask"])
-    found = {name: np.array(outputs[name]) for name in FLAGS.embeddings}
-    if mask.ndim == 1 and "sequence_output" in found:
-        found["sequence_output"] = found["sequence_output"][mask > 0]
-    return json.dumps({name: values.tolist() for name, values in found.items()})
+    found = {name: outputs[name] for name in FLAGS.embeddings}
+    if "sequence_output" in found:
+        found["sequence_output"] = _unpadded(outputs["sequence_output"], outputs["input_mask"])
+    return json.dumps(found)
+
+
+def _unpadded(pieces, mask):
+    """Of each sequence (of each option or window) the pieces that are no padding."""
+    if isinstance(mask[0], list):
+        return [_unpadded(*row) for row in zip(pieces, mask, strict=True)]
+    return [piece for piece, is_used in zip(pieces, mask, strict=True) if is_used]
 
 
 @contextlib.contextmanager
@@ -265,15 +289,25 @@ def main(_):
                 file.write(line + "\n")
             progress.update(len(batch))
             count += len(batch)
-    if not count:
-        raise ValueError("no example was given: by flags, --input_file or standard input")
+        if not count:
+            raise ValueError("no example was given: by flags, --input_file or standard input")
 
 
-def run(_):
+def run(argv):
     """Runs `main`; bad input ends in one plain line and exit code 1."""
     logging.set_verbosity(logging.WARNING)
     try:
-        main(_)
+        if len(argv) > 1:
+            raise ValueError(
+                f"not a flag: {' '.join(argv[1:])}. Flags begin with --, texts with blanks need "
+                "quotation marks"
+            )
+        main(argv)
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print("predict: stopped", file=sys.stderr)
+        sys.exit(130)
     except (ValueError, OSError, tf.errors.OpError) as error:
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
         print(f"predict: error: {message}", file=sys.stderr)

@@ -82,6 +82,8 @@ def check_flags():
     cli.check_export_flags()
     if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
         raise ValueError("--threshold_to_export needs --export_dir")
+    if math.isinf(FLAGS.threshold_to_export):
+        raise ValueError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
         raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
     cli.check_at_least(

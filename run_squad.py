@@ -11,6 +11,7 @@ python run_squad.py \
 import dataclasses
 import functools
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -164,6 +165,8 @@ def check_flags():
         raise ValueError(
             "an ensemble is no single model: --ensemble_dirs goes without --export_dir"
         )
+    if math.isnan(FLAGS.null_score_diff_threshold or 0.0):
+        raise ValueError("--null_score_diff_threshold must be a number. Received: nan")
     if FLAGS.do_train and not FLAGS.train_file:
         raise ValueError("--do_train needs --train_file")
     if FLAGS.do_predict and not FLAGS.predict_file:

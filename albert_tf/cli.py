@@ -3,6 +3,7 @@
 
 import functools
 import os
+import shlex
 import signal
 import sys
 
@@ -279,7 +280,8 @@ def export(model, functions, tokenizer, config, labels=None, folder=""):
     vocabulary = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"
     assets = {vocabulary: vocabulary_file()}
     serving.save(path, model, functions, tokenizer, assets, texts)
-    print(f"Exported: {path}. Try it: python predict.py --saved_model={path} --help")
+    texts = " ".join(f"--{name}=..." for name in functions.text_inputs)
+    print(f"Exported. Try it: python predict.py --saved_model={shlex.quote(path)} {texts}")
     if FLAGS.export_tflite:
         written = serving.save_tflite(
             FLAGS.export_dir, model, functions, FLAGS.max_seq_length, config.vocab_size

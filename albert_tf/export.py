@@ -40,7 +40,9 @@ def writing_directory(path):
         files.make_directory(temporary)
         yield temporary
         if tf.io.gfile.isdir(path):
-            tf.io.gfile.rmtree(path)  # empty: `check_export_path` saw to that
+            if tf.io.gfile.listdir(path):
+                raise ValueError(f"{path} was written by another process meanwhile: it stays")
+            tf.io.gfile.rmtree(path)
         tf.io.gfile.rename(temporary, path)
     finally:
         if tf.io.gfile.exists(temporary):

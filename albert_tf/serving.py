@@ -26,7 +26,6 @@ TFLITE_NAMES = {  # the first one is the original's
     "int8": "albert_model_int8.tflite",
 }
 
-_WHITE_SPACE = r"[\s\p{Z}]"
 SAMPLES = 8  # sequences on which a TFLite file is compared with the model
 
 
@@ -76,6 +75,11 @@ class ClassifierFunctions:
         self._model, self._texts, self._labels, self._threshold = model, texts, labels, threshold
         self._choices = texts.choices
 
+    @property
+    def text_inputs(self):
+        """Names of the inputs of `text`."""
+        return list(self._texts.signature)
+
     def signatures(self):
         """Dict of name -> concrete function."""
         serialized = {"input": tf.TensorSpec([None], tf.string)}
@@ -105,9 +109,29 @@ class ClassifierFunctions:
         return found
 
     def _of_serialized(self, input):  # the original's name
-        rows = tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)
-        parsed = tf.io.parse_example(input, dict.fromkeys(IDS, rows))
-        return self.of_ids(**{name: tf.cast(values, tf.int32) for name, values in parsed.items()})
+        rows = {name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64) for name in IDS}
+        parsed = tf.io.parse_example(input, rows)
+        lengths = parsed["input_ids"].row_lengths()
+        same = [
+            tf.debugging.assert_equal(
+                parsed[name].row_lengths(),
+                lengths // self._choices * self._choices,
+                "input_ids, input_mask and segment_ids of an example must be equally long, and "
+                f"hold {self._choices} sequence(s) of one length",
+            )
+            for name in IDS
+        ]
+        with tf.control_dependencies(same):
+            return self.of_ids(**{name: self._batched(parsed[name]) for name in IDS})
+
+    def _batched(self, rows):
+        """Rows of one or more sequences (ragged [B, (choices * T)]), each padded: int32."""
+        choices = self._choices
+        lengths = tf.repeat(rows.row_lengths() // choices, choices)
+        longest = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
+        sequences = tf.RaggedTensor.from_row_lengths(rows.values, lengths)
+        padded = sequences.to_tensor(shape=tf.stack([-1, longest]))
+        return tf.cast(tf.reshape(padded, tf.stack([rows.nrows(), choices * longest])), tf.int32)
 
     def _of_text(self, **texts):
         found = self.of_ids(**self._texts(**texts))
@@ -182,6 +206,11 @@ class SquadFunctions:
         self._has_negatives = isinstance(model, heads.SquadV2Model)
         self.ids = (*IDS, "p_mask") if self._has_negatives else IDS
 
+    @property
+    def text_inputs(self):
+        """Names of the inputs of `text`."""
+        return list(self._texts.signature)
+
     def signatures(self):
         """Dict of name -> concrete function."""
         return {
@@ -212,7 +241,10 @@ class SquadFunctions:
         spans = self._spans(outputs, windows.features["input_mask"])
         is_valid = _is_valid(spans, windows, self._settings.max_answer_length)
         best, score = _best_of_questions(spans, is_valid, windows, tf.size(question))
-        found = _answers(context, windows, best, score)
+        start, end, has_answer = _characters(windows, best, score)
+        answer, start, end = self._texts.answers(context, start, end)
+        found = {"answer": answer, "start": start, "end": end, "score": score}
+        found = _without_answer(found, ~has_answer)
         if not self._has_negatives:
             return found
         lowest = tf.math.unsorted_segment_min(
@@ -267,7 +299,8 @@ def _has_most_context(pieces, windows):
     by_question = tf.RaggedTensor.from_value_rowids(
         tf.range(tf.size(windows.example)), windows.example, count
     )
-    others = tf.gather(by_question.to_tensor(-1), windows.example)[:, tf.newaxis]  # [F, 1, most]
+    others = _one_at_least(by_question, -1)
+    others = tf.gather(others, windows.example)[:, tf.newaxis]  # [F, 1, most]
     safe = tf.maximum(others, 0)
     first, length = tf.gather(windows.first_piece, safe), tf.gather(windows.length, safe)
     absolute = (pieces + windows.first_piece[:, tf.newaxis])[..., tf.newaxis]  # [F, s, 1]
@@ -276,6 +309,11 @@ def _has_most_context(pieces, windows):
     score = tf.where((context >= 0) & (others >= 0), score, -np.inf)
     best = tf.gather(others[:, 0], tf.argmax(score, axis=-1), batch_dims=1)  # [F, s]
     return best == tf.range(tf.size(windows.example))[:, tf.newaxis]
+
+
+def _one_at_least(rows, filling):
+    """Rows as a tensor that has a column even where there is no row to fill it."""
+    return tf.pad(rows.to_tensor(filling), [[0, 0], [0, 1]], constant_values=filling)
 
 
 def _best_of_questions(spans, is_valid, windows, count):
@@ -303,27 +341,18 @@ def _best_of_questions(spans, is_valid, windows, count):
     by_question = tf.RaggedTensor.from_value_rowids(
         tf.reduce_max(flat, axis=1), windows.example, count
     )
-    best_window = tf.argmax(by_question.to_tensor(-np.inf), axis=1, output_type=tf.int32)
+    best_window = tf.argmax(_one_at_least(by_question, -np.inf), axis=1, output_type=tf.int32)
     row = by_question.row_starts() + best_window
     return tf.gather(found, row), tf.cast(tf.gather(by_question.values, row), tf.float32)
 
 
-def _answers(context, windows, best, score):
-    """Text and place of the answers; "" at 0 where there is none."""
+def _characters(windows, best, score):
+    """Where answers start and end (int32 [B]; 0 where there is none), and which exist (bool)."""
     _, first, last = tf.unstack(best, axis=1)
     has_answer = score > -np.inf
     start = _of_pieces(windows.starts, first, has_answer)
     end = _of_pieces(windows.ends, last, has_answer)
-    texts = tf.strings.substr(context, start, end - start, unit="UTF8_CHAR")
-    without_head = tf.strings.regex_replace(texts, rf"^{_WHITE_SPACE}+", "")
-    answer = tf.strings.regex_replace(without_head, rf"{_WHITE_SPACE}+$", "")
-    start += _length(texts) - _length(without_head)
-    found = {"answer": answer, "start": start, "end": start + _length(answer), "score": score}
-    return _without_answer(found, ~has_answer)
-
-
-def _length(texts):
-    return tf.strings.length(texts, unit="UTF8_CHAR")
+    return start, end, has_answer
 
 
 def _of_pieces(ragged, piece, is_there):
@@ -430,18 +459,21 @@ def save_tflite(directory, model, functions, max_seq_length, vocab_size):
     shape = functions.ids_shape(max_seq_length)
     function = _function(functions.of_ids, _ids(functions.ids, shape))
     module = _Kept(model)
+    contents = {kind: _converted(function, module, kind) for kind in TFLITE_NAMES}
     random = np.random.default_rng(0)
-    samples = [_sample(functions.ids, shape, vocab_size, random) for _ in range(SAMPLES)]
+    samples = [
+        _sample(functions.ids, shape, max_seq_length, vocab_size, random) for _ in range(SAMPLES)
+    ]
     expected = [_as_numpy(function(**sample)) for sample in samples]
-    written = {}
-    for kind, name in TFLITE_NAMES.items():
-        path = os.path.join(directory, name)
-        content = _converted(function, module, kind)
-        with files.replacing(path) as (temporary,), tf.io.gfile.GFile(temporary, "wb") as file:
-            file.write(content)
-        difference = _largest_difference(content, samples, expected)
-        written[kind] = TFLiteFile(path, len(content), difference)
-    return written
+    paths = [os.path.join(directory, name) for name in TFLITE_NAMES.values()]
+    with files.replacing(*paths) as temporary:
+        for name, content in zip(temporary, contents.values(), strict=True):
+            with tf.io.gfile.GFile(name, "wb") as file:
+                file.write(content)
+    return {
+        kind: TFLiteFile(path, len(content), _largest_difference(content, samples, expected))
+        for path, (kind, content) in zip(paths, contents.items(), strict=True)
+    }
 
 
 def _converted(function, module, kind):
@@ -453,9 +485,9 @@ def _converted(function, module, kind):
     return converter.convert()
 
 
-def _sample(names, shape, vocab_size, random):
-    """A sequence of random ids, the last quarter padding, half of the rest of segment 1."""
-    part = np.arange(shape[1]) * 8 // shape[1]
+def _sample(names, shape, max_seq_length, vocab_size, random):
+    """Sequences of random ids, the last quarter padding, half of the rest of segment 1."""
+    part = np.arange(shape[1]) % max_seq_length * 8 // max_seq_length
     used = part < 6
     values = {
         "input_ids": np.where(used, random.integers(0, vocab_size, shape), 0),
@@ -471,15 +503,23 @@ def _as_numpy(outputs):
 
 
 def _largest_difference(content, samples, expected):
-    """Of the floating-point outputs, over all samples."""
+    """Of the floating-point outputs, over all samples; NaN if there is one.
+
+    Scores of a beam are compared in their order: two that change places make no other beam.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it will live elsewhere one day
         interpreter = tf.lite.Interpreter(model_content=content)
     runner = interpreter.get_signature_runner()
-    return max(
-        float(np.max(np.abs(found[name] - values)))
+    differences = [
+        np.max(np.abs(_in_order(name, found[name]) - _in_order(name, values)))
         for sample, outputs in zip(samples, expected, strict=True)
         for found in [_as_numpy(runner(**sample))]
         for name, values in outputs.items()
         if np.issubdtype(values.dtype, np.floating)
-    )
+    ]
+    return float(np.max(differences))
+
+
+def _in_order(name, values):
+    return np.sort(values, axis=-1) if name.endswith("_top_log_probs") else values

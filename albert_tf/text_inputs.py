@@ -16,6 +16,7 @@ from albert_tf.race import LETTERS
 from albert_tf.squad_features import SPECIAL_PIECES
 
 STRINGS = tf.TensorSpec([None], tf.string)
+_WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
 _HUB_NAMES = {
     "input_ids": "input_word_ids",
     "input_mask": "input_mask",
@@ -84,7 +85,10 @@ class Options:
     def __call__(self, article, question, options):
         """Features int32 [B, 4 * T] of string [B], [B] and [B, 4]."""
         questions = tf.repeat(question, len(LETTERS))
-        endings = self._endings(questions, tf.reshape(options, [-1]))
+        options = tf.reshape(options, [-1])
+        if self._tokenizer.is_sentencepiece:  # whose clean-up comes before the joining
+            options = _right_stripped(_left_stripped(options))
+        endings = self._endings(questions, options)
         lengths = endings.row_lengths()
         passages = self._tokenizer.tokenize(article)
         passages = tf.gather(passages, tf.repeat(tf.range(passages.nrows()), len(LETTERS)))
@@ -109,6 +113,14 @@ class Options:
         pieces = self._tokenizer.tokenize(texts)
         lengths = pieces.row_lengths()
         return cut_rows(pieces, tf.maximum(lengths - self._max_qa_length, 0), lengths)
+
+
+def _left_stripped(texts):
+    return tf.strings.regex_replace(texts, f"^{_WHITE_SPACE}+", "")
+
+
+def _right_stripped(texts):
+    return tf.strings.regex_replace(texts, f"{_WHITE_SPACE}+$", "")
 
 
 def _blanks(decomposes):
@@ -178,3 +190,25 @@ class Paragraphs:
         )
         features["p_mask"] = tf.cast(outside & (position > 0), tf.int32)
         return Windows(features, example, first_piece, length, offset, pieces.starts, pieces.ends)
+
+    @staticmethod
+    def answers(context, start, end):
+        """Part [start, end) of each context without white space around, as the scripts have it.
+
+        Args:
+            context: string [B].
+            start: int32 [B], in characters.
+            end: int32 [B].
+
+        Returns:
+            (string [B], int32 [B], int32 [B]): the texts, where they start and end.
+        """
+        whole = tf.strings.substr(context, start, end - start, unit="UTF8_CHAR")
+        tail = _left_stripped(whole)
+        answer = _right_stripped(tail)
+        start += _length(whole) - _length(tail)
+        return answer, start, start + _length(answer)
+
+
+def _length(texts):
+    return tf.strings.length(texts, unit="UTF8_CHAR")
