@@ -31,7 +31,7 @@ $(READY): requirements.txt requirements-dev.txt
 	@touch $@
 
 test: $(READY)
-	$(RUN) -m pytest
+	$(RUN) -m pytest --numprocesses=2 --dist=loadfile
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
