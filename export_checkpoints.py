@@ -10,7 +10,7 @@ import os
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import checkpoints, cli, export, files, hub_modules, huggingface
+from albert_tf import checkpoints, cli, export, files, huggingface
 from albert_tf.config import AlbertConfig
 from albert_tf.tokenization import FullTokenizer
 
@@ -115,22 +115,11 @@ def read_tokenizer(config):
     Raises:
         ValueError: there is none, or it is of another model.
     """
-    path = hub_modules.vocabulary_in(FLAGS.albert_directory)
-    if not path:
-        raise ValueError(
-            f"--albert_directory={FLAGS.albert_directory} holds no vocabulary: put the "
-            "SentencePiece model (30k-clean.model) or vocab.txt there"
-        )
-    is_sentencepiece = path.endswith(".model")
-    argument = "spm_model_file" if is_sentencepiece else "vocab_file"
-    tokenizer = FullTokenizer(do_lower_case=FLAGS.do_lower_case, **{argument: path})
-    if tokenizer.vocab_size > config.vocab_size:
-        raise ValueError(
-            f"{path} has {tokenizer.vocab_size} pieces and the config has "
-            f"vocab_size={config.vocab_size}: one belongs to another model"
-        )
+    path, arguments = cli.directory_vocabulary()
+    tokenizer = FullTokenizer(**arguments)
+    cli.check_vocabulary(config, tokenizer, path)
     length = config.max_position_embeddings
-    if not is_sentencepiece:
+    if not tokenizer.is_sentencepiece:
         tokens = list(tokenizer.vocab)
         return tokenizer, huggingface.wordpiece_files(tokens, FLAGS.do_lower_case, length)
     with tf.io.gfile.GFile(path, "rb") as file:

@@ -11,7 +11,7 @@ import os
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import checkpoints, cli, export, graph_tokenization, heads, hub_modules
+from albert_tf import checkpoints, cli, export, graph_tokenization, heads
 from albert_tf.config import AlbertConfig
 from albert_tf.tokenization import FullTokenizer
 
@@ -35,7 +35,7 @@ def define_flags():
         "checkpoint_name", checkpoints.BEST, "Prefix of the checkpoint in that directory."
     )
     flags.DEFINE_bool("do_lower_case", True, "Whether the model is for lower-cased text.")
-    flags.DEFINE_bool("use_einsum", True, "Accepted; there is one way of multiplying here.")
+    cli.define_obsolete_flags("use_einsum")
     flags.DEFINE_string("export_path", None, "Directory to make.")
     flags.DEFINE_enum(
         "export_type",
@@ -45,27 +45,6 @@ def define_flags():
         "the encoder's inputs.",
     )
     flags.mark_flags_as_required(["albert_directory", "export_path"])
-
-
-def find_vocabulary():
-    """Path of the vocabulary, and the tokenizer made of it.
-
-    Raises:
-        ValueError: there is none, several, or it cannot be read.
-    """
-    path = hub_modules.vocabulary_in(FLAGS.albert_directory)
-    if path is None:
-        raise ValueError(
-            f"--albert_directory={FLAGS.albert_directory} holds no vocabulary: put the "
-            "SentencePiece model (*.model) or vocab.txt there"
-        )
-    return path, FullTokenizer(**vocabulary_arguments(path))
-
-
-def vocabulary_arguments(path):
-    """Arguments of FullTokenizer and its likes for a vocabulary."""
-    kind = "vocab_file" if path.endswith(".txt") else "spm_model_file"
-    return {kind: path, "do_lower_case": FLAGS.do_lower_case}
 
 
 def load_model(config):
@@ -101,15 +80,12 @@ def assets(config_path, vocabulary):
     return found | ({"sp_vocab_file": readable} if tf.io.gfile.exists(readable) else {})
 
 
-def export_model(vocabulary, tokenizer):
+def export_model(vocabulary, arguments):
     """Writes the encoder."""
+    tokenizer = FullTokenizer(**arguments)
     config_path = os.path.join(FLAGS.albert_directory, CONFIG)
     config = AlbertConfig.from_json_file(config_path)
-    if tokenizer.vocab_size > config.vocab_size:
-        raise ValueError(
-            f"{vocabulary} has {tokenizer.vocab_size} pieces and {config_path} has vocab_size="
-            f"{config.vocab_size}: one belongs to another model"
-        )
+    cli.check_vocabulary(config, tokenizer, vocabulary)
     model, loaded = load_model(config)
     module = export.HubModule(
         model,
@@ -124,9 +100,9 @@ def export_model(vocabulary, tokenizer):
     export.save_module(module, FLAGS.export_path, signatures, card)
 
 
-def export_preprocessing(vocabulary, _):
+def export_preprocessing(vocabulary, arguments):
     """Writes the preprocessing."""
-    module = graph_tokenization.Preprocessing(**vocabulary_arguments(vocabulary))
+    module = graph_tokenization.Preprocessing(**arguments)
     card = export.preprocessing_card(
         os.path.basename(vocabulary), FLAGS.do_lower_case, FLAGS.export_path
     )
@@ -137,12 +113,11 @@ def export_preprocessing(vocabulary, _):
 
 def main(_):
     """Checks everything, then exports."""
+    cli.note_obsolete_flags()
     export.check_export_path(FLAGS.export_path, "export_path")
-    if FLAGS["use_einsum"].present:
-        print("--use_einsum has no meaning any more: there is one way of multiplying here.")
-    vocabulary, tokenizer = find_vocabulary()
+    vocabulary, arguments = cli.directory_vocabulary()
     exporters = {"model": export_model, "preprocessing": export_preprocessing}
-    exporters[FLAGS.export_type](vocabulary, tokenizer)
+    exporters[FLAGS.export_type](vocabulary, arguments)
     print(f"Written: {FLAGS.export_path}, with a README.md that shows how to call it.")
 
 

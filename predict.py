@@ -23,7 +23,7 @@ from absl import app, flags, logging
 from tqdm import tqdm
 
 FLAGS = flags.FLAGS
-INPUTS = ("text", "text_pair", "question", "context", "article", "options")
+INPUTS = ("text", "text_pair", "article", "question", "context", "options")  # in this order
 LABELS_FILE = "labels.txt"
 OUTPUTS = (  # in the order of a line
     "label", "probabilities", "predictions", "answer", "start", "end", "score", "no_answer_score",
@@ -100,8 +100,6 @@ class Model:
         self._function = self._loaded.signatures[signature]
         self._specs = self._function.structured_input_signature[1]
         self.inputs = [name for name in INPUTS if name in self._specs]
-        if "article" in self.inputs:  # which comes before its question
-            self.inputs = ["article", "question", "options"]
         path = os.path.join(directory, "assets", LABELS_FILE)
         self.labels = _lines(path) if tf.io.gfile.exists(path) else None
 

@@ -384,7 +384,7 @@ def export(task, config):
     prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
     training.set_precision("fp32")
     model = heads.ClassificationModel(config, task.num_outputs)
-    serving.load_weights(model, prefix)
+    checkpoints.load_all(prefix, checkpoints.named_variables(model))
     tokenizer = cli.make_graph_tokenizer()
     texts = text_inputs.SentencePairs(tokenizer, FLAGS.max_seq_length, len(task.text) == 2)
     threshold = FLAGS.threshold_to_export

@@ -15,6 +15,7 @@ import os
 from absl import flags
 
 from albert_tf import (
+    checkpoints,
     cli,
     files,
     finetuning,
@@ -265,7 +266,7 @@ def export(config):
     prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
     training.set_precision("fp32")
     model = heads.MultipleChoiceModel(config, choices=len(race.LETTERS))
-    serving.load_weights(model, prefix)
+    checkpoints.load_all(prefix, checkpoints.named_variables(model))
     tokenizer = cli.make_graph_tokenizer()
     texts = text_inputs.Options(tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length)
     functions = serving.ClassifierFunctions(model, texts, list(race.LETTERS))

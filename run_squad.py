@@ -630,7 +630,7 @@ def export(version, config, windows):
     training.set_precision("fp32")
     options = {name: FLAGS[flag].value for name, flag in version.options.items()}
     model = version.model(config, **options | version.served_options)
-    serving.load_weights(model, prefix)
+    checkpoints.load_all(prefix, checkpoints.named_variables(model))
     tokenizer = cli.make_graph_tokenizer()
     settings = serving.AnswerSettings(
         FLAGS.n_best_size,

@@ -432,6 +432,24 @@ def load(path, named, init_from_group0=False):
     return report
 
 
+def load_all(path, named):
+    """Fills all of a model's variables, heads too, from one of its own checkpoints.
+
+    Args:
+        path: str, anything that `find` takes.
+        named: dict, of `named_variables`.
+
+    Raises:
+        ValueError: the file lacks one, or holds it in another shape.
+    """
+    report = load(path, named)
+    absent = [*report.missing, *(name for name, _, _ in report.wrong_shape)]
+    if absent:
+        raise ValueError(
+            f"{path} lacks {', '.join(absent)}: it can be neither evaluated nor exported"
+        )
+
+
 def _compare(reader, named, sources):
     missing = tuple(name for name, source in sources.items() if source not in reader.shapes)
     wrong_shape = tuple(

@@ -242,11 +242,36 @@ def _vocabulary():
     return {"spm_model_file": path, "do_lower_case": do_lower_case()}
 
 
-def check_vocabulary(config, tokenizer):
-    """Raises ValueError if the tokenizer has ids for which the model has no embedding."""
+def directory_vocabulary():
+    """The vocabulary in --albert_directory.
+
+    Returns:
+        (str, dict): its path, and the arguments of FullTokenizer and its likes.
+
+    Raises:
+        ValueError: there is none, or several.
+    """
+    path = hub_modules.vocabulary_in(FLAGS.albert_directory)
+    if path is None:
+        raise ValueError(
+            f"--albert_directory={FLAGS.albert_directory} holds no vocabulary: put the "
+            "SentencePiece model (*.model) or vocab.txt there"
+        )
+    kind = "vocab_file" if path.endswith(".txt") else "spm_model_file"
+    return path, {kind: path, "do_lower_case": FLAGS.do_lower_case}
+
+
+def check_vocabulary(config, tokenizer, path=None):
+    """Raises ValueError if the tokenizer has ids for which the model has no embedding.
+
+    Args:
+        config: AlbertConfig.
+        tokenizer: FullTokenizer.
+        path: str or None, its file; that of the flags by default.
+    """
     if tokenizer.vocab_size > config.vocab_size:
         raise ValueError(
-            f"{vocabulary_file()} has {tokenizer.vocab_size} pieces and the config has "
+            f"{path or vocabulary_file()} has {tokenizer.vocab_size} pieces and the config has "
             f"vocab_size={config.vocab_size}: one belongs to another model"
         )
 
@@ -274,13 +299,13 @@ def export(model, functions, tokenizer, config, labels=None, folder=""):
         folder: str, where in --export_dir the folders named after the time lie.
     """
     path = serving.new_directory(os.path.join(FLAGS.export_dir, folder))
-    texts = {"albert_config.json": config.to_json_string()}
+    contents = {"albert_config.json": config.to_json_string()}
     if labels is not None:
-        texts[serving.LABELS_FILE] = "".join(f"{label}\n" for label in labels)
+        contents[serving.LABELS_FILE] = "".join(f"{label}\n" for label in labels)
     vocabulary = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"
     assets = {vocabulary: vocabulary_file()}
-    serving.save(path, model, functions, tokenizer, assets, texts)
-    texts = " ".join(f"--{name}=..." for name in functions.text_inputs)
+    serving.save(path, model, functions, tokenizer, assets, contents)
+    texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
     print(f"Exported. Try it: python predict.py --saved_model={shlex.quote(path)} {texts}")
     if FLAGS.export_tflite:
         written = serving.save_tflite(

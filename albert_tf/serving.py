@@ -72,13 +72,7 @@ class ClassifierFunctions:
     ids = IDS
 
     def __init__(self, model, texts, labels, threshold=None):
-        self._model, self._texts, self._labels, self._threshold = model, texts, labels, threshold
-        self._choices = texts.choices
-
-    @property
-    def text_inputs(self):
-        """Names of the inputs of `text`."""
-        return list(self._texts.signature)
+        self._model, self.texts, self._labels, self._threshold = model, texts, labels, threshold
 
     def signatures(self):
         """Dict of name -> concrete function."""
@@ -86,13 +80,9 @@ class ClassifierFunctions:
         return {
             "serving_default": _function(self._of_serialized, serialized),
             "ids": _function(self.of_ids, _ids(IDS)),
-            "text": _function(self._of_text, self._texts.signature),
-            "embeddings": _function(self._embeddings, self._texts.signature),
+            "text": _function(self._of_text, self.texts.signature),
+            "embeddings": _function(self._embeddings, self.texts.signature),
         }
-
-    def ids_shape(self, max_seq_length):
-        """Shape of the ids of one example."""
-        return 1, self._choices * max_seq_length
 
     def of_ids(self, **features):
         """Predictions for ids."""
@@ -115,9 +105,9 @@ class ClassifierFunctions:
         same = [
             tf.debugging.assert_equal(
                 parsed[name].row_lengths(),
-                lengths // self._choices * self._choices,
+                lengths // self.texts.choices * self.texts.choices,
                 "input_ids, input_mask and segment_ids of an example must be equally long, and "
-                f"hold {self._choices} sequence(s) of one length",
+                f"hold {self.texts.choices} sequence(s) of one length",
             )
             for name in IDS
         ]
@@ -126,7 +116,7 @@ class ClassifierFunctions:
 
     def _batched(self, rows):
         """Rows of one or more sequences (ragged [B, (choices * T)]), each padded: int32."""
-        choices = self._choices
+        choices = self.texts.choices
         lengths = tf.repeat(rows.row_lengths() // choices, choices)
         longest = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
         sequences = tf.RaggedTensor.from_row_lengths(rows.values, lengths)
@@ -134,23 +124,23 @@ class ClassifierFunctions:
         return tf.cast(tf.reshape(padded, tf.stack([rows.nrows(), choices * longest])), tf.int32)
 
     def _of_text(self, **texts):
-        found = self.of_ids(**self._texts(**texts))
+        found = self.of_ids(**self.texts(**texts))
         if self._labels is not None:
             found["label"] = tf.gather(tf.constant(self._labels), found["predictions"])
         return found
 
     def _embeddings(self, **texts):
-        features = self._texts(**texts)
+        features = self.texts(**texts)
         rows = tf.shape(features["input_ids"])[0]
         each = {
-            name: tf.reshape(values, [rows * self._choices, -1])
+            name: tf.reshape(values, [rows * self.texts.choices, -1])
             for name, values in features.items()
         }
         found = _encoded(self._model.encoder, each)
-        if self._choices == 1:
+        if self.texts.choices == 1:
             return found
         return {
-            name: tf.reshape(values, [rows, self._choices, *_sizes(values)[1:]])
+            name: tf.reshape(values, [rows, self.texts.choices, *_sizes(values)[1:]])
             for name, values in found.items()
         }
 
@@ -202,27 +192,17 @@ class SquadFunctions:
     """
 
     def __init__(self, model, texts, settings):
-        self._model, self._texts, self._settings = model, texts, settings
+        self._model, self.texts, self._settings = model, texts, settings
         self._has_negatives = isinstance(model, heads.SquadV2Model)
         self.ids = (*IDS, "p_mask") if self._has_negatives else IDS
-
-    @property
-    def text_inputs(self):
-        """Names of the inputs of `text`."""
-        return list(self._texts.signature)
 
     def signatures(self):
         """Dict of name -> concrete function."""
         return {
             "serving_default": _function(self._of_ids_renamed, _ids(self.ids)),
-            "text": _function(self._of_text, self._texts.signature),
-            "embeddings": _function(self._embeddings, self._texts.signature),
+            "text": _function(self._of_text, self.texts.signature),
+            "embeddings": _function(self._embeddings, self.texts.signature),
         }
-
-    @staticmethod
-    def ids_shape(max_seq_length):
-        """Shape of the ids of one window."""
-        return 1, max_seq_length
 
     def of_ids(self, **features):
         """The head's outputs for ids."""
@@ -236,13 +216,13 @@ class SquadFunctions:
         }
 
     def _of_text(self, question, context):
-        windows = self._texts(question, context)
+        windows = self.texts(question, context)
         outputs = self.of_ids(**{name: windows.features[name] for name in self.ids})
         spans = self._spans(outputs, windows.features["input_mask"])
         is_valid = _is_valid(spans, windows, self._settings.max_answer_length)
         best, score = _best_of_questions(spans, is_valid, windows, tf.size(question))
         start, end, has_answer = _characters(windows, best, score)
-        answer, start, end = self._texts.answers(context, start, end)
+        answer, start, end = self.texts.answers(context, start, end)
         found = {"answer": answer, "start": start, "end": end, "score": score}
         found = _without_answer(found, ~has_answer)
         if not self._has_negatives:
@@ -270,7 +250,7 @@ class SquadFunctions:
         return _Spans(starts, start_scores, ends[:, tf.newaxis], end_scores[:, tf.newaxis])
 
     def _embeddings(self, question, context):
-        windows = self._texts(question, context)
+        windows = self.texts(question, context)
         return _encoded(self._model.encoder, windows.features) | {"example": windows.example}
 
 
@@ -385,22 +365,6 @@ class _Kept(tf.Module):
             setattr(self, name, tf.saved_model.Asset(path))
 
 
-def load_weights(model, prefix):
-    """Fills a model with the weights of a fine-tuned checkpoint, all of them.
-
-    Args:
-        model: one of `heads`.
-        prefix: str, anything that `checkpoints.find` takes.
-
-    Raises:
-        ValueError: some are missing, or of another shape.
-    """
-    report = checkpoints.load(prefix, checkpoints.named_variables(model))
-    absent = [*report.missing, *(name for name, _, _ in report.wrong_shape)]
-    if absent:
-        raise ValueError(f"{prefix} lacks {', '.join(absent)}: it cannot be exported")
-
-
 def new_directory(parent):
     """Path of a directory that is not there yet, named after the time in seconds, as Estimators'.
 
@@ -456,7 +420,7 @@ def save_tflite(directory, model, functions, max_seq_length, vocab_size):
     Returns:
         dict from "float", "float16", "int8" to TFLiteFile.
     """
-    shape = functions.ids_shape(max_seq_length)
+    shape = (1, functions.texts.choices * max_seq_length)
     function = _function(functions.of_ids, _ids(functions.ids, shape))
     module = _Kept(model)
     contents = {kind: _converted(function, module, kind) for kind in TFLITE_NAMES}

@@ -159,6 +159,8 @@ class Paragraphs:
         settings: squad_features.WindowSettings.
     """
 
+    choices = 1  # sequences of a window
+
     def __init__(self, tokenizer, settings):
         self._tokenizer, self._settings = tokenizer, settings
         self.signature = {"question": STRINGS, "context": STRINGS}

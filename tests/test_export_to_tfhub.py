@@ -169,13 +169,14 @@ print(len(module.mlm.trainable_variables), bool(module.do_lower_case.numpy()))
 info = module.signatures["tokenization_info"]()
 print(open(info["vocab_file"].numpy()).read().split()[2], bool(info["do_lower_case"]))
 
+tf_keras.utils.set_random_seed(1)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 with strategy.scope():
     layer = hub.KerasLayer(PATH, trainable=True)
     given = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in inputs}
     model = tf_keras.Model(given, tf_keras.layers.Dense(2)(layer(given)["pooled_output"]))
     cost = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(tf_keras.optimizers.Adam(0.01), loss=cost)
+    model.compile(tf_keras.optimizers.Adam(0.001), loss=cost)
 before = [v.numpy() for v in layer.trainable_variables]
 history = model.fit(inputs, tf.constant([0, 1]), epochs=8, verbose=0).history["loss"]
 after = [v.numpy() for v in layer.trainable_variables]

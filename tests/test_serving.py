@@ -17,7 +17,7 @@ import predict
 import run_classifier
 import run_race
 import run_squad
-from albert_tf import glue, heads, race, records, serving, squad_features
+from albert_tf import checkpoints, glue, heads, race, records, serving, squad_features
 from albert_tf.config import AlbertConfig
 from albert_tf.tokenization import FullTokenizer
 
@@ -212,7 +212,7 @@ def test_embeddings_are_the_encoders(classifier, predicted):
     directory, export = classifier("CoLA")
     texts = ["they drank the pub dry .", "no"]
     model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
-    serving.load_weights(model, str(directory / "model.ckpt-2"))
+    checkpoints.load_all(str(directory / "model.ckpt-2"), checkpoints.named_variables(model))
     tokenizer = FullTokenizer(vocab_file=str(WORDPIECE))
     special = tokenizer.special_ids(with_mask=False)
     for name in ("pooled_output", "sequence_output"):
