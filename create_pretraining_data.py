@@ -8,6 +8,7 @@ python create_pretraining_data.py --input_file='text/*.txt' --output_file=train.
 from absl import flags
 
 from albert_tf import cli, pretraining_data, records, tokenization
+from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
 
@@ -91,7 +92,7 @@ def main(_):
     if FLAGS["input_file_mode"].present:
         print("--input_file_mode has no effect any more: input is read as UTF-8 text.")
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
-        raise ValueError("one of --spm_model_file and --vocab_file is needed, and none was given")
+        raise UserError("one of --spm_model_file and --vocab_file is needed, and none was given")
     settings = pretraining_data.Settings(
         max_seq_length=FLAGS.max_seq_length,
         max_predictions_per_seq=FLAGS.max_predictions_per_seq,
@@ -108,7 +109,7 @@ def main(_):
     files = records.expand_patterns(FLAGS.input_file, "input_file")
     outputs = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
     if not outputs:
-        raise ValueError("--output_file is empty; give one or more file names")
+        raise UserError("--output_file is empty; give one or more file names")
     tokenizer = tokenization.FullTokenizer(
         vocab_file=FLAGS.vocab_file,
         do_lower_case=FLAGS.do_lower_case,

@@ -12,6 +12,7 @@ from absl import flags
 
 from albert_tf import checkpoints, cli, export, files, huggingface
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 from albert_tf.tokenization import FullTokenizer
 
 FLAGS = flags.FLAGS
@@ -51,14 +52,14 @@ def read_config():
     paths = [os.path.join(FLAGS.albert_directory, name) for name in CONFIGS]
     found = [path for path in paths if tf.io.gfile.exists(path)]
     if not found:
-        raise ValueError(
+        raise UserError(
             f"--albert_directory={FLAGS.albert_directory} holds no {CONFIG}: put it there"
         )
     return huggingface.read_config(found[0])
 
 
 def check_prefix(prefix, config):
-    """Raises ValueError unless a checkpoint can be written there, and its config beside it.
+    """Raises UserError unless a checkpoint can be written there, and its config beside it.
 
     Args:
         prefix: str, value of --export_path.
@@ -66,15 +67,15 @@ def check_prefix(prefix, config):
     """
     directory, name = os.path.split(prefix)
     if not name or tf.io.gfile.isdir(prefix) or "[" in name:
-        raise ValueError(
+        raise UserError(
             f"--export_path={prefix} is no prefix of files: give one such as DIR/model.ckpt-best"
         )
     if checkpoints.exists(prefix):
-        raise ValueError(f"--export_path={prefix}: there is such a checkpoint. Choose another name")
+        raise UserError(f"--export_path={prefix}: there is such a checkpoint. Choose another name")
     files.check_writable(directory or ".", "export_path")
     path = os.path.join(directory, CONFIG)
     if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != config:
-        raise ValueError(
+        raise UserError(
             f"--export_path={prefix}: {path} is of another model. Choose another directory"
         )
 
@@ -113,7 +114,7 @@ def read_tokenizer(config):
         (FullTokenizer, dict of file name -> bytes).
 
     Raises:
-        ValueError: there is none, or it is of another model.
+        UserError: there is none, or it is of another model.
     """
     path, arguments = cli.directory_vocabulary()
     tokenizer = FullTokenizer(**arguments)
@@ -130,14 +131,14 @@ def export_to_transformers(config):
     """Writes --export_path as a directory of the transformers library."""
     try:
         huggingface.check_expressible(config)
-    except ValueError as error:
-        raise ValueError(f"--export_format=hf: {error}") from error
+    except UserError as error:
+        raise UserError(f"--export_format=hf: {error}") from error
     export.check_export_path(FLAGS.export_path, "export_path")
     tokenizer, tokenizer_files = read_tokenizer(config)
     tensors = read_weights(config)
     ids = tokenizer.special_ids(with_mask=False)
     special_ids = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
-    with export.writing_directory(FLAGS.export_path) as directory:
+    with files.replacing_directory(FLAGS.export_path) as directory:
         architecture, written = huggingface.write(
             directory, config, tensors, special_ids, tokenizer_files
         )

@@ -54,7 +54,7 @@ def load_model(config):
         (heads.PretrainingModel, set of names of `HEADS`).
 
     Raises:
-        ValueError: the checkpoint lacks part of the encoder.
+        UserError: the checkpoint lacks part of the encoder.
     """
     model = heads.PretrainingModel(config)
     path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)

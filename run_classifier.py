@@ -29,6 +29,7 @@ from albert_tf import (
     text_inputs,
     training,
 )
+from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
 HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
@@ -78,14 +79,14 @@ def define_flags():
 
 
 def check_flags():
-    """Raises ValueError for values that make no run, before anything is read."""
+    """Raises UserError for values that make no run, before anything is read."""
     cli.check_export_flags()
     if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
-        raise ValueError("--threshold_to_export needs --export_dir")
+        raise UserError("--threshold_to_export needs --export_dir")
     if math.isinf(FLAGS.threshold_to_export):
-        raise ValueError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
+        raise UserError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
-        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
+        raise UserError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
     cli.check_at_least(
         1, "train_batch_size", "eval_batch_size", "predict_batch_size", "train_step",
         "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop", "num_trials",
@@ -97,10 +98,10 @@ def check_flags():
     finetuning.check_strategy(FLAGS.distribution_strategy)
     glue.check_max_seq_length(FLAGS.max_seq_length)
     if FLAGS.num_trials > 1 and not (FLAGS.do_train and FLAGS.do_eval):
-        raise ValueError("--num_trials compares runs: it needs --do_train and --do_eval")
+        raise UserError("--num_trials compares runs: it needs --do_train and --do_eval")
     given = [f"--{name}" for name in TSV_FLAGS if FLAGS[name].value != FLAGS[name].default]
     if given and FLAGS.task_name.lower() != "tsv":
-        raise ValueError(
+        raise UserError(
             f"{', '.join(given)}: for --task_name=tsv alone. Received: {FLAGS.task_name}"
         )
 
@@ -342,7 +343,7 @@ def run_trials(data, config, strategy):
         print(f"Trial with seed {seed}: {directory}")
         try:
             run_trial(data, config, strategy, directory, seed)
-        except ValueError as error:
+        except UserError as error:
             reason = " ".join(str(error).split())
             print(f"Trial with seed {seed} failed: {reason}")
             lines.append(f"{directory}\tfailed: {reason}")
@@ -351,7 +352,7 @@ def run_trials(data, config, strategy):
             lines.append(f"{directory}\t{values[directory]}")
         write_trials(lines)
     if not values:
-        raise ValueError(f"all {FLAGS.num_trials} trials failed, the last one: {reason}")
+        raise UserError(f"all {FLAGS.num_trials} trials failed, the last one: {reason}")
     best = max(values, key=values.get)
     checkpoints.copy(
         os.path.join(best, checkpoints.BEST), os.path.join(FLAGS.output_dir, checkpoints.BEST)
@@ -400,7 +401,7 @@ def main(_):
     check_flags()
     task = find_task()
     if FLAGS.glue_submission_dir and task.submission_file is None:
-        raise ValueError("--glue_submission_dir is for GLUE tasks; the server knows no others")
+        raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
     config, tokenizer = cli.read_config(), cli.make_tokenizer()
     cli.check_vocabulary(config, tokenizer)
     for flag in ("output_dir", "cached_dir", "glue_submission_dir", "export_dir"):

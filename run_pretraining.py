@@ -12,6 +12,7 @@ import functools
 from absl import flags
 
 from albert_tf import checkpoints, cli, files, heads, optimization, records, results, training
+from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
 METRICS = (
@@ -88,11 +89,11 @@ def define_flags():
 
 
 def check_flags():
-    """Raises ValueError for values that make no run, before anything is read."""
+    """Raises UserError for values that make no run, before anything is read."""
     if not FLAGS.do_train and not FLAGS.do_eval:
-        raise ValueError("nothing to do: give --do_train, --do_eval or both")
+        raise UserError("nothing to do: give --do_train, --do_eval or both")
     if FLAGS.masked_lm_budget:
-        raise ValueError(
+        raise UserError(
             f"--masked_lm_budget={FLAGS.masked_lm_budget}: masking on the fly does not exist, in "
             "the original neither. Leave it at 0; create_pretraining_data.py masks"
         )
@@ -240,7 +241,7 @@ def evaluate_directory(run, dataset):
         run.load(prefix)
         evaluate(run, dataset, prefix)
     elif not evaluated:
-        raise ValueError(f"--output_dir={FLAGS.output_dir} holds no checkpoint to evaluate")
+        raise UserError(f"--output_dir={FLAGS.output_dir} holds no checkpoint to evaluate")
     elif run.step < FLAGS.num_train_steps:
         print(
             f"No checkpoint after step {run.step} of --num_train_steps={FLAGS.num_train_steps}. "

@@ -28,6 +28,7 @@ from albert_tf import (
     text_inputs,
     training,
 )
+from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
 KEY_METRIC = "eval_accuracy"
@@ -77,9 +78,9 @@ def define_flags():
 
 
 def check_flags():
-    """Raises ValueError for values that make no run, before anything is read."""
+    """Raises UserError for values that make no run, before anything is read."""
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
-        raise ValueError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
+        raise UserError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
     cli.check_export_flags()
     cli.check_at_least(
         1, "train_batch_size", "eval_batch_size", "predict_batch_size", "train_step",
@@ -90,7 +91,7 @@ def check_flags():
         0, "warmup_step", "num_keep_checkpoint", "learning_rate", "continuous_eval_timeout"
     )
     if not 0 <= FLAGS.dropout_prob < 1:
-        raise ValueError(
+        raise UserError(
             f"--dropout_prob must be at least 0 and below 1. Received: {FLAGS.dropout_prob}"
         )
     finetuning.check_strategy(FLAGS.distribution_strategy)

@@ -37,6 +37,7 @@ from albert_tf import (
     training,
 )
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
 KEY_METRIC = "f1"
@@ -158,21 +159,19 @@ def define_flags():
 
 
 def check_flags():
-    """Raises ValueError for values that make no run, before anything is read."""
+    """Raises UserError for values that make no run, before anything is read."""
     if not (FLAGS.do_train or FLAGS.do_predict or FLAGS.export_dir):
-        raise ValueError("nothing to do: give --do_train, --do_predict or --export_dir")
+        raise UserError("nothing to do: give --do_train, --do_predict or --export_dir")
     if FLAGS.ensemble_dirs and FLAGS.export_dir:
-        raise ValueError(
-            "an ensemble is no single model: --ensemble_dirs goes without --export_dir"
-        )
+        raise UserError("an ensemble is no single model: --ensemble_dirs goes without --export_dir")
     if math.isnan(FLAGS.null_score_diff_threshold or 0.0):
-        raise ValueError("--null_score_diff_threshold must be a number. Received: nan")
+        raise UserError("--null_score_diff_threshold must be a number. Received: nan")
     if FLAGS.do_train and not FLAGS.train_file:
-        raise ValueError("--do_train needs --train_file")
+        raise UserError("--do_train needs --train_file")
     if FLAGS.do_predict and not FLAGS.predict_file:
-        raise ValueError("--do_predict needs --predict_file")
+        raise UserError("--do_predict needs --predict_file")
     if FLAGS.ensemble_dirs and FLAGS.do_train:
-        raise ValueError("--ensemble_dirs are to predict with: they do not go with --do_train")
+        raise UserError("--ensemble_dirs are to predict with: they do not go with --do_train")
     cli.check_export_flags()
     cli.check_at_least(
         1, "train_batch_size", "predict_batch_size", "save_checkpoints_steps",
@@ -183,9 +182,7 @@ def check_flags():
     finetuning.check_strategy(FLAGS.distribution_strategy)
     for name, end in (("warmup_proportion", 1.0), ("dropout_prob", 0.999)):
         if not 0 <= FLAGS[name].value <= end:
-            raise ValueError(
-                f"--{name} must lie between 0 and {end}. Received: {FLAGS[name].value}"
-            )
+            raise UserError(f"--{name} must lie between 0 and {end}. Received: {FLAGS[name].value}")
 
 
 def feature_file(flag):
@@ -197,7 +194,7 @@ def trained_checkpoints():
     """Prefixes of the checkpoints to predict with: one, or one of each ensemble directory.
 
     Raises:
-        ValueError: there is none, or one of them is no checkpoint.
+        UserError: there is none, or one of them is no checkpoint.
     """
     directories = FLAGS.ensemble_dirs or [FLAGS.output_dir]
     found = [finetuning.trained_in(directory) for directory in directories]
@@ -205,7 +202,7 @@ def trained_checkpoints():
         return [checkpoints.find(finetuning.prefer_best(cli.init_checkpoint()))]
     for directory, prefix in zip(directories, found, strict=True):
         if prefix is None:
-            raise ValueError(
+            raise UserError(
                 f"{directory} holds no checkpoint to predict with: train first, or give a trained "
                 "model as --init_checkpoint"
             )
@@ -222,13 +219,13 @@ def choose_version(prefixes):
         Version.
 
     Raises:
-        ValueError: a checkpoint has no SQuAD head, or they disagree with each other or the flag.
+        UserError: a checkpoint has no SQuAD head, or they disagree with each other or the flag.
     """
     wanted = FLAGS.version_2_with_negative
     if prefixes:
         version = _version_of(prefixes)
         if wanted not in (None, version.has_negatives):
-            raise ValueError(
+            raise UserError(
                 f"--version_2_with_negative={str(wanted).lower()}, but {prefixes[0]} was trained "
                 f"for version {1 + version.has_negatives} of SQuAD"
             )
@@ -236,7 +233,7 @@ def choose_version(prefixes):
         has_negatives = squad_features.is_v2(FLAGS.train_file) if wanted is None else wanted
         version = VERSION_2 if has_negatives else VERSION_1
     if FLAGS.null_score_diff_threshold is not None and not version.has_negatives:
-        raise ValueError("--null_score_diff_threshold is for version 2, and the model is of 1.1")
+        raise UserError("--null_score_diff_threshold is for version 2, and the model is of 1.1")
     return version
 
 
@@ -247,13 +244,13 @@ def _version_of(prefixes):
         shapes = checkpoints.open_reader(prefix).shapes
         found = [version for version in (VERSION_1, VERSION_2) if version.variable in shapes]
         if not found:
-            raise ValueError(
+            raise UserError(
                 f"{prefix} has no SQuAD head, so it cannot answer questions: train first, or give "
                 "a checkpoint that was trained on SQuAD"
             )
         versions += found
     if versions.count(versions[0]) != len(versions):
-        raise ValueError("--ensemble_dirs must all be of the same version of SQuAD")
+        raise UserError("--ensemble_dirs must all be of the same version of SQuAD")
     return versions[0]
 
 
@@ -275,13 +272,13 @@ def read_configs(prefixes):
 def _config_beside(prefix):
     path = os.path.join(os.path.dirname(prefix), CONFIG)
     if not files.read_text(path):
-        raise ValueError(
+        raise UserError(
             f"there is no {path} to tell the architecture of {os.path.basename(prefix)}: put the "
             "file there" + ("" if FLAGS.ensemble_dirs else ", or give --albert_config_file")
         )
     config = AlbertConfig.from_json_file(path)
     if FLAGS.max_seq_length > config.max_position_embeddings:
-        raise ValueError(
+        raise UserError(
             f"--max_seq_length={FLAGS.max_seq_length} exceeds max_position_embeddings="
             f"{config.max_position_embeddings} of {path}"
         )
@@ -292,7 +289,7 @@ def make_recipe(num_questions):
     """How to train; an epoch is as many examples as there are questions, as in the original."""
     steps = int(num_questions / FLAGS.train_batch_size * FLAGS.num_train_epochs)
     if steps < 1:
-        raise ValueError(
+        raise UserError(
             f"{num_questions} questions, --train_batch_size={FLAGS.train_batch_size} and "
             f"--num_train_epochs={FLAGS.num_train_epochs} make no single update: lower the former "
             "or raise the latter"
@@ -342,7 +339,7 @@ def read_data(version, configs):
 
 
 def check_outputs():
-    """Raises ValueError if results or feature files cannot be written."""
+    """Raises UserError if results or feature files cannot be written."""
     for flag in ("output_dir", "export_dir"):
         if FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)
@@ -351,7 +348,7 @@ def check_outputs():
 
 
 def check_batch_sizes(strategy):
-    """Raises ValueError for batches that do not divide among the replicas."""
+    """Raises UserError for batches that do not divide among the replicas."""
     if FLAGS.do_train:
         training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
     if FLAGS.do_predict and training.is_tpu(strategy):
@@ -478,7 +475,7 @@ def read_threshold(directory):
     """The (threshold, file it was tuned on) of a directory, or None.
 
     Raises:
-        ValueError: the file is there and holds something else.
+        UserError: the file is there and holds something else.
     """
     path = os.path.join(directory, THRESHOLD)
     text = files.read_text(path)
@@ -488,7 +485,7 @@ def read_threshold(directory):
         content = json.loads(text)
         return float(content["null_score_diff_threshold"]), str(content["tuned_on"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error!r}): delete it") from error
+        raise UserError(f"{path} is damaged ({error!r}): delete it") from error
 
 
 def known_threshold(prefixes):

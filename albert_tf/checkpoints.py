@@ -20,6 +20,7 @@ from absl import logging
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf import files, heads, huggingface
+from albert_tf.errors import UserError
 
 # The name table: (the original's name, path from the model's part that holds the variable). {g} and
 # {j} stand for the parameter group and the inner group. Order is the original's order of creation.
@@ -179,7 +180,7 @@ def find(path):
         str, the prefix; or the `.safetensors` file.
 
     Raises:
-        ValueError: there is none; the message names the path and what was looked for.
+        UserError: there is none; the message names the path and what was looked for.
     """
     prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path.rstrip("/"))
     if tf.io.gfile.exists(prefix + ".index"):
@@ -189,7 +190,7 @@ def find(path):
     found = huggingface.find(path)
     if found:
         return found
-    raise ValueError(
+    raise UserError(
         f"no checkpoint at {path}: looked for {prefix}.index. Give a prefix such as "
         "DIR/model.ckpt-best, its .index file, or its directory"
     )
@@ -212,7 +213,7 @@ def _find_in_directory(directory):
     if of_transformers:
         return of_transformers
     found = ", ".join(sorted(os.path.basename(p) for p in prefixes)) or "no .index file"
-    raise ValueError(f"no checkpoint can be told in {directory} ({found}): give its prefix")
+    raise UserError(f"no checkpoint can be told in {directory} ({found}): give its prefix")
 
 
 def _prefixes_in(directory):
@@ -269,7 +270,7 @@ def open_reader(prefix):
         Reader or huggingface.Reader.
 
     Raises:
-        ValueError: it cannot be read.
+        UserError: it cannot be read.
     """
     if prefix.endswith(".safetensors"):
         return huggingface.Reader(prefix)
@@ -289,7 +290,7 @@ class Reader:
         shapes: dict of name -> list of int.
 
     Raises:
-        ValueError: the files cannot be read, or a tensor in them.
+        UserError: the files cannot be read, or a tensor in them.
     """
 
     def __init__(self, prefix):
@@ -299,7 +300,7 @@ class Reader:
             shapes = self._reader.get_variable_to_shape_map()
             self._graph = self._object_graph() if _OBJECT_GRAPH in shapes else None
         except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:
-            raise ValueError(f"cannot read the checkpoint {prefix}: {error}") from error
+            raise UserError(f"cannot read the checkpoint {prefix}: {error}") from error
         if self._graph is None:  # written by TensorFlow 1, if need be as a hub module
             self._keys = {key.removeprefix("module/"): key for key in shapes}
         else:
@@ -310,7 +311,7 @@ class Reader:
         try:
             tensor = self._reader.get_tensor(self._keys[name])
         except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:
-            raise ValueError(f"cannot read {name} of {self.prefix}: {error}") from error
+            raise UserError(f"cannot read {name} of {self.prefix}: {error}") from error
         return np.reshape(tensor, self.shapes[name])
 
     def attribute(self, name):
@@ -421,7 +422,7 @@ def load(path, named, init_from_group0=False):
         Report.
 
     Raises:
-        ValueError: the file lacks part of the encoder, or holds it in other shapes.
+        UserError: the file lacks part of the encoder, or holds it in other shapes.
     """
     reader = open_reader(find(path))
     sources = {name: source_name(name, init_from_group0) for name in named}
@@ -440,12 +441,12 @@ def load_all(path, named):
         named: dict, of `named_variables`.
 
     Raises:
-        ValueError: the file lacks one, or holds it in another shape.
+        UserError: the file lacks one, or holds it in another shape.
     """
     report = load(path, named)
     absent = [*report.missing, *(name for name, _, _ in report.wrong_shape)]
     if absent:
-        raise ValueError(
+        raise UserError(
             f"{path} lacks {', '.join(absent)}: it can be neither evaluated nor exported"
         )
 
@@ -481,7 +482,7 @@ def _check_encoder_complete(report):
         lines.append("To fill every parameter group from group 0, give --init_from_group0.")
     else:
         lines.append("Check that --albert_config_file belongs to this checkpoint.")
-    raise ValueError("\n".join(lines))
+    raise UserError("\n".join(lines))
 
 
 def restore(prefix, state):
@@ -492,19 +493,19 @@ def restore(prefix, state):
         state: dict, of `training_variables`.
 
     Raises:
-        ValueError: something is missing or has another shape.
+        UserError: something is missing or has another shape.
     """
     reader = Reader(prefix)
     missing = [name for name in state if name not in reader.shapes]
     if missing:
-        raise ValueError(
+        raise UserError(
             f"training cannot resume from {prefix}: it lacks {len(missing)} of {len(state)} "
             f"variables ({', '.join(missing[:3])}{', ...' if missing[3:] else ''}). To start from "
             "its weights alone, give it as --init_checkpoint and another --output_dir"
         )
     for name, variable in state.items():
         if reader.shapes[name] != variable.shape.as_list():
-            raise ValueError(
+            raise UserError(
                 f"training cannot resume from {prefix}: {name} has shape {reader.shapes[name]} "
                 f"there and {variable.shape.as_list()} in this model. Check --albert_config_file"
             )
@@ -536,7 +537,7 @@ def read_weights(path, config):
         Weights.
 
     Raises:
-        ValueError: the encoder is not that of the config, wholly.
+        UserError: the encoder is not that of the config, wholly.
     """
     reader = open_reader(find(path))
     with tf.Graph().as_default():  # variables have shapes there, and take no memory
@@ -546,7 +547,7 @@ def read_weights(path, config):
     unknown = [name for name in report.unused if is_encoder(name) and is_weight(name)]
     wrong = [name for name, _, _ in report.wrong_shape] + unknown
     if wrong:
-        raise ValueError(
+        raise UserError(
             f"{reader.prefix} does not belong to this config, which has no place for "
             f"{', '.join(wrong)}. Check the config"
         )
@@ -585,7 +586,7 @@ def write(prefix, tensors, form):
         tensors: dict of original name -> array.
         form: str, a key of `WRITERS`: `tf1` for the original's form, `tf2` for this project's.
     """
-    temporary = f"{prefix}.tmp{os.getpid()}"
+    temporary = files.temporary_path(prefix)
     endings = (".data-00000-of-00001", ".index")  # the index, which makes a checkpoint, comes last
     try:
         WRITERS[form](temporary, {**tensors, GLOBAL_STEP: np.int64(0)})

@@ -12,6 +12,7 @@ import tf_keras
 from absl import app, flags, logging
 
 from albert_tf import files, hub_modules, huggingface, serving, training
+from albert_tf.errors import UserError
 from albert_tf.graph_tokenization import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer
 
@@ -154,14 +155,14 @@ def read_config():
     """The model's config, from --albert_config_file or the hub module, checked for its length.
 
     Raises:
-        ValueError: there is none, or it has fewer positions than --max_seq_length.
+        UserError: there is none, or it has fewer positions than --max_seq_length.
     """
     path, module = FLAGS.albert_config_file, hub_module()
     if not path and not module:
-        raise ValueError("give --albert_config_file or --albert_hub_module_handle")
+        raise UserError("give --albert_config_file or --albert_hub_module_handle")
     config = huggingface.read_config(path) if path else hub_modules.read_config(module)
     if FLAGS.max_seq_length > config.max_position_embeddings:
-        raise ValueError(
+        raise UserError(
             f"--max_seq_length={FLAGS.max_seq_length} exceeds max_position_embeddings="
             f"{config.max_position_embeddings} of {path or module}"
         )
@@ -172,12 +173,12 @@ def hub_module():
     """The directory of --albert_hub_module_handle; None if the flag is not given or not known.
 
     Raises:
-        ValueError: it is no directory.
+        UserError: it is no directory.
     """
     # run_pretraining.py shares functions of this file and has no such flag.
     handle = "albert_hub_module_handle" in FLAGS and FLAGS.albert_hub_module_handle
     if handle and not tf.io.gfile.isdir(handle):
-        raise ValueError(
+        raise UserError(
             f"--albert_hub_module_handle={handle} is no directory: download the module and give "
             "the directory that holds its saved_model.pb"
         )
@@ -223,7 +224,7 @@ def make_tokenizer():
     """The tokenizer of the flags.
 
     Raises:
-        ValueError: no vocabulary is given, or it cannot be read.
+        UserError: no vocabulary is given, or it cannot be read.
     """
     return FullTokenizer(**_vocabulary())
 
@@ -236,7 +237,7 @@ def make_graph_tokenizer():
 def _vocabulary():
     path = vocabulary_file()
     if not path:
-        raise ValueError("give --spm_model_file or --vocab_file")
+        raise UserError("give --spm_model_file or --vocab_file")
     if path.endswith(".txt") or path == FLAGS.vocab_file:
         return {"vocab_file": path, "do_lower_case": do_lower_case()}
     return {"spm_model_file": path, "do_lower_case": do_lower_case()}
@@ -249,11 +250,11 @@ def directory_vocabulary():
         (str, dict): its path, and the arguments of FullTokenizer and its likes.
 
     Raises:
-        ValueError: there is none, or several.
+        UserError: there is none, or several.
     """
     path = hub_modules.vocabulary_in(FLAGS.albert_directory)
     if path is None:
-        raise ValueError(
+        raise UserError(
             f"--albert_directory={FLAGS.albert_directory} holds no vocabulary: put the "
             "SentencePiece model (*.model) or vocab.txt there"
         )
@@ -262,7 +263,7 @@ def directory_vocabulary():
 
 
 def check_vocabulary(config, tokenizer, path=None):
-    """Raises ValueError if the tokenizer has ids for which the model has no embedding.
+    """Raises UserError if the tokenizer has ids for which the model has no embedding.
 
     Args:
         config: AlbertConfig.
@@ -270,7 +271,7 @@ def check_vocabulary(config, tokenizer, path=None):
         path: str or None, its file; that of the flags by default.
     """
     if tokenizer.vocab_size > config.vocab_size:
-        raise ValueError(
+        raise UserError(
             f"{path or vocabulary_file()} has {tokenizer.vocab_size} pieces and the config has "
             f"vocab_size={config.vocab_size}: one belongs to another model"
         )
@@ -282,9 +283,9 @@ def init_checkpoint():
 
 
 def check_export_flags():
-    """Raises ValueError for flags of `define_export_flags` that do not go together."""
+    """Raises UserError for flags of `define_export_flags` that do not go together."""
     if FLAGS.export_tflite and not FLAGS.export_dir:
-        raise ValueError("--export_tflite needs --export_dir")
+        raise UserError("--export_tflite needs --export_dir")
 
 
 def export(model, functions, tokenizer, config, labels=None, folder=""):
@@ -349,11 +350,11 @@ def set_seed(seed):
 
 
 def check_at_least(smallest, *names):
-    """Raises ValueError for a flag with a smaller value; None is none."""
+    """Raises UserError for a flag with a smaller value; None is none."""
     for name in names:
         value = FLAGS[name].value
         if value is not None and not value >= smallest:  # nan is neither
-            raise ValueError(f"--{name} must be at least {smallest}. Received: {value}")
+            raise UserError(f"--{name} must be at least {smallest}. Received: {value}")
 
 
 def record_run(directory, config):
@@ -371,6 +372,8 @@ def record_run(directory, config):
 def run(main):
     """Runs a script: flags are parsed, and bad input ends in one plain line and exit code 1.
 
+    ALBERT_TF_TRACEBACK=1 in the environment shows where such an error was raised.
+
     Args:
         main: callable, takes the arguments that are no flags.
     """
@@ -380,9 +383,9 @@ def run(main):
     def guarded(argv):
         try:
             if len(argv) > 1:
-                raise ValueError(f"not a flag: {' '.join(argv[1:])}. Flags begin with --")
+                raise UserError(f"not a flag: {' '.join(argv[1:])}. Flags begin with --")
             main(argv)
-        except (ValueError, OSError, tf.errors.OpError) as error:
+        except (UserError, *_OF_THE_MACHINE) as error:
             if os.environ.get("ALBERT_TF_TRACEBACK"):
                 raise
             print(f"{script}: error: {_message(error)}", file=sys.stderr)
@@ -400,5 +403,20 @@ def run(main):
     app.run(guarded)
 
 
+# What files, disks, memory and devices may raise; all else that is no UserError is a defect.
+_OF_THE_MACHINE = (
+    OSError,
+    MemoryError,
+    tf.errors.NotFoundError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.UnavailableError,
+    tf.errors.UnauthenticatedError,
+)
+
+
 def _message(error):
-    return error.message if isinstance(error, tf.errors.OpError) else str(error)
+    """The error's text in one line: TensorFlow's own may be followed by the graph's."""
+    if isinstance(error, tf.errors.OpError):
+        return error.message.splitlines()[0]
+    return str(error) or type(error).__name__

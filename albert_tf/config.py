@@ -6,8 +6,10 @@ import json
 import math
 from collections.abc import Mapping
 
-import tensorflow as tf
 from absl import logging
+
+from albert_tf import files
+from albert_tf.errors import UserError
 
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "")
@@ -33,7 +35,7 @@ class AlbertConfig:
     Defaults are the original's, so a JSON file that omits a key means what it always meant.
 
     Raises:
-        ValueError: a value makes no model; the message names the key, the value and the remedy.
+        UserError: a value makes no model; the message names the key, the value and the remedy.
     """
 
     vocab_size: int  # V, section 4.1: 30,000 SentencePiece pieces
@@ -59,33 +61,33 @@ class AlbertConfig:
         for key in _POSITIVE:
             value = getattr(self, key)
             if not _is_number(value, int) or value < 1:
-                raise ValueError(f"{key} must be a whole number of at least 1. Received: {value!r}")
+                raise UserError(f"{key} must be a whole number of at least 1. Received: {value!r}")
         for key in _PROBABILITIES:
             value = getattr(self, key)
             if value is None:  # the original takes null for "no dropout"
                 object.__setattr__(self, key, 0.0)
             elif not _is_number(value) or not 0 <= value < 1:
-                raise ValueError(f"{key} must be at least 0 and below 1. Received: {value!r}")
+                raise UserError(f"{key} must be at least 0 and below 1. Received: {value!r}")
         stddev = self.initializer_range
         if not _is_number(stddev) or not 0 < stddev < math.inf:
-            raise ValueError(f"initializer_range must be a number above 0. Received: {stddev!r}")
+            raise UserError(f"initializer_range must be a number above 0. Received: {stddev!r}")
         if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
+            raise UserError(
                 "hidden_size must be a multiple of num_attention_heads. Received: "
                 f"hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
             )
         if self.num_hidden_groups > self.num_hidden_layers:
-            raise ValueError(
+            raise UserError(
                 "num_hidden_groups must not exceed num_hidden_layers. Received: "
                 f"{self.num_hidden_groups} groups, {self.num_hidden_layers} layers"
             )
         if not isinstance(self.hidden_act, str) or self.hidden_act.lower() not in ACTIVATIONS:
-            raise ValueError(
+            raise UserError(
                 f"hidden_act must be one of {', '.join(a for a in ACTIVATIONS if a)}. "
                 f"Received: {self.hidden_act!r}"
             )
         if self.parameter_sharing not in PARAMETER_SHARING:
-            raise ValueError(
+            raise UserError(
                 f"parameter_sharing must be one of {', '.join(PARAMETER_SHARING)}. "
                 f"Received: {self.parameter_sharing!r}"
             )
@@ -131,7 +133,7 @@ class AlbertConfig:
             values: dict, the parsed JSON object.
 
         Raises:
-            ValueError: vocab_size is missing, or a value makes no model.
+            UserError: vocab_size is missing, or a value makes no model.
         """
         names = {f.name for f in dataclasses.fields(cls)} - {"unknown_keys"}
         known = {key: value for key, value in values.items() if key in names}
@@ -141,7 +143,7 @@ class AlbertConfig:
             level = logging.INFO if unknown.keys() <= _KNOWN_UNUSED else logging.WARNING
             logging.log(level, "Config keys kept but not used: %s", ", ".join(sorted(unknown)))
         if "vocab_size" not in known:
-            raise ValueError(
+            raise UserError(
                 "vocab_size is missing: set it to the number of pieces in the vocabulary"
             )
         return cls(**known, unknown_keys=unknown)
@@ -154,21 +156,15 @@ class AlbertConfig:
             path: str, file name or URL that tf.io.gfile can open.
 
         Raises:
-            ValueError: the file is missing, is not a JSON object, or makes no model.
+            UserError: the file is missing, is not a JSON object, or makes no model.
         """
-        try:
-            with tf.io.gfile.GFile(path) as file:
-                values = json.load(file)
-        except (tf.errors.OpError, OSError) as error:
-            raise ValueError(f"cannot read the model config {path}: {error}") from error
-        except ValueError as error:
-            raise ValueError(f"{path} is not a JSON file: {error}") from error
+        values = files.read_json(path)
         if not isinstance(values, dict):
-            raise ValueError(f"{path} must hold one JSON object. Received: {type(values).__name__}")
+            raise UserError(f"{path} must hold one JSON object. Received: {type(values).__name__}")
         try:
             return cls.from_dict(values)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
 
     def to_dict(self):
         """All keys, the unknown ones included."""

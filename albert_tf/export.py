@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Directories for others to take: SavedModels, modules, released models. Whole or not there."""
 
-import contextlib
 import os
 
 import tensorflow as tf
 
 from albert_tf import checkpoints, files
+from albert_tf.errors import UserError
 
 
 def check_export_path(path, flag):
@@ -17,36 +17,11 @@ def check_export_path(path, flag):
         flag: str, name of the flag that gave it.
 
     Raises:
-        ValueError: something is there, or it cannot be made.
+        UserError: something is there, or it cannot be made.
     """
     if tf.io.gfile.exists(path) and (not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path)):
-        raise ValueError(f"--{flag}={path} is not empty: give a new directory")
+        raise UserError(f"--{flag}={path} is not empty: give a new directory")
     files.check_writable(os.path.dirname(path.rstrip("/")) or ".", flag)
-
-
-@contextlib.contextmanager
-def writing_directory(path):
-    """Gives a temporary directory beside `path`; it takes that name if the block ends well.
-
-    Args:
-        path: str, where nothing or an empty directory may be.
-
-    Yields:
-        str, the directory to write into.
-    """
-    path = path.rstrip("/")
-    temporary = f"{path}.tmp{os.getpid()}"
-    try:
-        files.make_directory(temporary)
-        yield temporary
-        if tf.io.gfile.isdir(path):
-            if tf.io.gfile.listdir(path):
-                raise ValueError(f"{path} was written by another process meanwhile: it stays")
-            tf.io.gfile.rmtree(path)
-        tf.io.gfile.rename(temporary, path)
-    finally:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.rmtree(temporary)
 
 
 def save_module(module, path, signatures=None, card=None):
@@ -58,7 +33,7 @@ def save_module(module, path, signatures=None, card=None):
         signatures: dict of name -> concrete function, or None.
         card: str or None, text of a `README.md` beside it.
     """
-    with writing_directory(path) as directory:
+    with files.replacing_directory(path) as directory:
         tf.saved_model.save(module, directory, signatures=signatures)
         if card:
             files.write_text(os.path.join(directory, "README.md"), card)

@@ -1,10 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are whole or not there: written under a temporary name, then renamed."""
+"""Files that are whole or not there: written under a temporary name, then renamed.
 
+Temporary names are hidden, and say which process writes them: `.albert_tf-<host>-<process>-...`.
+What a killed process left behind is thus recognised, and removed by the next one that writes there.
+"""
+
+import atexit
 import contextlib
+import itertools
 import os
+import re
+import secrets
+import socket
 
 import tensorflow as tf
+
+from albert_tf.errors import UserError, parse_json
+
+# === Names that belong to a process ===
+
+_HOST = re.sub(r"[^\w.]", "_", socket.gethostname())
+_PATTERN = re.compile(r"\.albert_tf-(?P<host>[\w.]*)-(?P<process>\d+)-(?P<run>\w+)-\d+\.tmp")
+_runs = {}  # process id -> random part: one of two processes that got the same id in turn
+_numbers = itertools.count()
+_cleaned = set()  # directories that this process has freed of leftovers
+
+
+def owner():
+    """(host, process id, random part) of this process, as its temporary files and locks have it."""
+    process = os.getpid()
+    return _HOST, process, _runs.setdefault(process, secrets.token_hex(4))
+
+
+def is_running(host, process, run):
+    """Whether the process of an `owner` may still be running; of another host nobody can tell.
+
+    Args:
+        host: str.
+        process: int.
+        run: str.
+    """
+    if host != _HOST:
+        return True
+    if process == os.getpid():
+        return run == owner()[2]  # else an earlier process had the same id
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def temporary_path(path):
+    """A hidden name beside a path, for what is renamed to it when it is whole.
+
+    Args:
+        path: str, the final name; leftovers in its directory are removed.
+    """
+    directory = os.path.dirname(path)
+    if directory not in _cleaned:
+        _cleaned.add(directory)
+        remove_leftovers(directory)
+    host, process, run = owner()
+    name = f".albert_tf-{host}-{process}-{run}-{next(_numbers)}.tmp"
+    return os.path.join(directory, name)
+
+
+def remove_leftovers(directory):
+    """Removes the temporary files of processes of this host that do not run any more.
+
+    Args:
+        directory: str.
+    """
+    if not tf.io.gfile.isdir(directory or "."):
+        return
+    for name in tf.io.gfile.listdir(directory or "."):
+        match = _PATTERN.match(name)
+        if match and not is_running(match["host"], int(match["process"]), match["run"]):
+            remove(os.path.join(directory, name))
+
+
+def remove(path):
+    """Removes a file, or a directory with all that is in it; one that is gone is no error."""
+    with contextlib.suppress(tf.errors.NotFoundError):
+        if tf.io.gfile.isdir(path):
+            tf.io.gfile.rmtree(path)
+        else:
+            tf.io.gfile.remove(path)
+
+
+# === Writing and reading ===
 
 
 @contextlib.contextmanager
@@ -17,9 +104,9 @@ def replacing(*paths):
     Yields:
         list of str, names to write to, in the same directories.
     """
-    temporary = [f"{path}.tmp{os.getpid()}" for path in paths]
     for path in paths:
         make_directory(os.path.dirname(path))
+    temporary = [temporary_path(path) for path in paths]
     try:
         yield temporary
         for name, path in zip(temporary, paths, strict=True):
@@ -27,7 +114,36 @@ def replacing(*paths):
     finally:
         for name in temporary:
             if tf.io.gfile.exists(name):
-                tf.io.gfile.remove(name)
+                remove(name)
+
+
+@contextlib.contextmanager
+def replacing_directory(path):
+    """Gives a temporary directory beside `path`; it takes that name if the block ends well.
+
+    Args:
+        path: str, where nothing or an empty directory may be.
+
+    Yields:
+        str, the directory to write into.
+
+    Raises:
+        UserError: another process wrote to `path` meanwhile.
+    """
+    path = path.rstrip("/")
+    make_directory(os.path.dirname(path))
+    temporary = temporary_path(path)
+    try:
+        make_directory(temporary)
+        yield temporary
+        if tf.io.gfile.isdir(path):
+            if tf.io.gfile.listdir(path):
+                raise UserError(f"{path} was written by another process meanwhile: it stays")
+            tf.io.gfile.rmtree(path)
+        tf.io.gfile.rename(temporary, path)
+    finally:
+        if tf.io.gfile.exists(temporary):
+            remove(temporary)
 
 
 def write_text(path, text):
@@ -36,24 +152,55 @@ def write_text(path, text):
         file.write(text)
 
 
+def read_bytes(path):
+    """The content of a file.
+
+    Raises:
+        UserError: it cannot be read; the message names it.
+    """
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return file.read()
+    except tf.errors.OpError as error:
+        raise UserError(f"cannot read {path}: {error.message}") from error
+
+
 def read_text(path):
-    """Reads a whole text file; an empty string where there is none."""
+    """Reads a whole text file; an empty string where there is none.
+
+    Raises:
+        UserError: it cannot be read, or is not UTF-8.
+    """
     if not tf.io.gfile.exists(path):
         return ""
-    with tf.io.gfile.GFile(path) as file:
-        return file.read()
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text: {error}") from error
+
+
+def read_json(path):
+    """The value in a JSON file.
+
+    Raises:
+        UserError: it cannot be read, or is not JSON.
+    """
+    return parse_json(read_bytes(path), path)
+
+
+# === Directories ===
 
 
 def make_directory(path):
     """Makes a directory and its parents.
 
     Raises:
-        ValueError: it cannot be made; the message names it.
+        UserError: it cannot be made; the message names it.
     """
     try:
         tf.io.gfile.makedirs(path or ".")
     except (tf.errors.OpError, OSError) as error:
-        raise ValueError(f"cannot make the directory {path}: {error}") from error
+        raise UserError(f"cannot make the directory {path}: {error}") from error
 
 
 def check_writable(directory, flag):
@@ -64,18 +211,85 @@ def check_writable(directory, flag):
         flag: str, name of the flag that gave it, for the message.
 
     Raises:
-        ValueError: they cannot, or TensorFlow could not read them again.
+        UserError: they cannot, or TensorFlow could not read them again.
     """
+    if not directory:
+        raise UserError(f"--{flag} is empty: give a directory (. for the current one)")
     if "[" in directory:  # a prefix is a name when it is written, a pattern when it is read
-        raise ValueError(
+        raise UserError(
             f"--{flag}={directory} has a [ in its name, which TensorFlow takes for a pattern when "
             "it reads checkpoints. Choose another name"
         )
     try:
         make_directory(directory)
-        probe = os.path.join(directory, f".write_test_{os.getpid()}")
+        probe = temporary_path(os.path.join(directory, "probe"))
         with tf.io.gfile.GFile(probe, "w") as file:
             file.write("")
         tf.io.gfile.remove(probe)
-    except (tf.errors.OpError, OSError, ValueError) as error:
-        raise ValueError(f"--{flag}={directory} is not writable: {error}") from error
+    except (tf.errors.OpError, OSError, UserError) as error:
+        raise UserError(f"--{flag}={directory} is not writable: {error}") from error
+
+
+# === Locks ===
+
+
+def lock(directory, purpose):
+    """Makes sure that one process at a time does something in a directory, until it ends.
+
+    The lock is a file, `<purpose>.lock`, that names host and process; that of a process which does
+    not run any more is taken over.
+
+    Args:
+        directory: str.
+        purpose: str, such as "training"; a name of the file.
+
+    Raises:
+        UserError: another process holds it.
+    """
+    path, mine = _lock_file(directory, purpose), _lock_content()
+    for _ in range(3):  # another process may remove or take over a lock at the same moment
+        if _create(path, mine) or read_text(path) == mine:
+            atexit.register(unlock, directory, purpose)
+            return
+        held = read_text(path).split()
+        if len(held) == 3 and held[1].isdecimal() and is_running(held[0], int(held[1]), held[2]):
+            raise UserError(
+                f"{directory} is in use: process {held[1]} on host {held[0]} is {purpose} there. "
+                "Wait until it ends, or choose another directory. If that process is gone, delete "
+                f"{path}"
+            )
+        remove(path)
+    raise UserError(f"{directory} is in use: other processes are starting {purpose} there")
+
+
+def unlock(directory, purpose):
+    """Gives up a lock of this process; that of another is left alone."""
+    path = _lock_file(directory, purpose)
+    if read_text(path) == _lock_content():
+        remove(path)
+
+
+def _lock_file(directory, purpose):
+    return os.path.join(directory, f"{purpose}.lock")
+
+
+def _lock_content():
+    return "{} {} {}\n".format(*owner())
+
+
+def _create(path, text):
+    """Makes a file that is not there yet, and tells whether it was not (bool)."""
+    if "://" in path:  # remote file systems have no links
+        is_new = not tf.io.gfile.exists(path)
+        if is_new:
+            write_text(path, text)
+        return is_new
+    name = temporary_path(path)
+    try:
+        write_text(name, text)
+        os.link(name, path)
+    except FileExistsError:
+        return False
+    finally:
+        remove(name)
+    return True

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import checkpoints, files, heads, optimization, records, results, training
+from albert_tf.errors import UserError
 
 HEAD_FILE = "finetuned_task.json"
 
@@ -59,7 +60,7 @@ def write_head(directory, head):
 
 
 def check_head(head, output_dir, given=None):
-    """Raises ValueError if the checkpoints to go on with are of another task.
+    """Raises UserError if the checkpoints to go on with are of another task.
 
     Where `HEAD_FILE` is absent, nothing can be told: the original writes none.
 
@@ -86,21 +87,21 @@ def _check_head_in(directory, head, flag, remedy):
         labels = content["labels"]
         found = Head(content["task_name"], None if labels is None else tuple(labels))
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error!r}): delete it") from error
+        raise UserError(f"{path} is damaged ({error!r}): delete it") from error
     if found != head:
-        raise ValueError(
+        raise UserError(
             f"{flag} was trained for {found} and not for {head}: {remedy}, or change --task_name"
         )
 
 
 def check_strategy(name):
-    """Raises ValueError for a strategy that fine-tuning has no use for.
+    """Raises UserError for a strategy that fine-tuning has no use for.
 
     Args:
         name: str, value of --distribution_strategy.
     """
     if name == "multi_worker_mirrored":
-        raise ValueError(
+        raise UserError(
             f"--distribution_strategy={name} is for run_pretraining.py: fine-tune on one machine, "
             "with mirrored if it has several GPUs"
         )
@@ -141,7 +142,7 @@ def start(run, source):
         source: Source.
 
     Raises:
-        ValueError: the checkpoint does not fit, or there is none and there must be.
+        UserError: the checkpoint does not fit, or there is none and there must be.
     """
     print(
         run.start(
@@ -242,7 +243,7 @@ def evaluate_checkpoints(run, evaluate, timeout=0.0, given=None):
         given: str or None, a fine-tuned checkpoint to evaluate where the directory holds none.
 
     Raises:
-        ValueError: there is no checkpoint at all.
+        UserError: there is no checkpoint at all.
     """
     directory = run.settings.output_dir
     best = os.path.join(directory, checkpoints.BEST)
@@ -265,7 +266,7 @@ def evaluate_checkpoints(run, evaluate, timeout=0.0, given=None):
         _evaluate_each(run, evaluate, [given])
         return
     if state is None:
-        raise ValueError(f"--output_dir={directory} holds no checkpoint to evaluate")
+        raise UserError(f"--output_dir={directory} holds no checkpoint to evaluate")
     print(f"Nothing newer to evaluate: step {state.step} is done, the best is {state.best_step}.")
 
 
@@ -283,14 +284,14 @@ def find_best(directory, given=None):
         given: str or None, a fine-tuned checkpoint to take where the directory holds none.
 
     Raises:
-        ValueError: there is none.
+        UserError: there is none.
     """
     prefix = trained_in(directory)
     if prefix == os.path.join(directory, checkpoints.BEST):
         return prefix
     prefix = prefix or (given and checkpoints.find(prefer_best(given)))
     if not prefix:
-        raise ValueError(
+        raise UserError(
             f"--output_dir={directory} holds no fine-tuned checkpoint: train first, or give one as "
             "--init_checkpoint"
         )
@@ -329,10 +330,10 @@ def mean_over_batches(losses, batch_size):
 
 
 def check_key_metric(directory, key_metric):
-    """Raises ValueError if no evaluation had a finite key metric."""
+    """Raises UserError if no evaluation had a finite key metric."""
     state = results.read_best(directory)
     if state is None or state.best_step < 0 or not math.isfinite(state.best):
-        raise ValueError(
+        raise UserError(
             f"{key_metric} is not a number for any checkpoint in {directory}, so none is the best: "
             "the model gives every example the same output (lower --learning_rate, or train "
             "longer), or the development set has a single example"

@@ -18,6 +18,7 @@ import sklearn.metrics
 import tensorflow as tf
 
 from albert_tf import records
+from albert_tf.errors import UserError
 
 SPLITS = ("train", "dev", "test")
 _NUM_SPECIALS = 3  # [CLS] a [SEP] b [SEP]
@@ -272,10 +273,10 @@ def find_task(name):
         name: str, in any case.
 
     Raises:
-        ValueError: there is no such task.
+        UserError: there is no such task.
     """
     if name.lower() not in TASKS:
-        raise ValueError(
+        raise UserError(
             f"--task_name={name} is unknown; known are {', '.join(TASKS)}, and tsv for files of "
             "your own"
         )
@@ -308,7 +309,7 @@ def with_companions(task, data_dir, split):
         GlueTask.
 
     Raises:
-        ValueError: the task has no such split.
+        UserError: the task has no such split.
     """
     input_file(task, data_dir, split)
     found = {"": task}
@@ -342,13 +343,13 @@ def tsv_task(
         data_dir: str, directory of the files; read only to find the labels.
 
     Raises:
-        ValueError: the arguments don't go together, or the training file is needed and unusable.
+        UserError: the arguments don't go together, or the training file is needed and unusable.
     """
     given = [text_column] + [text_pair_column] * (text_pair_column not in (None, ""))
     text = tuple(map(_column, given))
     label = None if label_column in (None, "") else _column(label_column)
     if regression and labels:
-        raise ValueError(f"labels {list(labels)} are given, but regression has none; drop one")
+        raise UserError(f"labels {list(labels)} are given, but regression has none; drop one")
     named = any(isinstance(column, str) for column in (*text, label))
     task = GlueTask(
         folder="",
@@ -377,14 +378,14 @@ def _column(text):
 
 def _labels_of_training_file(task, data_dir):
     if not tf.io.gfile.exists(input_file(task, data_dir, "train")):
-        raise ValueError(
+        raise UserError(
             f"{input_file(task, data_dir, 'train')} is not there to read the labels from; give "
             "the labels of the model in the order of its training"
         )
     table = _Table(task, data_dir, "train")
     found = [table.label(row).strip() for _, row in table.rows()]
     if not task.splits_with_header and found.count(found[0]) == 1:
-        raise ValueError(
+        raise UserError(
             f"{table.place(0)}: label {found[0]!r} occurs only here, so this line seems to be a "
             "header; give the columns by name, or the labels if it is none"
         )
@@ -394,7 +395,7 @@ def _labels_of_training_file(task, data_dir):
 def _check_labels(task):
     labels = task.labels
     if labels is not None and (len(labels) < 2 or len(set(labels)) < len(labels)):
-        raise ValueError(f"at least two different labels are needed. Received: {list(labels)}")
+        raise UserError(f"at least two different labels are needed. Received: {list(labels)}")
 
 
 # === Reading ===
@@ -409,10 +410,10 @@ def input_file(task, data_dir, split):
         split: str, one of SPLITS.
 
     Raises:
-        ValueError: the task has no such split.
+        UserError: the task has no such split.
     """
     if split not in task.files:
-        raise ValueError(
+        raise UserError(
             f"{task.folder} has no {split} file, only {', '.join(task.files)}; "
             "choose another --task_name or leave that step out"
         )
@@ -434,7 +435,7 @@ def read_examples(task, data_dir, split, tokenizer):
         tasks rows that lack columns.
 
     Raises:
-        ValueError: the file is missing, empty or damaged, or a row lacks columns or has an unknown
+        UserError: the file is missing, empty or damaged, or a row lacks columns or has an unknown
             label; the message names file and line.
     """
     table = _Table(task, data_dir, split)
@@ -468,13 +469,13 @@ def _score(text, table, number):
     except ValueError:
         score = math.nan
     if not math.isfinite(score):
-        raise ValueError(f"{table.place(number)}: the label must be a number. Received: {text!r}")
+        raise UserError(f"{table.place(number)}: the label must be a number. Received: {text!r}")
     return score
 
 
 def _class(task, text, table, number):
     if text not in task.labels:
-        raise ValueError(
+        raise UserError(
             f"{table.place(number)}: unknown label {text!r}; known are {', '.join(task.labels)}"
         )
     return text
@@ -494,7 +495,7 @@ class _Table:
         self._path = input_file(task, data_dir, split)
         needs_label = split != "test"
         if needs_label and task.label is None:
-            raise ValueError(f"{self._path}: its label column is needed and none is given")
+            raise UserError(f"{self._path}: its label column is needed and none is given")
         self.split = split
         self._rows = _read_rows(self._path)
         self._may_be_short = split in task.splits_with_short_rows
@@ -511,7 +512,7 @@ class _Table:
             return column
         header = self._rows[0]
         if column not in header:
-            raise ValueError(
+            raise UserError(
                 f"{self._path}: no column {column!r} in its header; there are "
                 f"{', '.join(map(repr, header))}"
             )
@@ -533,12 +534,12 @@ class _Table:
             elif not row or self._may_be_short:
                 self.skipped += 1
             else:
-                raise ValueError(
+                raise UserError(
                     f"{self.place(number)}: {len(row)} columns, at least {self._width} are "
                     "expected, with a tab between them"
                 )
         if not found:
-            raise ValueError(f"{self._path} holds no example")
+            raise UserError(f"{self._path} holds no example")
 
 
 def _read_rows(path):
@@ -547,7 +548,7 @@ def _read_rows(path):
         with tf.io.gfile.GFile(path, "rb") as file:
             content = file.read()
     except tf.errors.OpError as error:
-        raise ValueError(
+        raise UserError(
             f"cannot read {path}: {error.message}; check --data_dir and --task_name"
         ) from error
     try:
@@ -555,9 +556,9 @@ def _read_rows(path):
         text = content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {line}: not UTF-8 text; convert the file") from error
+        raise UserError(f"{path}, line {line}: not UTF-8 text; convert the file") from error
     if not text.strip():
-        raise ValueError(f"{path} is empty; it needs one example per line")
+        raise UserError(f"{path} is empty; it needs one example per line")
     # As the original's reader: every "\r" goes, and only "\n" ends a line.
     lines = text.replace("\r", "").removesuffix("\n").split("\n")
     return [line.split("\t") if line else [] for line in lines]
@@ -582,7 +583,7 @@ def features(examples, task, tokenizer, max_seq_length):
         (int8) [n, T]; label_ids (int32, or float32 in regression) and is_real_example (int8) [n].
 
     Raises:
-        ValueError: max_seq_length is too short.
+        UserError: max_seq_length is too short.
     """
     check_max_seq_length(max_seq_length)
     firsts, seconds = [], []
@@ -627,10 +628,10 @@ def order_warning(task, examples, shuffle_buffer_size):
 
 
 def check_max_seq_length(max_seq_length):
-    """Raises ValueError if there is no room for a token of either text."""
+    """Raises UserError if there is no room for a token of either text."""
     shortest = _NUM_SPECIALS + 2
     if max_seq_length < shortest:
-        raise ValueError(f"--max_seq_length={max_seq_length}: must be at least {shortest}")
+        raise UserError(f"--max_seq_length={max_seq_length}: must be at least {shortest}")
 
 
 def _cut(first, second, max_seq_length):
@@ -782,13 +783,13 @@ def glue_submission(task, examples, predicted):
         predicted: array of `predictions`.
 
     Raises:
-        ValueError: the task is none of GLUE's, or its test file has no whole numbers as index.
+        UserError: the task is none of GLUE's, or its test file has no whole numbers as index.
     """
     if task.submission_file is None:
-        raise ValueError("--glue_submission_dir is for GLUE tasks; the server knows no others")
+        raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
     for example in examples:
         if not example.guid.isdecimal():
-            raise ValueError(
+            raise UserError(
                 f"{task.folder}/{task.files['test']}: the first column must be a whole number, "
                 f"the GLUE server's index. Received: {example.guid!r}"
             )

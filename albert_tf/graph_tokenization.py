@@ -20,6 +20,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from albert_tf import tokenization
+from albert_tf.errors import UserError
 from albert_tf.tokenization import FullTokenizer, preprocess_text
 
 DEFAULT_SEQ_LENGTH = 128  # of the Hub's preprocessing modules
@@ -53,7 +54,7 @@ class GraphTokenizer(tf.Module):
         `padding_id`, and `mask_id` if the vocabulary has that piece.
 
     Raises:
-      ValueError: neither file is given, one cannot be used, or a piece that is needed is missing.
+      UserError: neither file is given, one cannot be used, or a piece that is needed is missing.
     """
 
     def __init__(self, spm_model_file=None, vocab_file=None, do_lower_case=True):
@@ -120,11 +121,11 @@ def pack(segments, seq_length, tokenizer):
       dict of int32 [B, seq_length]: `input_word_ids`, `input_mask`, `input_type_ids`.
 
     Raises:
-      ValueError: there are not one or two segments.
+      UserError: there are not one or two segments.
       tf.errors.InvalidArgumentError: seq_length has no room for [CLS] and [SEP].
     """
     if len(segments) not in (1, 2):
-        raise ValueError(f"segments: got {len(segments)}; a sequence is made of one or of two")
+        raise UserError(f"segments: got {len(segments)}; a sequence is made of one or of two")
     segments = [_one_row_per_text(segment) for segment in segments]
     if seq_length is not None:
         segments = _truncated(segments, seq_length)
@@ -207,7 +208,7 @@ class Preprocessing(tf.Module):
       seq_length: int, length of a call's output, and of `bert_pack_inputs` where none is given.
 
     Raises:
-      ValueError: as `GraphTokenizer`.
+      UserError: as `GraphTokenizer`.
     """
 
     def __init__(
@@ -614,7 +615,7 @@ class _WordPieceMode(tf.Module):
     def __init__(self, path, vocab, lower):
         super().__init__()
         if tokenization.UNKNOWN not in vocab:
-            raise ValueError(
+            raise UserError(
                 f"{path} lacks the piece {tokenization.UNKNOWN}, which stands for words that it "
                 "does not cover; add it as a line of its own"
             )

@@ -15,6 +15,7 @@ from tf_keras.protobuf import saved_metadata_pb2
 
 from albert_tf import checkpoints
 from albert_tf.config import ACTIVATIONS, AlbertConfig
+from albert_tf.errors import UserError
 
 # Name in the Model Garden's encoder -> ours.
 _GARDEN_KEYS = {
@@ -39,12 +40,12 @@ def vocabulary_in(directory):
         directory: str, that of a model or the `assets` of a module.
 
     Raises:
-        ValueError: there are several.
+        UserError: there are several.
     """
     for pattern in _VOCABULARIES:
         found = sorted(tf.io.gfile.glob(os.path.join(directory, pattern)))
         if len(found) > 1:
-            raise ValueError(
+            raise UserError(
                 f"which is the vocabulary: {', '.join(found)}? Leave one of them in the directory"
             )
         if found:
@@ -67,7 +68,7 @@ def read_config(directory):
         AlbertConfig.
 
     Raises:
-        ValueError: it tells none, or one that makes no model.
+        UserError: it tells none, or one that makes no model.
     """
     path = os.path.join(directory, "assets", "albert_config.json")
     if tf.io.gfile.exists(path):
@@ -76,7 +77,7 @@ def read_config(directory):
         values = metadata.get("config")
         if isinstance(values, dict) and _GARDEN_KEYS.keys() <= values.keys():
             return _from_garden(values)
-    raise ValueError(
+    raise UserError(
         f"the module {directory} has no assets/albert_config.json and does not tell its "
         "architecture otherwise: give --albert_config_file"
     )
@@ -89,7 +90,7 @@ def _from_garden(values):
         activation = activation.get("config")
     name = str(activation).rpartition(">")[2]
     if name not in ACTIVATIONS:
-        raise ValueError(
+        raise UserError(
             f"the module's activation is {activation!r}, which this project does not know: give "
             "--albert_config_file"
         )
@@ -150,5 +151,5 @@ def _parsed(message, path):
         with tf.io.gfile.GFile(path, "rb") as file:
             message.ParseFromString(file.read())
     except (tf.errors.OpError, DecodeError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from error
+        raise UserError(f"cannot read {path}: {error}") from error
     return message

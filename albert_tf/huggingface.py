@@ -17,7 +17,9 @@ import tensorflow as tf
 from absl import logging
 from sentencepiece import sentencepiece_model_pb2
 
+from albert_tf import files
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -123,20 +125,15 @@ def read_config(path):
         AlbertConfig.
 
     Raises:
-        ValueError: the file cannot be read, or makes no model.
+        UserError: the file cannot be read, or makes no model.
     """
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            values = json.load(file)
-        is_theirs = "model_type" in values
-    except (tf.errors.OpError, OSError, ValueError, TypeError):
-        is_theirs = False  # the original's reader says what is wrong
-    if not is_theirs:
+    values = files.read_json(path)
+    if not isinstance(values, dict) or "model_type" not in values:
         return AlbertConfig.from_json_file(path)
     try:
         return from_their_config(values)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
 
 
 def from_their_config(values):
@@ -149,13 +146,13 @@ def from_their_config(values):
         AlbertConfig.
 
     Raises:
-        ValueError: it is no ALBERT, or one that this project cannot compute.
+        UserError: it is no ALBERT, or one that this project cannot compute.
     """
     if values["model_type"] != "albert":
-        raise ValueError(f"model_type must be albert. Received: {values['model_type']!r}")
+        raise UserError(f"model_type must be albert. Received: {values['model_type']!r}")
     for key, value in _FIXED_KEYS.items():
         if values.get(key, value) != value:
-            raise ValueError(f"{key} must be {value}. Received: {values[key]!r}")
+            raise UserError(f"{key} must be {value}. Received: {values[key]!r}")
     groups = {"num_hidden_groups": values.get("num_hidden_groups", 1)}
     same = {key: values[key] for key in _SAME_KEYS if key in values}
     hidden_act = _our_activation(values.get("hidden_act", "gelu_new"))
@@ -173,7 +170,7 @@ def _our_activation(theirs):
         return "gelu"
     ours = {value: key for key, value in _ACTIVATIONS.items()} | {"gelu_pytorch_tanh": "gelu"}
     if theirs not in ours:
-        raise ValueError(f"hidden_act must be one of {', '.join(ours)}. Received: {theirs!r}")
+        raise UserError(f"hidden_act must be one of {', '.join(ours)}. Received: {theirs!r}")
     return ours[theirs]
 
 
@@ -202,19 +199,19 @@ def to_their_config(config, architecture, special_ids):
 
 
 def check_expressible(config):
-    """Raises ValueError for an architecture that transformers computes otherwise or not at all.
+    """Raises UserError for an architecture that transformers computes otherwise or not at all.
 
     Args:
         config: AlbertConfig.
     """
     if config.embedding_size == config.hidden_size:
-        raise ValueError(
+        raise UserError(
             f"transformers always maps embeddings to the hidden size, and with embedding_size = "
             f"hidden_size = {config.hidden_size} this model has no such mapping"
         )
     layers, groups = range(config.num_hidden_layers), config.num_attention_groups
     if any(config.attention_group(layer) != config.ffn_group(layer) for layer in layers):
-        raise ValueError(
+        raise UserError(
             "transformers shares attention and feed-forward parameters over the same layers, and "
             f"not as parameter_sharing={config.parameter_sharing!r} does"
         )
@@ -222,7 +219,7 @@ def check_expressible(config):
     theirs = [int(layer / (config.num_hidden_layers / groups)) for layer in layers]
     if ours != theirs:
         layer = next(layer for layer in layers if ours[layer] != theirs[layer])
-        raise ValueError(
+        raise UserError(
             f"transformers takes group {theirs[layer]} for layer {layer} of {len(layers)} in "
             f"{groups} groups, and the original's rounding gives group {ours[layer]}"
         )
@@ -238,7 +235,7 @@ def find(path):
         path: str, a `.safetensors` file or a directory.
 
     Raises:
-        ValueError: there are weights, but only in a form that is not read.
+        UserError: there are weights, but only in a form that is not read.
     """
     if tf.io.gfile.isdir(path):
         names = [name for name in (WEIGHTS, SHARDS, PICKLE) if _exists(os.path.join(path, name))]
@@ -248,7 +245,7 @@ def find(path):
     if path.endswith(".safetensors"):
         return path
     kind = "is a pickle, which can run any code" if path.endswith(".bin") else "lists several files"
-    raise ValueError(
+    raise UserError(
         f"{path} {kind}: give {WEIGHTS}. In transformers, "
         'model.save_pretrained(DIR, max_shard_size="100GB") writes it'
     )
@@ -278,7 +275,7 @@ class Reader:
         shapes: dict of name -> list of int.
 
     Raises:
-        ValueError: the file cannot be read, or is of a model that the original has no names for.
+        UserError: the file cannot be read, or is of a model that the original has no names for.
     """
 
     def __init__(self, path):
@@ -287,7 +284,7 @@ class Reader:
             with tf.io.gfile.GFile(path, "rb") as file:
                 found = dict(safetensors.deserialize(file.read()))
         except (tf.errors.OpError, safetensors.SafetensorError) as error:
-            raise ValueError(f"cannot read {path}: {error}") from error
+            raise UserError(f"cannot read {path}: {error}") from error
         found = _with_base(found)
         if _is_tied(found):
             del found[_DECODER]
@@ -301,7 +298,7 @@ class Reader:
     def _check_mapping(self):
         sizes = self.shapes.get(_MAPPING[0][0], [])
         if len(set(sizes)) == 1:
-            raise ValueError(
+            raise UserError(
                 f"{self.prefix} maps embeddings of {sizes[0]} features to a hidden size of the "
                 "same: this project has no mapping then, so it cannot compute this model"
             )
@@ -315,7 +312,7 @@ class Reader:
 
 def _array(path, name, entry):
     if entry["dtype"] not in _DTYPES:
-        raise ValueError(f"cannot read {name} of {path}: its type is {entry['dtype']}")
+        raise UserError(f"cannot read {name} of {path}: its type is {entry['dtype']}")
     return np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 

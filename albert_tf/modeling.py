@@ -15,6 +15,8 @@ import math
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.errors import UserError
+
 
 def gelu(x):
     """Gaussian error linear unit in its tanh approximation, which the released weights need."""
@@ -278,7 +280,7 @@ class AlbertModel(tf_keras.Model):
     def _check_length(self, input_ids):
         length, limit = input_ids.shape[1], self.config.max_position_embeddings
         if length is not None and length > limit:
-            raise ValueError(
+            raise UserError(
                 f"the sequence is longer than max_position_embeddings: {length} > {limit}. "
                 "Shorten it (--max_seq_length) or use a config with more positions"
             )

@@ -8,6 +8,8 @@ packages' optimizers of these names give other numbers.
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.errors import UserError
+
 
 class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up, then polynomial decay to 0; a function of the step alone.
@@ -163,10 +165,10 @@ def create_optimizer(name, learning_rate):
         learning_rate: float or schedule.
 
     Raises:
-        ValueError: no optimizer has this name.
+        UserError: no optimizer has this name.
     """
     if name not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}. Received: {name!r}")
+        raise UserError(f"optimizer must be one of {', '.join(OPTIMIZERS)}. Received: {name!r}")
     return OPTIMIZERS[name](learning_rate)
 
 

@@ -24,6 +24,7 @@ from absl import logging
 from tqdm import tqdm
 
 from albert_tf import records
+from albert_tf.errors import UserError
 
 IN_ORDER, SWAPPED, RANDOM_DOCUMENT = range(3)  # kinds of pairs; the label is 0, 1, 1
 _PAIR_DRAWS, _ORDER_DRAW, _INSTANCE_DRAWS = range(3)  # streams of random numbers of a pass
@@ -38,7 +39,7 @@ class Settings:
     """What the records shall look like; names and defaults are those of the script's flags.
 
     Raises:
-        ValueError: a value makes no sense.
+        UserError: a value makes no sense.
     """
 
     max_seq_length: int = 512  # tokens, with [CLS] and both [SEP]
@@ -59,10 +60,10 @@ class Settings:
         minima |= {"ngram": 1, "dupe_factor": 1, "random_seed": 0}
         for name, minimum in minima.items():
             if getattr(self, name) < minimum:
-                raise ValueError(f"--{name}={getattr(self, name)}: must be at least {minimum}")
+                raise UserError(f"--{name}={getattr(self, name)}: must be at least {minimum}")
         for name in ("masked_lm_prob", "short_seq_prob"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"--{name}={getattr(self, name)}: must lie between 0 and 1")
+                raise UserError(f"--{name}={getattr(self, name)}: must lie between 0 and 1")
 
     @property
     def max_pair_length(self):
@@ -136,7 +137,7 @@ def count_lines(files):
         files: list of str.
 
     Raises:
-        ValueError: a file cannot be read or is not UTF-8; says which file and line.
+        UserError: a file cannot be read or is not UTF-8; says which file and line.
     """
     return sum(1 for _ in _lines(files))
 
@@ -149,12 +150,12 @@ def _lines(files):
                 for number, line in enumerate(file, start=1):  # noqa: B007 (named in the error)
                     yield line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(
+            raise UserError(
                 f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start}); "
                 "convert the file, or remove the line"
             ) from error
         except tf.errors.OpError as error:
-            raise ValueError(f"{path} cannot be read: {error.message}") from error
+            raise UserError(f"{path} cannot be read: {error.message}") from error
 
 
 def read_corpus(files, tokenizer, num_lines=None):
@@ -169,7 +170,7 @@ def read_corpus(files, tokenizer, num_lines=None):
         Corpus.
 
     Raises:
-        ValueError: a file cannot be read, or there is no text in any.
+        UserError: a file cannot be read, or there is no text in any.
     """
     ids, starts = array.array("i"), array.array("b")
     sentences, documents = array.array("q", [0]), array.array("q", [0])
@@ -195,7 +196,7 @@ def read_corpus(files, tokenizer, num_lines=None):
     if documents[-1] < len(sentences) - 1:
         documents.append(len(sentences) - 1)
     if len(documents) == 1:
-        raise ValueError(f"no text in {', '.join(files)}: no instance can be made")
+        raise UserError(f"no text in {', '.join(files)}: no instance can be made")
 
     return Corpus(
         np.frombuffer(ids, np.int32),
@@ -472,7 +473,7 @@ class Vocabulary:
         """Vocabulary of a FullTokenizer.
 
         Raises:
-            ValueError: it lacks [CLS], [SEP] or [MASK].
+            UserError: it lacks [CLS], [SEP] or [MASK].
         """
         special = tokenizer.special_ids(with_mask=True)
         return cls(special.cls, special.sep, special.mask, tokenizer.vocab_size)
@@ -600,7 +601,7 @@ def create(files, outputs, tokenizer, settings):
         Summary.
 
     Raises:
-        ValueError: text that cannot be read or is empty, a vocabulary without the special pieces,
+        UserError: text that cannot be read or is empty, a vocabulary without the special pieces,
             or outputs that cannot be written.
     """
     started = time.monotonic()
@@ -646,7 +647,7 @@ def _check_outputs(files, outputs):
     taken = set(map(_same_path, files))
     for path in outputs:
         if _same_path(path) in taken:
-            raise ValueError(
+            raise UserError(
                 f"--output_file: {path} is an input file too, or named twice; choose another name"
             )
         taken.add(_same_path(path))

@@ -4,7 +4,6 @@
 Paper: section 4.2 (RACE). The dataset has two levels, middle and high school.
 """
 
-import json
 import os
 from typing import NamedTuple
 
@@ -12,7 +11,8 @@ import numpy as np
 import scipy.special
 import tensorflow as tf
 
-from albert_tf import records
+from albert_tf import files, records
+from albert_tf.errors import UserError, parse_json
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
@@ -52,10 +52,10 @@ def choose_levels(middle_only=False, high_only=False):
     """Levels to read.
 
     Raises:
-        ValueError: both are excluded.
+        UserError: both are excluded.
     """
     if middle_only and high_only:
-        raise ValueError("--middle_only and --high_only exclude each other; give one of them")
+        raise UserError("--middle_only and --high_only exclude each other; give one of them")
     chosen = {(True, False): ("middle",), (False, True): ("high",)}
     return chosen.get((bool(middle_only), bool(high_only)), LEVELS)
 
@@ -72,14 +72,14 @@ def input_files(data_dir, split, levels=LEVELS):
         list of (level, path).
 
     Raises:
-        ValueError: a level has no file.
+        UserError: a level has no file.
     """
     files = []
     for level in levels:
         folder = os.path.join(data_dir, "RACE", split, level)
         found = sorted(tf.io.gfile.glob(os.path.join(folder, "*.txt")))
         if not found:
-            raise ValueError(
+            raise UserError(
                 f"no .txt file in {folder}; --data_dir must hold the unpacked folder RACE, or "
                 "choose a level with --middle_only or --high_only"
             )
@@ -103,7 +103,7 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS):
         list of Example.
 
     Raises:
-        ValueError: a file is missing or damaged; the message names it and the question.
+        UserError: a file is missing or damaged; the message names it and the question.
     """
     examples = []
     for level, path in input_files(data_dir, split, levels):
@@ -111,10 +111,10 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS):
             _check_passage(passage, place, needs_answers=split != "test")
             examples += _questions(passage, level, tokenizer.normalize)
     if not examples:
-        raise ValueError(f"{os.path.join(data_dir, 'RACE', split)} holds no question")
+        raise UserError(f"{os.path.join(data_dir, 'RACE', split)} holds no question")
     unknown = sum(example.label is None for example in examples)
     if 0 < unknown < len(examples):
-        raise ValueError(
+        raise UserError(
             f"{os.path.join(data_dir, 'RACE', split)}: {unknown} of {len(examples)} questions "
             "have no answers; give all of them or none"
         )
@@ -123,39 +123,30 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS):
 
 def _passages(path):
     """Yields (where it stands, JSON object) of each passage in a file."""
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            text = file.read().decode("utf-8")
-    except tf.errors.OpError as error:
-        raise ValueError(f"cannot read {path}: {error.message}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text: {error}") from error
+    text = files.read_text(path)
     if os.path.basename(path) == "all.txt":
         lines = enumerate(text.split("\n"), start=1)
         parts = [(f"{path}, line {number}", line) for number, line in lines if line.strip()]
     else:
         parts = [(path, text)]
     for place, part in parts:
-        try:
-            yield place, json.loads(part)
-        except ValueError as error:
-            raise ValueError(f"{place}: not a JSON object: {error}") from error
+        yield place, parse_json(part, place)
 
 
 def _check_passage(passage, place, needs_answers):
-    """Raises ValueError where a passage is not as the format wants it."""
+    """Raises UserError where a passage is not as the format wants it."""
     if not isinstance(passage, dict):
-        raise ValueError(f"{place}: not a JSON object but {type(passage).__name__}")
+        raise UserError(f"{place}: not a JSON object but {type(passage).__name__}")
     wanted = {"id": str, "article": str, "questions": list, "options": list}
     if needs_answers or passage.get("answers"):
         wanted["answers"] = list
     for key, kind in wanted.items():
         if not isinstance(passage.get(key), kind):
             state = "is not a " + kind.__name__ if key in passage else "is missing"
-            raise ValueError(f"{place}: key {key!r} {state}")
+            raise UserError(f"{place}: key {key!r} {state}")
     counts = {key: len(passage[key]) for key, kind in wanted.items() if kind is list}
     if len(set(counts.values())) > 1:
-        raise ValueError(f"{place}: different numbers of entries: {counts}")
+        raise UserError(f"{place}: different numbers of entries: {counts}")
     for index, question in enumerate(passage["questions"]):
         answer = passage["answers"][index] if "answers" in wanted else None
         _check_question(
@@ -165,12 +156,12 @@ def _check_passage(passage, place, needs_answers):
 
 def _check_question(question, options, answer, place):
     if not isinstance(question, str):
-        raise ValueError(f"{place}: not a text. Received: {question!r}")
+        raise UserError(f"{place}: not a text. Received: {question!r}")
     texts = isinstance(options, list) and all(isinstance(option, str) for option in options)
     if not texts or len(options) != len(LETTERS):
-        raise ValueError(f"{place}: {len(LETTERS)} options are expected. Received: {options!r}")
+        raise UserError(f"{place}: {len(LETTERS)} options are expected. Received: {options!r}")
     if answer is not None and answer not in list(LETTERS):
-        raise ValueError(f"{place}: the answer must be one of A, B, C, D. Received: {answer!r}")
+        raise UserError(f"{place}: the answer must be one of A, B, C, D. Received: {answer!r}")
 
 
 def _questions(passage, level, normalize):
@@ -214,7 +205,7 @@ def features(examples, tokenizer, max_seq_length, max_qa_length):
         (int8) [n].
 
     Raises:
-        ValueError: the lengths don't go together.
+        UserError: the lengths don't go together.
     """
     check_lengths(max_seq_length, max_qa_length)
     contexts, endings, encoded = [], [], {}
@@ -237,10 +228,10 @@ def features(examples, tokenizer, max_seq_length, max_qa_length):
 
 
 def check_lengths(max_seq_length, max_qa_length):
-    """Raises ValueError if question and option get no token, or may leave none to the passage."""
+    """Raises UserError if question and option get no token, or may leave none to the passage."""
     longest = max_seq_length - _NUM_SPECIALS - 1
     if not 1 <= max_qa_length <= longest:
-        raise ValueError(
+        raise UserError(
             f"--max_qa_length={max_qa_length}: must lie between 1 and {longest} with "
             f"--max_seq_length={max_seq_length}, so that a token of the passage fits too"
         )

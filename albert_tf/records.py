@@ -17,6 +17,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from albert_tf import files as whole_files
+from albert_tf.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,16 +119,16 @@ def expand_patterns(patterns, flag):
         flag: str, name of the flag they come from, for the message.
 
     Raises:
-        ValueError: a pattern matches no file, or there is no pattern.
+        UserError: a pattern matches no file, or there is no pattern.
     """
     wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
     if not wanted:
-        raise ValueError(f"--{flag} is empty; give one or more file names or glob patterns")
+        raise UserError(f"--{flag} is empty; give one or more file names or glob patterns")
     files = []
     for pattern in wanted:
         matches = sorted(tf.io.gfile.glob(pattern))
         if not matches:
-            raise ValueError(f"--{flag}: no file matches {pattern!r}")
+            raise UserError(f"--{flag}: no file matches {pattern!r}")
         files.extend(matches)
     return files
 
@@ -140,10 +141,10 @@ def check_writable(path, flag):
         flag: str, name of the flag it comes from, for the message.
 
     Raises:
-        ValueError: it cannot be written.
+        UserError: it cannot be written.
     """
     if tf.io.gfile.isdir(path):
-        raise ValueError(f"--{flag}: {path} is a directory; give a file name")
+        raise UserError(f"--{flag}: {path} is a directory; give a file name")
     whole_files.check_writable(os.path.dirname(path) or ".", flag)
 
 
@@ -246,7 +247,7 @@ def write_records(path, schema, batches):
             dimensions are written end to end.
 
     Raises:
-        ValueError: there is no record, or one does not fit the schema.
+        UserError: there is no record, or one does not fit the schema.
     """
     count = 0
     with open_writers([path]) as (writer,):
@@ -257,7 +258,7 @@ def write_records(path, schema, batches):
                 writer.write(encode(dict(zip(names, row, strict=True)), schema))
                 count += 1
         if not count:
-            raise ValueError(f"there is no example to write to {path}")
+            raise UserError(f"there is no example to write to {path}")
     return count
 
 
@@ -413,12 +414,12 @@ def check_records(files, schema, flags, vocab_size=None):
         vocab_size: int V, to have ids compared with it too, or None.
 
     Raises:
-        ValueError: a file is empty or no TFRecord file, or its first record does not fit.
+        UserError: a file is empty or no TFRecord file, or its first record does not fit.
     """
     for path in files:
         first = next(_serialized(path), None)
         if first is None:
-            raise ValueError(f"{path} holds no record; remove it from the input or make it anew")
+            raise UserError(f"{path} holds no record; remove it from the input or make it anew")
         _check_record(first, 1, path, schema, flags, vocab_size)
 
 
@@ -432,7 +433,7 @@ def find_bad_record(files, schema, flags, vocab_size=None):
         vocab_size: int V, to have ids compared with it too, or None.
 
     Raises:
-        ValueError: about the first record that does not fit, with its number.
+        UserError: about the first record that does not fit, with its number.
     """
     for path in files:
         for number, record in enumerate(_serialized(path), start=1):
@@ -448,17 +449,17 @@ def _serialized(path):
             count += 1
     except tf.errors.OpError as error:
         state = f"is damaged after record {count}" if count else "is not a readable TFRecord file"
-        raise ValueError(f"{path} {state}: {error.message.splitlines()[0]}") from error
+        raise UserError(f"{path} {state}: {error.message.splitlines()[0]}") from error
 
 
 def _check_record(record, number, path, schema, flags, vocab_size):
     try:
         features = tf.train.Example.FromString(record).features.feature
     except DecodeError as error:
-        raise ValueError(f"record {number} of {path} is not a tf.train.Example") from error
+        raise UserError(f"record {number} of {path} is not a tf.train.Example") from error
     for name, feature in schema.items():
         if name not in features:
-            raise ValueError(
+            raise UserError(
                 f"record {number} of {path} has no feature {name}; it has "
                 f"{', '.join(sorted(features)) or 'none'}"
             )
@@ -473,7 +474,7 @@ _ID_FEATURES = ("input_ids", "masked_lm_ids")
 
 def _check_ids(ids, name, where, vocab_size):
     if min(ids) < 0 or max(ids) >= vocab_size:
-        raise ValueError(
+        raise UserError(
             f"id {max(ids)} in {where} (feature {name}) is beyond vocab_size={vocab_size}: the "
             "records were made with another vocabulary than --albert_config_file says"
         )
@@ -483,14 +484,14 @@ def _check_feature(found, feature, name, where, flag):
     kind = {tf.int64: "int64_list", tf.float32: "float_list"}[feature.dtype]
     found_kind = found.WhichOneof("kind")
     if found_kind != kind:
-        raise ValueError(f"feature {name} in {where} is {found_kind or 'empty'}, not {kind}")
+        raise UserError(f"feature {name} in {where} is {found_kind or 'empty'}, not {kind}")
     length = len(getattr(found, kind).value)
     if length == feature.length:
         return
     if flag is None:
-        raise ValueError(f"feature {name} in {where} has length {length}, not {feature.length}")
+        raise UserError(f"feature {name} in {where} has length {length}, not {feature.length}")
     doubled = name.startswith("masked_lm_") and length == 2 * feature.length
-    raise ValueError(
+    raise UserError(
         f"--{flag}={feature.length} but the records have length {length} (feature {name}, {where})"
         + ("; data made with --do_permutation needs this flag doubled" if doubled else "")
     )
@@ -517,7 +518,7 @@ def cached_records(path, schema, settings, inputs, make):
         int, number of records.
 
     Raises:
-        ValueError: an input cannot be read, or of `write_records`.
+        UserError: an input cannot be read, or of `write_records`.
     """
     sidecar = f"{path}.meta.json"
     wanted = {
@@ -572,9 +573,5 @@ def _content_hash(paths):
     """One hash of the contents of files, in their order; their names do not count."""
     total = hashlib.sha256()
     for path in paths:
-        try:
-            with tf.io.gfile.GFile(path, "rb") as file:
-                total.update(hashlib.sha256(file.read()).digest())
-        except tf.errors.OpError as error:
-            raise ValueError(f"cannot read {path}: {error.message}") from error
+        total.update(hashlib.sha256(whole_files.read_bytes(path)).digest())
     return total.hexdigest()

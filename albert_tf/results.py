@@ -6,6 +6,7 @@ import time
 from typing import NamedTuple
 
 from albert_tf import checkpoints, files
+from albert_tf.errors import UserError
 
 EVAL_RESULTS = "eval_results.txt"
 BEST_STATE = "best_trial.txt"
@@ -23,7 +24,7 @@ def read_best(directory):
     """The BestState of a directory, or None where nothing was evaluated.
 
     Raises:
-        ValueError: the file is there and holds something else.
+        UserError: the file is there and holds something else.
     """
     path = os.path.join(directory, BEST_STATE)
     text = files.read_text(path)
@@ -33,7 +34,7 @@ def read_best(directory):
         step, best_step, best = text.split(":")
         return BestState(int(step), int(best_step), float(best))
     except ValueError as error:
-        raise ValueError(
+        raise UserError(
             f"{path} must read global_step:best_step:best_value. Received: {text!r}"
         ) from error
 

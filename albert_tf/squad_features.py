@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files, records
+from albert_tf.errors import UserError
 from albert_tf.tokenization import WORD_START, SpecialIds, preprocess_text
 
 FIRST_UNIQUE_ID = 1_000_000_000
@@ -65,18 +66,18 @@ def read_examples(path, training):
         list of SquadExample, at least one.
 
     Raises:
-        ValueError: the file cannot be read or is no SQuAD file, a context is empty, an id comes
+        UserError: the file cannot be read or is no SQuAD file, a context is empty, an id comes
             twice or, in training, a question has no answer, several, or one outside its context.
     """
     examples, seen = [], set()
     for where, context, qa in _questions(path):
         example = _read_question(qa, context, training, where)
         if example.qas_id in seen:
-            raise ValueError(f"{path}: two questions have the id {example.qas_id!r}; rename one")
+            raise UserError(f"{path}: two questions have the id {example.qas_id!r}; rename one")
         seen.add(example.qas_id)
         examples.append(example)
     if not examples:
-        raise ValueError(f"{path} holds no question")
+        raise UserError(f"{path} holds no question")
     return examples
 
 
@@ -84,7 +85,7 @@ def is_v2(path):
     """Whether a SQuAD file is of version 2: any of its questions has the key is_impossible.
 
     Raises:
-        ValueError: the file cannot be read or is no SQuAD file.
+        UserError: the file cannot be read or is no SQuAD file.
     """
     return any("is_impossible" in qa for _, _, qa in _questions(path))
 
@@ -122,32 +123,22 @@ def unlabelled(examples, version_2):
 
 def _questions(path):
     """Yields (where, context, qa) for every question of a file; `where` is for messages."""
-    articles = _field(_read_json(path), "data", list, path)
+    articles = _field(files.read_json(path), "data", list, path)
     for a, article in enumerate(articles):
         paragraphs = _field(article, "paragraphs", list, f"{path}, article {a}")
         for p, paragraph in enumerate(paragraphs):
             where = f"{path}, article {a}, paragraph {p}"
             context = _text(paragraph, "context", where)
             if not context.strip():
-                raise ValueError(f"{where}: the context is empty; remove the paragraph")
+                raise UserError(f"{where}: the context is empty; remove the paragraph")
             for qa in _field(paragraph, "qas", list, where):
                 yield f"{path}, question {_text(qa, 'id', where)}", context, qa
-
-
-def _read_json(path):
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return json.loads(file.read())
-    except tf.errors.OpError as error:
-        raise ValueError(f"cannot read {path}: {error.message}") from error
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON, so it is no SQuAD file: {error}") from error
 
 
 def _field(found, name, kind, where):
     value = found.get(name) if isinstance(found, dict) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(
+        raise UserError(
             f"{where}: {name!r} is {'missing' if value is None else repr(value)[:40]}, "
             f"a SQuAD file has a {kind.__name__} there"
         )
@@ -160,7 +151,7 @@ def _text(found, name, where):
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"{where}: {name!r} is not valid Unicode: {error}") from error
+            raise UserError(f"{where}: {name!r} is not valid Unicode: {error}") from error
     return value
 
 
@@ -186,14 +177,14 @@ def _with_answer(example, qa, where):
             example, orig_answer_text="", start_position=-1, is_impossible=True
         )
     if len(example.answers) != 1:
-        raise ValueError(
+        raise UserError(
             f"{where}: {len(example.answers)} answers; to train on it takes exactly one, "
             "or is_impossible. A dev file has several: is it given as the training file?"
         )
     (text,) = example.answers
     start = _field(qa["answers"][0], "answer_start", int, where)
     if not text or not 0 <= start <= len(example.paragraph_text) - len(text):
-        raise ValueError(
+        raise UserError(
             f"{where}: the answer {text[:40]!r} from answer_start={start} does not lie in the "
             f"context of {len(example.paragraph_text)} characters; correct or remove the question"
         )
@@ -424,7 +415,7 @@ class WindowSettings:
         do_lower_case: bool.
 
     Raises:
-        ValueError: no window fits.
+        UserError: no window fits.
     """
 
     max_seq_length: int = 384
@@ -435,17 +426,17 @@ class WindowSettings:
     def __post_init__(self):
         widest = self.max_seq_length - SPECIAL_PIECES
         if widest < 1:
-            raise ValueError(
+            raise UserError(
                 f"--max_seq_length={self.max_seq_length} leaves no room: a sequence holds "
                 f"{SPECIAL_PIECES} special pieces, the question and a window of the paragraph"
             )
         if not 1 <= self.doc_stride <= widest:
-            raise ValueError(
+            raise UserError(
                 f"--doc_stride={self.doc_stride} must lie between 1 and {widest}, the widest "
                 f"window with --max_seq_length={self.max_seq_length}"
             )
         if self.max_query_length < 1:
-            raise ValueError(f"--max_query_length={self.max_query_length} must be at least 1")
+            raise UserError(f"--max_query_length={self.max_query_length} must be at least 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -559,10 +550,10 @@ def convert_examples(examples, tokenizer, settings, training):
         Features.
 
     Raises:
-        ValueError: the tokenizer is none of SentencePiece, or a question leaves no window.
+        UserError: the tokenizer is none of SentencePiece, or a question leaves no window.
     """
     if not tokenizer.is_sentencepiece:
-        raise ValueError("SQuAD needs a SentencePiece model: give --spm_model_file")
+        raise UserError("SQuAD needs a SentencePiece model: give --spm_model_file")
     special_ids = tokenizer.special_ids(with_mask=False)
     queries = [_query_ids(example, tokenizer, settings) for example in examples]
     paragraphs, paragraph_index, answers = _align_examples(examples, tokenizer, settings, training)
@@ -585,7 +576,7 @@ def _query_ids(example, tokenizer, settings):
     question = preprocess_text(example.question_text, lower=settings.do_lower_case)
     ids = tokenizer.encode_ids(question)[: settings.max_query_length]
     if len(ids) + SPECIAL_PIECES >= settings.max_seq_length:
-        raise ValueError(
+        raise UserError(
             f"question {example.qas_id} has {len(ids)} pieces and leaves no room for its paragraph "
             f"in --max_seq_length={settings.max_seq_length}; raise that or lower "
             f"--max_query_length={settings.max_query_length}"
@@ -716,7 +707,7 @@ def write_training_records(path, examples, tokenizer, settings, inputs):
         int, number of records.
 
     Raises:
-        ValueError: of `convert_examples` and `records.cached_records`.
+        UserError: of `convert_examples` and `records.cached_records`.
     """
 
     def make():
@@ -746,7 +737,7 @@ def prediction_features(record_path, side_path, examples, tokenizer, settings, i
         Features.
 
     Raises:
-        ValueError: of `convert_examples` and `records.cached_records`.
+        UserError: of `convert_examples` and `records.cached_records`.
     """
     # Made at most once, by the record file or by the side file, whichever lacks it.
     made = functools.cache(lambda: convert_examples(examples, tokenizer, settings, training=False))

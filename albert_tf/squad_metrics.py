@@ -18,6 +18,8 @@ import string
 import sys
 from typing import NamedTuple
 
+from albert_tf.errors import UserError, parse_json
+
 # The official scripts take a question for unanswerable above this no-answer score. It was meant
 # for probabilities; the original release compares raw logits with it.
 NO_ANSWER_ABOVE = 1.0
@@ -95,13 +97,13 @@ def evaluate_v1(gold, predictions):
         dict: exact_match, f1 (percent).
 
     Raises:
-        ValueError: a question has no gold answer, or there is none.
+        UserError: a question has no gold answer, or there is none.
     """
     _check_not_empty(gold)
     exact = f1 = 0
     for qas_id, answers in gold.items():
         if not answers:
-            raise ValueError(f"question {qas_id} has no gold answer and cannot be scored")
+            raise UserError(f"question {qas_id} has no gold answer and cannot be scored")
         if qas_id not in predictions:
             print(f"Unanswered question {qas_id} will receive score 0.", file=sys.stderr)
             continue
@@ -166,12 +168,12 @@ def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE)
         their thresholds best_exact_thresh, best_f1_thresh.
 
     Raises:
-        ValueError: no question can be scored, or one lacks its na_score.
+        UserError: no question can be scored, or one lacks its na_score.
     """
     _check_not_empty(gold)
     raw = raw_scores_v2(gold, predictions)
     if not raw.exact:
-        raise ValueError("the predictions answer none of the questions: are they of another file?")
+        raise UserError("the predictions answer none of the questions: are they of another file?")
     if na_scores is not None:
         _check_na_scores(raw.exact, na_scores)
     used = RawScores(
@@ -237,7 +239,7 @@ def evaluate_run_v2(gold, texts, null_odds, null_threshold=None):
         dict of `evaluate_v2`, with null_score_diff_threshold: the threshold.
 
     Raises:
-        ValueError: of `evaluate_v2`.
+        UserError: of `evaluate_v2`.
     """
     free = evaluate_v2(gold, texts(None), null_odds)
     if null_threshold is None:
@@ -267,14 +269,14 @@ def _averages(scores, ids):
 def _check_na_scores(scored, na_scores):
     missing = [qas_id for qas_id in scored if qas_id not in na_scores]
     if missing:
-        raise ValueError(
+        raise UserError(
             f"{len(missing)} predictions have no no-answer score, the first is {missing[0]}"
         )
 
 
 def _check_not_empty(gold):
     if not gold:
-        raise ValueError("there is no question to score")
+        raise UserError("there is no question to score")
 
 
 # === The command ===
@@ -308,7 +310,7 @@ def main(arguments=None):
     args = parser.parse_args(arguments)
     try:
         result = _evaluate_files(args)
-    except ValueError as error:
+    except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(json.dumps(result, indent=2))
@@ -322,7 +324,7 @@ def _evaluate_files(args):
         na_scores = args.na_prob_file and _read_dict(args.na_prob_file, (int, float))
         return evaluate_v2(gold, predictions, na_scores or None, args.na_prob_thresh)
     if args.na_prob_file:
-        raise ValueError(f"--na_prob_file is for version 2, but {args.data_file} is of version 1.1")
+        raise UserError(f"--na_prob_file is for version 2, but {args.data_file} is of version 1.1")
     return evaluate_v1(gold, predictions)
 
 
@@ -336,7 +338,7 @@ def read_gold(path):
         (dict from id to tuple of str, bool whether the file is of version 2).
 
     Raises:
-        ValueError: the file cannot be read or is no SQuAD file with answers.
+        UserError: the file cannot be read or is no SQuAD file with answers.
     """
     data = _read_json(path)
     gold, version_2 = {}, False
@@ -345,11 +347,11 @@ def read_gold(path):
             for paragraph in article["paragraphs"]:
                 for qa in paragraph["qas"]:
                     if qa["id"] in gold:
-                        raise ValueError(f"{path}: two questions have the id {qa['id']!r}")
+                        raise UserError(f"{path}: two questions have the id {qa['id']!r}")
                     gold[qa["id"]] = tuple(str(answer["text"]) for answer in qa["answers"])
                     version_2 |= "is_impossible" in qa
     except (KeyError, TypeError) as error:
-        raise ValueError(
+        raise UserError(
             f"{path} is no SQuAD file with answers: {error!r} after {len(gold)} questions"
         ) from error
     return gold, version_2
@@ -359,18 +361,17 @@ def _read_dict(path, kind):
     found = _read_json(path)
     if not isinstance(found, dict) or not all(isinstance(v, kind) for v in found.values()):
         what = "answer" if kind is str else "number"
-        raise ValueError(f"{path} must hold one JSON object, from question id to {what}")
+        raise UserError(f"{path} must hold one JSON object, from question id to {what}")
     return found
 
 
 def _read_json(path):
     try:
         with _opened(path) as file:
-            return json.loads(file.read())
+            content = file.read()
     except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    return parse_json(content, path)
 
 
 def _opened(path):

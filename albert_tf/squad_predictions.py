@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import files
+from albert_tf.errors import UserError
 from albert_tf.squad_features import FIRST_UNIQUE_ID
 
 NULL_SCORE_WITHOUT_WINDOW = 1_000_000.0
@@ -76,7 +77,7 @@ def predict_v1(examples, features, runs, n_best_size, max_answer_length):
         Predictions.
 
     Raises:
-        ValueError: a setting is below 1, or outputs do not fit the features.
+        UserError: a setting is below 1, or outputs do not fit the features.
     """
     _check_settings(n_best_size, max_answer_length)
     candidates = []
@@ -108,7 +109,7 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
         averaged over the runs; 1,000,000 for a question without a window.
 
     Raises:
-        ValueError: a setting is below 1, or outputs do not fit the features.
+        UserError: a setting is below 1, or outputs do not fit the features.
     """
     _check_settings(n_best_size, max_answer_length)
     names = ("start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs")
@@ -151,7 +152,7 @@ class _Beams(NamedTuple):
 def _check_settings(n_best_size, max_answer_length):
     for name, value in (("n_best_size", n_best_size), ("max_answer_length", max_answer_length)):
         if value < 1:
-            raise ValueError(f"--{name}={value} must be at least 1")
+            raise UserError(f"--{name}={value} must be at least 1")
 
 
 def _in_feature_order(run, features, names):
@@ -165,14 +166,14 @@ def _in_feature_order(run, features, names):
     row_of_feature[feature_of_row[known]] = np.flatnonzero(known)
     missing = np.count_nonzero(row_of_feature < 0)
     if missing:
-        raise ValueError(
+        raise UserError(
             f"the model's outputs lack {missing} of {len(features)} windows: "
             "they are not of these features, or incomplete"
         )
     ordered = {name: np.asarray(run[name])[row_of_feature] for name in names}
     for name, values in ordered.items():
         if np.isnan(values).any():
-            raise ValueError(f"the model's {name} hold NaN: its weights are damaged")
+            raise UserError(f"the model's {name} hold NaN: its weights are damaged")
     return ordered
 
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import sentencepiece
 
+from albert_tf.errors import UserError
+
 WORD_START = "▁"  # U+2581, SentencePiece's mark of a space
 UNKNOWN = "[UNK]"
 MAX_CHARS_PER_WORD = 200  # a longer word is one [UNK] in WordPiece mode
@@ -76,13 +78,13 @@ def load_sentencepiece(path):
       sentencepiece.SentencePieceProcessor, loaded from the serialized model (so it pickles).
 
     Raises:
-      ValueError: the file cannot be read, or is not a SentencePiece model.
+      UserError: the file cannot be read, or is not a SentencePiece model.
     """
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(_file_content(path, "spm_model_file"))
     except RuntimeError as error:
-        raise ValueError(
+        raise UserError(
             f"spm_model_file: {path} is not a SentencePiece model; give the .model file that "
             "spm_train writes (not the .vocab file), or a WordPiece vocabulary as vocab_file"
         ) from error
@@ -104,7 +106,7 @@ def encode_pieces(processor, text):
       list of str.
 
     Raises:
-      ValueError: the text is not valid Unicode (half of a surrogate pair).
+      UserError: the text is not valid Unicode (half of a surrogate pair).
     """
     pieces = []
     for piece in _encode(processor, text):
@@ -133,7 +135,7 @@ def _encode(processor, text):
     try:
         return processor.encode(text, out_type=str)
     except (RuntimeError, UnicodeEncodeError) as error:
-        raise ValueError(f"text is not valid Unicode, correct it: {text!r}") from error
+        raise UserError(f"text is not valid Unicode, correct it: {text!r}") from error
 
 
 # --- WordPiece ---
@@ -152,17 +154,17 @@ def load_vocabulary(path):
       dict of token (str) to id (int), in the order of the ids.
 
     Raises:
-      ValueError: the file cannot be read, is empty or is not UTF-8 text.
+      UserError: the file cannot be read, is empty or is not UTF-8 text.
     """
     try:
         text = _file_content(path, "vocab_file").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(
+        raise UserError(
             f"vocab_file: {path} is not UTF-8 text with one token per line; "
             "a SentencePiece model goes to spm_model_file"
         ) from error
     if not text:
-        raise ValueError(f"vocab_file: {path} is empty; it needs one token per line")
+        raise UserError(f"vocab_file: {path} is empty; it needs one token per line")
     vocab = {}
     # TensorFlow's line reader, which the original used, drops every "\r" and breaks at "\n" alone.
     for line in text.replace("\r", "").removesuffix("\n").split("\n"):
@@ -279,7 +281,7 @@ class FullTokenizer:
       is_sentencepiece: bool.
 
     Raises:
-      ValueError: neither file is given, or it cannot be used.
+      UserError: neither file is given, or it cannot be used.
     """
 
     def __init__(self, vocab_file=None, do_lower_case=True, spm_model_file=None):
@@ -289,7 +291,7 @@ class FullTokenizer:
         elif vocab_file:
             self._mode = _WordPieceMode(vocab_file, do_lower_case)
         else:
-            raise ValueError("a tokenizer needs a file: give spm_model_file or vocab_file")
+            raise UserError("a tokenizer needs a file: give spm_model_file or vocab_file")
         self.vocab = self._mode.vocab
         self.inv_vocab = {id_: piece for piece, id_ in self.vocab.items()}
 
@@ -330,7 +332,7 @@ class FullTokenizer:
           list of int. In SentencePiece mode, a piece that is not in the vocabulary is unknown.
 
         Raises:
-          ValueError: WordPiece mode and a token is not in the vocabulary.
+          UserError: WordPiece mode and a token is not in the vocabulary.
         """
         vocab, missing_id = self.vocab, self._mode.missing_id
         return [vocab[token] if token in vocab else missing_id(token) for token in tokens]
@@ -345,12 +347,12 @@ class FullTokenizer:
           list of str.
 
         Raises:
-          ValueError: an id is outside the vocabulary.
+          UserError: an id is outside the vocabulary.
         """
         try:
             return [self.inv_vocab[id_] for id_ in ids]
         except KeyError as error:
-            raise ValueError(
+            raise UserError(
                 f"{self._mode.path} has no piece with id {error.args[0]}; "
                 f"its ids go from 0 to {self.vocab_size - 1}"
             ) from error
@@ -376,12 +378,12 @@ class FullTokenizer:
           SpecialIds.
 
         Raises:
-          ValueError: a piece that is needed is not in the vocabulary.
+          UserError: a piece that is needed is not in the vocabulary.
         """
         needed = ["[CLS]", "[SEP]"] + ["[MASK]"] * with_mask
         missing = [piece for piece in needed if piece not in self.vocab]
         if missing:
-            raise ValueError(
+            raise UserError(
                 f"{self._mode.path} lacks the piece {' and '.join(missing)}; {self._mode.remedy}"
             )
         return SpecialIds(
@@ -429,7 +431,7 @@ class _WordPieceMode:
         return [piece for word in words for piece in wordpieces(word, self.vocab)]
 
     def missing_id(self, token):
-        raise ValueError(f"{self.path} has no token {token!r}; {self.remedy}")
+        raise UserError(f"{self.path} has no token {token!r}; {self.remedy}")
 
 
 def _decoded(text):
@@ -443,6 +445,6 @@ def _file_content(path, argument):
         with tf.io.gfile.GFile(path, "rb") as file:
             return file.read()
     except tf.errors.OpError as error:
-        raise ValueError(
+        raise UserError(
             f"{argument}: cannot read {path}: {error.message}; check the path and its permissions"
         ) from error

@@ -22,6 +22,7 @@ from official.common import distribute_utils
 from tqdm import tqdm
 
 from albert_tf import checkpoints, optimization
+from albert_tf.errors import UserError
 
 STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 PRECISIONS = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
@@ -29,7 +30,7 @@ PRECISIONS = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float1
 _CHECK_SECONDS = 5.0  # how often figures are fetched from the device within a loop
 
 
-class NonFiniteError(ValueError):
+class NonFiniteError(UserError):
     """The loss or a gradient is no longer a number."""
 
 
@@ -87,17 +88,17 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
         gcp_project: str or None, project of the Cloud TPU.
 
     Raises:
-        ValueError: the devices asked for are not there.
+        UserError: the devices asked for are not there.
     """
     if name not in STRATEGIES:
-        raise ValueError(
+        raise UserError(
             f"--distribution_strategy must be one of {', '.join(STRATEGIES)}. Received: {name!r}"
         )
     if name == "tpu":
         return _create_tpu_strategy(tpu_name, tpu_zone, gcp_project)
     available = len(tf.config.list_physical_devices("GPU"))
     if num_gpus is not None and not 0 <= num_gpus <= available:
-        raise ValueError(f"--num_gpus={num_gpus}, but TensorFlow sees {available} GPUs")
+        raise UserError(f"--num_gpus={num_gpus}, but TensorFlow sees {available} GPUs")
     wanted = available if num_gpus is None else num_gpus
     if name in ("off", "one_device"):
         wanted = min(wanted, 1) if num_gpus is None else wanted
@@ -114,7 +115,7 @@ def _create_tpu_strategy(tpu_name, tpu_zone, gcp_project):
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, tf.errors.OpError) as error:
-        raise ValueError(
+        raise UserError(
             f"no TPU found (--tpu_name={tpu_name}, --tpu_zone={tpu_zone}, "
             f"--gcp_project={gcp_project}): {error}"
         ) from error
@@ -158,10 +159,10 @@ def _inner_optimizer(optimizer):
 
 
 def check_batch_size(strategy, batch_size, flag):
-    """Raises ValueError unless a global batch divides among the replicas."""
+    """Raises UserError unless a global batch divides among the replicas."""
     replicas = strategy.num_replicas_in_sync
     if batch_size < 1 or batch_size % replicas:
-        raise ValueError(
+        raise UserError(
             f"--{flag}={batch_size} must be a multiple of the number of replicas ({replicas})"
         )
 
@@ -429,7 +430,7 @@ class Run:
             str, one line that says where the weights come from.
 
         Raises:
-            ValueError: a checkpoint is there and does not fit, or none is there and one must be.
+            UserError: a checkpoint is there and does not fit, or none is there and one must be.
         """
         latest = checkpoints.latest_in(self.settings.output_dir)
         if latest:
@@ -446,7 +447,7 @@ class Run:
             heads = "" if take_heads else "\n  The task's head starts afresh."
             return f"Starting at step 0 with given weights: {report}{heads}"
         if not allow_random_init:
-            raise ValueError(
+            raise UserError(
                 "no weights to start from: give --init_checkpoint (or, to train from random "
                 "weights on purpose, --allow_random_init)"
             )

@@ -278,8 +278,8 @@ def test_activations_in_any_case(name):
     [
         ({"hidden_size": 64}, "vocab_size is missing"),
         ({"vocab_size": 0}, "vocab_size must be a whole number of at least 1. Received: 0"),
-        ("{'vocab_size': 7}", "is not a JSON file: "),
-        ("", "is not a JSON file: "),
+        ("{'vocab_size': 7}", "is not JSON: "),
+        ("", "is not JSON: "),
         ("[7]", "must hold one JSON object. Received: list"),
     ],
 )
@@ -294,7 +294,7 @@ def test_a_bad_file_is_named(content, message, json_file):
 def test_a_file_that_is_no_text_is_named(tmp_path):
     path = tmp_path / "config.bin"
     path.write_bytes(b"\xff\xfe\x00{")
-    with pytest.raises(ValueError, match=r"config\.bin is not a JSON file"):
+    with pytest.raises(ValueError, match=r"config\.bin is not JSON"):
         AlbertConfig.from_json_file(str(path))
 
 
@@ -302,4 +302,4 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     for path in (tmp_path / "nowhere.json", tmp_path):
         with pytest.raises(ValueError) as error:
             AlbertConfig.from_json_file(str(path))
-        assert f"cannot read the model config {path}" in str(error.value)
+        assert f"cannot read {path}" in str(error.value)

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files are whole or not there, and a directory that cannot be written is named in time."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.errors import UserError, parse_json
 
 
 def names_in(directory):
@@ -111,3 +116,145 @@ def test_a_name_that_tensorflow_would_take_for_a_pattern(tmp_path):
     tf.train.Checkpoint(x=tf.Variable(1.0)).write(f"{path}/model.ckpt")
     with pytest.raises(tf.errors.NotFoundError):
         tf.train.load_checkpoint(f"{path}/model.ckpt")
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a": ' * 100_000, "nested too deeply"),
+        (b'{"a": ', "is not JSON"),
+        (b"", "is not JSON"),
+        (b'{"a": "\xff"}', "is not JSON"),
+        (b"1" * 5000, "is not JSON"),
+    ],
+)
+def test_json_that_cannot_be_read_is_named(content, message, tmp_path):
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        files.read_json(str(path))
+    assert str(path) in str(error.value)
+
+
+def test_json_is_read_from_text_and_bytes():
+    assert parse_json('{"a": "é"}', "here") == parse_json('{"a": "é"}'.encode(), "here")
+
+
+@pytest.mark.parametrize("read", [files.read_json, files.read_bytes])
+def test_a_file_that_is_missing_is_named(read, tmp_path):
+    with pytest.raises(UserError, match=r"cannot read .*nowhere\.json"):
+        read(str(tmp_path / "nowhere.json"))
+
+
+def test_text_that_is_not_utf8_is_named(tmp_path):
+    path = tmp_path / "labels.txt"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match=r"labels\.txt is not UTF-8"):
+        files.read_text(str(path))
+
+
+# --- Temporary files and locks ----------------------------------------------------------------
+
+
+@pytest.fixture
+def dead_process():
+    """Id of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def leftover_of(process, run="0123abcd", ending=""):
+    return f".albert_tf-{files.owner()[0]}-{process}-{run}-7.tmp{ending}"
+
+
+def test_temporary_names_are_hidden_and_match_no_pattern_of_the_final_name(tmp_path):
+    with files.replacing(str(tmp_path / "train-0.tfrecord")) as (name,):
+        assert os.path.basename(name).startswith(".")
+        assert not name.endswith(".tfrecord")
+        with open(name, "w") as file:
+            file.write("x")
+    assert names_in(tmp_path) == ["train-0.tfrecord"]
+
+
+def test_leftovers_of_processes_that_ended_are_removed(tmp_path, dead_process):
+    (tmp_path / leftover_of(dead_process)).write_text("half")
+    (tmp_path / leftover_of(dead_process, ending=".index")).write_text("half")
+    (tmp_path / leftover_of(dead_process, run="ffff0000")).mkdir()
+    # the same process id as ours, of a process before us
+    (tmp_path / leftover_of(os.getpid())).write_text("half")
+    kept = {
+        leftover_of(os.getppid()),  # runs
+        leftover_of(dead_process).replace(files.owner()[0], "elsewhere"),  # nobody can tell
+        "model.tmp",
+        "results.txt",
+    }
+    for name in kept:
+        (tmp_path / name).write_text("x")
+    files.write_text(str(tmp_path / "results.txt"), "new")
+    assert set(names_in(tmp_path)) == kept
+
+
+def test_a_directory_is_whole_or_not_there(tmp_path):
+    path = tmp_path / "module"
+    with pytest.raises(RuntimeError), files.replacing_directory(str(path)) as directory:
+        files.write_text(os.path.join(directory, "a.txt"), "a")
+        raise RuntimeError
+    assert names_in(tmp_path) == []
+    with files.replacing_directory(str(path)) as directory:
+        files.write_text(os.path.join(directory, "a.txt"), "a")
+    assert names_in(tmp_path) == ["module"]
+    assert names_in(path) == ["a.txt"]
+
+
+HOLD = """
+import sys
+from albert_tf import files
+files.lock(sys.argv[1], "training")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def hold_lock(directory):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "locked\n"
+    return process
+
+
+def test_a_lock_keeps_other_processes_out_until_its_process_ends(tmp_path):
+    process = hold_lock(tmp_path)
+    with pytest.raises(UserError, match=f"in use: process {process.pid} on host .* is training"):
+        files.lock(str(tmp_path), "training")
+    files.lock(str(tmp_path), "evaluating")  # another purpose
+    process.communicate("")
+    assert names_in(tmp_path) == ["evaluating.lock"]
+    files.lock(str(tmp_path), "training")
+    files.lock(str(tmp_path), "training")  # by the same process
+    files.unlock(str(tmp_path), "training")
+    files.unlock(str(tmp_path), "evaluating")
+    assert names_in(tmp_path) == []
+
+
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
+    process = hold_lock(tmp_path)
+    process.kill()
+    process.wait()
+    files.lock(str(tmp_path), "training")
+    assert str(os.getpid()) in (tmp_path / "training.lock").read_text()
+    files.unlock(str(tmp_path), "training")
+
+
+def test_a_damaged_lock_is_taken_over(tmp_path):
+    (tmp_path / "training.lock").write_text("")
+    files.lock(str(tmp_path), "training")
+    files.unlock(str(tmp_path), "training")

@@ -197,14 +197,14 @@ def test_missing_key(key, tokenizer, tmp_path):
 
 
 def test_malformed_files(tokenizer, tmp_path):
-    with pytest.raises(ValueError, match=r"7.txt: not a JSON object: Expecting"):
+    with pytest.raises(ValueError, match=r"7.txt is not JSON: Expecting"):
         read_one(tmp_path, "{'id': 1}", tokenizer)
     with pytest.raises(ValueError, match=r"7.txt: not a JSON object but list"):
         read_one(tmp_path, "[]", tokenizer)
     with pytest.raises(ValueError, match=r"RACE/train holds no question"):
         read_one(tmp_path, PASSAGE | {"questions": [], "options": [], "answers": []}, tokenizer)
     write(tmp_path, "train/middle/all.txt", json.dumps(PASSAGE) + "\n{")
-    with pytest.raises(ValueError, match=r"all.txt, line 2: not a JSON object"):
+    with pytest.raises(ValueError, match=r"all.txt, line 2 is not JSON"):
         race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
     path = write(tmp_path, "dev/middle/7.txt", "")
     path.write_bytes(b'{"id": "\xe9"}')

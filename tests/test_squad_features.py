@@ -90,7 +90,7 @@ def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("{", "bad.json is not JSON, so it is no SQuAD file"),
+        ("{", "bad.json is not JSON"),
         ("[]", "bad.json: 'data' is missing, a SQuAD file has a list there"),
         ('{"data": 3}', "bad.json: 'data' is 3, a SQuAD file has a list there"),
         ('{"data": [{}]}', "article 0: 'paragraphs' is missing"),
