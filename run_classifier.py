@@ -29,6 +29,7 @@ from albert_tf import (
     text_inputs,
     training,
 )
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -127,10 +128,12 @@ class Data:
     Attributes:
         task: GlueTask.
         tokenizer: FullTokenizer.
+        config: AlbertConfig.
     """
 
     task: glue.GlueTask
     tokenizer: object
+    config: AlbertConfig
 
     @property
     def head(self):
@@ -140,25 +143,33 @@ class Data:
     @property
     def schema(self):
         """Schema of the records."""
-        return self.task.schema(FLAGS.max_seq_length)
+        return self.task.schema(
+            FLAGS.max_seq_length,
+            vocab_size=self.config.vocab_size,
+            type_vocab_size=self.config.type_vocab_size,
+        )
 
     def examples(self, split):
-        """Reads a split."""
+        """Reads a split; returns its examples and what is to be said of it."""
         examples, left_out = glue.read_examples(self.task, FLAGS.data_dir, split, self.tokenizer)
-        if left_out:
-            print(f"{split}: {left_out} rows without the columns needed are left out")
-        if split == "train":
-            warning = glue.order_warning(self.task, examples, FLAGS.shuffle_buffer_size)
-            if warning:
-                print(f"Warning: {warning}.")
-        return examples
+        return examples, {
+            "left_out": left_out,
+            "without_text": sum(not (example.text_a or example.text_b) for example in examples),
+            "sorted_by_label": glue.num_sorted(self.task, examples) if split == "train" else 0,
+        }
 
     def records(self, split, name):
         """Makes the record file of a split, unless it is there and made of the same; its path."""
         file_name = f"{FLAGS.task_name.lower()}{name}.tf_record"
         path = os.path.join(FLAGS.cached_dir or FLAGS.output_dir, file_name)
         source = glue.input_file(self.task, FLAGS.data_dir, split)
-        records.cached_records(
+
+        def make(cache):
+            examples, counts = self.examples(split)
+            cache.counts.update(counts)
+            return self.batches(examples)
+
+        cache = records.cached_records(
             path,
             self.schema,
             {
@@ -167,14 +178,27 @@ class Data:
                 "max_seq_length": FLAGS.max_seq_length,
             },
             [source, cli.vocabulary_file()],
-            lambda: self.batches(self.examples(split)),
+            make,
+            add_key=True,
         )
-        return path
+        say_counts(split, cache.counts)
+        return cache.path
 
     def batches(self, examples):
         """Feature arrays of examples, some at a time."""
         for chunk in records.in_chunks(examples):
             yield glue.features(chunk, self.task, self.tokenizer, FLAGS.max_seq_length)
+
+
+def say_counts(split, counts):
+    """Prints what is noteworthy of a split (`Data.examples`), whether it was read now or before."""
+    if counts["left_out"]:
+        print(f"{split}: {counts['left_out']} rows without the columns needed are left out")
+    if counts["without_text"]:
+        print(f"{split}: {counts['without_text']} rows have no text and are taken as they are")
+    warning = glue.order_warning(counts["sorted_by_label"], FLAGS.shuffle_buffer_size)
+    if warning:
+        print(f"Warning: {warning}.")
 
 
 def make_run(task, config, strategy, output_dir, recipe):
@@ -215,8 +239,13 @@ def development_sets(data):
 def test_sets(data):
     """Examples of the test sets: dict from suffix to (Data, list of Example)."""
     tasks = glue.with_companions(data.task, FLAGS.data_dir, "test")
-    sets = {suffix: dataclasses.replace(data, task=task) for suffix, task in tasks.items()}
-    return {suffix: (one, one.examples("test")) for suffix, one in sets.items()}
+    sets = {}
+    for suffix, task in tasks.items():
+        one = dataclasses.replace(data, task=task)
+        examples, counts = one.examples("test")
+        say_counts("test", counts)
+        sets[suffix] = (one, examples)
+    return sets
 
 
 def evaluate(run, sets, warner, prefix):
@@ -407,7 +436,7 @@ def main(_):
     for flag in ("output_dir", "cached_dir", "glue_submission_dir", "export_dir"):
         if FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)
-    data = Data(task, tokenizer)
+    data = Data(task, tokenizer, config)
     given = None if FLAGS.do_train else FLAGS.init_checkpoint
     finetuning.check_head(data.head, FLAGS.output_dir, given)
     tests = test_sets(data) if FLAGS.do_predict else {}  # an error now rather than after training

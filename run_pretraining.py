@@ -131,7 +131,12 @@ def warn():
 
 def find_inputs(config):
     """Schema and checked files: (schema, training files, evaluation files)."""
-    schema = records.pretraining_schema(FLAGS.max_seq_length, FLAGS.max_predictions_per_seq)
+    schema = records.pretraining_schema(
+        FLAGS.max_seq_length,
+        FLAGS.max_predictions_per_seq,
+        vocab_size=config.vocab_size,
+        type_vocab_size=config.type_vocab_size,
+    )
     del schema["token_boundary"]  # written for other uses; the model does not read it
     train_files = records.expand_patterns(FLAGS.input_file, "input_file")
     eval_files = train_files
@@ -140,7 +145,7 @@ def find_inputs(config):
     elif FLAGS.do_eval:
         print("Evaluating on the training files: give --eval_input_file for held-out text.")
     wanted = {*(train_files if FLAGS.do_train else ()), *(eval_files if FLAGS.do_eval else ())}
-    records.check_records(sorted(wanted), schema, record_flags(schema), config.vocab_size)
+    records.check_records(sorted(wanted), schema, record_flags(schema))
     return schema, train_files, eval_files
 
 
@@ -265,17 +270,13 @@ def main(_):
     eval_dataset = records.eval_dataset(
         eval_files, schema, FLAGS.eval_batch_size, drop_remainder=training.is_tpu(strategy)
     )
-    try:
+    read = sorted({*train_files, *eval_files})
+    with records.naming_bad_records(read, schema, record_flags(schema)):
         if FLAGS.do_train:
             on_checkpoint = functools.partial(evaluate, run, eval_dataset)
             train(run, config, schema, train_files, on_checkpoint if FLAGS.do_eval else None)
         else:
             evaluate_directory(run, eval_dataset)
-    except training.DeviceError:
-        # A record in the middle of a file may be to blame: if so, this names it.
-        read = sorted({*train_files, *eval_files})
-        records.find_bad_record(read, schema, record_flags(schema), config.vocab_size)
-        raise
 
 
 if __name__ == "__main__":

@@ -134,17 +134,17 @@ class Data:
         """Reads the questions of a split."""
         return race.read_examples(FLAGS.data_dir, split, self.tokenizer, self.levels)
 
-    def records(self, split, path, examples=None):
-        """Makes the record file of a split, unless it is there and made of the same.
+    def records(self, split, flag, examples=None):
+        """Makes the record file of a split, unless it is there and made of the same; its path.
 
         Args:
             split: str.
-            path: str, of the record file.
+            flag: str, the flag that may name the file.
             examples: list of Example, or None to read them if they are needed.
         """
         sources = [source for _, source in race.input_files(FLAGS.data_dir, split, self.levels)]
-        records.cached_records(
-            path,
+        cache = records.cached_records(
+            record_file(flag),
             self.schema,
             {
                 "levels": self.levels,
@@ -153,8 +153,10 @@ class Data:
                 "max_qa_length": FLAGS.max_qa_length,
             },
             [*sources, cli.vocabulary_file()],
-            lambda: self.batches(examples or self.examples(split)),
+            lambda _: self.batches(examples or self.examples(split)),
+            add_key=not FLAGS[flag].value,
         )
+        return cache.path
 
     def batches(self, examples):
         """Feature arrays of questions, some at a time."""
@@ -212,9 +214,8 @@ def figures_of(run, examples, arrays, batch_size):
 
 def development_set(run, data):
     """Reads the development set; returns what evaluates a checkpoint on it."""
-    examples, path = data.examples("dev"), record_file("eval_file")
-    data.records("dev", path, examples)
-    arrays = records.load_arrays(path, data.schema)
+    examples = data.examples("dev")
+    arrays = records.load_arrays(data.records("dev", "eval_file", examples), data.schema)
     return functools.partial(evaluate, run, examples, arrays, finetuning.Warner())
 
 
@@ -281,7 +282,10 @@ def main(_):
     levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
     config, tokenizer = cli.read_config(), cli.make_tokenizer()
     cli.check_vocabulary(config, tokenizer)
-    data = Data(tokenizer, levels, race.schema(FLAGS.max_seq_length))
+    schema = race.schema(
+        FLAGS.max_seq_length, vocab_size=config.vocab_size, type_vocab_size=config.type_vocab_size
+    )
+    data = Data(tokenizer, levels, schema)
     given = None if FLAGS.do_train else FLAGS.init_checkpoint
     finetuning.check_head(HEAD, FLAGS.output_dir, given)
     for flag in ("output_dir", "export_dir"):
@@ -304,8 +308,7 @@ def main(_):
         finetuning.write_head(FLAGS.output_dir, HEAD)
     on_checkpoint = development_set(run, data) if FLAGS.do_eval else None
     if FLAGS.do_train:
-        path = record_file("train_file")
-        data.records("train", path)
+        path = data.records("train", "train_file")
         figures = ("eval_loss", "eval_accuracy")
         finetuning.train(
             run, recipe, [path], data.schema, FLAGS.max_seq_length, figures, on_checkpoint

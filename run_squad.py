@@ -436,18 +436,28 @@ class Questions:
         )
 
 
-def make_questions(data):
+def record_schema(configs, training):
+    """Schema of the records, for models of these configs."""
+    return records.squad_schema(
+        FLAGS.max_seq_length,
+        training,
+        vocab_size=min(config.vocab_size for config in configs),
+        type_vocab_size=min(config.type_vocab_size for config in configs),
+    )
+
+
+def make_questions(data, configs):
     """Makes the features of --predict_file, or takes those that are there."""
-    path = feature_file("predict_feature_file")
-    features = squad_features.prediction_features(
-        path,
-        feature_file("predict_feature_left_file"),
+    names = ("predict_feature_file", "predict_feature_left_file")
+    features, path = squad_features.prediction_features(
+        *map(feature_file, names),
         data.examples,
         data.tokenizer,
         data.windows,
         [FLAGS.predict_file, cli.vocabulary_file()],
+        add_keys=[not FLAGS[name].value for name in names],
     )
-    schema = records.squad_schema(FLAGS.max_seq_length, training=False)
+    schema = record_schema(configs, training=False)
     wanted = {name: schema[name] for name in ("unique_ids", *data.version.inputs)}
     arrays = records.load_arrays(path, wanted)
     without = squad_features.unlabelled(data.examples, data.version.has_negatives)
@@ -605,17 +615,17 @@ def start(run, config):
         cli.record_run(FLAGS.output_dir, config)
 
 
-def train(run, recipe, data, on_checkpoint):
+def train(run, recipe, data, config, on_checkpoint):
     """Makes the training records, or takes those that are there, and trains."""
-    path = feature_file("train_feature_file")
-    squad_features.write_training_records(
-        path,
+    path = squad_features.write_training_records(
+        feature_file("train_feature_file"),
         squad_features.shuffled(data.train_examples),
         data.tokenizer,
         data.windows,
         [FLAGS.train_file, cli.vocabulary_file()],
+        add_key=not FLAGS.train_feature_file,
     )
-    schema = records.squad_schema(FLAGS.max_seq_length, training=True)
+    schema = record_schema([config], training=True)
     wanted = {name: schema[name] for name in (*data.version.inputs, *LABELS)}
     figures = ("eval_loss",)
     finetuning.train(run, recipe, [path], wanted, FLAGS.max_seq_length, figures, on_checkpoint)
@@ -670,11 +680,11 @@ def main(_):
     if FLAGS.do_train:
         start(run, configs[0])
     if FLAGS.do_predict:
-        questions = make_questions(data)
+        questions = make_questions(data, configs)
         if run and questions.is_labelled:
             on_checkpoint = functools.partial(evaluate, run, questions)
     if FLAGS.do_train:
-        train(run, recipe, data, on_checkpoint)
+        train(run, recipe, data, configs[0], on_checkpoint)
     elif on_checkpoint and finetuning.trained_in(FLAGS.output_dir):
         finetuning.evaluate_checkpoints(run, on_checkpoint, FLAGS.continuous_eval_timeout)
     if questions and training.is_chief(strategy):

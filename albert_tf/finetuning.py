@@ -177,6 +177,9 @@ def train(run, recipe, record_files, schema, max_seq_length, figures, on_checkpo
         max_seq_length: int, T.
         figures: sequence of str, names of the task's terms.
         on_checkpoint: callable or None, called with the prefix of each checkpoint.
+
+    Raises:
+        UserError: a record is damaged or does not fit the schema.
     """
     directory = run.settings.output_dir
     if recipe.warmup_steps >= recipe.train_steps:
@@ -202,7 +205,8 @@ def train(run, recipe, record_files, schema, max_seq_length, figures, on_checkpo
         shuffle_buffer_size=recipe.shuffle_buffer_size,
         trim_to=None if training.is_tpu(run.strategy) else max_seq_length,
     )
-    run.train(dataset, recipe.batch_size, figures, on_checkpoint)
+    with records.naming_bad_records(record_files, schema, remedy=records.CACHE_REMEDY):
+        run.train(dataset, recipe.batch_size, figures, on_checkpoint)
 
 
 def evaluated_step(directory):

@@ -7,6 +7,7 @@ Paper: section 4.2 (GLUE). Everything that differs from task to task stands in i
 import dataclasses
 import math
 import os
+import reprlib
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple
@@ -78,6 +79,9 @@ class GlueTask:
         guid, test_guid: how examples are named in train and dev, and in test.
         splits_with_short_rows: tuple of str, in which a row that lacks columns is left out and
             counted; elsewhere it is an error.
+        splits_with_blank_rows: tuple of str, in which a blank row is an example without text, so
+            that a line of predictions belongs to the same line of the file; elsewhere it is left
+            out and counted.
         normalize_labels: bool, whether labels go through the tokenizer's normalisation, as the
             original has it; if not, they are only stripped.
         submission_file: str or None, name of the file that the GLUE server takes.
@@ -98,6 +102,7 @@ class GlueTask:
     guid: Callable = _guid_normalized_id
     test_guid: Callable = _guid_normalized_id
     splits_with_short_rows: tuple[str, ...] = ()
+    splits_with_blank_rows: tuple[str, ...] = ()
     normalize_labels: bool = True
     submission_file: str | None = None
     score_range: tuple[float, float] | None = None
@@ -118,9 +123,14 @@ class GlueTask:
         """Type of label_ids in the records (tf.DType)."""
         return tf.float32 if self.is_regression else tf.int64
 
-    def schema(self, max_seq_length):
-        """Schema of the task's records."""
-        return records.classification_schema(max_seq_length, self.label_dtype)
+    def schema(self, max_seq_length, **sizes):
+        """Schema of the task's records; sizes are vocab_size and type_vocab_size."""
+        return records.classification_schema(
+            max_seq_length,
+            self.label_dtype,
+            num_labels=None if self.is_regression else len(self.labels),
+            **sizes,
+        )
 
 
 _FILES = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
@@ -363,6 +373,7 @@ def tsv_task(
         splits_with_header=SPLITS if named else (),
         guid=_guid_row_number,
         test_guid=_guid_position,
+        splits_with_blank_rows=("test",),
         normalize_labels=False,
     )
     if not (regression or labels):
@@ -468,15 +479,27 @@ def _score(text, table, number):
         score = float(text)
     except ValueError:
         score = math.nan
-    if not math.isfinite(score):
-        raise UserError(f"{table.place(number)}: the label must be a number. Received: {text!r}")
+    if not abs(score) <= float(tf.float32.max):  # nan is not
+        raise UserError(
+            f"{table.place(number)}: the label must be a number. Received: {reprlib.repr(text)}"
+        )
     return score
+
+
+def _is_label(task, text):
+    if not task.is_regression:
+        return text in task.labels
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _class(task, text, table, number):
     if text not in task.labels:
         raise UserError(
-            f"{table.place(number)}: unknown label {text!r}; known are {', '.join(task.labels)}"
+            f"{table.place(number)}: unknown label {reprlib.repr(text)}; known are "
+            f"{', '.join(task.labels)}"
         )
     return text
 
@@ -499,6 +522,7 @@ class _Table:
         self.split = split
         self._rows = _read_rows(self._path)
         self._may_be_short = split in task.splits_with_short_rows
+        self._keeps_blank_rows = split in task.splits_with_blank_rows
         self.num_headers = int(split in task.splits_with_header)
         self.text = tuple(map(self._number, task.text if needs_label else task.test_text))
         self._label = self._number(task.label) if needs_label else None
@@ -506,6 +530,22 @@ class _Table:
         if needs_label:  # one that is counted from the end must not be a text as well
             self._width = max(self._width, self._label + 1, self._width - self._label)
         self.skipped = 0
+        named = any(isinstance(column, str) for column in (*task.text, task.label))
+        if self.num_headers and not named:
+            self._check_header(task)
+
+    def _check_header(self, task):
+        """Raises UserError if the row of the header looks like an example."""
+        row = self._rows[0]
+        if self._label is None:
+            is_example = bool(row) and row[0].strip().isdecimal()
+        else:
+            is_example = len(row) >= self._width and _is_label(task, row[self._label].strip())
+        if is_example:
+            raise UserError(
+                f"{self.place(0)}: the file has no header, which {task.folder} files begin with; "
+                "put a line with the names of the columns first"
+            )
 
     def _number(self, column):
         if isinstance(column, int):
@@ -528,6 +568,8 @@ class _Table:
         """Yields (number in the file from 0, row); counts in `skipped` what it leaves out."""
         found = False
         for number, row in enumerate(self._rows[self.num_headers :], start=self.num_headers):
+            if not row and self._keeps_blank_rows:
+                row = [""] * self._width
             if len(row) >= self._width:
                 found = True
                 yield number, row
@@ -601,16 +643,12 @@ def features(examples, task, tokenizer, max_seq_length):
     }
 
 
-def order_warning(task, examples, shuffle_buffer_size):
-    """A warning if training examples stand sorted by label and the shuffling cannot mend it.
+def num_sorted(task, examples):
+    """How many examples there are if they stand sorted by label; 0 if they do not.
 
     Args:
         task: GlueTask.
         examples: list of Examples.
-        shuffle_buffer_size: int, of `records.train_dataset`.
-
-    Returns:
-        str, or None if there is nothing to warn of.
     """
     labels = _label_ids(examples, task)
     steps = np.diff(labels)
@@ -618,12 +656,25 @@ def order_warning(task, examples, shuffle_buffer_size):
         in_order = bool(np.all(steps >= 0) or np.all(steps <= 0))
     else:  # one block of each class
         in_order = np.count_nonzero(steps) == len(np.unique(labels)) - 1
-    if not in_order or not np.any(steps) or len(examples) <= shuffle_buffer_size:
+    return len(examples) if in_order and np.any(steps) else 0
+
+
+def order_warning(count, shuffle_buffer_size):
+    """A warning if training examples stand sorted by label and the shuffling cannot mend it.
+
+    Args:
+        count: int, of `num_sorted`.
+        shuffle_buffer_size: int, of `records.train_dataset`.
+
+    Returns:
+        str, or None if there is nothing to warn of.
+    """
+    if count <= shuffle_buffer_size:
         return None
     return (
-        f"the {len(examples)} training examples are sorted by label and "
+        f"the {count} training examples are sorted by label and "
         f"--shuffle_buffer_size={shuffle_buffer_size}, so batches are of one label: shuffle the "
-        f"file, or give --shuffle_buffer_size={len(examples)}"
+        f"file, or give --shuffle_buffer_size={count}"
     )
 
 

@@ -31,6 +31,8 @@ _PAIR_DRAWS, _ORDER_DRAW, _INSTANCE_DRAWS = range(3)  # streams of random number
 _TRIES_FOR_OTHER_DOCUMENT = 10
 _NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 _NUM_LOGGED = 20
+_LONGEST = 2**16  # far beyond any model; a record of this size takes megabytes while it is made
+_MOST_PASSES = 10_000
 _UNKNOWN_PIECES = {"<unk>", "[UNK]"}
 
 
@@ -56,14 +58,19 @@ class Settings:
 
     def __post_init__(self):
         # [CLS], [SEP], [SEP] and two tokens: the shortest target a short sequence may get
-        minima = {"max_seq_length": _NUM_SPECIALS + 2, "max_predictions_per_seq": 1}
-        minima |= {"ngram": 1, "dupe_factor": 1, "random_seed": 0}
-        for name, minimum in minima.items():
-            if getattr(self, name) < minimum:
-                raise UserError(f"--{name}={getattr(self, name)}: must be at least {minimum}")
-        for name in ("masked_lm_prob", "short_seq_prob"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"--{name}={getattr(self, name)}: must lie between 0 and 1")
+        bounds = {
+            "max_seq_length": (_NUM_SPECIALS + 2, _LONGEST),
+            "max_predictions_per_seq": (1, _LONGEST),
+            "ngram": (1, _LONGEST),
+            "dupe_factor": (1, _MOST_PASSES),
+            "random_seed": (0, 2**64 - 1),
+            "masked_lm_prob": (0, 1),
+            "short_seq_prob": (0, 1),
+        }
+        for name, (minimum, maximum) in bounds.items():
+            value = getattr(self, name)
+            if not minimum <= value <= maximum:  # nan is not
+                raise UserError(f"--{name}={value}: must lie between {minimum} and {maximum}")
 
     @property
     def max_pair_length(self):

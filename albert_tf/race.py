@@ -4,7 +4,9 @@
 Paper: section 4.2 (RACE). The dataset has two levels, middle and high school.
 """
 
+import json
 import os
+import reprlib
 from typing import NamedTuple
 
 import numpy as np
@@ -40,9 +42,9 @@ class Example(NamedTuple):
     label: int | None
 
 
-def schema(max_seq_length):
-    """Schema of the records."""
-    return records.multiple_choice_schema(max_seq_length, len(LETTERS))
+def schema(max_seq_length, **sizes):
+    """Schema of the records; sizes are vocab_size and type_vocab_size."""
+    return records.multiple_choice_schema(max_seq_length, len(LETTERS), **sizes)
 
 
 # === Reading ===
@@ -77,7 +79,12 @@ def input_files(data_dir, split, levels=LEVELS):
     files = []
     for level in levels:
         folder = os.path.join(data_dir, "RACE", split, level)
-        found = sorted(tf.io.gfile.glob(os.path.join(folder, "*.txt")))
+        names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+        found = [
+            os.path.join(folder, name)
+            for name in sorted(names)
+            if name.endswith(".txt") and not name.startswith(".")
+        ]
         if not found:
             raise UserError(
                 f"no .txt file in {folder}; --data_dir must hold the unpacked folder RACE, or "
@@ -130,7 +137,18 @@ def _passages(path):
     else:
         parts = [(path, text)]
     for place, part in parts:
-        yield place, parse_json(part, place)
+        passage = parse_json(part, place)
+        if "\\ud" in part.lower():
+            _check_characters(passage, place)
+        yield place, passage
+
+
+def _check_characters(passage, place):
+    """Raises UserError for half of a surrogate pair, which no file of results could hold."""
+    try:
+        json.dumps(passage, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{place}: not valid Unicode: {error.reason}") from error
 
 
 def _check_passage(passage, place, needs_answers):
@@ -156,12 +174,16 @@ def _check_passage(passage, place, needs_answers):
 
 def _check_question(question, options, answer, place):
     if not isinstance(question, str):
-        raise UserError(f"{place}: not a text. Received: {question!r}")
+        raise UserError(f"{place}: not a text. Received: {reprlib.repr(question)}")
     texts = isinstance(options, list) and all(isinstance(option, str) for option in options)
     if not texts or len(options) != len(LETTERS):
-        raise UserError(f"{place}: {len(LETTERS)} options are expected. Received: {options!r}")
+        raise UserError(
+            f"{place}: {len(LETTERS)} options are expected. Received: {reprlib.repr(options)}"
+        )
     if answer is not None and answer not in list(LETTERS):
-        raise UserError(f"{place}: the answer must be one of A, B, C, D. Received: {answer!r}")
+        raise UserError(
+            f"{place}: the answer must be one of A, B, C, D. Received: {reprlib.repr(answer)}"
+        )
 
 
 def _questions(passage, level, normalize):

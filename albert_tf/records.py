@@ -5,12 +5,14 @@ A schema is a dict from feature name to `Feature`. Writer, parser and checker al
 record cannot be written in one shape and expected in another.
 """
 
+import collections
 import contextlib
 import dataclasses
 import hashlib
 import itertools
 import json
 import os
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,41 +24,70 @@ from albert_tf.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
-    """One feature of a record: so many numbers of one type.
+    """One feature of a record: so many numbers of one type, in a range.
 
     Args:
         dtype: tf.DType, tf.int64 or tf.float32, the two number types a tf.train.Example can hold.
         length: int, how many numbers.
+        minimum, maximum: int or float, the smallest and the largest value allowed; None for those
+            of int32 or float32, since batches hold these types.
     """
 
     dtype: tf.DType
     length: int
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @property
+    def limits(self):
+        """(smallest, largest) value allowed; nan and the infinities never are."""
+        kind = tf.int32 if self.dtype == tf.int64 else self.dtype
+        return (
+            kind.min if self.minimum is None else self.minimum,
+            kind.max if self.maximum is None else self.maximum,
+        )
 
 
-def pretraining_schema(max_seq_length, max_predictions_per_seq):
+def _index(length, size=None):
+    """Numbers from 0 to size - 1; to the largest where no size is known."""
+    return Feature(tf.int64, length, 0, None if size is None else size - 1)
+
+
+def _token_features(length, vocab_size, type_vocab_size):
+    return {
+        "input_ids": _index(length, vocab_size),
+        "input_mask": _index(length, 2),
+        "segment_ids": _index(length, type_vocab_size),
+    }
+
+
+def pretraining_schema(
+    max_seq_length, max_predictions_per_seq, *, vocab_size=None, type_vocab_size=None
+):
     """Schema of the pre-training records.
 
     Label of `next_sentence_labels`: 0 = segments in order, 1 = swapped or from another document.
 
     Args:
-        max_seq_length: int, tokens per record.
+        max_seq_length: int T, tokens per record.
         max_predictions_per_seq: int, length of the masked_lm_* features. Data made with
             do_permutation holds twice as many as the writer's setting of that name.
+        vocab_size: int V, or None not to limit ids; so in all schemas.
+        type_vocab_size: int, or None not to limit segment ids; so in all schemas.
     """
-    tokens = Feature(tf.int64, max_seq_length)
     return {
-        "input_ids": tokens,
-        "input_mask": tokens,
-        "segment_ids": tokens,
-        "token_boundary": tokens,
-        "masked_lm_positions": Feature(tf.int64, max_predictions_per_seq),
-        "masked_lm_ids": Feature(tf.int64, max_predictions_per_seq),
-        "masked_lm_weights": Feature(tf.float32, max_predictions_per_seq),
-        "next_sentence_labels": Feature(tf.int64, 1),
+        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        "token_boundary": _index(max_seq_length, 2),
+        "masked_lm_positions": _index(max_predictions_per_seq, max_seq_length),
+        "masked_lm_ids": _index(max_predictions_per_seq, vocab_size),
+        "masked_lm_weights": Feature(tf.float32, max_predictions_per_seq, minimum=0),
+        "next_sentence_labels": _index(1, 2),
     }
 
 
-def classification_schema(max_seq_length, label_dtype=tf.int64):
+def classification_schema(
+    max_seq_length, label_dtype=tf.int64, *, num_labels=None, vocab_size=None, type_vocab_size=None
+):
     """Schema of the records of sentence classification and regression.
 
     `is_real_example` is 0 for the rows that fill a last batch, which count in no metric.
@@ -64,47 +95,52 @@ def classification_schema(max_seq_length, label_dtype=tf.int64):
     Args:
         max_seq_length: int, tokens per record.
         label_dtype: tf.DType, tf.int64 for the number of a class, tf.float32 for a score.
+        num_labels: int C, or None not to limit the labels.
+        vocab_size: int or None.
+        type_vocab_size: int or None.
     """
-    tokens = Feature(tf.int64, max_seq_length)
+    is_class = label_dtype == tf.int64
     return {
-        "input_ids": tokens,
-        "input_mask": tokens,
-        "segment_ids": tokens,
-        "label_ids": Feature(label_dtype, 1),
-        "is_real_example": Feature(tf.int64, 1),
+        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        "label_ids": _index(1, num_labels) if is_class else Feature(label_dtype, 1),
+        "is_real_example": _index(1, 2),
     }
 
 
-def multiple_choice_schema(max_seq_length, choices=4):
+def multiple_choice_schema(max_seq_length, choices=4, **sizes):
     """Schema of the records of multiple choice: the sequences of all choices, end to end.
 
     Args:
         max_seq_length: int, tokens per choice.
         choices: int, sequences per record.
+        sizes: vocab_size and type_vocab_size.
     """
-    return classification_schema(choices * max_seq_length)
+    return classification_schema(choices * max_seq_length, num_labels=choices, **sizes)
 
 
-def squad_schema(max_seq_length, training):
+def squad_schema(max_seq_length, training, *, vocab_size=None, type_vocab_size=None):
     """Schema of the SQuAD records, one per window of a paragraph.
 
     Labels: start_positions and end_positions are positions in the sequence, 0 ([CLS]) where the
     window does not hold the answer; is_impossible is 1 there.
 
     Args:
-        max_seq_length: int, tokens per window with its question.
+        max_seq_length: int T, tokens per window with its question.
         training: bool, whether there are labels.
+        vocab_size: int or None.
+        type_vocab_size: int or None.
     """
-    tokens, number = Feature(tf.int64, max_seq_length), Feature(tf.int64, 1)
     schema = {
-        "unique_ids": number,
-        "input_ids": tokens,
-        "input_mask": tokens,
-        "segment_ids": tokens,
-        "p_mask": tokens,
+        "unique_ids": Feature(tf.int64, 1),
+        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        "p_mask": _index(max_seq_length, 2),
     }
     if training:
-        schema |= dict.fromkeys(("start_positions", "end_positions", "is_impossible"), number)
+        schema |= {
+            "start_positions": _index(1, max_seq_length),
+            "end_positions": _index(1, max_seq_length),
+            "is_impossible": _index(1, 2),
+        }
     return schema
 
 
@@ -115,7 +151,8 @@ def expand_patterns(patterns, flag):
     """Files that match comma-separated glob patterns, in the order of the patterns.
 
     Args:
-        patterns: str, comma-separated globs. The matches of one pattern come in sorted order.
+        patterns: str, comma-separated globs. The matches of one pattern come in sorted order;
+            hidden files and directories match only where the pattern has the dot too.
         flag: str, name of the flag they come from, for the message.
 
     Raises:
@@ -126,11 +163,24 @@ def expand_patterns(patterns, flag):
         raise UserError(f"--{flag} is empty; give one or more file names or glob patterns")
     files = []
     for pattern in wanted:
-        matches = sorted(tf.io.gfile.glob(pattern))
+        matches = [path for path in _glob(pattern, flag) if not _is_hidden(path, pattern)]
         if not matches:
             raise UserError(f"--{flag}: no file matches {pattern!r}")
-        files.extend(matches)
+        files.extend(sorted(matches))
     return files
+
+
+def _glob(pattern, flag):
+    try:
+        return tf.io.gfile.glob(pattern)
+    except tf.errors.OpError as error:
+        raise UserError(f"--{flag}: {pattern!r} cannot be looked up: {error.message}") from error
+
+
+def _is_hidden(path, pattern):
+    """Whether a part of a path begins with a dot that the pattern's part does not begin with."""
+    parts = zip(reversed(path.split("/")), reversed(pattern.split("/")), strict=False)
+    return any(part.startswith(".") and not wanted.startswith(".") for part, wanted in parts)
 
 
 def check_writable(path, flag):
@@ -265,6 +315,9 @@ def write_records(path, schema, batches):
 # === Reading ===
 
 
+_LARGEST_BUFFER = 10**7  # TensorFlow takes 24 bytes for each place before it reads a record
+
+
 def train_dataset(files, schema, batch_size, *, seed=None, shuffle_buffer_size=100, trim_to=None):
     """Endless shuffled batches; a batch is a dict of int32 and float32 tensors [B, length].
 
@@ -279,7 +332,14 @@ def train_dataset(files, schema, batch_size, *, seed=None, shuffle_buffer_size=1
         shuffle_buffer_size: int, in records. 1 or less keeps the order of files and records.
         trim_to: int T, the length the records are padded to, to have each batch cut to its longest
             sequence; None leaves them as they are, as a TPU needs them.
+
+    Raises:
+        UserError: the buffer is too large for any memory.
     """
+    if shuffle_buffer_size > _LARGEST_BUFFER:
+        raise UserError(
+            f"--shuffle_buffer_size={shuffle_buffer_size}: must be at most {_LARGEST_BUFFER}"
+        )
     if shuffle_buffer_size <= 1:
         records = tf.data.TFRecordDataset(files).repeat()
     else:
@@ -318,15 +378,21 @@ def _parsed_batches(records, schema, batch_size, drop_remainder):
     }
 
     def parse(serialized):
-        features = tf.io.parse_example(serialized, fixed)
-        # TPUs have no 64-bit integers, and ids need none.
-        return {
-            name: tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-            for name, value in features.items()
-        }
+        values = tf.io.parse_example(serialized, fixed)
+        return {name: _checked(name, values[name], feature) for name, feature in schema.items()}
 
     batches = records.batch(batch_size, drop_remainder=drop_remainder)
     return batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def _checked(name, values, feature):
+    """Values in the types of batches; out of range, the step fails: a GPU would read zeros."""
+    smallest, largest = feature.limits
+    is_good = tf.reduce_all((values >= smallest) & (values <= largest))
+    message = f"feature {name} holds a value that is not in {smallest} to {largest}"
+    with tf.control_dependencies([tf.debugging.Assert(is_good, [message])]):
+        # TPUs have no 64-bit integers, and ids need none.
+        return tf.cast(values, tf.int32) if values.dtype == tf.int64 else tf.identity(values)
 
 
 # Padding that is cut off is cut to a multiple of this: kernels are prepared anew for each length.
@@ -359,11 +425,29 @@ def load_arrays(path, schema):
     """All records of a file in memory: dict of int32 and float32 arrays [n, length].
 
     Args:
-        path: str.
+        path: str, a file of features that its owner makes anew if it is absent.
         schema: dict from feature name to `Feature`.
+
+    Raises:
+        UserError: a record is damaged or does not fit the schema.
     """
-    batches = list(eval_dataset([path], schema, 4096).as_numpy_iterator())
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in schema}
+    with naming_bad_records([path], schema, remedy=CACHE_REMEDY):
+        # One pass to count them, so that no array has to be copied to grow.
+        count = (
+            tf.data.TFRecordDataset(path)
+            .batch(1024)
+            .reduce(np.int64(0), lambda total, batch: total + tf.size(batch, tf.int64))
+        )
+        arrays = {
+            name: np.empty(
+                [count, feature.length], np.int32 if feature.dtype == tf.int64 else np.float32
+            )
+            for name, feature in schema.items()
+        }
+        for number, batch in enumerate(eval_dataset([path], schema, 1024).as_numpy_iterator()):
+            for name, values in batch.items():
+                arrays[name][1024 * number :][: len(values)] = values
+    return arrays
 
 
 def prediction_batches(arrays, batch_size, max_seq_length, *, fixed_shape=False):
@@ -403,41 +487,92 @@ def _cut(name, values, max_seq_length, length):
 
 # === Checking ===
 
+CACHE_REMEDY = "If the file is damaged, delete it: it is then made anew"
+# What the range of a feature hangs on, for messages.
+_LIMITED_BY = {
+    "input_ids": "vocab_size in --albert_config_file: another vocabulary than the records'",
+    "masked_lm_ids": "vocab_size in --albert_config_file: another vocabulary than the records'",
+    "segment_ids": "type_vocab_size in --albert_config_file",
+    "masked_lm_positions": "--max_seq_length",
+    "start_positions": "--max_seq_length",
+    "end_positions": "--max_seq_length",
+    "label_ids": "the number of labels",
+}
+# What bad data may make a step raise; memory that runs out and the like are not among them.
+_DATA_ERRORS = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DataLossError,
+    tf.errors.InternalError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.UnknownError,
+)
 
-def check_records(files, schema, flags, vocab_size=None):
+
+def check_records(files, schema, flags=None, remedy=None):
     """Compares the first record of each file with the schema, before any training.
 
     Args:
         files: list of str.
         schema: dict from feature name to `Feature`.
         flags: dict from feature name to the flag that sets its length, for the message.
-        vocab_size: int V, to have ids compared with it too, or None.
+        remedy: str or None, a sentence for the message.
 
     Raises:
         UserError: a file is empty or no TFRecord file, or its first record does not fit.
     """
     for path in files:
-        first = next(_serialized(path), None)
-        if first is None:
-            raise UserError(f"{path} holds no record; remove it from the input or make it anew")
-        _check_record(first, 1, path, schema, flags, vocab_size)
+        with _advising(remedy):
+            first = next(_serialized(path), None)
+            if first is None:
+                raise UserError(f"{path} holds no record; remove it from the input or make it anew")
+            _check_record(first, f"record 1 of {path}", schema, flags or {})
 
 
-def find_bad_record(files, schema, flags, vocab_size=None):
+def find_bad_record(files, schema, flags=None, remedy=None):
     """Reads every record to find the one that broke a step; None if all are good.
 
     Args:
         files: list of str.
         schema: dict from feature name to `Feature`.
         flags: dict from feature name to the flag that sets its length, for the message.
-        vocab_size: int V, to have ids compared with it too, or None.
+        remedy: str or None, a sentence for the message.
 
     Raises:
         UserError: about the first record that does not fit, with its number.
     """
     for path in files:
-        for number, record in enumerate(_serialized(path), start=1):
-            _check_record(record, number, path, schema, flags, vocab_size)
+        with _advising(remedy):
+            for number, record in enumerate(_serialized(path), start=1):
+                _check_record(record, f"record {number} of {path}", schema, flags or {})
+
+
+@contextlib.contextmanager
+def naming_bad_records(files, schema, flags=None, remedy=None):
+    """Has an error of TensorFlow name the bad record, if one is the cause.
+
+    Args:
+        files: list of str, the files that the block reads.
+        schema: dict from feature name to `Feature`.
+        flags: dict from feature name to the flag that sets its length, for the message.
+        remedy: str or None, a sentence for the message.
+
+    Raises:
+        UserError: about that record.
+    """
+    try:
+        yield
+    except _DATA_ERRORS:
+        find_bad_record(files, schema, flags, remedy)
+        raise
+
+
+@contextlib.contextmanager
+def _advising(remedy):
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{error}. {remedy}" if remedy else str(error)) from error
 
 
 def _serialized(path):
@@ -448,44 +583,44 @@ def _serialized(path):
             yield record
             count += 1
     except tf.errors.OpError as error:
+        if not count and _is_gzipped(path):
+            raise UserError(f"{path} is compressed: unpack it with gunzip") from error
         state = f"is damaged after record {count}" if count else "is not a readable TFRecord file"
         raise UserError(f"{path} {state}: {error.message.splitlines()[0]}") from error
 
 
-def _check_record(record, number, path, schema, flags, vocab_size):
+def _is_gzipped(path):
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return file.read(2) == b"\x1f\x8b"
+    except tf.errors.OpError:
+        return False
+
+
+def _check_record(record, where, schema, flags):
     try:
         features = tf.train.Example.FromString(record).features.feature
     except DecodeError as error:
-        raise UserError(f"record {number} of {path} is not a tf.train.Example") from error
+        raise UserError(f"{where} is not a tf.train.Example") from error
     for name, feature in schema.items():
         if name not in features:
             raise UserError(
-                f"record {number} of {path} has no feature {name}; it has "
-                f"{', '.join(sorted(features)) or 'none'}"
+                f"{where} has no feature {name}; it has {', '.join(sorted(features)) or 'none'}"
             )
-        where = f"record {number} of {path}"
-        _check_feature(features[name], feature, name, where, flags.get(name))
-        if vocab_size is not None and name in _ID_FEATURES:
-            _check_ids(features[name].int64_list.value, name, where, vocab_size)
+        values = _values_of(features[name], feature, f"feature {name} in {where}")
+        _check_length(len(values), feature, name, where, flags.get(name))
+        _check_range(values, feature, name, where)
 
 
-_ID_FEATURES = ("input_ids", "masked_lm_ids")
-
-
-def _check_ids(ids, name, where, vocab_size):
-    if min(ids) < 0 or max(ids) >= vocab_size:
-        raise UserError(
-            f"id {max(ids)} in {where} (feature {name}) is beyond vocab_size={vocab_size}: the "
-            "records were made with another vocabulary than --albert_config_file says"
-        )
-
-
-def _check_feature(found, feature, name, where, flag):
+def _values_of(found, feature, where):
     kind = {tf.int64: "int64_list", tf.float32: "float_list"}[feature.dtype]
     found_kind = found.WhichOneof("kind")
     if found_kind != kind:
-        raise UserError(f"feature {name} in {where} is {found_kind or 'empty'}, not {kind}")
-    length = len(getattr(found, kind).value)
+        raise UserError(f"{where} is {found_kind or 'empty'}, not {kind}")
+    return np.array(getattr(found, kind).value)
+
+
+def _check_length(length, feature, name, where, flag):
     if length == feature.length:
         return
     if flag is None:
@@ -497,12 +632,37 @@ def _check_feature(found, feature, name, where, flag):
     )
 
 
+def _check_range(values, feature, name, where):
+    smallest, largest = feature.limits
+    bad = values[~((values >= smallest) & (values <= largest))]
+    if len(bad):
+        reason = _LIMITED_BY.get(name)
+        raise UserError(
+            f"feature {name} in {where} holds {bad[0]}; allowed are {smallest} to {largest}"
+            + (f" ({reason})" if reason and bad[0] > largest else "")
+        )
+
+
 # === Caching ===
 
 _CACHE_FORMAT = 1  # raise it when the same text and settings come to give other features
 
 
-def cached_records(path, schema, settings, inputs, make):
+class Cache(NamedTuple):
+    """A record file that `cached_records` made or found.
+
+    Attributes:
+        path: str.
+        key: str, a hash of all that the records were made from.
+        counts: Counter, what was counted when they were made, kept with the file.
+    """
+
+    path: str
+    key: str
+    counts: collections.Counter
+
+
+def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     """Makes a record file, unless it is there, made with the same settings from the same input.
 
     How it was made stands beside it, in `<path>.meta.json`. What happens is printed.
@@ -512,15 +672,17 @@ def cached_records(path, schema, settings, inputs, make):
         schema: dict from feature name to `Feature`.
         settings: dict of what can go into JSON: all that the features depend on but the input.
         inputs: list of str, the files that are read, vocabulary included; their content counts.
-        make: callable without arguments that returns `batches` of `write_records`.
+        make: callable that takes the `Cache` to be made, whose counts it may fill, and returns
+            `batches` of `write_records`.
+        add_key: bool, whether the name gets the first digits of the key. Processes with other
+            settings then have files of their own, and none is replaced while it is in use.
 
     Returns:
-        int, number of records.
+        Cache.
 
     Raises:
-        UserError: an input cannot be read, or of `write_records`.
+        UserError: an input cannot be read, the file is there and damaged, or of `write_records`.
     """
-    sidecar = f"{path}.meta.json"
     wanted = {
         **settings,
         "format": _CACHE_FORMAT,
@@ -528,37 +690,56 @@ def cached_records(path, schema, settings, inputs, make):
         "input_sha256": _content_hash(inputs),
     }
     wanted = json.loads(json.dumps(wanted))  # as it will be read again: tuples are lists
+    key = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
+    path = keyed_name(path, key) if add_key else path
+    sidecar = f"{path}.meta.json"
+    for name in (path, sidecar):
+        if tf.io.gfile.isdir(name):
+            raise UserError(f"{name} is a directory, and features are to be written there")
     found = _read_sidecar(sidecar)
     reason = _why_not(path, found, wanted)
     if reason is None:
+        check_records([path], schema, remedy=CACHE_REMEDY)
         print(f"{path}: its {found['records']} records are used again (same settings and input)")
-        return found["records"]
+        return Cache(path, key, collections.Counter(found["counts"]))
     print(f"{path}: is made, as {reason}")
+    cache = Cache(path, key, collections.Counter())
     # The sidecar goes first and comes last, so that it never stands beside records of another make.
-    if tf.io.gfile.exists(sidecar):
-        tf.io.gfile.remove(sidecar)
-    count = write_records(path, schema, make())
-    made = {**wanted, "records": count, "bytes": tf.io.gfile.stat(path).length}
+    whole_files.remove(sidecar)
+    made = {"records": write_records(path, schema, make(cache)), "counts": cache.counts}
+    made |= {**wanted, "bytes": tf.io.gfile.stat(path).length}
     whole_files.write_text(sidecar, json.dumps(made, indent=2, sort_keys=True) + "\n")
-    return count
+    return cache
+
+
+def keyed_name(path, key):
+    """A file name with the first digits of a key before its ending."""
+    stem, ending = os.path.splitext(path)
+    return f"{stem}-{key[:8]}{ending}"
 
 
 def _read_sidecar(path):
-    """What a sidecar says; an empty dict if it is not there or damaged."""
-    try:
-        found = json.loads(whole_files.read_text(path) or "{}")
-    except ValueError:
+    """What a sidecar says; an empty dict if it is not there, None if it is damaged."""
+    if not tf.io.gfile.exists(path):
         return {}
-    return found if isinstance(found, dict) else {}
+    try:
+        found = whole_files.read_json(path)
+    except UserError:
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("counts"), dict):
+        return None
+    numbers = [found.get("records"), found.get("bytes"), *found["counts"].values()]
+    return found if all(type(number) is int for number in numbers) else None  # no bool, no nan
 
 
 def _why_not(path, found, wanted):
     """Why the records at a path cannot be used; None if they can."""
     if not tf.io.gfile.exists(path):
         return "there is no such file"
-    if not {"records", "bytes"} <= found.keys():
-        return "it lacks a .meta.json that says how it was made"
-    made = {name: value for name, value in found.items() if name not in ("records", "bytes")}
+    if not found:
+        state = "its .meta.json, which says how it was made, is damaged"
+        return state if found is None else "it lacks a .meta.json that says how it was made"
+    made = {name: found[name] for name in found.keys() - {"records", "bytes", "counts"}}
     changed = [
         name for name in sorted(made.keys() | wanted.keys()) if made.get(name) != wanted.get(name)
     ]

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files, records
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, parse_json
 from albert_tf.tokenization import WORD_START, SpecialIds, preprocess_text
 
 FIRST_UNIQUE_ID = 1_000_000_000
@@ -691,10 +691,10 @@ def original_features(features, tokenizer):
 # === Files ===
 
 
-def write_training_records(path, examples, tokenizer, settings, inputs):
+def write_training_records(path, examples, tokenizer, settings, inputs, *, add_key=False):
     """Makes the record file of training, unless it is there from the same settings and input.
 
-    Skipped questions are counted on stdout and listed in `<path>.skipped.txt`.
+    Skipped questions are counted on stdout and listed in `<record file>.skipped.txt`.
 
     Args:
         path: str.
@@ -702,28 +702,35 @@ def write_training_records(path, examples, tokenizer, settings, inputs):
         tokenizer: tokenization.FullTokenizer.
         settings: WindowSettings.
         inputs: list of str, the files read: questions and SentencePiece model.
+        add_key: bool, of `records.cached_records`.
 
     Returns:
-        int, number of records.
+        str, the record file.
 
     Raises:
         UserError: of `convert_examples` and `records.cached_records`.
     """
 
-    def make():
+    def make(cache):
         features = convert_examples(examples, tokenizer, settings, training=True)
-        report_skipped(features, examples, path)
+        cache.counts["skipped"] = list_skipped(features, examples, cache.path)
         return features.batches()
 
     schema = records.squad_schema(settings.max_seq_length, training=True)
-    return records.cached_records(path, schema, dataclasses.asdict(settings), inputs, make)
+    cache = records.cached_records(
+        path, schema, dataclasses.asdict(settings), inputs, make, add_key=add_key
+    )
+    say_skipped(cache.counts["skipped"], examples, cache.path)
+    return cache.path
 
 
-def prediction_features(record_path, side_path, examples, tokenizer, settings, inputs):
+def prediction_features(
+    record_path, side_path, examples, tokenizer, settings, inputs, *, add_keys=(False, False)
+):
     """Makes the two feature files of prediction, unless they are there from the same input.
 
     The record file is for the model, the side file for what comes after: `Features` without labels.
-    Skipped questions are counted on stdout and listed in `<record_path>.skipped.txt`.
+    Skipped questions are counted on stdout and listed in `<record file>.skipped.txt`.
 
     Args:
         record_path: str.
@@ -732,9 +739,10 @@ def prediction_features(record_path, side_path, examples, tokenizer, settings, i
         tokenizer: tokenization.FullTokenizer.
         settings: WindowSettings.
         inputs: list of str, the files read: questions and SentencePiece model.
+        add_keys: pair of bool, for either file: `add_key` of `records.cached_records`.
 
     Returns:
-        Features.
+        (Features, str): the features, and the record file.
 
     Raises:
         UserError: of `convert_examples` and `records.cached_records`.
@@ -742,31 +750,43 @@ def prediction_features(record_path, side_path, examples, tokenizer, settings, i
     # Made at most once, by the record file or by the side file, whichever lacks it.
     made = functools.cache(lambda: convert_examples(examples, tokenizer, settings, training=False))
     schema = records.squad_schema(settings.max_seq_length, training=False)
-    records.cached_records(
-        record_path, schema, dataclasses.asdict(settings), inputs, lambda: made().batches()
+    cache = records.cached_records(
+        record_path,
+        schema,
+        dataclasses.asdict(settings),
+        inputs,
+        lambda _: made().batches(),
+        add_key=add_keys[0],
     )
+    if add_keys[1]:
+        side_path = records.keyed_name(side_path, cache.key)
     # What the records were made from tells whether a side file belongs to them.
-    origin = files.read_text(f"{record_path}.meta.json")
-    features = load_features(side_path, origin)
+    features = load_features(side_path, cache.key)
     if features is None:
         features = made()
-        save_features(side_path, features, origin)
-    report_skipped(features, examples, record_path)
-    return features
+        save_features(side_path, features, cache.key)
+    say_skipped(list_skipped(features, examples, cache.path), examples, cache.path)
+    return features, cache.path
 
 
-def report_skipped(features, examples, path):
-    """Says how many questions have no features and lists them in `<path>.skipped.txt`."""
+def list_skipped(features, examples, path):
+    """Lists the questions without features in `<path>.skipped.txt`; returns how many there are."""
     skipped = features.skipped(examples)
     listing = f"{path}.skipped.txt"
     if skipped:
-        print(
-            f"{len(skipped)} of {len(examples)} questions are skipped, as paragraph or answer "
-            f"could not be aligned with the pieces: {listing}"
-        )
         files.write_text(listing, "".join(f"{qas_id}\n" for qas_id in skipped))
-    elif tf.io.gfile.exists(listing):
-        tf.io.gfile.remove(listing)
+    else:
+        files.remove(listing)
+    return len(skipped)
+
+
+def say_skipped(count, examples, path):
+    """Prints how many questions `list_skipped` lists, if any."""
+    if count:
+        print(
+            f"{count} of {len(examples)} questions are skipped, as paragraph or answer could not "
+            f"be aligned with the pieces: {path}.skipped.txt"
+        )
 
 
 def save_features(path, features, origin):
@@ -813,11 +833,11 @@ def load_features(path, origin):
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             saved = np.load(io.BytesIO(file.read()), allow_pickle=False)
-        head = json.loads(str(saved["head"]))
+        head = parse_json(str(saved["head"]), path)
         if head["origin"] != origin:
             return None
         arrays = dict(saved)
-    except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error):
+    except (ValueError, TypeError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error):
         return None
 
     def rows(name, sizes):

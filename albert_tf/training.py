@@ -34,10 +34,6 @@ class NonFiniteError(UserError):
     """The loss or a gradient is no longer a number."""
 
 
-# What a step may raise: data that cannot be parsed, ids out of range, memory that runs out.
-DeviceError = tf.errors.OpError
-
-
 def say(text):
     """Prints a line above the progress line."""
     tqdm.write(text)

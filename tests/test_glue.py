@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import concurrent.futures
 import itertools
 import json
+import math
+import re
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import glue, records
+from albert_tf.errors import UserError
 from albert_tf.glue import Example
 from albert_tf.tokenization import FullTokenizer, SpecialIds
 
@@ -251,6 +256,51 @@ def test_reading_quotes_line_ends_and_byte_order_mark(tmp_path):
     assert glue._read_rows(str(path)) == [["a", '"b'], [], ["c\u2028d\x85", '"']]
 
 
+ROW_WITHOUT_HEADER = {  # (task, split) -> an example where the header belongs
+    ("rte", "dev"): "0\ta\tb\tentailment",
+    ("mnli", "train"): "0\t1\t2\t3\t4\t5\t6\t7\ta\tb\tx\tneutral",
+    ("mrpc", "train"): "1\t2\t3\ta\tb",
+    ("sst-2", "train"): "a film\t1",
+    ("sts-b", "dev"): "0\tg\tf\ty\t4\ts\ts\ta\tb\t2.5",
+    ("qqp", "train"): "0\t1\t2\ta\tb\t1",
+    ("cola", "test"): "0\ta",
+    ("sst-2", "test"): "0\ta",
+    ("ax", "test"): "0\ta\tb",
+}
+
+
+@pytest.mark.parametrize(("name", "split"), ROW_WITHOUT_HEADER)
+def test_file_without_its_header(name, split, tokenizer, tmp_path):
+    task, row = glue.TASKS[name], ROW_WITHOUT_HEADER[name, split]
+    write(tmp_path, f"{task.folder}/{task.files[split]}", row, row)
+    message = rf"{task.files[split]}, line 1: the file has no header.* put a line with the names"
+    with pytest.raises(UserError, match=message):
+        read(name, tmp_path, split, tokenizer)
+    write(tmp_path, f"{task.folder}/{task.files[split]}", "anything else", row)
+    assert len(read(name, tmp_path, split, tokenizer)[0]) == 1
+
+
+def test_damaged_files_are_plain_errors(tokenizer, tmp_path):
+    (tmp_path / "RTE/dev.tsv").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"cannot read .*RTE/dev.tsv"):
+        read("rte", tmp_path, "dev", tokenizer)
+    write(tmp_path, "RTE/train.tsv", "header", "0\ta\tb\t" + "maybe " * 100_000)
+    with pytest.raises(UserError, match=r"line 2: unknown label 'maybe") as error:
+        read("rte", tmp_path, "train", tokenizer)
+    assert len(str(error.value)) < 1000
+    write(tmp_path, "STS-B/dev.tsv", "header", "0\tg\tf\ty\to\ts\ts\ta\tb\t1e39")
+    with pytest.raises(UserError, match=r"line 2: the label must be a number. Received: '1e39'"):
+        read("sts-b", tmp_path, "dev", tokenizer)  # infinite in float32
+
+
+def test_any_character_and_any_length_of_text(tokenizer, tmp_path):
+    odd = "nul \0 bell \a no-break\xa0"
+    write(tmp_path, "RTE/dev.tsv", "header", f"0\t{odd}\t{'long ' * 200_000}\tentailment")
+    examples, _ = read("rte", tmp_path, "dev", tokenizer)
+    arrays = glue.features(examples, glue.TASKS["rte"], tokenizer, 64)
+    assert arrays["input_mask"].sum() == 64
+
+
 # --- One's own TSV ---
 
 
@@ -278,6 +328,24 @@ def test_tsv_by_number_and_given_labels(tokenizer, tmp_path):
         Example("dev-1", "three", "four", "no"),
     ]
     assert glue.features(examples, task, tokenizer, 8)["label_ids"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("header", [[], ["text"]])
+def test_tsv_blank_rows_keep_their_place_in_the_test_file(header, tokenizer, tmp_path):
+    rows = ["yes", "", "no", "", ""]
+    write(tmp_path, "test.tsv", *header, *rows)
+    write(tmp_path, "dev.tsv", *header, *rows)
+    task = glue.tsv_task("text" if header else 0, None, None, labels=["a", "b"])
+    test, left_out = glue.read_examples(task, str(tmp_path), "test", tokenizer)
+    assert [example.text_a for example in test] == rows and left_out == 0
+    assert [example.guid for example in test] == ["0", "1", "2", "3", "4"]
+    arrays = glue.features(test, task, tokenizer, 8)
+    assert arrays["input_mask"].sum(axis=1).tolist()[1::2] == [2, 2]
+    labelled = glue.tsv_task(
+        "text" if header else 0, None, 0 if not header else "text", ["yes", "no"]
+    )
+    dev, left_out = glue.read_examples(labelled, str(tmp_path), "dev", tokenizer)
+    assert [example.text_a for example in dev] == ["yes", "no"] and left_out == 3
 
 
 def test_tsv_regression(tokenizer, tmp_path):
@@ -456,13 +524,15 @@ def test_correlations_of_a_single_example_are_nan():
 )
 def test_order_warning(name, labels, is_sorted):
     examples = [glue.Example(str(i), "a", "b", label) for i, label in enumerate(labels)]
-    warning = glue.order_warning(glue.TASKS[name], examples, shuffle_buffer_size=5)
+    count = glue.num_sorted(glue.TASKS[name], examples)
+    assert count == (6 if is_sorted else 0)
+    warning = glue.order_warning(count, shuffle_buffer_size=5)
     if is_sorted:
         assert "6 training examples are sorted" in warning
         assert "--shuffle_buffer_size=6" in warning
     else:
         assert warning is None
-    assert glue.order_warning(glue.TASKS[name], examples, shuffle_buffer_size=6) is None
+    assert glue.order_warning(count, shuffle_buffer_size=6) is None
 
 
 def test_the_task_of_a_model():
@@ -480,35 +550,37 @@ BATCHES = [{"x": np.array([[1, 2], [3, 4]])}, {"x": np.array([[5, 6]])}]
 
 @pytest.fixture
 def cache(tmp_path, capsys):
-    """Calls cached_records; returns (count, whether it was made, what was printed)."""
+    """Calls cached_records; returns (Cache, whether it was made, what was printed)."""
     source = write(tmp_path, "source.tsv", "text")
     path = str(tmp_path / "cola_train.tf_record")
 
-    def call(settings=None, schema=SCHEMA, batches=BATCHES):
+    def call(settings=None, schema=SCHEMA, batches=BATCHES, **options):
         made = []
 
-        def make():
+        def make(cache):
             made.append(True)
+            cache.counts["left_out"] = 7
             return batches
 
         settings = {"task": "cola", "lengths": (1, 2)} if settings is None else settings
-        count = records.cached_records(path, schema, settings, [str(source)], make)
-        return count, bool(made), capsys.readouterr().out
+        found = records.cached_records(path, schema, settings, [str(source)], make, **options)
+        return found, bool(made), capsys.readouterr().out
 
     call.path, call.source = Path(path), source
     return call
 
 
 def test_cache_is_made_and_used_again(cache):
-    count, made, said = cache()
-    assert (count, made) == (3, True)
+    first, made, said = cache()
+    assert made
+    assert (first.path, first.counts) == (str(cache.path), {"left_out": 7})
     assert "is made, as there is no such file" in said
     sidecar = json.loads(Path(f"{cache.path}.meta.json").read_text())
     assert (sidecar["records"], sidecar["task"]) == (3, "cola")
     (batch,) = records.eval_dataset([str(cache.path)], SCHEMA, 3)
     assert batch["x"].numpy().tolist() == [[1, 2], [3, 4], [5, 6]]
     said = f"{cache.path}: its 3 records are used again (same settings and input)\n"
-    assert cache() == (3, False, said)
+    assert cache() == (first, False, said)
 
 
 def test_cache_is_made_anew_for_other_settings(cache):
@@ -534,15 +606,77 @@ def test_cache_is_made_anew_for_other_input(cache):
 
 
 def test_cache_without_or_with_damaged_sidecar(cache):
-    for content in (None, "{", "[]", "{}"):
-        cache()
-        sidecar = Path(f"{cache.path}.meta.json")
-        sidecar.unlink()
-        if content is not None:
-            sidecar.write_text(content)
+    cache()
+    sidecar = Path(f"{cache.path}.meta.json")
+    good = json.loads(sidecar.read_text())
+    sidecar.unlink()
+    _, made, said = cache()
+    assert made and "it lacks a .meta.json that says how it was made" in said
+    changes = [{"bytes": "x"}, {"bytes": math.nan}, {"records": True}, {"records": None}]
+    changes += [{"counts": []}, {"counts": {"left_out": "7"}}]
+    damaged = [json.dumps(good | change) for change in changes]
+    for content in ("", "{", "[]", "[" * 100_000, '"\xff"', "9" * 5000, *damaged):
+        sidecar.write_text(content, encoding="latin-1")
         _, made, said = cache()
-        assert made, content
-        assert "it lacks a .meta.json" in said
+        assert made, content[:99]
+        assert "its .meta.json, which says how it was made, is damaged" in said
+    sidecar.write_text(json.dumps({"counts": {}, "bytes": 1, "records": 1}))
+    assert "other values hold now for format, input_sha256" in cache()[2]
+
+
+def test_cache_with_settings_in_its_name(cache):
+    """Another use makes a file of its own, and leaves alone what a process may be reading."""
+    first, made, _ = cache(add_key=True)
+    assert made and re.fullmatch(r"cola_train-[0-9a-f]{8}\.tf_record", Path(first.path).name)
+    before = Path(first.path).stat()
+    second, made, said = cache({"task": "rte"}, batches=BATCHES[:1], add_key=True)
+    assert made and second.path != first.path and "there is no such file" in said
+    cache.source.write_text("other")
+    third, made, _ = cache(add_key=True)
+    assert made and len({first.path, second.path, third.path}) == 3
+    assert Path(first.path).stat() == before
+    assert not cache.path.exists()
+
+
+def make_cache(path, source, barrier):
+    """Makes a cache as soon as the others are ready; its arrays."""
+
+    def make(_):
+        barrier.wait()
+        return BATCHES
+
+    made = records.cached_records(path, SCHEMA, {}, [source], make, add_key=True)
+    barrier.wait()
+    return records.load_arrays(made.path, SCHEMA)["x"].tolist()
+
+
+def test_caches_made_at_the_same_time(tmp_path):
+    source = str(write(tmp_path, "source.tsv", "text"))
+    barrier = threading.Barrier(4)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        calls = [
+            pool.submit(make_cache, str(tmp_path / "c.tf_record"), source, barrier)
+            for _ in range(4)
+        ]
+        arrays = [call.result(timeout=60) for call in calls]
+    assert arrays == [[[1, 2], [3, 4], [5, 6]]] * 4
+    assert len(list(tmp_path.iterdir())) == 3  # source, records, sidecar
+
+
+def test_cache_whose_records_are_damaged(cache):
+    """Name, sidecar and length fit: the file is named, and what to do."""
+    cache()
+    good = bytearray(cache.path.read_bytes())
+    for place, message in (
+        (20, "is not a readable TFRecord file"),
+        (-8, "is damaged after record"),
+    ):
+        bad = good.copy()
+        bad[place] ^= 255
+        cache.path.write_bytes(bad)
+        with pytest.raises(UserError, match=rf"{cache.path} {message}.*delete it"):
+            cache()
+            records.load_arrays(str(cache.path), SCHEMA)
 
 
 def test_cache_that_was_replaced(cache):
@@ -577,7 +711,7 @@ def test_cache_of_nothing(cache):
 def test_cache_of_missing_input(tmp_path):
     with pytest.raises(ValueError, match=r"cannot read .*nothing.tsv"):
         records.cached_records(
-            str(tmp_path / "a"), SCHEMA, {}, [str(tmp_path / "nothing.tsv")], lambda: BATCHES
+            str(tmp_path / "a"), SCHEMA, {}, [str(tmp_path / "nothing.tsv")], lambda _: BATCHES
         )
 
 

@@ -5,6 +5,7 @@ import itertools
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import pretraining_data, records
+from albert_tf.errors import UserError
 from albert_tf.pretraining_data import (
     IN_ORDER,
     RANDOM_DOCUMENT,
@@ -78,6 +80,12 @@ def within(count, n, probability, errors=5):
         ("masked_lm_prob", 1.1),
         ("masked_lm_prob", -0.1),
         ("short_seq_prob", 2.0),
+        ("short_seq_prob", float("nan")),
+        ("max_seq_length", 10**9),
+        ("max_predictions_per_seq", 10**9),
+        ("ngram", 10**9),
+        ("dupe_factor", 10**9),
+        ("random_seed", 2**64),
     ],
 )
 def test_settings_that_make_no_sense(name, value):
@@ -660,6 +668,28 @@ def test_script_ends_in_one_line_on_bad_input(tmp_path):
     assert done.stderr.splitlines()[-1] == (
         f"create_pretraining_data: error: --input_file: no file matches '{tmp_path}/absent*'"
     )
+
+
+def test_a_killed_run_leaves_nothing_that_a_pattern_matches(tmp_path, vocab_file):
+    (tmp_path / "in.txt").write_text(TEXT)
+    arguments = ["--input_file=in.txt", "--output_file=out-1,out-2", f"--vocab_file={vocab_file}"]
+    arguments += ["--max_seq_length=16", "--max_predictions_per_seq=4"]
+    script = [sys.executable, ROOT / "create_pretraining_data.py", *arguments]
+    running = subprocess.Popen([*script, "--dupe_factor=10000"], cwd=tmp_path)
+    try:
+        while not (leftovers := list(tmp_path.glob(".albert_tf-*"))):
+            assert running.poll() is None
+            time.sleep(0.1)
+    finally:
+        running.kill()
+        running.wait()
+    assert leftovers and {path.name for path in tmp_path.iterdir()} > {"in.txt"}
+    for pattern in ("out-*", "*out*", "*.tmp"):
+        with pytest.raises(UserError, match="no file matches"):
+            records.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
+    done = run_script(tmp_path, *arguments, "--dupe_factor=1")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out-1", "out-2"]
 
 
 # --- the distribution of the original's output ---

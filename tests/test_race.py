@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import race, records
+from albert_tf.errors import UserError
 from albert_tf.race import Example
 from albert_tf.tokenization import FullTokenizer
 
@@ -210,6 +211,39 @@ def test_malformed_files(tokenizer, tmp_path):
     path.write_bytes(b'{"id": "\xe9"}')
     with pytest.raises(ValueError, match=r"7.txt is not UTF-8 text"):
         race.read_examples(str(tmp_path), "dev", tokenizer, ("middle",))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"id": ' + "[" * 100_000, "7.txt is not usable JSON: it is nested too deeply"),
+        (json.dumps(PASSAGE | {"article": "half \ud83d of one"}), "7.txt: not valid Unicode"),
+        (json.dumps(PASSAGE | {"id": "\udc00"}), "7.txt: not valid Unicode"),
+        (json.dumps(PASSAGE)[:-1] + "\0}", "7.txt is not JSON"),
+        (json.dumps(PASSAGE | {"questions": ["a", [[["deep"] * 99] * 99]]}), "question 2: not a"),
+        ("", "7.txt is not JSON"),
+    ],
+)
+def test_damaged_files_are_plain_errors(content, message, tokenizer, tmp_path):
+    with pytest.raises(UserError, match=message) as error:
+        read_one(tmp_path, content, tokenizer)
+    assert len(str(error.value)) < 1000
+
+
+def test_a_directory_in_place_of_a_file_and_hidden_files(tokenizer, tmp_path):
+    folder = write(tmp_path, "train/middle/.7.txt", "not read").parent
+    with pytest.raises(UserError, match=r"no \.txt file in"):
+        race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
+    (folder / "8.txt").mkdir()
+    with pytest.raises(UserError, match=r"cannot read .*8\.txt"):
+        race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
+
+
+def test_any_character_and_any_length_of_text(tokenizer, tmp_path):
+    odd = {"article": "nul \0 and \U0001f600 " + "long " * 100_000, "id": "\U0001f600"}
+    examples = read_one(tmp_path, PASSAGE | odd, tokenizer)
+    arrays = race.features(examples, tokenizer, 64, 24)
+    assert arrays["input_mask"].shape[2] == arrays["input_mask"][0, 0].sum() == 64
 
 
 # --- Features ---

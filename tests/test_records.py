@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import records
+from albert_tf.errors import UserError
 from albert_tf.records import Feature
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -173,10 +174,26 @@ def test_training_without_a_shuffle_buffer_keeps_the_order(five_files):
     assert flat(batches) == (in_order * 2)[:256]  # no end, and no short batch
 
 
+def test_a_shuffle_buffer_larger_than_memory(five_files):
+    with pytest.raises(UserError, match="--shuffle_buffer_size=1000000000000: must be at most"):
+        records.train_dataset(five_files, SCHEMA, 8, shuffle_buffer_size=10**12)
+
+
 def test_a_reader_takes_the_features_it_asks_for(five_files):
     only_weight = {"weight": SCHEMA["weight"]}
     batch = next(iter(records.eval_dataset(five_files, only_weight, 2)))
     assert list(batch) == ["weight"]
+
+
+def test_all_records_in_memory(five_files, tmp_path):
+    arrays = records.load_arrays(five_files[0], SCHEMA)
+    assert arrays["ids"][:, 0].tolist() == [1000 + n for n in range(40)]
+    assert {name: (a.shape, a.dtype) for name, a in arrays.items()} == {
+        "ids": ((40, 3), np.int32),
+        "weight": ((40, 1), np.float32),
+    }
+    many = write(tmp_path / "many", range(2050))  # more than two batches
+    assert records.load_arrays(many, SCHEMA)["ids"][:, 0].tolist() == list(range(2050))
 
 
 # --- checking ---
@@ -247,6 +264,144 @@ def test_a_file_cut_short_is_found(tmp_path, five_files):
     cut.write_bytes(Path(five_files[0]).read_bytes()[:-5])
     with pytest.raises(ValueError, match="cut is damaged after record 39"):
         records.find_bad_record([str(cut)], SCHEMA, FLAGS)
+
+
+def test_hidden_files_match_only_patterns_with_a_dot(tmp_path):
+    for name in ("out-1", ".out-2", ".albert_tf-host-1-ab-0.tmp", ".hidden/out-3"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = {
+        pattern: [
+            str(Path(path).relative_to(tmp_path))
+            for path in records.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
+        ]
+        for pattern in ("*out*", ".out*", ".hidden/*", ".h*/o*")
+    }
+    assert found == {
+        "*out*": ["out-1"],
+        ".out*": [".out-2"],
+        ".hidden/*": [".hidden/out-3"],
+        ".h*/o*": [".hidden/out-3"],
+    }
+    with pytest.raises(UserError, match="no file matches"):
+        records.expand_patterns(f"{tmp_path}/*/out*", "input_file")
+    with pytest.raises(UserError, match="--input_file: "):
+        records.expand_patterns(f"{tmp_path}/[", "input_file")
+
+
+def gzipped(content):
+    return gzip.compress(content)
+
+
+def cut(content):
+    return content[:-30]
+
+
+def with_a_flipped_bit(content):
+    return content[:-20] + bytes([content[-20] ^ 1]) + content[-19:]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (gzipped, "is compressed: unpack it with gunzip"),
+        (cut, "is damaged after record 39"),
+        (with_a_flipped_bit, "is damaged after record 39"),
+        (lambda content: b"text " * 99, "is not a readable TFRecord file"),
+        (lambda content: b"", "holds no record"),
+    ],
+    ids=["gzip", "cut", "bit", "text", "empty"],
+)
+def test_damaged_files_are_named_in_one_line(five_files, tmp_path, damage, message):
+    path = tmp_path / "file"
+    path.write_bytes(damage(Path(five_files[0]).read_bytes()))
+    with pytest.raises(UserError) as error:
+        records.check_records([str(path)], SCHEMA)
+        records.load_arrays(str(path), SCHEMA)
+    assert str(error.value).startswith(f"{path} {message}") and "\n" not in str(error.value)
+
+
+SMALL_SCHEMA = {"ids": Feature(tf.int64, 3, 0, 9), "weight": Feature(tf.float32, 1, minimum=0)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "name", "value", "allowed"),
+    [
+        (SMALL_SCHEMA, "ids", 10, "0 to 9"),
+        (SMALL_SCHEMA, "ids", -1, "0 to 9"),
+        (SMALL_SCHEMA, "ids", 2**32, "0 to 9"),  # 0 in int32
+        (SMALL_SCHEMA, "weight", -0.5, "0 to 3.4"),
+        (SMALL_SCHEMA, "weight", float("nan"), "0 to 3.4"),
+        (SMALL_SCHEMA, "weight", float("inf"), "0 to 3.4"),
+        (SCHEMA, "ids", 2**31, "-2147483648 to 2147483647"),
+        (SCHEMA, "weight", float("-inf"), "-3.4"),
+    ],
+)
+def test_values_out_of_range_fail_and_are_named(tmp_path, schema, name, value, allowed):
+    def make(number):
+        arrays = {"ids": [1, 2, 3], "weight": [1.0]}
+        if number == 3:
+            arrays[name] = [*arrays[name][:-1], value]
+        return arrays
+
+    path = write(tmp_path / "a", [1, 2, 3, 4], make=make)
+    records.check_records([path], schema)
+    for dataset in (
+        records.eval_dataset([path], schema, 2),
+        records.train_dataset([path], schema, 2, seed=1),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"feature {name} holds a value"):
+            list(itertools.islice(dataset, 50))
+    message = f"feature {name} in record 3 of {path} holds {value}; allowed are {allowed}"
+    for read in (records.load_arrays, lambda path, schema: find([path], schema)):
+        with pytest.raises(UserError) as error:
+            read(path, schema)
+        assert str(error.value).startswith(message)
+
+
+def find(files, schema):
+    with records.naming_bad_records(files, schema):
+        raise tf.errors.InvalidArgumentError(None, None, "a step failed")
+
+
+def test_errors_without_a_bad_record_stay_as_they_are(five_files):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a step failed"):
+        find(five_files, SCHEMA)
+    with (
+        pytest.raises(tf.errors.ResourceExhaustedError),
+        records.naming_bad_records(["is not read"], SCHEMA),
+    ):
+        raise tf.errors.ResourceExhaustedError(None, None, "no memory")
+
+
+def test_ranges_of_the_schemas():
+    sizes = {"vocab_size": 300, "type_vocab_size": 2}
+    ids = {"input_ids": (0, 299), "input_mask": (0, 1), "segment_ids": (0, 1)}
+    largest = tf.float32.max
+
+    def limits(schema):
+        return {name: feature.limits for name, feature in schema.items()}
+
+    assert limits(records.pretraining_schema(16, 4, **sizes)) == {
+        **ids,
+        "token_boundary": (0, 1),
+        "masked_lm_positions": (0, 15),
+        "masked_lm_ids": (0, 299),
+        "masked_lm_weights": (0, largest),
+        "next_sentence_labels": (0, 1),
+    }
+    assert limits(records.classification_schema(16, num_labels=3, **sizes)) == {
+        **ids,
+        "label_ids": (0, 2),
+        "is_real_example": (0, 1),
+    }
+    scores = limits(records.classification_schema(16, tf.float32))
+    assert scores["label_ids"] == (-largest, largest)
+    assert scores["input_ids"] == (0, 2**31 - 1)
+    assert limits(records.multiple_choice_schema(16, 4, **sizes))["label_ids"] == (0, 3)
+    squad = limits(records.squad_schema(16, training=True, **sizes))
+    assert squad["start_positions"] == squad["end_positions"] == (0, 15)
+    assert squad["p_mask"] == squad["is_impossible"] == (0, 1)
 
 
 @pytest.mark.shared_data

@@ -20,6 +20,7 @@ import run_classifier
 import run_race
 from albert_tf import checkpoints, finetuning, glue, heads, records, results, training
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 
 GOLDEN = Path(__file__).parent / "golden"
 VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
@@ -123,8 +124,8 @@ def test_train_evaluate_predict(train_once, task):
     assert submit[0] == ["index", "prediction"] and len(submit) == len(test_rows) + 1
     assert len(test_rows[0]) == row.num_outputs
     assert len(table(out / "glue" / row.submission_file)) == len(submit)
-    for name in (f"{task.lower()}_train.tf_record", f"{task.lower()}_eval.tf_record"):
-        assert (out / name).exists()
+    for name in ("train", "eval"):
+        assert len(list(out.glob(f"{task.lower()}_{name}-????????.tf_record"))) == 1
     if not row.is_regression:
         best = [row.labels[np.argmax([float(number) for number in line])] for line in test_rows]
         assert [line[1] for line in submit[1:]] == best
@@ -404,6 +405,97 @@ def test_the_same_seed_gives_the_same_run(run_main, flags, train_once, tmp_path)
         assert again == pytest.approx(first, abs=1e-6)  # sums of several threads
 
 
+# --- Features that are kept ---
+
+
+TRAIN = {"do_eval": False, "do_predict": False, "train_step": 1}
+
+
+def rewrite(path, change):
+    """Changes the records of a file: change(number from 1, tf.train.Example)."""
+    found = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for number, record in enumerate(found, start=1):
+            example = tf.train.Example.FromString(record)
+            change(number, example.features.feature)
+            writer.write(example.SerializeToString(deterministic=True))
+
+
+def test_runs_that_share_a_cache_keep_their_features(run_main, flags, tmp_path):
+    """A run with other settings and the same names does not change what another one reads."""
+    shared = flags | TRAIN | {"cached_dir": tmp_path / "cache"}
+    run_main(run_classifier, **shared)
+    (path,) = (tmp_path / "cache").glob("rte_train-*.tf_record")
+    before = path.stat(), path.read_bytes()
+    run_main(run_classifier, **shared | {"max_seq_length": 32, "output_dir": tmp_path / "second"})
+    assert (path.stat(), path.read_bytes()) == before
+    assert len(list((tmp_path / "cache").glob("rte_train-*.tf_record"))) == 2
+
+
+def test_warnings_about_the_data_come_again_with_kept_features(run_main, flags, tmp_path, capsys):
+    data = tmp_path / "glue"
+    text = HEADER + "0\ta\tb\tentailment\n" * 3 + "\n" + "0\ta\tb\tnot_entailment\n" * 3
+    (data / "RTE").mkdir(parents=True)
+    (data / "RTE" / "train.tsv").write_text(text)
+    values = flags | TRAIN | {"data_dir": data, "shuffle_buffer_size": 5}
+    for state in ("is made", "are used again"):
+        run_main(run_classifier, **values)
+        out = capsys.readouterr().out
+        assert state in out
+        assert "train: 1 rows without the columns needed are left out" in out
+        assert "Warning: the 6 training examples are sorted by label" in out
+    run_main(run_classifier, **values | {"shuffle_buffer_size": 6})
+    assert "sorted by label" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("input_ids", 3000, r"0 to 2999 \(vocab_size"),
+        ("segment_ids", 2**32, r"0 to 1 \(type_vocab_size"),
+        ("label_ids", 2, r"0 to 1 \(the number of labels\)"),
+        ("input_mask", 2, "0 to 1"),
+    ],
+)
+def test_a_bad_record_among_kept_features_is_named(run_main, flags, trained, name, value, allowed):
+    """In training, and in the evaluation of what was trained."""
+
+    def change(number, features):
+        if number == 3:
+            features[name].int64_list.value[0] = value
+
+    forget_evaluations(trained)
+    for kind, mode in (("train", TRAIN | {"train_step": 20}), ("eval", EVALUATE)):
+        (path,) = trained.glob(f"rte_{kind}-*.tf_record")
+        rewrite(path, change)
+        sidecar = Path(f"{path}.meta.json")
+        meta = json.loads(sidecar.read_text())
+        sidecar.write_text(json.dumps(meta | {"bytes": path.stat().st_size}))
+        message = f"^feature {name} in record 3 of {path} holds {value}; allowed are {allowed}.*"
+        with pytest.raises(UserError, match=message + "delete it"):
+            run_main(run_classifier, **flags | mode)
+
+
+def test_blank_rows_of_ones_own_test_file_are_predicted(
+    run_main, flags, train_once, tmp_path, capsys
+):
+    """Line i of the predictions is of line i of the file."""
+    rows, data = ["good film", "", "bad film", ""], tmp_path / "own"
+    data.mkdir()
+    (data / "test.tsv").write_text("".join(f"{row}\n" for row in rows))
+    shutil.copytree(train_once("RTE"), tmp_path / "out")
+    (tmp_path / "out" / finetuning.HEAD_FILE).unlink()
+    own = {"task_name": "tsv", "data_dir": data, "labels": "yes,no"}
+    run_main(run_classifier, **flags | PREDICT | own)
+    assert "test: 2 rows have no text" in capsys.readouterr().out
+    with_blanks = table(tmp_path / "out" / "test_results.tsv")
+    (data / "test.tsv").write_text("good film\nbad film\n")
+    run_main(run_classifier, **flags | PREDICT | own)
+    without = np.float32(table(tmp_path / "out" / "test_results.tsv"))
+    np.testing.assert_allclose(np.float32(with_blanks)[::2], without, atol=1e-6)
+    assert len(with_blanks) == 4 and with_blanks[1] == with_blanks[3]
+
+
 # --- Vocabularies and modules ---
 
 
@@ -412,9 +504,9 @@ def test_wordpiece_vocabulary(run_main, flags, tmp_path):
     config = write_config(tmp_path / "wordpiece.json", vocab_size=5000)
     values = {"spm_model_file": "", "vocab_file": vocabulary, "albert_config_file": config}
     run_main(run_classifier, **flags | values | {"train_step": 1, "do_predict": False})
-    path = str(tmp_path / "out" / "rte_eval.tf_record")
+    (path,) = (tmp_path / "out").glob("rte_eval-*.tf_record")
     task = glue.find_task("rte")
-    ids = records.load_arrays(path, task.schema(64))["input_ids"]
+    ids = records.load_arrays(str(path), task.schema(64))["input_ids"]
     golden = np.load(GOLDEN / "finetune" / "glue_features.npz")["rte/wordpiece/dev/input_ids"]
     np.testing.assert_array_equal(ids[:, :20], golden[: len(ids), :20])
 

@@ -14,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import run_pretraining
 from albert_tf import checkpoints, records, training
+from albert_tf.errors import UserError
 
 GOLDEN = Path(__file__).parent / "golden" / "optimizers"
 LENGTH, PREDICTIONS = 24, 6
@@ -351,13 +352,61 @@ def test_ids_beyond_the_vocabulary_are_named(run_main, flags, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     flags |= {"albert_config_file": tmp_path / "config.json"}
     rows = golden_batches()
-    with pytest.raises(ValueError, match=r"id \d+ in record \d+ of .*vocab_size=10:"):
+    message = r"ids in record 1 of .* holds \d+; allowed are 0 to 9 \(vocab_size in --albert_config"
+    with pytest.raises(UserError, match=message):
         (tmp_path / "ten.json").write_text(json.dumps(config | {"vocab_size": 10}))
         run_main(run_pretraining, **flags | {"albert_config_file": tmp_path / "ten.json"})
     rows[9]["input_ids"] = np.where(np.arange(LENGTH) == 3, 299, rows[9]["input_ids"] % 299)
     write_records(flags["input_file"], rows)
-    with pytest.raises(ValueError, match=r"id 299 in record 10 of .*vocab_size=299"):
+    with pytest.raises(UserError, match=r"ids in record 10 of .* holds 299; allowed are 0 to 298"):
         run_main(run_pretraining, **flags | {"num_train_steps": 3})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("input_ids", -1, "0 to 299"),
+        ("input_ids", 2**32 + 5, "0 to 299"),  # 5 in int32
+        ("input_mask", 2, "0 to 1"),
+        ("segment_ids", 2, r"0 to 1 \(type_vocab_size"),
+        ("masked_lm_positions", LENGTH, rf"0 to {LENGTH - 1} \(--max_seq_length"),
+        ("masked_lm_ids", 300, "0 to 299"),
+        ("masked_lm_weights", -1, "0 to 3"),
+        ("masked_lm_weights", np.nan, "0 to 3"),
+        ("next_sentence_labels", 2, "0 to 1"),
+    ],
+)
+def test_values_out_of_range_are_named(run_main, flags, tmp_path, name, value, allowed):
+    """In a first record before anything is built."""
+    rows = golden_batches()
+    rows[0][name] = np.array([*rows[0][name][:-1], value])
+    write_records(flags["input_file"], rows)
+    message = rf"^feature {name} in record 1 of .*batches.tfrecord holds {float(value):.0f}"
+    with pytest.raises(UserError, match=rf"{message}(\.0)?; allowed are {allowed}"):
+        run_main(run_pretraining, **flags)
+    assert not checkpoint_steps(tmp_path / "out")
+
+
+def test_values_out_of_range_further_on_are_named(run_main, flags, tmp_path):
+    """When the step fails that reads the record, in training and in evaluation."""
+    run_main(run_pretraining, **flags | {"num_train_steps": 1})
+    rows = golden_batches()
+    rows[5]["masked_lm_weights"] = rows[5]["masked_lm_weights"] * np.nan
+    bad = write_records(tmp_path / "bad.tfrecord", rows)
+    message = "^feature masked_lm_weights in record 6 of .*bad.tfrecord holds nan; allowed are 0 to"
+    for mode in ({"num_train_steps": 9}, {"do_train": False, "do_eval": True}):
+        with pytest.raises(UserError, match=message):
+            run_main(run_pretraining, **flags | mode | {"input_file": bad})
+
+
+def test_values_out_of_range_end_in_one_line(run_script, flags):
+    rows = golden_batches()
+    rows[6]["segment_ids"] = rows[6]["segment_ids"] + 7
+    write_records(flags["input_file"], rows)
+    done = run_script("run_pretraining", **flags)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("run_pretraining: error: feature segment_ids in record 7 of ")
 
 
 def test_what_is_rarely_meant_is_warned_of(run_main, flags, capsys):

@@ -148,7 +148,8 @@ def test_files_of_the_predictions(first_run):
 
 def test_features_are_the_originals(first_run):
     schema = race.schema(64)
-    arrays = records.load_arrays(str(first_run / "race_train.tf_record"), schema)
+    (path,) = first_run.glob("race_train-????????.tf_record")
+    arrays = records.load_arrays(str(path), schema)
     golden = np.load(GOLDEN / "finetune" / "race_features.npz")
     for name in ("input_ids", "input_mask", "segment_ids"):
         wanted = golden[f"all/spm_uncased/train/L64_Q24/{name}"]
@@ -187,7 +188,7 @@ def test_once_more_after_the_end_nothing_is_lost(run_main, flags, trained, capsy
     run_main(run_race, **flags | {"do_train": False})
     out = capsys.readouterr().out
     assert "Nothing newer to evaluate: step 2 is done" in out
-    assert f"{trained}/race_eval.tf_record: its " in out  # the records are used again
+    assert re.search(rf"{trained}/race_eval-\w+.tf_record: its ", out)  # used again
     assert (trained / "eval_results.txt").read_text() == before
     assert (trained / "predict_results.txt").exists()
 
@@ -233,14 +234,22 @@ def test_one_level_alone(run_main, flags, trained, level, capsys):
 
 @pytest.mark.parametrize("changed", [{"max_qa_length": 20}, {"middle_only": True}])
 def test_records_of_other_settings_are_made_anew(run_main, flags, trained, changed, capsys):
-    path = trained / "race_eval.tf_record"
-    before = path.read_bytes()
+    """Beside those that are there; a file that was named is replaced."""
+    (first,) = trained.glob("race_eval-*.tf_record")
+    before = first.read_bytes()
+    named = {"eval_file": trained / "mine.tf_record"}
     run_main(run_race, **flags | EVALUATE | changed)
+    run_main(run_race, **flags | EVALUATE | named)
+    assert named["eval_file"].read_bytes() == before == first.read_bytes()
+    capsys.readouterr()
+    run_main(run_race, **flags | EVALUATE | named | changed)
     reason = "levels" if "middle_only" in changed else "max_qa_length"
     assert re.search(
-        rf"{path}: is made, as other values hold now for .*{reason}", capsys.readouterr().out
+        rf"{named['eval_file']}: is made, as other values hold now for .*{reason}",
+        capsys.readouterr().out,
     )
-    assert path.read_bytes() != before
+    (other,) = {*trained.glob("race_eval-*.tf_record")} - {first}
+    assert named["eval_file"].read_bytes() == other.read_bytes() != before
 
 
 def test_distributed_layout_gives_the_same(run_main, flags, trained, tmp_path):

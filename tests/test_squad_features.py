@@ -375,17 +375,18 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, uncased):
     source = data_file(version, "train")
     examples = squad_features.read_examples(source, True)
     made = str(tmp_path / "train.tf_record")
-    count = squad_features.write_training_records(made, examples, uncased, SMALL, [source])
+    path = squad_features.write_training_records(made, examples, uncased, SMALL, [source])
     schema = records.squad_schema(64, training=True)
     assert records.find_bad_record([made], schema, {}) is None
     assert read_all(made) == read_all(str(original))
-    assert count == len(read_all(made))
-    assert f"2 of {len(examples)} questions are skipped" in capsys.readouterr().out
+    assert path == made
+    skipped = f"2 of {len(examples)} questions are skipped"
+    assert skipped in capsys.readouterr().out
     assert Path(f"{made}.skipped.txt").read_text() == "q031\nq032\n"
-    # Again: taken as they are.
-    again = squad_features.write_training_records(made, examples, None, SMALL, [source])
-    assert again == count
-    assert "used again" in capsys.readouterr().out
+    # Again: taken as they are, and what is missing in them is said again.
+    assert squad_features.write_training_records(made, examples, None, SMALL, [source]) == made
+    out = capsys.readouterr().out
+    assert "used again" in out and skipped in out
 
 
 def read_all(path):
@@ -405,7 +406,11 @@ def test_prediction_files_are_used_again_only_together(tmp_path, uncased):
     paths = str(tmp_path / "eval.tf_record"), str(tmp_path / "eval_left.npz")
 
     def run(settings=SMALL, processor=uncased):
-        return squad_features.prediction_features(*paths, examples, processor, settings, [source])
+        features, path = squad_features.prediction_features(
+            *paths, examples, processor, settings, [source]
+        )
+        assert path == paths[0]
+        return features
 
     expected = list(squad_features.original_features(run(), uncased))
     assert read_all(paths[0])[7]["unique_ids"] == [1_000_000_007]
@@ -425,12 +430,30 @@ def test_prediction_files_are_used_again_only_together(tmp_path, uncased):
     assert run(other, processor=None).settings == other
 
 
+def test_prediction_files_of_other_settings_lie_side_by_side(tmp_path, uncased):
+    source = data_file("v2.0", "dev")
+    examples = squad_features.read_examples(source, False)
+    paths = str(tmp_path / "predict.tf_record"), str(tmp_path / "predict.npz")
+    others = [SMALL, dataclasses.replace(SMALL, doc_stride=30)]
+    for settings in others:
+        squad_features.prediction_features(
+            *paths, examples, uncased, settings, [source], add_keys=(True, True)
+        )
+    assert len(list(tmp_path.glob("predict-????????.tf_record"))) == 2
+    assert len(list(tmp_path.glob("predict-????????.npz"))) == 2
+    for settings in others:  # without a tokenizer nothing can be made
+        features, path = squad_features.prediction_features(
+            *paths, examples, None, settings, [source], add_keys=(True, True)
+        )
+        assert features.settings == settings and len(features) == len(read_all(path))
+
+
 def test_a_list_of_skipped_questions_goes_when_none_is_skipped(tmp_path, uncased):
     listing = tmp_path / "train.skipped.txt"
     listing.write_text("q031\n")
     examples = [SquadExample("q1", "who?", "the count")]
     features = squad_features.convert_examples(examples, uncased, SMALL, False)
-    squad_features.report_skipped(features, examples, str(tmp_path / "train"))
+    assert squad_features.list_skipped(features, examples, str(tmp_path / "train")) == 0
     assert not listing.exists()
 
 
