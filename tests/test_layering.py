@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "heads": {"config", "modeling"},
     "optimization": set(),
     "huggingface": {"config"},
-    "checkpoints": {"config", "modeling", "heads", "huggingface"},
+    "checkpoints": {"huggingface"},
     "hub_modules": {"config", "checkpoints"},
     "export": {"config", "modeling", "heads", "checkpoints"},
     "training": {"optimization", "checkpoints"},
