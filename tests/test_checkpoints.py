@@ -3,6 +3,7 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,8 @@ def test_shapes_without_a_model_are_those_of_the_model(overrides):
     config = golden_config(**overrides)
     expected = {n: v.shape.as_list() for n, v in named_model(config).items()}
     assert checkpoints.pretraining_shapes(config) == expected
+    encoder = [shape for name, shape in expected.items() if name.startswith("bert/")]
+    assert config.num_parameters == sum(map(math.prod, encoder))
 
 
 def test_reading_weights_leaves_the_callers_models_usable():
