@@ -20,6 +20,7 @@ import run_classifier
 import run_race
 from albert_tf import checkpoints, finetuning, glue, heads, records, results, training
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 
 GOLDEN = Path(__file__).parent / "golden"
 VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
@@ -262,6 +263,20 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     path.write_text("[]")
     with pytest.raises(ValueError, match=r"finetuned_task\.json is damaged"):
         run_main(run_classifier, **flags | PREDICT)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff\xfe", b"[" * 100_000, b"null", b'{"task_name": "rte"}', b'{"labels": null}',
+     b'{"task_name": 7, "labels": null}', b'{"task_name": "rte", "labels": "ab"}',
+     b'{"task_name": "rte", "labels": [0, 1]}', b'{"task_name": ["rte"], "labels": {}}'],
+    ids=range(10),
+)  # fmt: skip
+def test_a_damaged_head_file_is_named(content, tmp_path):
+    path = tmp_path / finetuning.HEAD_FILE
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"{path} is damaged: delete it"):
+        finetuning.check_head(finetuning.Head("rte", None), str(tmp_path))
 
 
 def test_diagnostic_set_is_predicted_with_an_mnli_model(run_main, flags, tmp_path, train_once):
