@@ -168,7 +168,7 @@ def check_cluster(text):
     if len(set(every)) < len(every):
         refuse("has the same address twice")
     kind, index = task.get("type"), task.get("index")
-    if kind not in jobs:
+    if kind not in list(jobs):  # it may be of any type
         refuse(f"has the task type {kind!r}, which is not one of {', '.join(jobs)}")
     if not str(index).isdecimal() or int(index) >= len(jobs[kind]):
         refuse(f"has the task index {index!r}, and cluster has {len(jobs[kind])} of type {kind}")
