@@ -150,6 +150,7 @@ def export_to_transformers(config):
 
 def main(_):
     """Reads flags, checks them and the input, then writes."""
+    cli.check_not_empty("albert_directory", "export_path")
     config = read_config()
     if FLAGS.export_format == "hf":
         export_to_transformers(config)

@@ -114,6 +114,7 @@ def export_preprocessing(vocabulary, arguments):
 def main(_):
     """Checks everything, then exports."""
     cli.note_obsolete_flags()
+    cli.check_not_empty("albert_directory", "export_path")
     export.check_export_path(FLAGS.export_path, "export_path")
     vocabulary, arguments = cli.directory_vocabulary()
     exporters = {"model": export_model, "preprocessing": export_preprocessing}

@@ -81,6 +81,7 @@ def define_flags():
 
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
+    cli.check_not_empty("output_dir", "export_dir")
     cli.check_export_flags()
     if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
         raise UserError("--threshold_to_export needs --export_dir")
@@ -371,7 +372,8 @@ def run_trials(data, config, strategy):
         directory = os.path.join(FLAGS.output_dir, f"trial-{seed}")
         print(f"Trial with seed {seed}: {directory}")
         try:
-            run_trial(data, config, strategy, directory, seed)
+            with cli.locked(directory, strategy):
+                run_trial(data, config, strategy, directory, seed)
         except UserError as error:
             reason = " ".join(str(error).split())
             print(f"Trial with seed {seed} failed: {reason}")
@@ -443,12 +445,13 @@ def main(_):
     strategy = cli.set_up_devices()
     if FLAGS.do_train:
         training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
-    if FLAGS.num_trials > 1:
-        run = run_trials(data, config, strategy)
-    else:
-        run = run_trial(data, config, strategy, FLAGS.output_dir, FLAGS.seed)
-    if FLAGS.do_predict:
-        predict(run, tests)
+    with cli.locked(FLAGS.output_dir, strategy):
+        if FLAGS.num_trials > 1:
+            run = run_trials(data, config, strategy)
+        else:
+            run = run_trial(data, config, strategy, FLAGS.output_dir, FLAGS.seed)
+        if FLAGS.do_predict:
+            predict(run, tests)
     if FLAGS.export_dir:
         export(task, config)
 

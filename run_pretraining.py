@@ -90,6 +90,7 @@ def define_flags():
 
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
+    cli.check_not_empty("output_dir")
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise UserError("nothing to do: give --do_train, --do_eval or both")
     if FLAGS.masked_lm_budget:
@@ -100,11 +101,11 @@ def check_flags():
     cli.check_at_least(
         1, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
         "num_train_steps", "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop",
-        "max_eval_steps",
+        "max_eval_steps", "shuffle_buffer_size",
     )  # fmt: skip
     cli.check_at_least(
         0, "num_warmup_steps", "start_warmup_step", "keep_checkpoint_max", "learning_rate",
-        "continuous_eval_timeout",
+        "continuous_eval_timeout", "poly_power", "sentence_loss_weight",
     )  # fmt: skip
 
 
@@ -255,7 +256,7 @@ def evaluate_directory(run, dataset):
 
 
 def main(_):
-    """Reads flags, checks them and the input, then trains and evaluates."""
+    """Reads flags, checks them, then trains and evaluates."""
     cli.note_obsolete_flags()
     check_flags()
     if FLAGS.do_train:
@@ -265,6 +266,12 @@ def main(_):
     strategy = cli.set_up_devices()
     if FLAGS.do_train:
         training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+    with cli.locked(FLAGS.output_dir, strategy):
+        train_and_evaluate(config, strategy)
+
+
+def train_and_evaluate(config, strategy):
+    """What the flags ask for."""
     schema, train_files, eval_files = find_inputs(config)
     run = make_run(config, strategy)
     eval_dataset = records.eval_dataset(

@@ -79,6 +79,7 @@ def define_flags():
 
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
+    cli.check_not_empty("output_dir", "export_dir")
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
         raise UserError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
     cli.check_export_flags()
@@ -301,6 +302,14 @@ def main(_):
     strategy = cli.set_up_devices()
     if FLAGS.do_train:
         training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+    with cli.locked(FLAGS.output_dir, strategy):
+        run_all(data, config, strategy, test_examples)
+    if FLAGS.export_dir:
+        export(config)
+
+
+def run_all(data, config, strategy, test_examples):
+    """Trains, evaluates and predicts, as the flags ask for."""
     run, recipe = make_run(config, strategy)
     if FLAGS.do_train:
         finetuning.start(run, finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init))
@@ -319,8 +328,6 @@ def main(_):
         )
     if FLAGS.do_predict:
         predict(run, data, test_examples)
-    if FLAGS.export_dir:
-        export(config)
 
 
 if __name__ == "__main__":

@@ -160,6 +160,7 @@ def define_flags():
 
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
+    cli.check_not_empty("output_dir", "export_dir")
     if not (FLAGS.do_train or FLAGS.do_predict or FLAGS.export_dir):
         raise UserError("nothing to do: give --do_train, --do_predict or --export_dir")
     if FLAGS.ensemble_dirs and FLAGS.export_dir:
@@ -673,7 +674,14 @@ def main(_):
     check_outputs()
     strategy = cli.set_up_devices()
     check_batch_sizes(strategy)
+    with cli.locked(FLAGS.output_dir, strategy):
+        run_all(data, configs, version, strategy, recipe)
+    if FLAGS.export_dir and training.is_chief(strategy):
+        export(version, configs[0], data.windows)
 
+
+def run_all(data, configs, version, strategy, recipe):
+    """Trains, evaluates and predicts, as the flags ask for."""
     run, questions, on_checkpoint = None, None, None
     if not FLAGS.ensemble_dirs:
         run = make_run(configs[0], version, strategy, FLAGS.output_dir, recipe)
@@ -689,8 +697,6 @@ def main(_):
         finetuning.evaluate_checkpoints(run, on_checkpoint, FLAGS.continuous_eval_timeout)
     if questions and training.is_chief(strategy):
         predict(questions, members(run, configs, version, strategy))
-    if FLAGS.export_dir and training.is_chief(strategy):
-        export(version, configs[0], data.windows)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ a reader has `prefix`, `shapes` and `reader[name]`, all in the original's names,
 finds the right one.
 """
 
+import contextlib
 import dataclasses
+import functools
 import math
 import operator
 import os
@@ -17,65 +19,85 @@ import re
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import trackable_object_graph_pb2
+from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
-from albert_tf import files, heads, huggingface
+from albert_tf import files, huggingface
 from albert_tf.errors import UserError
 
-# The name table: (the original's name, path from the model's part that holds the variable). {g} and
-# {j} stand for the parameter group and the inner group. Order is the original's order of creation.
+# The name table: (the original's name, path from the model's part that holds the variable, shape).
+# {g} and {j} stand for the parameter group and the inner group. Order is the original's order of
+# creation. Letters of shapes: V vocabulary, S segments, T positions, E embedding, H hidden,
+# D two times hidden, I intermediate, C classes of the task.
 _DENSE = ("kernel", "bias")
 _NORM = ("beta", "gamma")
 _BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{j}/"
 
 
-def _rows(original, path, leaves):
-    return [(f"{original}/{leaf}", f"{path}.{leaf}") for leaf in leaves]
+def _dense(original, path, shape):
+    shapes = (shape, shape[1:])  # [inputs, outputs], [outputs]
+    return [
+        (f"{original}/{leaf}", f"{path}.{leaf}", of_leaf)
+        for leaf, of_leaf in zip(_DENSE, shapes, strict=True)
+    ]
+
+
+def _norm(original, path, shape):
+    return [(f"{original}/{leaf}", f"{path}.{leaf}", shape) for leaf in _NORM]
 
 
 _EMBEDDINGS = [
-    ("bert/embeddings/word_embeddings", "embeddings.word"),
-    ("bert/embeddings/token_type_embeddings", "embeddings.token_type"),
-    ("bert/embeddings/position_embeddings", "embeddings.position"),
-    *_rows("bert/embeddings/LayerNorm", "embeddings.layer_norm", _NORM),
+    ("bert/embeddings/word_embeddings", "embeddings.word", "VE"),
+    ("bert/embeddings/token_type_embeddings", "embeddings.token_type", "SE"),
+    ("bert/embeddings/position_embeddings", "embeddings.position", "TE"),
+    *_norm("bert/embeddings/LayerNorm", "embeddings.layer_norm", "E"),
 ]
-_MAPPING = _rows("bert/encoder/embedding_hidden_mapping_in", "embedding_hidden_mapping_in", _DENSE)
+_MAPPING = _dense("bert/encoder/embedding_hidden_mapping_in", "embedding_hidden_mapping_in", "EH")
 _ATTENTION = [
-    *_rows(_BLOCK + "attention_1/self/query", "query", _DENSE),
-    *_rows(_BLOCK + "attention_1/self/key", "key", _DENSE),
-    *_rows(_BLOCK + "attention_1/self/value", "value", _DENSE),
-    *_rows(_BLOCK + "attention_1/output/dense", "output_dense", _DENSE),
-    *_rows(_BLOCK + "LayerNorm", "layer_norm", _NORM),
+    *_dense(_BLOCK + "attention_1/self/query", "query", "HH"),
+    *_dense(_BLOCK + "attention_1/self/key", "key", "HH"),
+    *_dense(_BLOCK + "attention_1/self/value", "value", "HH"),
+    *_dense(_BLOCK + "attention_1/output/dense", "output_dense", "HH"),
+    *_norm(_BLOCK + "LayerNorm", "layer_norm", "H"),
 ]
 _FFN = [
-    *_rows(_BLOCK + "ffn_1/intermediate/dense", "intermediate", _DENSE),
-    *_rows(_BLOCK + "ffn_1/intermediate/output/dense", "output_dense", _DENSE),
-    *_rows(_BLOCK + "LayerNorm_1", "layer_norm", _NORM),
+    *_dense(_BLOCK + "ffn_1/intermediate/dense", "intermediate", "HI"),
+    *_dense(_BLOCK + "ffn_1/intermediate/output/dense", "output_dense", "IH"),
+    *_norm(_BLOCK + "LayerNorm_1", "layer_norm", "H"),
 ]
-_POOLER = _rows("bert/pooler/dense", "pooler", _DENSE)
+_POOLER = _dense("bert/pooler/dense", "pooler", "HH")
 _HEADS = {  # attribute of the model -> rows
     "masked_lm": [
-        *_rows("cls/predictions/transform/dense", "transform", _DENSE),
-        *_rows("cls/predictions/transform/LayerNorm", "layer_norm", _NORM),
-        ("cls/predictions/output_bias", "output_bias"),
+        *_dense("cls/predictions/transform/dense", "transform", "HE"),
+        *_norm("cls/predictions/transform/LayerNorm", "layer_norm", "E"),
+        ("cls/predictions/output_bias", "output_bias", "V"),
     ],
     "sentence_order": [
-        ("cls/seq_relationship/output_weights", "weights_"),
-        ("cls/seq_relationship/output_bias", "bias"),
+        ("cls/seq_relationship/output_weights", "weights_", "2H"),
+        ("cls/seq_relationship/output_bias", "bias", "2"),
     ],
-    "classifier": [("output_weights", "weights_"), ("output_bias", "bias")],
-    "squad": [("cls/squad/output_weights", "weights_"), ("cls/squad/output_bias", "bias")],
-    "start_logits": [("start_logits/dense/kernel", "kernel"), ("start_logits/dense/bias", "bias")],
+    "classifier": [("output_weights", "weights_", "CH"), ("output_bias", "bias", "C")],
+    "squad": [
+        ("cls/squad/output_weights", "weights_", "2H"),
+        ("cls/squad/output_bias", "bias", "2"),
+    ],
+    "start_logits": [
+        ("start_logits/dense/kernel", "kernel", "H1"),
+        ("start_logits/dense/bias", "bias", "1"),
+    ],
     "end_logits": [
-        *_rows("end_logits/dense_0", "dense_0", _DENSE),
-        *_rows("end_logits/LayerNorm", "layer_norm", _NORM),
-        *_rows("end_logits/dense_1", "dense_1", _DENSE),
+        *_dense("end_logits/dense_0", "dense_0", "DH"),
+        *_norm("end_logits/LayerNorm", "layer_norm", "H"),
+        *_dense("end_logits/dense_1", "dense_1", "H1"),
     ],
     "answer_class": [
-        *_rows("answer_class/dense_0", "dense_0", _DENSE),
-        ("answer_class/dense_1/kernel", "dense_1.kernel"),
+        *_dense("answer_class/dense_0", "dense_0", "DH"),
+        ("answer_class/dense_1/kernel", "dense_1.kernel", "H1"),
     ],
 }
+_OF_PRETRAINING = ("masked_lm", "sentence_order")
 # Names in the modules that the Model Garden exports (they hold one block) -> the original's.
 _GARDEN = {
     "word_embeddings/embeddings": "bert/embeddings/word_embeddings",
@@ -110,10 +132,11 @@ SLOTS = ("adam_m", "adam_v")
 _KNOWN_SLOTS = {*SLOTS, "lamb_m", "lamb_v"}  # those of relatives of the original among them
 GLOBAL_STEP = "global_step"
 BEST = "model.ckpt-best"
+STATE = "checkpoint"  # TensorFlow's list of a directory's checkpoints
 
 
 def _pick(part, rows, **numbers):
-    return {name.format(**numbers): operator.attrgetter(path)(part) for name, path in rows}
+    return {name.format(**numbers): operator.attrgetter(path)(part) for name, path, _ in rows}
 
 
 def _encoder_variables(encoder):
@@ -143,6 +166,39 @@ def named_variables(model):
     missing = {id(v) for v in model.trainable_variables} - {id(v) for v in named.values()}
     assert not missing, f"{len(missing)} variables of {type(model).__name__} are not in the table"
     return named
+
+
+def pretraining_shapes(config):
+    """Shapes of the variables of `heads.PretrainingModel`, without making any.
+
+    Args:
+        config: AlbertConfig.
+
+    Returns:
+        dict of original name -> list of int.
+    """
+    sizes = {
+        "V": config.vocab_size,
+        "S": config.type_vocab_size,
+        "T": config.max_position_embeddings,
+        "E": config.embedding_size,
+        "H": config.hidden_size,
+        "I": config.intermediate_size,
+        "2": 2,
+    }
+    rows = [*_EMBEDDINGS, *(_MAPPING if config.embedding_size != config.hidden_size else ())]
+    for count, block in (
+        (config.num_attention_groups, _ATTENTION),
+        (config.num_ffn_groups, _FFN),
+    ):
+        rows += [
+            (name.format(g=g, j=j), path, shape)
+            for g in range(count)
+            for j in range(config.inner_group_num)
+            for name, path, shape in block
+        ]
+    rows += _POOLER + [row for head in _OF_PRETRAINING for row in _HEADS[head]]
+    return {name: [sizes[letter] for letter in shape] for name, _, shape in rows}
 
 
 def training_variables(named, optimizer):
@@ -225,19 +281,70 @@ def latest_in(directory):
     """The newest checkpoint of a run's directory, or None.
 
     That is the one its `checkpoint` file names, even if the directory was moved; without a usable
-    file, the one with the highest step.
+    file, which a line reports once, the one with the highest step.
+
+    Raises:
+        UserError: the `checkpoint` file is there and cannot be opened.
     """
-    try:
-        state = tf.train.get_checkpoint_state(directory)
-    except (tf.errors.OpError, ValueError):  # an unreadable `checkpoint` file is no file
-        state = None
-    if state is not None and state.model_checkpoint_path:
-        here = os.path.join(directory, os.path.basename(state.model_checkpoint_path))
-        for prefix in (here, state.model_checkpoint_path):
-            if tf.io.gfile.exists(prefix + ".index"):
+    named = _named_by_state(directory)
+    if named:
+        here = os.path.join(directory, os.path.basename(named))
+        for prefix in (here, os.path.join(directory, named)):
+            if exists(prefix):
                 return prefix
     numbered = numbered_in(directory)
-    return numbered[-1][1] if numbered else None
+    if not numbered:
+        return None
+    latest = numbered[-1][1]
+    if named is not None:
+        _warn_once(
+            f"{os.path.join(directory, STATE)} is damaged or names a checkpoint that is not there: "
+            f"taking the one with the highest step, {latest}"
+        )
+    return latest
+
+
+def _named_by_state(directory):
+    """What a directory's `checkpoint` file names; "" if it is damaged, None if there is none."""
+    path = os.path.join(directory, STATE)
+    if not tf.io.gfile.exists(path):
+        return None
+    try:
+        state = text_format.Parse(files.read_bytes(path), CheckpointState())
+    except (text_format.ParseError, UnicodeDecodeError):
+        return ""
+    return state.model_checkpoint_path
+
+
+@functools.cache
+def _warn_once(line):
+    logging.warning(line)
+
+
+def tidy(directory):
+    """Repairs what a killed process left in a run's directory; to be called before training there.
+
+    Parts of a checkpoint that was not finished are removed, and a damaged `checkpoint` file, which
+    `tf.train.CheckpointManager` does not accept, is written anew.
+
+    Args:
+        directory: str, which no other process trains in.
+    """
+    for path in tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*_temp*")):
+        files.remove(path)
+    if _named_by_state(directory) != "":
+        return
+    path = os.path.join(directory, STATE)
+    if not latest_in(directory):
+        files.remove(path)
+        return
+    names = [os.path.basename(prefix) for _, prefix in numbered_in(directory)]
+    state = CheckpointState(
+        model_checkpoint_path=names[-1],
+        all_model_checkpoint_paths=names,
+        all_model_checkpoint_timestamps=range(1, len(names) + 1),  # without any, none is deleted
+    )
+    files.write_text(path, text_format.MessageToString(state))
 
 
 def numbered_in(directory):
@@ -256,7 +363,7 @@ def step_in(prefix):
     """The step that a checkpoint holds; where it holds none, the one in its name, or 0."""
     reader = open_reader(prefix)
     if GLOBAL_STEP in reader.shapes:
-        return int(reader[GLOBAL_STEP])
+        return _read_step(reader)
     return step_of(prefix) or 0
 
 
@@ -295,29 +402,27 @@ class Reader:
 
     def __init__(self, prefix):
         self.prefix = prefix
-        try:
+        with _reading(prefix):
             self._reader = tf.train.load_checkpoint(prefix)
             shapes = self._reader.get_variable_to_shape_map()
             self._graph = self._object_graph() if _OBJECT_GRAPH in shapes else None
-        except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:
-            raise UserError(f"cannot read the checkpoint {prefix}: {error}") from error
-        if self._graph is None:  # written by TensorFlow 1, if need be as a hub module
-            self._keys = {key.removeprefix("module/"): key for key in shapes}
-        else:
-            self._keys = self._keys_in_graph()
-        self.shapes = {name: _joined(name, shapes[key]) for name, key in self._keys.items()}
+            if self._graph is None:  # written by TensorFlow 1, if need be as a hub module
+                self._keys = {key.removeprefix("module/"): key for key in shapes}
+            else:
+                self._keys = self._keys_in_graph()
+            self.shapes = {name: _joined(name, shapes[key]) for name, key in self._keys.items()}
 
     def __getitem__(self, name):
-        try:
-            tensor = self._reader.get_tensor(self._keys[name])
-        except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:
-            raise UserError(f"cannot read {name} of {self.prefix}: {error}") from error
-        return np.reshape(tensor, self.shapes[name])
+        with _reading(f"{name} of {self.prefix}"):
+            return np.reshape(self._reader.get_tensor(self._keys[name]), self.shapes[name])
 
     def attribute(self, name):
         """The value of a variable that is an attribute of a module's root object; or None."""
         key = self._graph and self._held_by(0).get(name)
-        return self._reader.get_tensor(key) if key else None
+        if not key:
+            return None
+        with _reading(f"{name} of {self.prefix}"):
+            return self._reader.get_tensor(key)
 
     def _object_graph(self):
         graph = trackable_object_graph_pb2.TrackableObjectGraph()
@@ -344,6 +449,19 @@ class Reader:
             for node in self._graph.nodes
             for attribute in node.attributes
         }
+
+
+@contextlib.contextmanager
+def _reading(what):
+    """Turns what TensorFlow's reader raises for damaged files into a UserError."""
+    try:
+        yield
+    # Among these: an object graph that is no message, or speaks of keys and nodes that are absent.
+    except (tf.errors.OpError, RuntimeError, ValueError, LookupError, TypeError, DecodeError) as e:
+        raise UserError(
+            f"cannot read {what}: the files are damaged or incomplete ({e}). Copy them anew, or "
+            "give another checkpoint"
+        ) from e
 
 
 def _from_garden(name):
@@ -410,6 +528,55 @@ def source_name(name, init_from_group0=False):
     return re.sub(r"/group_\d+/", "/group_0/", name) if init_from_group0 else name
 
 
+def _read_weight(reader, name):
+    """A weight as float32; any other type, nan and infinity raise UserError."""
+    value = reader[name]
+    dtype = tf.as_dtype(value.dtype)
+    if not dtype.is_floating:
+        raise UserError(
+            f"{name} in {reader.prefix} is of type {dtype.name}, and weights are floating-point "
+            "numbers: give another checkpoint"
+        )
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite
+        value = value.astype(np.float32)
+    if not np.isfinite(value).all():
+        raise UserError(
+            f"{name} in {reader.prefix} holds nan or infinite values, so training had diverged "
+            "when it was saved: give an earlier checkpoint, or delete this one"
+        )
+    return value
+
+
+def _read_step(reader):
+    """The step that a checkpoint holds (int); anything but a whole number raises UserError."""
+    value = reader[GLOBAL_STEP]
+    dtype = tf.as_dtype(value.dtype)
+    number = value.item() if value.size == 1 and (dtype.is_integer or dtype.is_floating) else -1
+    if value.ndim or not (0 <= number < 2**63 and number == int(number)):
+        raise UserError(
+            f"{GLOBAL_STEP} in {reader.prefix} must be one whole number of at least 0. Received: "
+            f"{str(value)[:80]}, of type {dtype.name}, shape {list(value.shape)}. Give another "
+            "checkpoint"
+        )
+    return int(number)
+
+
+def _assign(reader, sources, variables):
+    """Fills variables from a file, once all values in it are found to be usable.
+
+    Values are read twice: a file that is refused changes nothing, and all of them at once would
+    double the memory.
+    """
+
+    def read(name):
+        return _read_step(reader) if name == GLOBAL_STEP else _read_weight(reader, name)
+
+    for source in {sources[name] for name in variables}:
+        read(source)
+    for name, variable in variables.items():
+        variable.assign(read(sources[name]))
+
+
 def load(path, named, init_from_group0=False):
     """Fills a model's variables from a checkpoint of any source; moments and step stay as they are.
 
@@ -422,15 +589,19 @@ def load(path, named, init_from_group0=False):
         Report.
 
     Raises:
-        UserError: the file lacks part of the encoder, or holds it in other shapes.
+        UserError: the file lacks part of the encoder, holds it in other shapes, or holds something
+            else than finite numbers.
     """
     reader = open_reader(find(path))
     sources = {name: source_name(name, init_from_group0) for name in named}
-    report = _compare(reader, named, sources)
+    report = _compare(reader, _shapes(named), sources)
     _check_encoder_complete(report)
-    for name in report.loaded:
-        named[name].assign(reader[sources[name]])
+    _assign(reader, sources, {name: named[name] for name in report.loaded})
     return report
+
+
+def _shapes(variables):
+    return {name: variable.shape.as_list() for name, variable in variables.items()}
 
 
 def load_all(path, named):
@@ -441,7 +612,7 @@ def load_all(path, named):
         named: dict, of `named_variables`.
 
     Raises:
-        UserError: the file lacks one, or holds it in another shape.
+        UserError: the file lacks one, or holds it in another shape or no finite numbers.
     """
     report = load(path, named)
     absent = [*report.missing, *(name for name, _, _ in report.wrong_shape)]
@@ -451,16 +622,16 @@ def load_all(path, named):
         )
 
 
-def _compare(reader, named, sources):
+def _compare(reader, shapes, sources):
     missing = tuple(name for name, source in sources.items() if source not in reader.shapes)
     wrong_shape = tuple(
-        (name, reader.shapes[source], named[name].shape.as_list())
+        (name, reader.shapes[source], shapes[name])
         for name, source in sources.items()
-        if source in reader.shapes and reader.shapes[source] != named[name].shape.as_list()
+        if source in reader.shapes and reader.shapes[source] != shapes[name]
     )
     skipped = {*missing, *(name for name, _, _ in wrong_shape)}
-    loaded = tuple(name for name in named if name not in skipped)
-    used = {sources[name] for name in named}
+    loaded = tuple(name for name in shapes if name not in skipped)
+    used = {sources[name] for name in shapes}
     unused = tuple(sorted(name for name in reader.shapes if name not in used))
     return Report(reader.prefix, loaded, missing, unused, wrong_shape)
 
@@ -493,7 +664,7 @@ def restore(prefix, state):
         state: dict, of `training_variables`.
 
     Raises:
-        UserError: something is missing or has another shape.
+        UserError: something is missing, has another shape or is no finite number.
     """
     reader = Reader(prefix)
     missing = [name for name in state if name not in reader.shapes]
@@ -503,14 +674,13 @@ def restore(prefix, state):
             f"variables ({', '.join(missing[:3])}{', ...' if missing[3:] else ''}). To start from "
             "its weights alone, give it as --init_checkpoint and another --output_dir"
         )
-    for name, variable in state.items():
-        if reader.shapes[name] != variable.shape.as_list():
+    for name, shape in _shapes(state).items():
+        if reader.shapes[name] != shape:
             raise UserError(
                 f"training cannot resume from {prefix}: {name} has shape {reader.shapes[name]} "
-                f"there and {variable.shape.as_list()} in this model. Check --albert_config_file"
+                f"there and {shape} in this model. Check --albert_config_file"
             )
-    for name, variable in state.items():
-        variable.assign(np.asarray(reader[name]).astype(variable.dtype.as_numpy_dtype))
+    _assign(reader, {name: name for name in state}, state)
 
 
 # --- Weights alone, to be written anew -----------------------------------------------------------
@@ -537,12 +707,11 @@ def read_weights(path, config):
         Weights.
 
     Raises:
-        UserError: the encoder is not that of the config, wholly.
+        UserError: the encoder is not that of the config, wholly, or a weight is no finite number.
     """
     reader = open_reader(find(path))
-    with tf.Graph().as_default():  # variables have shapes there, and take no memory
-        named = named_variables(heads.PretrainingModel(config))
-    report = _compare(reader, named, {name: name for name in named})
+    shapes = pretraining_shapes(config)
+    report = _compare(reader, shapes, {name: name for name in shapes})
     _check_encoder_complete(report)
     unknown = [name for name in report.unused if is_encoder(name) and is_weight(name)]
     wrong = [name for name, _, _ in report.wrong_shape] + unknown
@@ -551,11 +720,11 @@ def read_weights(path, config):
             f"{reader.prefix} does not belong to this config, which has no place for "
             f"{', '.join(wrong)}. Check the config"
         )
-    others = {name for rows in _HEADS.values() for name, _ in rows}
+    others = {name for rows in _HEADS.values() for name, _, _ in rows}
     names = [*report.loaded, *(name for name in report.unused if name in others)]
     return Weights(
         prefix=reader.prefix,
-        tensors={name: np.asarray(reader[name], np.float32) for name in names},
+        tensors={name: _read_weight(reader, name) for name in names},
         absent=report.missing,
         left_out=tuple(n for n in report.unused if n not in others and is_weight(n)),
     )

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags that several scripts share, and how a script ends: flags come in here, values go out."""
 
+import contextlib
 import functools
 import os
+import re
 import shlex
 import signal
 import sys
@@ -17,6 +19,7 @@ from albert_tf.graph_tokenization import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer
 
 FLAGS = flags.FLAGS
+_INT32_MAX = 2**31 - 1  # what TensorFlow's loops count in
 
 # The original's flags without any meaning left (D20): name -> (default, what to know instead).
 _OBSOLETE = {
@@ -344,17 +347,57 @@ def set_up_devices():
 
 
 def set_seed(seed):
-    """Fixes weights, dropout and shuffling to come; None leaves them to chance."""
+    """Fixes weights, dropout and shuffling to come; None leaves them to chance.
+
+    Raises:
+        UserError: NumPy has no such seed.
+    """
+    if seed is not None and not 0 <= seed < 2**32:
+        raise UserError(f"--seed must be from 0 to {2**32 - 1}. Received: {seed}")
     if seed is not None:
         tf_keras.utils.set_random_seed(seed)
 
 
 def check_at_least(smallest, *names):
-    """Raises UserError for a flag with a smaller value; None is none."""
+    """Raises UserError for a flag with a smaller value, infinity or beyond int32; None is none."""
     for name in names:
         value = FLAGS[name].value
         if value is not None and not value >= smallest:  # nan is neither
             raise UserError(f"--{name} must be at least {smallest}. Received: {value}")
+        largest = _INT32_MAX if isinstance(value, int) else sys.float_info.max
+        if value is not None and value > largest:
+            raise UserError(f"--{name} must be at most {largest}. Received: {value}")
+
+
+def check_not_empty(*names):
+    """Raises UserError for a flag of a path that is given and empty."""
+    for name in names:
+        if FLAGS[name].value == "":
+            raise UserError(f"--{name} is empty: give a path, such as ./{name}")
+
+
+@contextlib.contextmanager
+def locked(directory, strategy):
+    """Keeps other processes from training or evaluating in a directory while the block runs.
+
+    What the flags ask for is locked: a process that evaluates, beside one that only trains, is
+    nothing wrong. Of several workers, the chief alone locks.
+
+    Args:
+        directory: str, a run's.
+        strategy: tf.distribute.Strategy.
+
+    Raises:
+        UserError: another process trains or evaluates there.
+    """
+    evaluates = any(name in FLAGS and FLAGS[name].value for name in ("do_eval", "do_predict"))
+    purposes = {"training": FLAGS.do_train, "evaluating": evaluates}
+    with contextlib.ExitStack() as held:
+        for purpose, is_wanted in purposes.items():
+            if is_wanted and training.is_chief(strategy):
+                files.lock(directory, purpose)
+                held.callback(files.unlock, directory, purpose)
+        yield
 
 
 def record_run(directory, config):
@@ -417,6 +460,9 @@ _OF_THE_MACHINE = (
 
 def _message(error):
     """The error's text in one line: TensorFlow's own may be followed by the graph's."""
+    text = str(error)
     if isinstance(error, tf.errors.OpError):
-        return error.message.splitlines()[0]
-    return str(error) or type(error).__name__
+        # Of an error in a graph, the line before the name of the node tells what happened.
+        in_graph = re.search(r"^(.*\S.*)\n\s*\[\[\{\{node", error.message, re.MULTILINE)
+        text = in_graph[1] if in_graph else error.message.strip().partition("\n")[0]
+    return text.strip() or type(error).__name__

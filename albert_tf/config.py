@@ -3,7 +3,6 @@
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 
 from absl import logging
@@ -14,11 +13,22 @@ from albert_tf.errors import UserError
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "")
 
-_POSITIVE = (
-    "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_hidden_groups",
-    "num_attention_heads", "intermediate_size", "inner_group_num", "max_position_embeddings",
-    "type_vocab_size",
-)  # fmt: skip
+# Key -> largest value. Far above any model: they catch a wrong number before memory runs out.
+_SIZES = {
+    "vocab_size": 10**8,
+    "embedding_size": 10**6,
+    "hidden_size": 10**6,
+    "num_hidden_layers": 1000,
+    "num_hidden_groups": 1000,
+    "num_attention_heads": 10**4,
+    "intermediate_size": 10**7,
+    "inner_group_num": 1000,
+    "max_position_embeddings": 10**7,
+    "type_vocab_size": 10**6,
+}
+_LARGEST_STDDEV = 1000
+_MOST_BLOCKS = 1000  # num_hidden_layers x inner_group_num
+_MOST_PARAMETERS = 10**11  # 400 GB
 # In files of the original and its relatives, and read by nothing there either.
 _KNOWN_UNUSED = {"net_structure_type", "gap_size", "num_memory_blocks", "layers_to_keep"}
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
@@ -58,10 +68,12 @@ class AlbertConfig:
 
     def __post_init__(self):
         object.__setattr__(self, "unknown_keys", dict(self.unknown_keys))
-        for key in _POSITIVE:
+        for key, largest in _SIZES.items():
             value = getattr(self, key)
             if not _is_number(value, int) or value < 1:
                 raise UserError(f"{key} must be a whole number of at least 1. Received: {value!r}")
+            if value > largest:
+                raise UserError(f"{key} must be at most {largest}. Received: {value}")
         for key in _PROBABILITIES:
             value = getattr(self, key)
             if value is None:  # the original takes null for "no dropout"
@@ -69,8 +81,11 @@ class AlbertConfig:
             elif not _is_number(value) or not 0 <= value < 1:
                 raise UserError(f"{key} must be at least 0 and below 1. Received: {value!r}")
         stddev = self.initializer_range
-        if not _is_number(stddev) or not 0 < stddev < math.inf:
-            raise UserError(f"initializer_range must be a number above 0. Received: {stddev!r}")
+        if not _is_number(stddev) or not 0 < stddev <= _LARGEST_STDDEV:
+            raise UserError(
+                f"initializer_range must be at most {_LARGEST_STDDEV} and above 0. "
+                f"Received: {stddev!r}"
+            )
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 "hidden_size must be a multiple of num_attention_heads. Received: "
@@ -81,6 +96,7 @@ class AlbertConfig:
                 "num_hidden_groups must not exceed num_hidden_layers. Received: "
                 f"{self.num_hidden_groups} groups, {self.num_hidden_layers} layers"
             )
+        self._check_total()
         if not isinstance(self.hidden_act, str) or self.hidden_act.lower() not in ACTIVATIONS:
             raise UserError(
                 f"hidden_act must be one of {', '.join(a for a in ACTIVATIONS if a)}. "
@@ -91,6 +107,35 @@ class AlbertConfig:
                 f"parameter_sharing must be one of {', '.join(PARAMETER_SHARING)}. "
                 f"Received: {self.parameter_sharing!r}"
             )
+
+    def _check_total(self):
+        blocks = self.num_hidden_layers * self.inner_group_num
+        if blocks > _MOST_BLOCKS:
+            raise UserError(
+                f"num_hidden_layers x inner_group_num must be at most {_MOST_BLOCKS}. Received: "
+                f"{self.num_hidden_layers} x {self.inner_group_num} = {blocks}"
+            )
+        if self.num_parameters > _MOST_PARAMETERS:
+            raise UserError(
+                f"the encoder would have {self.num_parameters:,} parameters, and at most "
+                f"{_MOST_PARAMETERS:,} are possible. Check vocab_size={self.vocab_size}, "
+                f"embedding_size={self.embedding_size}, hidden_size={self.hidden_size}, "
+                f"intermediate_size={self.intermediate_size}, "
+                f"max_position_embeddings={self.max_position_embeddings}"
+            )
+
+    @property
+    def num_parameters(self):
+        """Parameters of the encoder, without heads (Table 1 counts the same)."""
+        embedding, hidden = self.embedding_size, self.hidden_size
+        rows = self.vocab_size + self.type_vocab_size + self.max_position_embeddings
+        embeddings = (rows + 2) * embedding
+        mapping = (embedding + 1) * hidden if embedding != hidden else 0
+        square = (hidden + 1) * hidden  # kernel and bias
+        attention = 4 * square + 2 * hidden
+        ffn = (2 * hidden + 1) * self.intermediate_size + 3 * hidden
+        blocks = self.num_attention_groups * attention + self.num_ffn_groups * ffn
+        return embeddings + mapping + self.inner_group_num * blocks + square
 
     @property
     def head_size(self):

@@ -79,19 +79,29 @@ def check_head(head, output_dir, given=None):
 
 def _check_head_in(directory, head, flag, remedy):
     path = os.path.join(directory, HEAD_FILE)
-    text = files.read_text(path)
-    if not text:
+    if not tf.io.gfile.exists(path):
         return
-    try:
-        content = json.loads(text)
-        labels = content["labels"]
-        found = Head(content["task_name"], None if labels is None else tuple(labels))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error!r}): delete it") from error
+    found = _read_head(path)
     if found != head:
         raise UserError(
             f"{flag} was trained for {found} and not for {head}: {remedy}, or change --task_name"
         )
+
+
+def _read_head(path):
+    try:
+        content = files.read_json(path)
+    except UserError as error:
+        raise UserError(f"{path} is damaged: delete it ({error})") from error
+    content = content if isinstance(content, dict) else {}
+    task_name, labels = content.get("task_name"), content.get("labels", "absent")
+    are_labels = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
+    if not isinstance(task_name, str) or not (labels is None or are_labels):
+        raise UserError(
+            f"{path} is damaged: delete it (it must hold task_name, a string, and labels, a list "
+            "of strings or null)"
+        )
+    return Head(task_name, None if labels is None else tuple(labels))
 
 
 def check_strategy(name):

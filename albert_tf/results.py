@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What evaluations leave in a run's directory: figures, best checkpoint, how far they came."""
 
+import math
 import os
+import re
 import time
 from typing import NamedTuple
 
@@ -10,6 +12,7 @@ from albert_tf.errors import UserError
 
 EVAL_RESULTS = "eval_results.txt"
 BEST_STATE = "best_trial.txt"
+_BEST_STATE = re.compile(r"(\d{1,18}):(-1|\d{1,18}):([-+.\de]+)", re.ASCII)
 
 
 class BestState(NamedTuple):
@@ -30,13 +33,17 @@ def read_best(directory):
     text = files.read_text(path)
     if not text:
         return None
+    match = _BEST_STATE.fullmatch(text.strip())
     try:
-        step, best_step, best = text.split(":")
-        return BestState(int(step), int(best_step), float(best))
-    except ValueError as error:
+        state = match and BestState(int(match[1]), int(match[2]), float(match[3]))
+    except ValueError:
+        state = None
+    if state is None or not math.isfinite(state.best):
         raise UserError(
-            f"{path} must read global_step:best_step:best_value. Received: {text!r}"
-        ) from error
+            f"{path} must read global_step:best_step:best_value. Received: {text[:80]!r}. Delete "
+            "it, and the checkpoints that are there are evaluated anew"
+        )
+    return state
 
 
 def record(directory, step, figures, prefix, key_metric, initial_best, block):
@@ -57,7 +64,7 @@ def record(directory, step, figures, prefix, key_metric, initial_best, block):
     """
     state, saved = read_best(directory) or BestState(-1, -1, initial_best), []
     value = float(figures[key_metric])
-    improved = value > state.best
+    improved = math.isfinite(value) and value > state.best
     if improved:
         copied = checkpoints.copy(prefix, os.path.join(directory, checkpoints.BEST))
         saved = [f"saved {source} to {destination}" for source, destination in copied]

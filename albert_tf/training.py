@@ -8,7 +8,9 @@ it over an orbit Controller.
 import contextlib
 import dataclasses
 import io
+import itertools
 import os
+import re
 import sys
 import tempfile
 import time
@@ -22,7 +24,7 @@ from official.common import distribute_utils
 from tqdm import tqdm
 
 from albert_tf import checkpoints, optimization
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, parse_json
 
 STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 PRECISIONS = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
@@ -31,7 +33,7 @@ _CHECK_SECONDS = 5.0  # how often figures are fetched from the device within a l
 
 
 class NonFiniteError(UserError):
-    """The loss or a gradient is no longer a number."""
+    """The loss, a gradient or a variable is no longer a number."""
 
 
 def say(text):
@@ -84,7 +86,7 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
         gcp_project: str or None, project of the Cloud TPU.
 
     Raises:
-        UserError: the devices asked for are not there.
+        UserError: the devices asked for are not there, or TF_CONFIG describes no cluster.
     """
     if name not in STRATEGIES:
         raise UserError(
@@ -98,7 +100,74 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
     wanted = available if num_gpus is None else num_gpus
     if name in ("off", "one_device"):
         wanted = min(wanted, 1) if num_gpus is None else wanted
+        if wanted > 1:
+            raise UserError(
+                f"--num_gpus={num_gpus} needs --distribution_strategy=mirrored. Received: {name}"
+            )
+    if name == "multi_worker_mirrored":
+        return _create_multi_worker_strategy(wanted)
     return distribute_utils.get_distribution_strategy(name, num_gpus=wanted)
+
+
+def _create_multi_worker_strategy(num_gpus):
+    check_cluster(os.environ.get("TF_CONFIG", ""))
+    try:
+        return distribute_utils.get_distribution_strategy(
+            "multi_worker_mirrored", num_gpus=num_gpus
+        )
+    except tf.errors.UnknownError as error:  # no server at this worker's own address
+        raise UserError(
+            f"TF_CONFIG={os.environ['TF_CONFIG']}: this worker cannot listen at its own address "
+            f"({error.message}). Check that it is of this machine and its port is free"
+        ) from error
+
+
+def check_cluster(text):
+    """Finds out before anything connects whether TF_CONFIG describes this worker and its cluster.
+
+    Args:
+        text: str, value of TF_CONFIG; empty if it is not set.
+
+    Raises:
+        UserError: it does not; the message says what is wrong.
+    """
+    example = (
+        '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
+        '"task": {"type": "worker", "index": 0}}'
+    )
+
+    def refuse(reason):
+        raise UserError(f"TF_CONFIG {reason}. Received: {text!r}. It must be like {example}")
+
+    if not text:
+        refuse("is not set, and --distribution_strategy=multi_worker_mirrored needs it")
+    config = parse_json(text, f"TF_CONFIG={text!r} must be like {example}, and it")
+    config = config if isinstance(config, dict) else {}
+    cluster, task = config.get("cluster"), config.get("task")
+    if not isinstance(cluster, dict) or not isinstance(task, dict):
+        refuse("must have the objects cluster and task")
+    jobs = {name: cluster[name] for name in ("chief", "worker") if name in cluster}
+    for name, addresses in jobs.items():
+        if not isinstance(addresses, list) or not addresses:
+            refuse(f"must have a list of addresses as {name} of cluster")
+        for address in addresses:
+            if not isinstance(address, str) or not _is_address(address):
+                refuse(f"has an address that is not host:port, {address!r}")
+    every = [address for addresses in jobs.values() for address in addresses]
+    if not every:
+        refuse("has no worker in cluster")
+    if len(set(every)) < len(every):
+        refuse("has the same address twice")
+    kind, index = task.get("type"), task.get("index")
+    if kind not in list(jobs):  # it may be of any type
+        refuse(f"has the task type {kind!r}, which is not one of {', '.join(jobs)}")
+    if not str(index).isdecimal() or int(index) >= len(jobs[kind]):
+        refuse(f"has the task index {index!r}, and cluster has {len(jobs[kind])} of type {kind}")
+
+
+def _is_address(text):
+    match = re.fullmatch(r"\S+:(\d{1,5})", text, re.ASCII)
+    return match is not None and 0 < int(match[1]) < 2**16
 
 
 def _create_tpu_strategy(tpu_name, tpu_zone, gcp_project):
@@ -128,7 +197,8 @@ def is_chief(strategy):
     resolver = strategy.cluster_resolver
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
         return True
-    return resolver.task_id in (None, 0)
+    first = "chief" if "chief" in resolver.cluster_spec().jobs else "worker"
+    return resolver.task_type in (None, first) and resolver.task_id in (None, 0)
 
 
 def set_precision(dtype):
@@ -280,7 +350,8 @@ class _Trainer(orbit.StandardTrainer):
 
     def _report(self):
         if self._first_bad_step.numpy() >= 0:
-            raise NonFiniteError(int(self._first_bad_step.numpy()))
+            step = int(self._first_bad_step.numpy())
+            raise NonFiniteError(f"the loss or a gradient is not finite at step {step}")
         self._progress.show(self._figures.result())
 
     def train_loop_end(self):
@@ -393,6 +464,8 @@ class Run:
         inner = _inner_optimizer(optimizer)
         self._state = checkpoints.training_variables(task.variables, inner)
         self._step = inner.iterations
+        if self.is_chief:
+            checkpoints.tidy(self._directory)
         self._manager = tf.train.CheckpointManager(
             checkpoints.make_checkpoint(self._state),
             self._directory,
@@ -457,8 +530,33 @@ class Run:
         self._step.assign(checkpoints.step_in(prefix))
 
     def save(self):
-        """Saves `model.ckpt-<step>`; returns its prefix."""
+        """Saves `model.ckpt-<step>`; returns its prefix.
+
+        Raises:
+            NonFiniteError: a variable or a moment is not finite; nothing is saved.
+        """
+        names = [name for name, variable in self._state.items() if variable.dtype.is_floating]
+        finite = [tf.reduce_all(tf.math.is_finite(self._state[name])) for name in names]
+        bad = [name for name, ok in zip(names, tf.stack(finite).numpy(), strict=True) if not ok]
+        if bad:
+            raise NonFiniteError(
+                f"{len(bad)} of {len(names)} variables are not finite at step {self.step} "
+                f"({bad[0]} is the first), so it is not saved"
+            )
         return self._manager.save(checkpoint_number=self.step)
+
+    def _stop(self):
+        """Saves what an interrupted training has reached; returns a line that says so."""
+        latest = checkpoints.latest_in(self._directory)
+        if latest and checkpoints.step_of(latest) == self.step:
+            return f"Stopped at step {self.step}; {latest} holds it"  # left alone: it is whole
+        try:
+            return f"Stopped at step {self.step}; saved {self.save()}"
+        except NonFiniteError as error:
+            return f"Stopped; {error}. {self._last_good()}"
+
+    def _last_good(self):
+        return f"Last good checkpoint: {checkpoints.latest_in(self.settings.output_dir)}"
 
     def train(self, dataset, batch_size, figures, on_checkpoint=None):
         """Trains up to `settings.train_steps`, saving on the way.
@@ -470,8 +568,8 @@ class Run:
             on_checkpoint: callable or None, called with the prefix of each checkpoint.
 
         Raises:
-            NonFiniteError: the loss or a gradient is not finite; step and last good checkpoint
-                are named.
+            NonFiniteError: the loss, a gradient or a variable is not finite; step and last good
+                checkpoint are named.
         """
         settings, first = self.settings, self.step
         if first >= settings.train_steps:
@@ -490,13 +588,12 @@ class Run:
                     on_checkpoint(prefix)
         except NonFiniteError as error:
             raise NonFiniteError(
-                f"the loss or a gradient is not finite at step {error}. Last good checkpoint: "
-                f"{checkpoints.latest_in(self._directory)}. Lower --learning_rate or lengthen the "
-                "warm-up, and start again"
+                f"{error}. {self._last_good()}. Lower --learning_rate or lengthen the warm-up, and "
+                "start again"
             ) from None
         except KeyboardInterrupt:
             if not isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
-                say(f"Stopped at step {self.step}; saved {self.save()}")
+                say(self._stop())
             raise
         finally:
             progress.close()
@@ -512,7 +609,7 @@ class Run:
     def _stops(self):
         every, last = self.settings.save_checkpoints_steps, self.settings.train_steps
         first = (self.step // every + 1) * every
-        return [*range(first, last, every), last]
+        return itertools.chain(range(first, last, every), [last])
 
     def evaluate(self, dataset, figures, max_steps=-1):
         """Computes the figures of a data set with the weights as they are.

@@ -3,14 +3,17 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from albert_tf import checkpoints, heads, optimization
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 
 GOLDEN = Path(__file__).parent / "golden"
 MODELS = GOLDEN / "model"
@@ -141,9 +144,7 @@ def test_names_and_shapes_of_the_released_models(layers, hidden, intermediate, n
         num_attention_heads=num_heads,
         intermediate_size=intermediate,
     )
-    with tf.Graph().as_default():  # variables have a shape there, and no memory
-        shapes = {n: v.shape.as_list() for n, v in named_model(config).items()}
-    assert shapes == released_shapes(hidden, intermediate)
+    assert checkpoints.pretraining_shapes(config) == released_shapes(hidden, intermediate)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,32 @@ def test_names_under_each_sharing_strategy(sharing, attention_groups, ffn_groups
         ]
         has_attention, has_ffn = group < attention_groups, group < ffn_groups
         assert counts == [8 * has_attention, 2 * has_attention, 4 * has_ffn, 2 * has_ffn]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [{"parameter_sharing": sharing} for sharing in ("all", "attention", "ffn", "none")]
+    + [
+        {"num_hidden_groups": 2, "inner_group_num": 2},
+        {"embedding_size": 32},  # the hidden size: no mapping
+        {"type_vocab_size": 3, "max_position_embeddings": 7, "vocab_size": 11},
+    ],
+)
+def test_shapes_without_a_model_are_those_of_the_model(overrides):
+    config = golden_config(**overrides)
+    expected = {n: v.shape.as_list() for n, v in named_model(config).items()}
+    assert checkpoints.pretraining_shapes(config) == expected
+    encoder = [shape for name, shape in expected.items() if name.startswith("bert/")]
+    assert config.num_parameters == sum(map(math.prod, encoder))
+
+
+def test_reading_weights_leaves_the_callers_models_usable():
+    config = golden_config()
+    model = heads.AlbertModel(config)
+    ids = tf.ones([1, 4], tf.int32)
+    before = model(ids)["pooled_output"]
+    checkpoints.read_weights(BASE, config)
+    np.testing.assert_array_equal(model(ids)["pooled_output"], before)
 
 
 # --- Finding ------------------------------------------------------------------------------------
@@ -216,6 +243,48 @@ def state_of(path):
 def test_which_checkpoint_of_a_directory(names, state, expected, place):
     directory = place(*names, state=state)
     assert checkpoints.find(str(directory)) == str(directory / expected)
+
+
+@pytest.mark.parametrize(
+    "state", [b"", b"\xff\xfe\x00", b"no text of this kind {", state_of("/x/model.ckpt-7").encode()]
+)
+def test_an_unusable_state_file_is_reported_in_one_line(state, place, caplog):
+    directory = place("model.ckpt-5", "model.ckpt-10", state="")
+    (directory / "checkpoint").write_bytes(state)
+    for _ in range(2):
+        assert checkpoints.latest_in(str(directory)) == str(directory / "model.ckpt-10")
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 1 and "\n" not in lines[0]
+    assert lines[0].startswith(f"{directory}/checkpoint is damaged or names a checkpoint that is")
+    assert lines[0].endswith(f"the highest step, {directory}/model.ckpt-10")
+
+
+def test_a_directory_without_state_file_is_not_worth_a_line(place, caplog):
+    directory = place("model.ckpt-5")
+    assert checkpoints.latest_in(str(directory)) == str(directory / "model.ckpt-5")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("state", [b"", b"\xff\xfe\x00", b"no text of this kind {"])
+@pytest.mark.parametrize("names", [[], ["model.ckpt-5", "model.ckpt-10"]])
+def test_tidy_makes_a_directory_usable_again(names, state, place):
+    directory = place(*names, state="")
+    (directory / "checkpoint").write_bytes(state)
+    unfinished = directory / "model.ckpt-15_temp"
+    unfinished.mkdir()
+    (unfinished / "part-00000-of-00001.data-00000-of-00001").write_text("half")
+    checkpoints.tidy(str(directory))
+    assert not unfinished.exists()
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(), str(directory), 5)
+    assert [Path(path).name for path in manager.checkpoints] == names  # old ones to be deleted
+    assert checkpoints.latest_in(str(directory)) == manager.latest_checkpoint
+
+
+def test_tidy_leaves_a_usable_directory_alone(place):
+    directory = place("model.ckpt-5", "model.ckpt-10", state=state_of("model.ckpt-5"))
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    checkpoints.tidy(str(directory))
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
 
 
 def test_a_copied_directory_reads_its_own_files(place, tmp_path):
@@ -503,6 +572,49 @@ def test_inner_groups_that_the_file_lacks_come_from_nowhere():
         assert "--albert_config_file" in message.splitlines()[-1]
 
 
+BAD_VALUES = {  # what a file may hold in place of a weight -> the message
+    "nan": (lambda v: np.where(np.arange(v.size).reshape(v.shape) == 3, np.nan, v), "nan or inf"),
+    "infinite": (lambda v: np.full_like(v, np.inf), "nan or infinite"),
+    "beyond float32": (lambda v: v.astype(np.float64) + 1e300, "nan or infinite"),
+    "int32": (lambda v: v.astype(np.int32), "is of type int32"),
+    "bool": (lambda v: v > 0, "is of type bool"),
+    "complex64": (lambda v: v.astype(np.complex64), "is of type complex64"),
+    "string": (lambda v: v.astype(str).astype(bytes).astype(object), "is of type string"),
+}
+
+
+@pytest.mark.parametrize("name", ["bert/embeddings/word_embeddings", "cls/predictions/output_bias"])
+@pytest.mark.parametrize("kind", BAD_VALUES)
+def test_weights_that_are_no_finite_numbers_are_refused(kind, name, tmp_path):
+    change, expected = BAD_VALUES[kind]
+    tensors = read(BASE)
+    tensors[name] = change(tensors[name])
+    prefix = write(tmp_path / "model.ckpt", tensors)
+    config = golden_config()
+    messages = [refused(prefix, named_model(config))]
+    for call in (
+        lambda: checkpoints.load_all(prefix, named_model(config)),
+        lambda: checkpoints.read_weights(prefix, config),
+    ):
+        with pytest.raises(UserError) as error:
+            call()
+        messages.append(str(error.value))
+    for message in messages:
+        assert message.startswith(f"{name} in {prefix} ") and expected in message
+
+
+def test_heads_that_are_not_loaded_may_hold_anything(tmp_path):
+    tensors = read(BASE) | {"of_others": np.float32("nan"), "counter": np.int32(3)}
+    checkpoints.load(write(tmp_path / "model.ckpt", tensors), named_model(golden_config()))
+
+
+def test_weights_in_bfloat16_are_taken(tmp_path):
+    tensors = {name: tf.cast(value, tf.bfloat16) for name, value in read(BASE).items()}
+    named = named_model(golden_config())
+    checkpoints.load(write(tmp_path / "model.ckpt", tensors), named)
+    assert_same(values_of(named), {n: tf.cast(v, tf.float32).numpy() for n, v in tensors.items()})
+
+
 # --- Groups from group 0, and the original's own maps -------------------------------------------
 
 MAPS = json.loads((GOLDEN / "checkpoint_maps" / "assignment_maps.json").read_text())
@@ -681,6 +793,63 @@ def test_a_state_of_another_shape_is_not_resumed(tmp_path):
         "[300, 16] there and [301, 16] in this model. Check --albert_config_file"
     )
     assert_same(values_of(other), before)
+
+
+@pytest.mark.parametrize("name", ["bert/pooler/dense/kernel", "bert/pooler/dense/kernel/adam_v"])
+def test_a_state_with_nan_is_not_resumed(name, tmp_path):
+    state, _ = training_state(golden_config())
+    tensors = values_of(state)
+    tensors[name] = np.full_like(tensors[name], np.nan)
+    prefix = write(tmp_path / "model.ckpt-1", tensors)
+    with pytest.raises(UserError, match=f"{name} in {prefix} holds nan"):
+        checkpoints.restore(prefix, state)
+    assert np.isfinite(state[name].numpy()).all()
+
+
+BAD_STEPS = {
+    "fraction": np.float32(2.5),
+    "negative": np.int64(-1),
+    "nan": np.float32("nan"),
+    "infinite": np.float64("inf"),
+    "string": np.array(b"7", object),
+    "bool": np.bool_(True),
+    "beyond int64": np.float64(1e19),
+    "vector": np.array([7], np.int64),
+    "empty": np.array([], np.int64),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_STEPS)
+def test_a_step_that_is_no_whole_number_is_refused(kind, tmp_path):
+    state, _ = training_state(golden_config())
+    prefix = write(tmp_path / "model.ckpt-1", values_of(state) | {"global_step": BAD_STEPS[kind]})
+    with pytest.raises(UserError, match=f"global_step in {prefix} must be one whole number"):
+        checkpoints.step_in(prefix)
+    with pytest.raises(UserError, match=f"{prefix}"):
+        checkpoints.restore(prefix, state)
+
+
+def test_a_whole_step_may_be_a_float(tmp_path):
+    state, optimizer = training_state(golden_config())
+    prefix = write(tmp_path / "model.ckpt-1", values_of(state) | {"global_step": np.float32(7)})
+    checkpoints.restore(prefix, state)
+    assert optimizer.iterations.numpy() == checkpoints.step_in(prefix) == 7
+
+
+def object_graph_with_an_absent_child():
+    graph = trackable_object_graph_pb2.TrackableObjectGraph()
+    graph.nodes.add().children.add(local_name="variables", node_id=99)
+    return graph.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "graph", [b"\xff\xff\xff", 1.0, b"", object_graph_with_an_absent_child()]
+)  # no message, no bytes, no objects, an object too few
+def test_a_damaged_object_graph_is_named(graph, tmp_path):
+    value = np.array(graph, object if isinstance(graph, bytes) else np.float32)
+    prefix = write(tmp_path / "model.ckpt", read(BASE) | {"_CHECKPOINTABLE_OBJECT_GRAPH": value})
+    with pytest.raises(UserError, match=f"cannot read {prefix}: the files are damaged"):
+        checkpoints.Reader(prefix)
 
 
 # --- Copying ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import logging
 import pytest
 
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 
 DEFAULTS = {  # of the original; vocab_size has none
     "embedding_size": 128,
@@ -233,6 +234,56 @@ def test_sizes_must_be_whole_and_positive(key, value):
         AlbertConfig.from_dict({"vocab_size": 7, key: value})
 
 
+@pytest.mark.parametrize("value", [10**9, 10**12, 10**30])
+@pytest.mark.parametrize("key", WHOLE_NUMBERS)
+def test_sizes_beyond_any_model_are_refused(key, value):
+    with pytest.raises(UserError, match=rf"{key} must be at most \d+. Received: {value}$"):
+        AlbertConfig.from_dict({"vocab_size": 7, key: value})
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"num_hidden_layers": 1001}, "num_hidden_layers must be at most 1000. Received: 1001"),
+        ({"num_hidden_layers": 100, "inner_group_num": 11},
+         "num_hidden_layers x inner_group_num must be at most 1000. Received: 100 x 11 = 1100"),
+        ({"hidden_size": 10**6, "num_attention_heads": 100, "intermediate_size": 4 * 10**6},
+         "the encoder would have 13,000,143,066,944 parameters, and at most 100,000,000,000 are "
+         "possible. Check vocab_size=7, embedding_size=128, hidden_size=1000000, "
+         "intermediate_size=4000000, max_position_embeddings=512"),
+    ],
+)  # fmt: skip
+def test_models_beyond_any_memory_are_refused(values, message):
+    with pytest.raises(UserError) as error:
+        AlbertConfig.from_dict({"vocab_size": 7, **values})
+    assert str(error.value) == message
+
+
+def test_large_models_pass():
+    bert = {"embedding_size": 4096, "parameter_sharing": "none"}  # xxlarge without sharing
+    config = AlbertConfig.from_dict({**released_config("xxlarge", "v2"), **bert})
+    assert 2.4e9 < config.num_parameters < 2.6e9
+    config = AlbertConfig.from_dict(
+        {
+            "vocab_size": 10**6,
+            "embedding_size": 5120,
+            "hidden_size": 5120,
+            "num_attention_heads": 40,
+            "num_hidden_layers": 48,
+            "intermediate_size": 20480,
+            "parameter_sharing": "none",
+        }
+    )
+    assert 2e10 < config.num_parameters < 3e10
+
+
+def test_parameters_of_the_released_models():
+    # Counted from the variables of the released checkpoints.
+    counts = {"base": 11683584, "large": 17683968, "xlarge": 58724864, "xxlarge": 222595584}
+    for size, count in counts.items():
+        assert AlbertConfig.from_dict(released_config(size, "v2")).num_parameters == count
+
+
 @pytest.mark.parametrize("value", [-0.1, 1, 1.5, "0.1", True, float("nan")])
 @pytest.mark.parametrize("key", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
 def test_dropout_must_be_a_probability(key, value):
@@ -240,7 +291,9 @@ def test_dropout_must_be_a_probability(key, value):
         AlbertConfig.from_dict({"vocab_size": 7, key: value})
 
 
-@pytest.mark.parametrize("value", [0, -0.02, None, "0.02", True, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "value", [0, -0.02, None, "0.02", True, float("nan"), float("inf"), 10**30]
+)
 def test_initializer_range_must_be_positive(value):
     with pytest.raises(ValueError, match=r"initializer_range must be .*above 0. Received: "):
         AlbertConfig.from_dict({"vocab_size": 7, "initializer_range": value})

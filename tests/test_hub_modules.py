@@ -21,6 +21,7 @@ import run_race
 import run_squad
 from albert_tf import checkpoints, export, glue, heads, hub_modules, records
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 
 GOLDEN = Path(__file__).parent / "golden"
 DATA = GOLDEN / "finetune"
@@ -214,6 +215,104 @@ def test_an_activation_that_is_not_known(garden, tmp_path):
     (tmp_path / "keras_metadata.pb").write_bytes(metadata.SerializeToString())
     with pytest.raises(ValueError, match=r"swish.*give --albert_config_file"):
         hub_modules.read_config(str(tmp_path))
+
+
+DEEP = '{"a":' * 100_000
+
+
+def with_metadata(text):
+    metadata = saved_metadata_pb2.SavedMetadata()
+    metadata.nodes.add().metadata = text
+    return metadata.SerializeToString()
+
+
+def encoder_metadata(**changes):
+    """What Keras writes of the Model Garden's encoder, as text."""
+    values = {theirs: getattr(CONFIG, ours) for theirs, ours in hub_modules._GARDEN_KEYS.items()}
+    return json.dumps({"config": {**values, "activation": "gelu", **changes}})
+
+
+def test_the_metadata_is_enough(tmp_path):
+    (tmp_path / "keras_metadata.pb").write_bytes(with_metadata(encoder_metadata()))
+    assert hub_modules.read_config(str(tmp_path)) == CONFIG
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (DEEP, "nested too deeply"),
+        ('{"config":', "is not JSON"),
+        ('{"config": ' + "9" * 5000 + "}", "is not JSON"),
+        ('{"config": ["vocab_size"]}', "give --albert_config_file"),
+        (encoder_metadata(activation=["gelu"]), r"activation, \['gelu'\]"),
+        (encoder_metadata(activation={"config": {"a": 1}}), r"activation, \{'a': 1\}"),
+        (encoder_metadata(activation=None), "activation, None"),
+        (encoder_metadata(hidden_size="32"), "hidden_size must be a whole number"),
+        (encoder_metadata(num_layers=[3]), "num_hidden_layers must be a whole number"),
+        (encoder_metadata(vocab_size=10**12), "vocab_size must be at most"),
+        (encoder_metadata(embedding_width=False), "embedding_size must be a whole number"),
+        (encoder_metadata(dropout_rate="much"), "hidden_dropout_prob must be"),
+    ],
+    ids=range(12),
+)
+def test_damaged_metadata_is_named(text, message, tmp_path):
+    (tmp_path / "keras_metadata.pb").write_bytes(with_metadata(text))
+    with pytest.raises(UserError, match=message) as error:
+        hub_modules.read_config(str(tmp_path))
+    assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["keras_metadata.pb", "saved_model.pb"])
+def test_files_that_are_no_messages_are_named(name, tmp_path):
+    (tmp_path / name).write_bytes(b"\xff" * 20)
+    with pytest.raises(UserError, match=rf"cannot read {tmp_path}/{name}: it is damaged"):
+        hub_modules.read_config(str(tmp_path))
+
+
+def with_constant(module, change):
+    """Changes the graph behind a module's `do_lower_case`."""
+    model = saved_model_pb2.SavedModel.FromString((module / "saved_model.pb").read_bytes())
+    for graph in model.meta_graphs:
+        (output,) = (
+            info.name.partition(":")[0]
+            for name, info in graph.signature_def["tokenization_info"].outputs.items()
+            if name == "do_lower_case"
+        )
+        nodes = {node.name: node for node in graph.graph_def.node}
+        change(nodes[output], nodes[nodes[output].input[0]])
+    (module / "saved_model.pb").write_bytes(model.SerializeToString())
+
+
+def test_a_casing_behind_a_circle_of_nodes_is_not_told(first_generation):
+    module, _ = first_generation(True)
+
+    def change(output, _):
+        output.input[0] = output.name
+
+    with_constant(module, change)
+    assert hub_modules.lower_case(str(module)) is None
+
+
+@pytest.mark.parametrize("value", [b"true", [True, False], 0.5])
+def test_a_casing_that_is_no_truth_value_is_refused(value, first_generation):
+    module, _ = first_generation(True)
+    with_constant(
+        module, lambda _, node: node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+    )
+    with pytest.raises(UserError, match=f"do_lower_case in {module} must be true or false"):
+        hub_modules.lower_case(str(module))
+
+
+def test_a_casing_in_a_damaged_tensor_is_named(first_generation):
+    module, _ = first_generation(True)
+
+    def change(_, node):
+        node.attr["value"].tensor.tensor_shape.dim.add(size=3)
+        node.attr["value"].tensor.tensor_content = b"\1\1"
+
+    with_constant(module, change)
+    with pytest.raises(UserError, match=rf"cannot read do_lower_case of {module}/saved_model\.pb"):
+        hub_modules.lower_case(str(module))
 
 
 @pytest.mark.parametrize("value", [True, False])

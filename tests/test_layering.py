@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "heads": {"config", "modeling"},
     "optimization": set(),
     "huggingface": {"config"},
-    "checkpoints": {"config", "modeling", "heads", "huggingface"},
+    "checkpoints": {"huggingface"},
     "hub_modules": {"config", "checkpoints"},
     "export": {"config", "modeling", "heads", "checkpoints"},
     "training": {"optimization", "checkpoints"},
@@ -47,6 +47,8 @@ MAY_IMPORT = {
     "files": set(),
 }
 OPEN_TO_ALL = {"errors", "files"}
+GLOBAL_STATE = {"Graph", "set_global_policy", "set_random_seed", "set_jit"}
+MAY_SET_GLOBAL_STATE = {"cli", "training"}  # in functions that scripts call for that purpose
 SCRIPT_FOLDERS = {"demo", "benchmarks"}  # and the root
 MODEL_SIDE = {
     "config",
@@ -110,6 +112,13 @@ def uses_keras_3(tree):
     )
 
 
+def changes_global_state(tree):
+    """Whether a file makes a graph, after which Keras models fail, or sets what is set for all."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in GLOBAL_STATE for node in ast.walk(tree)
+    )
+
+
 def uses_pickle(tree):
     return imports_any(tree, "pickle", "cloudpickle", "dill", "joblib", "shelve") or any(
         node.arg == "allow_pickle"
@@ -149,6 +158,8 @@ def library_rules(path, tree):
         yield f"may not import albert_tf.{module}"
     if name != "cli" and imports_any(tree, "absl.flags"):
         yield "reads absl.flags: take values"
+    if name not in MAY_SET_GLOBAL_STATE and changes_global_state(tree):
+        yield "changes TensorFlow's global state, and so its caller's models"
 
 
 def broken_rules(root):
@@ -238,6 +249,9 @@ def test_a_tree_that_keeps_the_rules_passes(house):
         ("albert_tf/config.py", "from absl import flags", "reads absl.flags"),
         ("albert_tf/config.py", "import absl.flags", "reads absl.flags"),
         ("albert_tf/config.py", "def f():\n    from absl.flags import FLAGS", "reads absl.flags"),
+        # what belongs to the caller
+        ("albert_tf/config.py", "with tf.Graph().as_default():\n    pass", "global state"),
+        ("albert_tf/config.py", "tf_keras.utils.set_random_seed(1)", "global state"),
         # scripts
         ("albert_tf/config.py", "import run_it", "imports a script"),
         ("run_more.py", "from run_it import main", "imports a script"),

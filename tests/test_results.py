@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import checkpoints, results
+from albert_tf.errors import UserError
 
 
 def write_checkpoint(directory, step):
@@ -49,16 +50,34 @@ def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
     assert saved[1] == f"saved {tmp_path}/model.ckpt-1.index to {tmp_path}/model.ckpt-best.index"
 
 
-def test_nan_is_never_the_best(tmp_path):
-    assert not record(tmp_path, 1, float("nan"))
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_what_is_not_finite_is_never_the_best(value, tmp_path):
+    assert not record(tmp_path, 1, float(value))
     assert results.read_best(str(tmp_path)) == (1, -1, -1.0)
     assert not (tmp_path / "model.ckpt-best.index").exists()
 
 
-def test_damaged_state_is_a_plain_error(tmp_path):
-    (tmp_path / results.BEST_STATE).write_text("1:2")
-    with pytest.raises(ValueError, match=r"best_trial\.txt must read"):
+@pytest.mark.parametrize(
+    "text",
+    ["1:2", "1:2:nan", "1:2:inf", "1:2:-inf", "1:2:1e999", "-1:2:0.5", "1:-2:0.5", "True:1:0.5",
+     "1:False:0.5", "1:1:True", "1_0:1:0.5", f"{10**30}:1:0.5", "1:1:0.5:7", "1.5:1:0.5", "1:1:e",
+     " ", "9" * 5000],
+)  # fmt: skip
+def test_damaged_state_is_a_plain_error(text, tmp_path):
+    (tmp_path / results.BEST_STATE).write_text(text)
+    with pytest.raises(UserError, match=r"best_trial\.txt must read .* Delete it") as error:
         results.read_best(str(tmp_path))
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "text, state",
+    [("4:0:0.0", (4, 0, 0.0)), ("4:-1:-1", (4, -1, -1.0)), ("8:4:-0.25", (8, 4, -0.25)),
+     ("8:4:8.5e-05", (8, 4, 8.5e-05)), ("8:4:87.5\n", (8, 4, 87.5))],
+)  # fmt: skip
+def test_states_of_the_original_and_of_negative_figures_are_read(text, state, tmp_path):
+    (tmp_path / results.BEST_STATE).write_text(text)
+    assert results.read_best(str(tmp_path)) == state
 
 
 def test_follow_gives_all_or_the_newest(tmp_path):

@@ -265,6 +265,20 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
         run_main(run_classifier, **flags | PREDICT)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff\xfe", b"[" * 100_000, b"null", b'{"task_name": "rte"}', b'{"labels": null}',
+     b'{"task_name": 7, "labels": null}', b'{"task_name": "rte", "labels": "ab"}',
+     b'{"task_name": "rte", "labels": [0, 1]}', b'{"task_name": ["rte"], "labels": {}}'],
+    ids=range(10),
+)  # fmt: skip
+def test_a_damaged_head_file_is_named(content, tmp_path):
+    path = tmp_path / finetuning.HEAD_FILE
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"{path} is damaged: delete it"):
+        finetuning.check_head(finetuning.Head("rte", None), str(tmp_path))
+
+
 def test_diagnostic_set_is_predicted_with_an_mnli_model(run_main, flags, tmp_path, train_once):
     out = shutil.copytree(train_once("MNLI"), tmp_path / "out")
     run_main(run_classifier, **flags | PREDICT | {"task_name": "ax"})

@@ -4,7 +4,11 @@
 import concurrent.futures
 import json
 import re
+import signal
 import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -311,6 +315,94 @@ def test_non_finite_loss_stops_with_step_and_last_good_checkpoint(run_main, flag
     with pytest.raises(training.NonFiniteError, match=r"at step (\d+)\. .*model\.ckpt-0"):
         run_main(run_pretraining, **flags)
     assert checkpoint_steps(tmp_path / "out") == [0]
+
+
+@pytest.mark.parametrize("source", ["output_dir", "init_checkpoint"])
+def test_weights_of_nan_are_not_blamed_on_the_learning_rate(run_main, flags, tmp_path, source):
+    values = read_variables(checkpoints.find(str(GOLDEN / "lamb_ckpt")))
+    name = "bert/pooler/dense/kernel"
+    values[name] = np.full_like(values[name], np.nan)
+    (tmp_path / "bad").mkdir()
+    prefix = write_tf1_checkpoint(tmp_path / "bad" / "model.ckpt-2", values)
+    flags |= {"output_dir": tmp_path / "new", source: tmp_path / "bad", "num_train_steps": 3}
+    with pytest.raises(UserError, match=f"^{name} in {prefix} holds nan") as error:
+        run_main(run_pretraining, **flags)
+    assert "learning_rate" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "kind, searched",
+    [
+        (tf.errors.InvalidArgumentError, True),
+        (tf.errors.DataLossError, True),
+        (tf.errors.ResourceExhaustedError, False),
+        (tf.errors.UnavailableError, False),
+        (tf.errors.InternalError, False),
+    ],
+)
+def test_a_bad_record_is_looked_for_when_data_can_be_the_cause(
+    run_main, flags, monkeypatch, kind, searched
+):
+    calls = []
+
+    def fail(*_):
+        raise kind(None, None, "it failed")
+
+    monkeypatch.setattr(run_pretraining, "train", fail)
+    monkeypatch.setattr(records, "find_bad_record", lambda *_: calls.append(1))
+    with pytest.raises(kind, match="it failed"):
+        run_main(run_pretraining, **flags)
+    assert bool(calls) is searched
+
+
+@pytest.mark.parametrize(
+    "flag, value, message",
+    [
+        ("output_dir", "", "is empty: give a path"),
+        ("num_train_steps", 10**18, "must be at most 2147483647"),
+        ("save_checkpoints_steps", 10**20, "must be at most 2147483647"),
+        ("iterations_per_loop", 2**31, "must be at most 2147483647"),
+        ("max_eval_steps", 10**400, "must be at most 2147483647"),
+        ("start_warmup_step", 10**400, "must be at most 2147483647"),
+        ("shuffle_buffer_size", 0, "must be at least 1"),
+        ("learning_rate", "inf", "must be at most"),
+        ("learning_rate", "nan", "must be at least 0"),
+        ("poly_power", -1, "must be at least 0"),
+        ("sentence_loss_weight", "nan", "must be at least 0"),
+        ("seed", -1, "must be from 0 to 4294967295"),
+        ("seed", 2**32, "must be from 0 to 4294967295"),
+    ],
+    ids=range(13),
+)
+def test_absurd_flags_are_refused(run_main, flags, flag, value, message):
+    with pytest.raises(UserError, match=f"--{flag} {message}"):
+        run_main(run_pretraining, **flags | {flag: value})
+
+
+def test_one_run_at_a_time_in_a_directory(run_main, flags, tmp_path, capsys):
+    """A second trainer is refused, an evaluator is not; after a SIGKILL the next one starts."""
+    out = tmp_path / "out"
+    values = flags | {"num_train_steps": 10**6, "save_checkpoints_steps": 10**6}
+    arguments = [f"--{name}={value}" for name, value in values.items()]
+    with subprocess.Popen(
+        [sys.executable, run_pretraining.__file__, *arguments], stderr=subprocess.DEVNULL
+    ) as first:
+        try:
+            while not (out / "checkpoint").exists() and first.poll() is None:
+                time.sleep(0.1)
+            with pytest.raises(UserError) as error:
+                run_main(run_pretraining, **flags)
+            assert f"{out} is in use: process {first.pid} on host" in str(error.value)
+            assert "is training there" in str(error.value)
+            run_main(run_pretraining, **flags | {"do_train": False, "do_eval": True})
+            assert "Evaluation at step 0" in capsys.readouterr().out
+        finally:
+            first.send_signal(signal.SIGKILL)
+    (out / "model.ckpt-7_temp").mkdir()  # as if it was killed while it saved
+    assert (out / "training.lock").exists()
+    run_main(run_pretraining, **flags)
+    assert checkpoint_steps(out)[-1] == 2
+    assert not list(out.glob("*.lock")) and not (out / "model.ckpt-7_temp").exists()
 
 
 def test_record_of_another_length_names_flag_file_and_numbers(run_main, flags):
