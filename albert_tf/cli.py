@@ -22,6 +22,7 @@ FLAGS = flags.FLAGS
 _OBSOLETE = {
     "master": (None, "--tpu_name takes a TPU's grpc address"),
     "num_tpu_cores": (8, "all cores of the TPU are used"),
+    "predict_feature_left_file": (None, "what it held is computed in every run"),
     "use_einsum": (True, "there is one implementation, with the same results"),
 }
 
