@@ -11,13 +11,14 @@ python run_squad.py \
 import dataclasses
 import functools
 import json
-import math
 import os
+import reprlib
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from absl import flags
 
 from albert_tf import (
@@ -45,11 +46,11 @@ RULE = "=" * 50  # between the blocks of eval_results.txt
 KEEP_CHECKPOINTS = 3  # of those that were evaluated, beside the best, as the original
 CONFIG = "albert_config.json"
 THRESHOLD = "null_score_diff_threshold.json"
+INT32_MAX = 2**31 - 1
 EVEN_CHANCE = 0.0  # the no-answer logit at which an answer is as likely as none
 DEFAULT_FILES = {  # flag -> name in --output_dir
     "train_feature_file": "squad_train.tf_record",
     "predict_feature_file": "squad_predict.tf_record",
-    "predict_feature_left_file": "squad_predict.npz",
 }
 LABELS = ("start_positions", "end_positions", "is_impossible")
 
@@ -112,7 +113,6 @@ def define_flags():
     for name, what in (
         ("train_feature_file", "TFRecord file for the training features"),
         ("predict_feature_file", "TFRecord file for the features to predict"),
-        ("predict_feature_left_file", "npz file of what post-processing needs of them"),
     ):
         flags.DEFINE_string(name, None, f"{what}; in --output_dir by default.")
     flags.DEFINE_bool(
@@ -143,7 +143,7 @@ def define_flags():
     flags.DEFINE_float("num_train_epochs", 3.0, "Passes, counted in questions and not in windows.")
     flags.DEFINE_float("warmup_proportion", 0.1, "Share of the updates for the linear warm-up.")
     flags.DEFINE_enum("optimizer", "adamw", sorted(optimization.OPTIMIZERS), "Optimizer.")
-    cli.define_obsolete_flags("use_einsum")
+    cli.define_obsolete_flags("use_einsum", "predict_feature_left_file")
     cli.define_export_flags()
     cli.define_finetuning_flags(max_seq_length=384, learning_rate=5e-5, save_checkpoints_steps=1000)
     FLAGS["init_checkpoint"].help = (
@@ -165,8 +165,11 @@ def check_flags():
         raise UserError("nothing to do: give --do_train, --do_predict or --export_dir")
     if FLAGS.ensemble_dirs and FLAGS.export_dir:
         raise UserError("an ensemble is no single model: --ensemble_dirs goes without --export_dir")
-    if math.isnan(FLAGS.null_score_diff_threshold or 0.0):
-        raise UserError("--null_score_diff_threshold must be a number. Received: nan")
+    if not squad_metrics.is_number(FLAGS.null_score_diff_threshold or 0.0):
+        raise UserError(
+            "--null_score_diff_threshold must be a number, such as -1e9 for no answers and 1e9 for "
+            f"answers everywhere. Received: {FLAGS.null_score_diff_threshold}"
+        )
     if FLAGS.do_train and not FLAGS.train_file:
         raise UserError("--do_train needs --train_file")
     if FLAGS.do_predict and not FLAGS.predict_file:
@@ -176,14 +179,36 @@ def check_flags():
     cli.check_export_flags()
     cli.check_at_least(
         1, "train_batch_size", "predict_batch_size", "save_checkpoints_steps",
-        "iterations_per_loop", "steps_per_loop", "n_best_size", "max_answer_length",
-        "start_n_top", "end_n_top", "shuffle_buffer_size",
+        "iterations_per_loop", "steps_per_loop", "shuffle_buffer_size",
     )  # fmt: skip
-    cli.check_at_least(0, "learning_rate", "num_train_epochs", "continuous_eval_timeout")
+    cli.check_at_least(0, "learning_rate", "continuous_eval_timeout")
     finetuning.check_strategy(FLAGS.distribution_strategy)
-    for name, end in (("warmup_proportion", 1.0), ("dropout_prob", 0.999)):
-        if not 0 <= FLAGS[name].value <= end:
-            raise UserError(f"--{name} must lie between 0 and {end}. Received: {FLAGS[name].value}")
+    check_bounds()
+
+
+def check_bounds():
+    """Raises UserError for numbers beyond sense, some of which would fail after training only."""
+    for names, smallest, largest in (
+        (("num_train_epochs",), 0, INT32_MAX),
+        (("warmup_proportion",), 0, 1.0),
+        (("dropout_prob",), 0, 0.999),
+        (("start_n_top", "end_n_top"), 1, FLAGS.max_seq_length),
+        (("n_best_size", "max_answer_length", "max_query_length"), 1, INT32_MAX),
+    ):
+        for name in names:
+            if not smallest <= FLAGS[name].value <= largest:
+                raise UserError(
+                    f"--{name} must lie between {smallest} and {largest}. "
+                    f"Received: {FLAGS[name].value}"
+                )
+    window_settings()
+
+
+def window_settings(do_lower_case=True):
+    """How questions and paragraphs are cut (WindowSettings); UserError where no window fits."""
+    return squad_features.WindowSettings(
+        FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length, do_lower_case
+    )
 
 
 def feature_file(flag):
@@ -327,15 +352,15 @@ class Data:
 
 def read_data(version, configs):
     """Reads vocabulary and questions, so that errors in them come now and not after training."""
-    windows = squad_features.WindowSettings(
-        FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length, cli.do_lower_case()
-    )
     tokenizer = cli.make_tokenizer()
     for config in configs:
         cli.check_vocabulary(config, tokenizer)
     read = squad_features.read_examples
     train_examples = read(FLAGS.train_file, training=True) if FLAGS.do_train else []
     examples = read(FLAGS.predict_file, training=False) if FLAGS.do_predict else []
+    for path, found in ((FLAGS.train_file, train_examples), (FLAGS.predict_file, examples)):
+        squad_features.report_oddities(found, path)
+    windows = window_settings(cli.do_lower_case())
     return Data(version, tokenizer, windows, train_examples, examples)
 
 
@@ -449,14 +474,13 @@ def record_schema(configs, training):
 
 def make_questions(data, configs):
     """Makes the features of --predict_file, or takes those that are there."""
-    names = ("predict_feature_file", "predict_feature_left_file")
     features, path = squad_features.prediction_features(
-        *map(feature_file, names),
+        feature_file("predict_feature_file"),
         data.examples,
         data.tokenizer,
         data.windows,
         [FLAGS.predict_file, cli.vocabulary_file()],
-        add_keys=[not FLAGS[name].value for name in names],
+        add_key=not FLAGS.predict_feature_file,
     )
     schema = record_schema(configs, training=False)
     wanted = {name: schema[name] for name in ("unique_ids", *data.version.inputs)}
@@ -470,14 +494,16 @@ def make_questions(data, configs):
 # --- Thresholds ----------------------------------------------------------------------------------
 
 
-def write_threshold(figures):
-    """Keeps the threshold that was tuned in an evaluation, for files without answers."""
+def write_threshold(predictions, figures):
+    """Keeps the threshold that was tuned in an evaluation, for files without answers.
+
+    The figures' own is one of the logits, as in the official script; the one to keep gives the same
+    answers and is none of them.
+    """
     if "null_score_diff_threshold" not in figures or FLAGS.null_score_diff_threshold is not None:
         return
-    content = {
-        "null_score_diff_threshold": figures["null_score_diff_threshold"],
-        "tuned_on": FLAGS.predict_file,
-    }
+    threshold = predictions.robust_threshold(figures["null_score_diff_threshold"])
+    content = {"null_score_diff_threshold": threshold, "tuned_on": FLAGS.predict_file}
     path = os.path.join(FLAGS.output_dir, THRESHOLD)
     files.write_text(path, json.dumps(content, indent=2) + "\n")
 
@@ -489,14 +515,26 @@ def read_threshold(directory):
         UserError: the file is there and holds something else.
     """
     path = os.path.join(directory, THRESHOLD)
-    text = files.read_text(path)
-    if not text:
+    if not tf.io.gfile.exists(path):
         return None
-    try:
-        content = json.loads(text)
-        return float(content["null_score_diff_threshold"]), str(content["tuned_on"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error!r}): delete it") from error
+    content = files.read_json(path)
+    found = [
+        content.get(name) if isinstance(content, dict) else None
+        for name in ("null_score_diff_threshold", "tuned_on")
+    ]
+    if not squad_metrics.is_number(found[0]) or not isinstance(found[1], str):
+        raise UserError(
+            f"{path} is damaged: it must hold a finite number null_score_diff_threshold and a text "
+            f"tuned_on, not {reprlib.repr(content)}. Delete it, or give --null_score_diff_threshold"
+        )
+    return float(found[0]), found[1]
+
+
+def check_thresholds(version, prefixes):
+    """Raises UserError for a damaged file with a threshold, which may be read after hours only."""
+    if version.has_negatives and FLAGS.null_score_diff_threshold is None:
+        for directory in (FLAGS.output_dir, *map(os.path.dirname, prefixes)):
+            read_threshold(directory)
 
 
 def known_threshold(prefixes):
@@ -540,7 +578,7 @@ def evaluate(run, questions, prefix):
     )
     if best:
         write_answers(predictions, figures.get("null_score_diff_threshold"))
-        write_threshold(figures)
+        write_threshold(predictions, figures)
     training.say(
         f"Evaluation at step {run.step}: {shown(figures)}{' (best so far)' if best else ''}"
     )
@@ -589,7 +627,7 @@ def predict(questions, runs):
     if questions.is_labelled:
         figures = questions.scores(predictions)
         threshold = figures.get("null_score_diff_threshold")
-        write_threshold(figures)
+        write_threshold(predictions, figures)
         add_final_results(figures, run.step if len(outputs) == 1 else None)
     write_answers(predictions, threshold)
     print(f"Answered {len(questions.examples)} questions: {FLAGS.output_dir}/predictions.json")
@@ -641,8 +679,9 @@ def export(version, config, windows):
     checkpoints.load_all(prefix, checkpoints.named_variables(model))
     tokenizer = cli.make_graph_tokenizer()
     settings = serving.AnswerSettings(
-        FLAGS.n_best_size,
-        FLAGS.max_answer_length,
+        # No window has more starts, ends or pieces in an answer.
+        min(FLAGS.n_best_size, FLAGS.max_seq_length),
+        min(FLAGS.max_answer_length, FLAGS.max_seq_length),
         known_threshold([prefix]) if version.has_negatives else None,
     )
     texts = text_inputs.Paragraphs(tokenizer, windows)
@@ -670,6 +709,7 @@ def main(_):
     prefixes = [] if FLAGS.do_train else trained_checkpoints()
     version, configs = choose_version(prefixes), read_configs(prefixes)
     data = read_data(version, configs)
+    check_thresholds(version, prefixes)
     recipe = make_recipe(len(data.train_examples)) if FLAGS.do_train else None
     check_outputs()
     strategy = cli.set_up_devices()

@@ -25,6 +25,7 @@ _INT32_MAX = 2**31 - 1  # what TensorFlow's loops count in
 _OBSOLETE = {
     "master": (None, "--tpu_name takes a TPU's grpc address"),
     "num_tpu_cores": (8, "all cores of the TPU are used"),
+    "predict_feature_left_file": (None, "what it held is computed in every run"),
     "use_einsum": (True, "there is one implementation, with the same results"),
 }
 

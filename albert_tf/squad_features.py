@@ -9,24 +9,21 @@ links their characters. Windows that overlap cover a paragraph too long for one 
 import collections
 import dataclasses
 import functools
-import io
 import itertools
-import json
 import random
-import zipfile
-import zlib
+import reprlib
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from albert_tf import files, records
-from albert_tf.errors import UserError, parse_json
+from albert_tf import files, records, squad_files
+from albert_tf.errors import UserError
 from albert_tf.tokenization import WORD_START, SpecialIds, preprocess_text
 
 FIRST_UNIQUE_ID = 1_000_000_000
 SPECIAL_PIECES = 3  # [CLS] question [SEP] window [SEP]
 UNLINKED = -1  # in arrays of positions: no counterpart
+BLOCK_ROWS = 1024  # of a table of characters, in memory at once
 
 
 # === Reading ===
@@ -69,13 +66,11 @@ def read_examples(path, training):
         UserError: the file cannot be read or is no SQuAD file, a context is empty, an id comes
             twice or, in training, a question has no answer, several, or one outside its context.
     """
-    examples, seen = [], set()
-    for where, context, qa in _questions(path):
-        example = _read_question(qa, context, training, where)
-        if example.qas_id in seen:
-            raise UserError(f"{path}: two questions have the id {example.qas_id!r}; rename one")
-        seen.add(example.qas_id)
-        examples.append(example)
+    content = files.read_json(path)
+    examples = [
+        _read_question(qa, context, training, where)
+        for where, context, qa in squad_files.questions(content, path)
+    ]
     if not examples:
         raise UserError(f"{path} holds no question")
     return examples
@@ -87,7 +82,8 @@ def is_v2(path):
     Raises:
         UserError: the file cannot be read or is no SQuAD file.
     """
-    return any("is_impossible" in qa for _, _, qa in _questions(path))
+    questions = squad_files.questions(files.read_json(path), path)
+    return any("is_impossible" in qa for _, _, qa in questions)
 
 
 def shuffled(examples):
@@ -121,57 +117,47 @@ def unlabelled(examples, version_2):
     ]
 
 
-def _questions(path):
-    """Yields (where, context, qa) for every question of a file; `where` is for messages."""
-    articles = _field(files.read_json(path), "data", list, path)
-    for a, article in enumerate(articles):
-        paragraphs = _field(article, "paragraphs", list, f"{path}, article {a}")
-        for p, paragraph in enumerate(paragraphs):
-            where = f"{path}, article {a}, paragraph {p}"
-            context = _text(paragraph, "context", where)
-            if not context.strip():
-                raise UserError(f"{where}: the context is empty; remove the paragraph")
-            for qa in _field(paragraph, "qas", list, where):
-                yield f"{path}, question {_text(qa, 'id', where)}", context, qa
+def report_oddities(examples, path):
+    """Says what is odd about questions and yet used as it is, as in the original.
 
-
-def _field(found, name, kind, where):
-    value = found.get(name) if isinstance(found, dict) else None
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UserError(
-            f"{where}: {name!r} is {'missing' if value is None else repr(value)[:40]}, "
-            f"a SQuAD file has a {kind.__name__} there"
+    Args:
+        examples: list of SquadExample.
+        path: str, their file.
+    """
+    silent = [example for example in examples if not example.question_text.strip()]
+    if silent:
+        print(f"{path}: {len(silent)} questions have no text (the first is {silent[0].qas_id})")
+    astray = [example for example in examples if not _points_at_its_answer(example)]
+    if astray:
+        elsewhere = sum(e.orig_answer_text in e.paragraph_text for e in astray)
+        print(
+            f"{path}: answer_start of {len(astray)} of {len(examples)} questions does not point at "
+            f"the answer's text (the first is {astray[0].qas_id}); {elsewhere} of these answers "
+            "occur elsewhere in their context. Training takes the characters at answer_start"
         )
-    return value
 
 
-def _text(found, name, where):
-    value = _field(found, name, str, where)
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(f"{where}: {name!r} is not valid Unicode: {error}") from error
-    return value
+def _points_at_its_answer(example):
+    """Whether the answer to train on stands where it should; there may be none."""
+    answer = example.orig_answer_text
+    return not answer or example.paragraph_text.startswith(answer, example.start_position)
 
 
 def _read_question(qa, context, training, where):
     example = SquadExample(
         qas_id=qa["id"],
-        question_text=_text(qa, "question", where),
+        question_text=squad_files.text(qa, "question", where),
         paragraph_text=context,
     )
     if "answers" in qa or training:
-        answers = _field(qa, "answers", list, where)
-        example = dataclasses.replace(
-            example, answers=tuple(_text(answer, "text", where) for answer in answers)
-        )
+        answers = squad_files.answer_texts(qa, where)
+        example = dataclasses.replace(example, answers=answers)
     return _with_answer(example, qa, where) if training else example
 
 
 def _with_answer(example, qa, where):
     """The example with the answer it is to teach."""
-    impossible = _field({"is_impossible": False, **qa}, "is_impossible", bool, where)
+    impossible = squad_files.field({"is_impossible": False, **qa}, "is_impossible", bool, where)
     if impossible:
         return dataclasses.replace(
             example, orig_answer_text="", start_position=-1, is_impossible=True
@@ -182,11 +168,12 @@ def _with_answer(example, qa, where):
             "or is_impossible. A dev file has several: is it given as the training file?"
         )
     (text,) = example.answers
-    start = _field(qa["answers"][0], "answer_start", int, where)
+    start = squad_files.field(qa["answers"][0], "answer_start", int, where)
     if not text or not 0 <= start <= len(example.paragraph_text) - len(text):
         raise UserError(
-            f"{where}: the answer {text[:40]!r} from answer_start={start} does not lie in the "
-            f"context of {len(example.paragraph_text)} characters; correct or remove the question"
+            f"{where}: the answer {text[:40]!r} from answer_start={reprlib.repr(start)} does not "
+            f"lie in the context of {len(example.paragraph_text)} characters; correct or remove "
+            "the question"
         )
     return dataclasses.replace(example, orig_answer_text=text, start_position=start)
 
@@ -235,7 +222,12 @@ def align(text, tokenizer, do_lower_case):
     """
     pieces = tokenizer.tokenize(preprocess_text(text, lower=do_lower_case))
     joined = "".join(pieces).replace(WORD_START, " ")
-    links, score = link_characters(normalized_characters(text, do_lower_case), joined)
+    characters = normalized_characters(text, do_lower_case)
+    # Nothing links more than what both have: the table of a text full of spaces need not be made.
+    in_common = (collections.Counter(characters) & collections.Counter(joined)).total()
+    if in_common < 0.8 * len(text):
+        return None
+    links, score = link_characters(characters, joined)
     if not score or score < 0.8 * len(text):
         return None
     lengths = np.array([len(piece) for piece in pieces])
@@ -299,33 +291,68 @@ class _Table:
 
     f(i, j) is the length for characters[:i+1] and joined[:j+1], where only cells with
     i - half_width <= j < i + half_width count. Neighbours in a row differ by 0 or 1, so a row fits
-    into one integer, whose bit j is set where f(i, j) = f(i, j-1): Hyyrö, "Bit-parallel LCS-length
-    computation revisited" (2004). A row then takes a few operations on integers of m bits.
-    Leaving the band is ruled out by hiding the matches outside of it.
+    into one integer, whose bits are set where f(i, j) = f(i, j-1): Hyyrö, "Bit-parallel LCS-length
+    computation revisited" (2004). A row then takes a few operations on integers.
+
+    Bit b of row i is column i - half_width + b. Columns further left have no link any more and do
+    not change; those further right have none yet, and one bit is enough for all of them. Columns
+    that do not exist have no link either. Only the row before each block of rows is kept: the trace
+    computes the blocks again.
 
     Args:
-        characters: list of str.
-        joined: str.
+        characters: list of n str.
+        joined: str of m characters.
         half_width: int.
     """
 
     def __init__(self, characters, joined, half_width):
-        self.size = len(characters), len(joined)
-        self.links, self.lefts = [], []  # one integer per row; bit j for column j
-        positions = collections.defaultdict(int)
-        for j, char in enumerate(joined):
-            positions[char] |= 1 << j
-        everywhere = flat = (1 << len(joined)) - 1
-        band = (1 << 2 * half_width) - 1
-        for i, char in enumerate(characters):
-            matches = flat & positions.get(char, 0) & (band << i >> half_width)
+        self._characters, self._half_width = characters, half_width
+        self._codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
+        flat = (2 << 2 * half_width) - 1
+        self._rows_before, self.score = [], 0
+        for begin in range(0, len(characters), BLOCK_ROWS):
+            self._rows_before.append(flat)
+            for matches in self._matches(begin):
+                matches &= flat
+                flat = (flat + matches) | (flat ^ matches)
+                self.score += not flat & 1  # this column leaves the band
+                flat = self._next_band(flat)
+        self.score += 2 * half_width + 1 - flat.bit_count()
+
+    def _next_band(self, flat):
+        """The bits of a row, moved to the columns of the next one."""
+        return flat >> 1 | 1 << 2 * self._half_width
+
+    def _matches(self, begin):
+        """Yields, for each row of a block, the columns of the band with the row's character."""
+        block = self._characters[begin : begin + BLOCK_ROWS]
+        left = begin - self._half_width
+        first = max(left, 0)
+        codes = self._codes[first : begin + len(block) + self._half_width]
+        columns = {}
+        for char in {char for char in block if len(char) == 1}:
+            bits = np.packbits(codes == ord(char), bitorder="little")
+            columns[char] = int.from_bytes(bits.tobytes(), "little") << first - left
+        band = (1 << 2 * self._half_width) - 1
+        for row, char in enumerate(block):
+            yield columns.get(char, 0) >> row & band
+
+    def _block(self, begin, flat):
+        """Rows of a block as (links, lefts): bits of the cells where the trace links or goes left.
+
+        Args:
+            begin: int, its first row.
+            flat: int, the row before.
+        """
+        rows = []
+        for matches in self._matches(begin):
+            matches &= flat
             total = flat + matches
             # A carry into j says f(i, j-1) = f(i-1, j-1) + 1: a match further left adds one.
             carries = total ^ flat ^ matches
-            self.links.append(matches & ~carries)
-            self.lefts.append(flat & carries)
-            flat = (total | (flat - matches)) & everywhere
-        self.score = len(joined) - flat.bit_count()
+            rows.append((matches & ~carries, flat & carries))
+            flat = self._next_band(total | (flat ^ matches))
+        return rows
 
     def trace(self):
         """Links from the last cell backwards; where ways are equally good, up, left, link.
@@ -334,17 +361,21 @@ class _Table:
         if that cell beats the one above. A trace may leave the band upwards: the values there are
         those on its edge, so it comes back by steps to the left before the next link.
         """
-        n, m = self.size
-        links = np.full(n, UNLINKED)
-        i, j = n - 1, m - 1
-        while i >= 0 and j >= 0:
-            if self.links[i] >> j & 1:
-                links[i] = j
-                i, j = i - 1, j - 1
-            elif self.lefts[i] >> j & 1:
-                j -= 1
-            else:
-                i -= 1
+        links = np.full(len(self._characters), UNLINKED)
+        i, j = len(links) - 1, len(self._codes) - 1
+        for block, flat in reversed(list(enumerate(self._rows_before))):
+            begin = block * BLOCK_ROWS
+            rows = self._block(begin, flat)
+            while i >= begin and j >= 0:
+                is_link, is_left = rows[i - begin]
+                bit = min(j - i, self._half_width) + self._half_width
+                if is_link >> bit & 1:
+                    links[i] = j
+                    i, j = i - 1, j - 1
+                elif is_left >> bit & 1:
+                    j -= 1
+                else:
+                    i -= 1
         return links
 
 
@@ -488,14 +519,21 @@ class Features:
         best = np.zeros((len(self), self.span_length.max(initial=0)), bool)
         bounds = np.searchsorted(self.example_index, np.arange(len(self.queries) + 1))
         for begin, end in itertools.pairwise(bounds):
-            starts = self.span_start[begin:end, np.newaxis]
-            lengths = self.span_length[begin:end, np.newaxis]
-            piece = np.arange((starts + lengths).max(initial=0))
-            context = np.minimum(piece - starts, starts + lengths - 1 - piece)
-            score = np.where(context >= 0, context + 0.01 * lengths, -np.inf)
-            for number, row in enumerate(range(begin, end)):
-                window = slice(starts[number, 0], starts[number, 0] + lengths[number, 0])
-                best[row, : lengths[number, 0]] = score[:, window].argmax(axis=0) == number
+            spans = [
+                slice(start, start + length)
+                for start, length in zip(
+                    self.span_start[begin:end], self.span_length[begin:end], strict=True
+                )
+            ]
+            pieces = max((span.stop for span in spans), default=0)
+            highest, owner = np.full(pieces, -np.inf), np.zeros(pieces, int)
+            for row, span in enumerate(spans, begin):
+                length = span.stop - span.start
+                score = np.minimum(np.arange(length), np.arange(length)[::-1]) + 0.01 * length
+                is_higher = score > highest[span]
+                highest[span][is_higher], owner[span][is_higher] = score[is_higher], row
+            for row, span in enumerate(spans, begin):
+                best[row, : span.stop - span.start] = owner[span] == row
         return best
 
     def skipped(self, examples):
@@ -724,47 +762,35 @@ def write_training_records(path, examples, tokenizer, settings, inputs, *, add_k
     return cache.path
 
 
-def prediction_features(
-    record_path, side_path, examples, tokenizer, settings, inputs, *, add_keys=(False, False)
-):
-    """Makes the two feature files of prediction, unless they are there from the same input.
+def prediction_features(path, examples, tokenizer, settings, inputs, *, add_key=False):
+    """Features of prediction, and their record file, made unless it is there from the same input.
 
-    The record file is for the model, the side file for what comes after: `Features` without labels.
     Skipped questions are counted on stdout and listed in `<record file>.skipped.txt`.
 
     Args:
-        record_path: str.
-        side_path: str, npz.
+        path: str, the records, for the model.
         examples: list of SquadExample.
         tokenizer: tokenization.FullTokenizer.
         settings: WindowSettings.
         inputs: list of str, the files read: questions and SentencePiece model.
-        add_keys: pair of bool, for either file: `add_key` of `records.cached_records`.
+        add_key: bool, of `records.cached_records`.
 
     Returns:
-        (Features, str): the features, and the record file.
+        (Features, str): the features, for what comes after the model, and the record file.
 
     Raises:
         UserError: of `convert_examples` and `records.cached_records`.
     """
-    # Made at most once, by the record file or by the side file, whichever lacks it.
-    made = functools.cache(lambda: convert_examples(examples, tokenizer, settings, training=False))
+    features = convert_examples(examples, tokenizer, settings, training=False)
     schema = records.squad_schema(settings.max_seq_length, training=False)
     cache = records.cached_records(
-        record_path,
+        path,
         schema,
         dataclasses.asdict(settings),
         inputs,
-        lambda _: made().batches(),
-        add_key=add_keys[0],
+        lambda _: features.batches(),
+        add_key=add_key,
     )
-    if add_keys[1]:
-        side_path = records.keyed_name(side_path, cache.key)
-    # What the records were made from tells whether a side file belongs to them.
-    features = load_features(side_path, cache.key)
-    if features is None:
-        features = made()
-        save_features(side_path, features, cache.key)
     say_skipped(list_skipped(features, examples, cache.path), examples, cache.path)
     return features, cache.path
 
@@ -787,75 +813,3 @@ def say_skipped(count, examples, path):
             f"{count} of {len(examples)} questions are skipped, as paragraph or answer could not "
             f"be aligned with the pieces: {path}.skipped.txt"
         )
-
-
-def save_features(path, features, origin):
-    """Writes features of prediction to an npz file.
-
-    Args:
-        path: str.
-        features: Features, without labels.
-        origin: str that says what they were made from; `load_features` asks for it.
-    """
-    assert not features.labels
-    ragged = {
-        "query": features.queries,
-        **{name: [p[i] for p in features.paragraphs] for i, name in enumerate(Paragraph._fields)},
-    }
-    arrays = {name: getattr(features, name) for name in _SAVED_ARRAYS}
-    for name, rows in ragged.items():
-        arrays[name] = np.concatenate([np.asarray(row, np.int32) for row in rows] or [[]])
-    arrays["query_sizes"] = np.array([len(query) for query in features.queries])
-    arrays["paragraph_sizes"] = np.array([len(p.piece_ids) for p in features.paragraphs], int)
-    head = {
-        "origin": origin,
-        "settings": dataclasses.asdict(features.settings),
-        "special_ids": features.special_ids,
-    }
-    content = io.BytesIO()  # np.savez seeks, which remote files cannot
-    np.savez_compressed(content, head=np.array(json.dumps(head)), **arrays)
-    with files.replacing(path) as (name,), tf.io.gfile.GFile(name, "wb") as file:
-        file.write(content.getvalue())
-
-
-def load_features(path, origin):
-    """Reads what `save_features` wrote.
-
-    Args:
-        path: str.
-        origin: str, what the features have to be made from.
-
-    Returns:
-        Features; None if there is no such file, or it was made from something else or damaged.
-    """
-    if not tf.io.gfile.exists(path):
-        return None
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            saved = np.load(io.BytesIO(file.read()), allow_pickle=False)
-        head = parse_json(str(saved["head"]), path)
-        if head["origin"] != origin:
-            return None
-        arrays = dict(saved)
-    except (ValueError, TypeError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error):
-        return None
-
-    def rows(name, sizes):
-        return np.split(arrays[name], np.cumsum(arrays[sizes])[:-1]) if arrays[sizes].size else []
-
-    return Features(
-        settings=WindowSettings(**head["settings"]),
-        special_ids=SpecialIds(*head["special_ids"]),
-        queries=[query.tolist() for query in rows("query", "query_sizes")],
-        paragraphs=[
-            Paragraph(*columns)
-            for columns in zip(
-                *(rows(name, "paragraph_sizes") for name in Paragraph._fields), strict=True
-            )
-        ],
-        **{name: arrays[name] for name in _SAVED_ARRAYS},
-        labels={},
-    )
-
-
-_SAVED_ARRAYS = ("paragraph_index", "example_index", "span_start", "span_length")

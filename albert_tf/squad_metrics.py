@@ -13,16 +13,21 @@ tuple is a question without answer. Predictions are a dict from question id to a
 import argparse
 import collections
 import json
+import math
 import re
+import reprlib
 import string
 import sys
 from typing import NamedTuple
 
+from albert_tf import squad_files
 from albert_tf.errors import UserError, parse_json
 
 # The official scripts take a question for unanswerable above this no-answer score. It was meant
 # for probabilities; the original release compares raw logits with it.
 NO_ANSWER_ABOVE = 1.0
+
+_LARGEST = 3e38  # within float32, in which models and exports compare
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -318,10 +323,12 @@ def main(arguments=None):
 
 
 def _evaluate_files(args):
+    if math.isnan(args.na_prob_thresh):
+        raise UserError("--na_prob_thresh must be a number. Received: nan")
     gold, version_2 = read_gold(args.data_file)
-    predictions = _read_dict(args.predictions_file, str)
+    predictions = _read_dict(args.predictions_file, "text", lambda value: isinstance(value, str))
     if version_2:
-        na_scores = args.na_prob_file and _read_dict(args.na_prob_file, (int, float))
+        na_scores = args.na_prob_file and _read_dict(args.na_prob_file, "number", is_number)
         return evaluate_v2(gold, predictions, na_scores or None, args.na_prob_thresh)
     if args.na_prob_file:
         raise UserError(f"--na_prob_file is for version 2, but {args.data_file} is of version 1.1")
@@ -340,28 +347,25 @@ def read_gold(path):
     Raises:
         UserError: the file cannot be read or is no SQuAD file with answers.
     """
-    data = _read_json(path)
     gold, version_2 = {}, False
-    try:
-        for article in data["data"]:
-            for paragraph in article["paragraphs"]:
-                for qa in paragraph["qas"]:
-                    if qa["id"] in gold:
-                        raise UserError(f"{path}: two questions have the id {qa['id']!r}")
-                    gold[qa["id"]] = tuple(str(answer["text"]) for answer in qa["answers"])
-                    version_2 |= "is_impossible" in qa
-    except (KeyError, TypeError) as error:
-        raise UserError(
-            f"{path} is no SQuAD file with answers: {error!r} after {len(gold)} questions"
-        ) from error
+    for where, _, qa in squad_files.questions(_read_json(path), path, with_context=False):
+        gold[qa["id"]] = squad_files.answer_texts(qa, where)
+        version_2 |= "is_impossible" in qa
     return gold, version_2
 
 
-def _read_dict(path, kind):
+def is_number(value):
+    """Whether a value of a JSON file can be a score or a threshold: finite, and no bool."""
+    return type(value) in (int, float) and abs(value) <= _LARGEST
+
+
+def _read_dict(path, what, is_valid):
     found = _read_json(path)
-    if not isinstance(found, dict) or not all(isinstance(v, kind) for v in found.values()):
-        what = "answer" if kind is str else "number"
+    if not isinstance(found, dict):
         raise UserError(f"{path} must hold one JSON object, from question id to {what}")
+    for qas_id, value in found.items():
+        if not is_valid(value):
+            raise UserError(f"{path}: {qas_id!r} has {reprlib.repr(value)}, which is no {what}")
     return found
 
 

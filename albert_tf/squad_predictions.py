@@ -5,6 +5,7 @@ Several runs (checkpoints, seeds) over the same features make an ensemble: their
 averaged. In version 2, a question is left unanswered where its no-answer score is too high.
 """
 
+import bisect
 import itertools
 import json
 import math
@@ -17,7 +18,8 @@ from albert_tf.errors import UserError
 from albert_tf.squad_features import FIRST_UNIQUE_ID
 
 NULL_SCORE_WITHOUT_WINDOW = 1_000_000.0
-ROWS_AT_ONCE = 1024  # windows, to bound the memory for the pairs of starts and ends
+PAIRS_AT_ONCE = 2**20  # of starts and ends, to bound the memory for them
+ROUNDING = 1e-4  # logits that differ by less may change their order on another machine
 
 
 class Predictions(NamedTuple):
@@ -49,6 +51,31 @@ class Predictions(NamedTuple):
             else ""
             for qas_id, entries in self.nbest.items()
         }
+
+    def robust_threshold(self, null_threshold):
+        """A threshold that gives the same answers, also where logits are rounded differently.
+
+        That is the middle between the highest logit with an answer and the lowest without. Logits
+        that are nearly the same cannot be told apart: then all of them get no answer.
+
+        Args:
+            null_threshold: float, which may be one of the logits.
+
+        Returns:
+            float.
+        """
+        # Questions without a window have no logit.
+        logits = sorted(v for v in self.null_odds.values() if v < NULL_SCORE_WITHOUT_WINDOW)
+        answered = bisect.bisect_left(logits, null_threshold)
+        while 0 < answered < len(logits) and logits[answered] - logits[answered - 1] < ROUNDING:
+            answered -= 1
+        if not logits:
+            return null_threshold
+        if answered == 0:
+            return min(null_threshold, logits[0] - 1)
+        if answered == len(logits):
+            return max(null_threshold, logits[-1] + 1)
+        return (logits[answered - 1] + logits[answered]) / 2
 
 
 class _Fallback(NamedTuple):
@@ -201,9 +228,10 @@ def _candidates(features, beams, max_answer_length):
 
     The start has to lie in the window where it has most context, so that no span comes twice.
     """
+    rows = max(1, PAIRS_AT_ONCE // (beams.starts.shape[1] * beams.ends.shape[2]))
     parts = [
-        _candidates_of(slice(row, row + ROWS_AT_ONCE), features, beams, max_answer_length)
-        for row in range(0, len(features), ROWS_AT_ONCE)
+        _candidates_of(slice(row, row + rows), features, beams, max_answer_length)
+        for row in range(0, len(features), rows)
     ]
     return _Candidates(*map(np.concatenate, zip(*parts, strict=True)))
 

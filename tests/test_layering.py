@@ -29,9 +29,10 @@ MAY_IMPORT = {
     "pretraining_data": {"tokenization", "records"},
     "glue": {"tokenization", "records"},
     "race": {"tokenization", "records"},
-    "squad_features": {"tokenization", "records"},
+    "squad_files": set(),
+    "squad_features": {"tokenization", "records", "squad_files"},
     "squad_predictions": {"tokenization", "records", "squad_features"},
-    "squad_metrics": {"tokenization", "records", "squad_features"},
+    "squad_metrics": {"squad_files"},
     "text_inputs": {"graph_tokenization", "race", "squad_features"},
     "serving": {"checkpoints", "export", "heads"},
     "cli": {

@@ -321,11 +321,25 @@ VERSIONS = {
 }
 
 
+def kept_answers(directory):
+    """The script's answers; in version 2 those of the threshold that it keeps for later use."""
+    answers = json.loads((directory / "predictions.json").read_text())
+    if not (directory / "null_odds.json").exists():
+        return answers
+    kept = json.loads((directory / "null_score_diff_threshold.json").read_text())
+    nbest = json.loads((directory / "nbest_predictions.json").read_text())
+    odds = json.loads((directory / "null_odds.json").read_text())
+    return {
+        qas_id: nbest[qas_id][0]["text"] if odds[qas_id] < kept["null_score_diff_threshold"] else ""
+        for qas_id in answers
+    }
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_squad_gives_the_scripts_answers(version, exported, predicted):
     flags = VERSIONS[version]
     directory, export = exported(run_squad, **SQUAD_RUN, **flags)
-    expected = json.loads((directory / "predictions.json").read_text())
+    expected = kept_answers(directory)
     examples = squad_features.read_examples(str(flags["predict_file"]), training=False)
     texts = [{"question": e.question_text, "context": e.paragraph_text} for e in examples]
     lines = predicted(export, texts, predict_batch_size=7)
@@ -333,8 +347,15 @@ def test_squad_gives_the_scripts_answers(version, exported, predicted):
     # The script has no answer where the pieces cannot be aligned with the text; a graph always has.
     (listing,) = directory.glob("squad_predict-*.tf_record.skipped.txt")
     skipped = listing.read_text().split()
+    nbest = json.loads((directory / "nbest_predictions.json").read_text())
     for example, line in zip(examples, lines, strict=True):
-        assert line["answer"] == expected[example.qas_id] or example.qas_id in skipped
+        if line["answer"] != expected[example.qas_id] and example.qas_id not in skipped:
+            # Two graphs may round differently: another answer is as good as the script's.
+            totals = {
+                e["text"]: e["start_log_prob"] + e["end_log_prob"] for e in nbest[example.qas_id]
+            }
+            assert expected[example.qas_id] and line["answer"]
+            assert abs(totals[line["answer"]] - totals[expected[example.qas_id]]) < 1e-4
         assert example.paragraph_text[line["start"] : line["end"]] == line["answer"]
     windows = tf.saved_model.load(str(export)).signatures["embeddings"](
         **{name: tf.constant([text[name] for text in texts]) for name in ("question", "context")}
@@ -344,7 +365,6 @@ def test_squad_gives_the_scripts_answers(version, exported, predicted):
     none = tf.constant([], tf.string)
     assert function(question=none, context=none)["answer"].shape == (0,)
     if version == "1.1":
-        nbest = json.loads((directory / "nbest_predictions.json").read_text())
         aligned = [
             (e, line) for e, line in zip(examples, lines, strict=True) if e.qas_id not in skipped
         ]

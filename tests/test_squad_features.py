@@ -4,6 +4,7 @@
 import dataclasses
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import records, squad_features
+from albert_tf.errors import UserError
 from albert_tf.squad_features import SquadExample, WindowSettings
 from albert_tf.tokenization import FullTokenizer, preprocess_text
 
@@ -97,6 +99,9 @@ def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
         ('{"data": [{"paragraphs": [{"qas": []}]}]}', "paragraph 0: 'context' is missing"),
         ('{"data": [{"paragraphs": [{"context": "a", "qas": [{}]}]}]}', "0: 'id' is missing"),
         ('{"data": []}', "bad.json holds no question"),
+        ('{"data": [1]}', "article 0: 'paragraphs' is missing"),
+        ('{"data": ' + "[" * 100_000, "bad.json is not usable JSON: it is nested too deeply"),
+        ('{"data": {"a": ' + "[" * 300 + "]" * 300 + "}}", "'data' is .*, a SQuAD file has a list"),
         (
             '{"data": [{"paragraphs": [{"context": "\\ud800", "qas": []}]}]}',
             "article 0, paragraph 0: 'context' is not valid Unicode",
@@ -124,13 +129,24 @@ def test_a_missing_file_is_an_error(tmp_path):
         (question(answers=(("ideas", -1),)), "answer_start=-1 does not lie"),
         (question(answers=(("", 3),)), "the answer '' from answer_start=3 does not lie"),
         (question(answers=(("a", "6"),)), "question q1: 'answer_start' is '6'"),
+        (question(answers=(("a", True),)), "question q1: 'answer_start' is True"),
+        (question(answers=(("a", 10**400),)), "from answer_start=100000.* does not lie in the"),
+        (question(answers=(("a", 1.0),)), "question q1: 'answer_start' is 1.0"),
+        ({**question(), "answers": [1]}, "question q1: 'text' is missing"),
+        ({**question(), "answers": {"text": "a"}}, "question q1: 'answers' is {'text': 'a'}"),
+        ({**question(), "question": 5}, "question q1: 'question' is 5"),
+        ({**question(), "question": "\ud800"}, "question q1: 'question' is not valid Unicode"),
+        ({**question(), "id": 7}, "article 0, paragraph 0: 'id' is 7"),
+        (question(is_impossible=1), "question q1: 'is_impossible' is 1"),
         (question(is_impossible="no"), "question q1: 'is_impossible' is 'no'"),
         ({"id": "q1", "question": "?"}, "question q1: 'answers' is missing"),
     ],
 )
 def test_what_cannot_be_trained_on_is_an_error(tmp_path, bad, message):
-    with pytest.raises(ValueError, match=f"bad.json, {message}|{message}"):
+    with pytest.raises(UserError, match=message) as caught:
         squad_features.read_examples(write(tmp_path / "bad.json", [bad]), training=True)
+    assert "bad.json, " in str(caught.value) and len(str(caught.value)) < 300
+    assert "\n" not in str(caught.value)
 
 
 def test_an_answer_may_end_with_the_context(tmp_path):
@@ -148,6 +164,46 @@ def test_duplicate_ids_and_empty_contexts_are_errors(tmp_path):
         squad_features.read_examples(
             write(tmp_path / "empty.json", [question()], context=" \n"), training=False
         )
+
+
+def test_what_is_odd_and_used_is_reported(tmp_path, capsys):
+    questions = [
+        question("right"),
+        question("moved", answers=(("ideas", 5),)),
+        question("gone", answers=(("idea!", 6),)),
+        {**question("silent"), "question": " "},
+        question("none", answers=(), is_impossible=True),
+    ]
+    path = write(tmp_path / "train.json", questions)
+    examples = squad_features.read_examples(path, training=True)
+    squad_features.report_oddities(examples, path)
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}: 1 questions have no text (the first is silent)",
+        f"{path}: answer_start of 2 of 5 questions does not point at the answer's text (the first "
+        "is moved); 1 of these answers occur elsewhere in their context. Training takes the "
+        "characters at answer_start",
+    ]
+    squad_features.report_oddities(examples[:1], path)
+    squad_features.report_oddities(squad_features.read_examples(path, training=False)[:3], path)
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.shared_data
+def test_answers_of_the_real_data_are_where_they_should_be(shared_data, capsys):
+    path = str(shared_data / "squad" / "train-v1.1.subset.json")
+    squad_features.report_oddities(squad_features.read_examples(path, training=True), path)
+    assert not capsys.readouterr().out
+
+
+def test_strange_characters_have_features(uncased):
+    """NUL, a question without text, a paragraph without a letter."""
+    examples = [
+        SquadExample("q1", "who\0?", "the \0 count shrugged"),
+        SquadExample("q2", " ", "the count shrugged"),
+        SquadExample("q3", "who?", "\0"),
+    ]
+    features = squad_features.convert_examples(examples, uncased, SMALL, False)
+    assert {0, 1} <= set(features.example_index.tolist())
 
 
 def test_shuffling_is_that_of_the_original():
@@ -199,23 +255,73 @@ def assert_same_links(characters, joined):
     assert links.tolist() == expected, (characters, joined)
 
 
+def random_texts(random):
+    """A text of few characters, so that it is full of ties, and the same with parts moved."""
+    letters = list("abcd "[: random.randint(1, 6)])
+    text = random.choice(letters, random.randint(1, 60)).tolist()
+    other = list(text)
+    for _ in range(random.randint(0, 4)):  # cut here, put in there
+        at, size = random.randint(0, len(other) + 1), random.randint(0, 14)
+        inserted = random.choice(letters, random.randint(0, 14)).tolist()
+        other[at : at + size] = inserted if random.rand() < 0.5 else []
+    if random.rand() < 0.3:  # as characters that normalise to two, or to none
+        text = [random.choice(["", "ab", char], p=[0.1, 0.1, 0.8]) for char in text]
+    return text, "".join(other)
+
+
+def full_table(characters, joined, half_width):
+    """The table with all its columns, and its trace as `_Table.trace` words it.
+
+    Returns:
+        (list of positions in `joined` or -1, score, whether the trace left the band).
+    """
+    n, m = len(characters), len(joined)
+    table, trace = np.zeros((n + 1, m + 1), int), {}  # row 0 and column 0 stand for nothing
+    for i in range(n):
+        for j in range(m):
+            up, left = table[i, j + 1], table[i + 1, j]
+            trace[i, j] = "left" if left > up else "up"
+            table[i + 1, j + 1] = max(up, left)
+            in_band = i - half_width <= j < i + half_width
+            if in_band and characters[i] == joined[j] and table[i, j] + 1 > max(up, left):
+                trace[i, j], table[i + 1, j + 1] = "link", table[i, j] + 1
+    links, i, j, has_left = [-1] * n, n - 1, m - 1, False
+    while i >= 0 and j >= 0:
+        has_left |= not i - half_width <= j < i + half_width
+        step = trace[i, j]
+        if step == "link":
+            links[i] = j
+        i, j = i - (step != "left"), j - (step != "up")
+    return links, int(table[n, m]), has_left
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 1024])
+def test_the_table_in_blocks_is_the_full_table(monkeypatch, rows):
+    monkeypatch.setattr(squad_features, "BLOCK_ROWS", rows)
+    random = np.random.RandomState(rows)
+    outside = 0
+    for _ in range(150):
+        characters, joined = random_texts(random)
+        if not joined:
+            continue
+        half_width = abs(len(characters) - len(joined)) + random.randint(1, 6)
+        links, score, has_left = full_table(characters, joined, half_width)
+        table = squad_features._Table(characters, joined, half_width)
+        assert table.score == score
+        assert table.trace().tolist() == links
+        outside += has_left
+    assert outside > 5
+
+
 def test_links_of_random_texts_are_those_of_the_reference():
-    """Texts of few characters are full of ties; moved blocks push the trace to the band's edges."""
+    """Moved blocks push the trace to the band's edges."""
     random = np.random.RandomState(1)
     edges = 0
     for _ in range(400):
-        letters = list("abcd "[: random.randint(1, 6)])
-        text = random.choice(letters, random.randint(1, 60)).tolist()
-        other = list(text)
-        for _ in range(random.randint(0, 4)):  # cut here, put in there
-            at, size = random.randint(0, len(other) + 1), random.randint(0, 14)
-            inserted = random.choice(letters, random.randint(0, 14)).tolist()
-            other[at : at + size] = inserted if random.rand() < 0.5 else []
-        if random.rand() < 0.3:  # as characters that normalise to two, or to none
-            text = [random.choice(["", "ab", char], p=[0.1, 0.1, 0.8]) for char in text]
+        text, other = random_texts(random)
         if other:
-            assert_same_links(text, "".join(other))
-            edges += squad_features.link_characters(text, "".join(other))[1] < len(text)
+            assert_same_links(text, other)
+            edges += squad_features.link_characters(text, other)[1] < len(text)
     assert edges > 100  # else the texts were too much alike to try anything
 
 
@@ -303,6 +409,34 @@ def test_links_of_real_paragraphs_are_those_of_the_reference(shared_data):
         if compared == 25:
             break
     assert compared == 25
+
+
+def peak_memory(function):
+    """Bytes that are allocated at most while a function runs; and what it returns."""
+    tracemalloc.start()
+    try:
+        result = function()
+        return tracemalloc.get_traced_memory()[1], result
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_for_links_grows_with_the_text():
+    """One row for each character, all in full width, took n * m / 4 bytes: 50 MB here."""
+    random = np.random.RandomState(4)
+    text = "".join(random.choice(list("abcdefgh "), 14_000))
+    doubled = text.replace(" a", "  a")
+    peak, (links, score) = peak_memory(
+        lambda: squad_features.link_characters(list(doubled), " " + text)
+    )
+    assert score == len(text) and (links != squad_features.UNLINKED).sum() == score
+    assert peak < 8e6
+
+
+def test_a_text_with_little_in_common_needs_no_table(monkeypatch, uncased):
+    monkeypatch.setattr(squad_features, "_Table", None)
+    text = "the count" + " " * 500 + "shrugged"
+    assert squad_features.align(text, uncased, True) is None
 
 
 def test_position_conversion_is_that_of_the_original():
@@ -400,52 +534,42 @@ def read_all(path):
     ]
 
 
-def test_prediction_files_are_used_again_only_together(tmp_path, uncased):
+def test_prediction_records_are_used_again(tmp_path, capsys, uncased):
     source = data_file("v2.0", "dev")
     examples = squad_features.read_examples(source, False)
-    paths = str(tmp_path / "eval.tf_record"), str(tmp_path / "eval_left.npz")
+    path = str(tmp_path / "eval.tf_record")
 
-    def run(settings=SMALL, processor=uncased):
-        features, path = squad_features.prediction_features(
-            *paths, examples, processor, settings, [source]
+    def run(settings=SMALL):
+        features, used = squad_features.prediction_features(
+            path, examples, uncased, settings, [source]
         )
-        assert path == paths[0]
+        assert used == path
         return features
 
     expected = list(squad_features.original_features(run(), uncased))
-    assert read_all(paths[0])[7]["unique_ids"] == [1_000_000_007]
-    # Without a tokenizer nothing can be made: both files are read.
-    again = run(processor=None)
+    assert read_all(path)[7]["unique_ids"] == [1_000_000_007]
+    assert "is made" in capsys.readouterr().out
+    again = run()
+    printed = capsys.readouterr().out
+    assert "used again" in printed and "2 of 52 questions are skipped" in printed
     assert list(squad_features.original_features(again, uncased)) == expected
-    assert again.skipped(examples) == ["q031", "q032"]
-    # One of the two is missing, damaged or from other settings.
-    Path(paths[1]).unlink()
-    assert list(squad_features.original_features(run(), uncased)) == expected
-    Path(paths[1]).write_bytes(Path(paths[1]).read_bytes()[:-100])
-    assert list(squad_features.original_features(run(), uncased)) == expected
-    Path(paths[0]).unlink()
-    assert list(squad_features.original_features(run(), uncased)) == expected
-    other = dataclasses.replace(SMALL, doc_stride=30)
-    assert len(run(other)) < len(expected)
-    assert run(other, processor=None).settings == other
+    other = run(dataclasses.replace(SMALL, doc_stride=30))
+    assert len(other) == len(read_all(path)) < len(expected)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "eval.tf_record", "eval.tf_record.meta.json", "eval.tf_record.skipped.txt",
+    ]  # fmt: skip
 
 
 def test_prediction_files_of_other_settings_lie_side_by_side(tmp_path, uncased):
     source = data_file("v2.0", "dev")
     examples = squad_features.read_examples(source, False)
-    paths = str(tmp_path / "predict.tf_record"), str(tmp_path / "predict.npz")
-    others = [SMALL, dataclasses.replace(SMALL, doc_stride=30)]
-    for settings in others:
-        squad_features.prediction_features(
-            *paths, examples, uncased, settings, [source], add_keys=(True, True)
+    path = str(tmp_path / "predict.tf_record")
+    for settings in (SMALL, dataclasses.replace(SMALL, doc_stride=30)):
+        features, used = squad_features.prediction_features(
+            path, examples, uncased, settings, [source], add_key=True
         )
+        assert len(features) == len(read_all(used))
     assert len(list(tmp_path.glob("predict-????????.tf_record"))) == 2
-    assert len(list(tmp_path.glob("predict-????????.npz"))) == 2
-    for settings in others:  # without a tokenizer nothing can be made
-        features, path = squad_features.prediction_features(
-            *paths, examples, None, settings, [source], add_keys=(True, True)
-        )
-        assert features.settings == settings and len(features) == len(read_all(path))
 
 
 def test_a_list_of_skipped_questions_goes_when_none_is_skipped(tmp_path, uncased):
@@ -508,6 +632,26 @@ def test_context_counts_for_the_longer_window():
     assert best[0, :5].all()
     assert best[1, :276].all()
     assert best[2, 276 - 250 : 170].all()
+
+
+def test_the_best_window_of_a_piece_in_a_long_paragraph():
+    """Compared with all windows at once; those who did so took 8 * windows * pieces bytes."""
+    counts, widths = np.array([12_000, 0, 3, 700]), np.array([60, 50, 50, 41])
+    example, start, length = squad_features._windows(counts, widths, 17)
+    features = squad_features.Features(
+        SMALL, None, [[1]] * 4, [], np.arange(4), example, start, length, {}
+    )
+    peak, best = peak_memory(lambda: features.max_context)
+    assert best.shape == (len(features), 60) and peak < 2e6
+    context = np.minimum(np.arange(60), length[:, np.newaxis] - 1 - np.arange(60))
+    score = np.where(context >= 0, context + 0.01 * length[:, np.newaxis], -np.inf)
+    for e, count in enumerate(counts):
+        windows = np.flatnonzero(example == e)
+        for piece in range(0, count, 7):
+            holders = [w for w in windows if 0 <= piece - start[w] < length[w]]
+            scores = [score[w, piece - start[w]] for w in holders]
+            found = [w for w in holders if best[w, piece - start[w]]]
+            assert found == [holders[int(np.argmax(scores))]]
 
 
 def test_questions_without_answer_and_out_of_window_teach_cls(uncased):

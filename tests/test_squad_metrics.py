@@ -267,13 +267,29 @@ def test_command_runs_as_a_module(prediction_file):
     [
         (None, "{}", "cannot read"),
         ("{", "{}", "is not JSON"),
-        ("{}", "{}", "is no SQuAD file with answers: KeyError('data') after 0 questions"),
-        ("[]", "{}", "is no SQuAD file with answers"),
+        ("{}", "{}", "data.json: 'data' is missing, a SQuAD file has a list there"),
+        ("[]", "{}", "data.json: 'data' is missing"),
+        ("[" * 100_000, "{}", "data.json is not usable JSON: it is nested too deeply"),
+        (
+            '{"data": [{"paragraphs": [{"qas": [{"id": "a", "answers": [1]}]}]}]}',
+            "{}",
+            "data.json, question a: 'text' is missing",
+        ),
+        (
+            '{"data": [{"paragraphs": [{"qas": [{"id": "a", "answers": [{"text": 5}]}]}]}]}',
+            "{}",
+            "data.json, question a: 'text' is 5, a SQuAD file has a str there",
+        ),
+        (
+            '{"data": [{"paragraphs": [{"qas": [{"id": ["a"], "answers": []}]}]}]}',
+            "{}",
+            "article 0, paragraph 0: 'id' is ['a'], a SQuAD file has a str there",
+        ),
         ('{"data": []}', "{}", "there is no question to score"),
         (
             '{"data": [{"paragraphs": [{"qas": [{"id": "a", "answers": []}, {"id": "b"}]}]}]}',
             "{}",
-            "KeyError('answers') after 1 questions",
+            "question b: 'answers' is missing",
         ),
         (
             '{"data": [{"paragraphs": [{"qas": [{"id": "a", "answers": []}, '
@@ -281,8 +297,10 @@ def test_command_runs_as_a_module(prediction_file):
             "{}",
             "two questions have the id 'a'",
         ),
-        ('{"data": []}', "[]", "must hold one JSON object, from question id to answer"),
-        ('{"data": []}', '{"a": 1}', "must hold one JSON object, from question id to answer"),
+        ('{"data": []}', "[]", "must hold one JSON object, from question id to text"),
+        ('{"data": []}', '{"a": "x", "b": 1}', "predictions.json: 'b' has 1, which is no text"),
+        ('{"data": []}', '{"a": [["x"]]}', "predictions.json: 'a' has [['x']], which is no text"),
+        ('{"data": []}', "[" * 100_000, "predictions.json is not usable JSON"),
     ],
 )
 def test_command_on_bad_files(capsys, tmp_path, data, predictions, message):
@@ -295,6 +313,38 @@ def test_command_on_bad_files(capsys, tmp_path, data, predictions, message):
     assert err.startswith("error: ")
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "scores, message",
+    [
+        ('{"a": NaN}', "'a' has nan, which is no number"),
+        ('{"a": 0.5, "b": -Infinity}', "'b' has -inf, which is no number"),
+        ('{"a": true}', "'a' has True, which is no number"),
+        ('{"a": null}', "'a' has None, which is no number"),
+        ('{"a": 1' + "0" * 400 + "}", "which is no number"),
+        ('{"a": 1' + "0" * 5000 + "}", "is not JSON"),
+        ('{"a": [[[1]]]}', "'a' has [[[1]]], which is no number"),
+        ('{"a": ' + "[" * 100_000, "is not usable JSON: it is nested too deeply"),
+        ("[0.5]", "must hold one JSON object, from question id to number"),
+    ],
+)
+def test_command_on_bad_na_scores(capsys, tmp_path, prediction_file, scores, message):
+    path = tmp_path / "odds.json"
+    path.write_text(scores)
+    predictions = prediction_file("v2_L64_S24_Q12_nothresh_predictions.json")
+    given = ["--data_file", data_file("v2.0"), "--predictions_file", predictions]
+    code, out, err = run(capsys, *given, "--na_prob_file", path)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ") and "odds.json" in err and message in err
+    assert err.count("\n") == 1 and len(err) < 300
+
+
+def test_command_refuses_a_threshold_that_is_no_number(capsys, prediction_file):
+    predictions = prediction_file("v1_L64_S24_Q12_predictions.json")
+    given = ["--data_file", data_file("v1.1"), "--predictions_file", predictions]
+    code, _, err = run(capsys, *given, "--na_prob_thresh", "nan")
+    assert code == 1 and "--na_prob_thresh must be a number" in err
 
 
 def test_command_refuses_na_scores_for_v1(capsys, prediction_file):

@@ -2,7 +2,6 @@
 """SQuAD answers from model outputs: against the original's files and a plain reference."""
 
 import gzip
-import io
 import json
 import math
 from pathlib import Path
@@ -209,7 +208,7 @@ def test_many_windows_are_taken_in_parts(dev, monkeypatch):
     examples, features = dev("v1.1")
     run = golden_arrays("v1_L64_S24_Q12_logits")
     whole = squad_predictions.predict_v1(examples, features, [run], 20, 30)
-    monkeypatch.setattr(squad_predictions, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(squad_predictions, "PAIRS_AT_ONCE", 7 * 20 * 20)
     assert squad_predictions.predict_v1(examples, features, [run], 20, 30) == whole
 
 
@@ -246,15 +245,55 @@ def test_settings_below_one_are_errors(dev, n_best, longest):
         squad_predictions.predict_v2(examples, features, [], n_best, longest)
 
 
-def test_saved_features_give_the_same_answers(dev, tmp_path):
-    examples, features = dev("v1.1")
-    run = golden_arrays("v1_L64_S24_Q12_logits")
-    path = str(tmp_path / "left.npz")
-    squad_features.save_features(path, features, "origin")
-    # Nothing in it is a pickle.
-    with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as saved:
-        assert {values.dtype.kind for values in saved.values()} <= {"i", "U"}
-    again = squad_features.load_features(path, "origin")
-    expected = squad_predictions.predict_v1(examples, features, [run], 20, 30)
-    assert squad_predictions.predict_v1(examples, again, [run], 20, 30) == expected
-    assert squad_features.load_features(path, "another") is None
+# === The threshold to keep ===
+
+
+def answers_at(odds, threshold):
+    return [value < threshold for value in odds]
+
+
+@pytest.mark.parametrize(
+    "odds, official, expected",
+    [
+        ([-3.0, -1.0, 2.0], -1.0, -2.0),  # the question at the threshold gets no answer
+        ([2.0, -1.0, -1.0, -3.0], -1.0, -2.0),  # nor do two of them
+        ([-3.0, -1.0, 2.0], -3.0, -4.0),  # the first: nobody is answered
+        ([1.5, 3.0], 0.0, 0.0),  # it is best to answer nobody, and 0 is far from all of them
+        ([0.25, 3.0], 0.0, -0.75),
+        ([0.0, 3.0], 0.0, -1.0),
+        ([-0.5, 3.0], 0.0, 1.25),  # and yet negative logits are answered
+        ([-7.0, -2.0], 0.0, 0.0),
+        ([-7.0, -0.5], 0.0, 0.5),
+        ([-7.0, -0.5, 1e6], 0.0, 0.5),  # a question without a window has no logit
+        ([-7.0, -0.5, 1e6], 1e6, 1e6),
+        ([1e6], 0.0, 0.0),
+    ],
+)
+def test_the_threshold_to_keep_lies_between_logits(odds, official, expected):
+    predictions = squad_predictions.Predictions({}, dict(enumerate(odds)))
+    threshold = predictions.robust_threshold(official)
+    assert threshold == expected
+    assert answers_at(odds, threshold) == answers_at(odds, official)
+    rounded = [value + sign * 2e-5 for value in odds if value < 1e6 for sign in (1, -1)]
+    exact = [value for value in odds if value < 1e6 for _ in range(2)]
+    assert answers_at(rounded, threshold) == answers_at(exact, threshold)
+
+
+def test_logits_that_are_nearly_the_same_are_not_told_apart():
+    odds = [-2.0, 1.0, 1.00001, 1.00002, 3.0]
+    predictions = squad_predictions.Predictions({}, dict(enumerate(odds)))
+    assert predictions.robust_threshold(1.00002) == -0.5
+    assert predictions.robust_threshold(3.0) == pytest.approx(2.00001)
+    lowest = squad_predictions.Predictions({}, dict(enumerate(odds[1:])))
+    assert lowest.robust_threshold(1.00002) == 0.0
+
+
+def test_the_threshold_to_keep_gives_the_originals_answers(dev, tmp_path):
+    examples, features = dev("v2.0")
+    name = "v2_L64_S24_Q12"
+    run = golden_arrays(f"{name}_outputs")
+    found = squad_predictions.predict_v2(examples, features, [run], 20, 30)
+    official = json.loads(golden_text(f"{name}_eval"))["final"]["null_score_diff_threshold"]
+    kept = found.robust_threshold(official)
+    assert kept < official and kept not in found.null_odds.values()
+    assert written(tmp_path, found.texts(kept)) == golden_text(f"{name}_final_predictions")
