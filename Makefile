@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make help` lists the commands. Needs Python 3.11, make and a way to PyPI; all else is set up here.
+# `make help` lists the commands. Needs Python 3.11, 3.12 or 3.13, make and a way to PyPI; all else is set up here.
 
-PYTHON ?= $(shell command -v python3.11 || echo python3)
+# The newest one that runs: a name may belong to a version manager that has no such version.
+PYTHON ?= $(shell for minor in 13 12 11; do \
+  "python3.$$minor" -c "import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, $$minor))" \
+  2> /dev/null && echo "python3.$$minor" && exit; done; echo python3)
 VENV ?= .venv
 DEMO_DIR ?= output/demo
 DEMO_STEPS ?= 2500
@@ -22,10 +25,12 @@ help:
 
 setup: $(READY)
 
-$(READY): requirements.txt requirements-dev.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed, this \
-	is " + sys.version.split()[0] + ". Name one: make PYTHON=/path/to/python3.11")'
-	$(PYTHON) -m venv $(VENV)
+# An environment that is there keeps its Python.
+$(READY): requirements.txt requirements-library.txt requirements-dev.txt
+	@test -x $(VENV)/bin/python || $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= \
+	sys.version_info < (3, 14) and "Python 3.11, 3.12 or 3.13 is needed, this is " \
+	+ sys.version.split()[0] + ". Name one: make PYTHON=/path/to/python3.13")'
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the requirements: some minutes."
 	$(VENV)/bin/python -m pip install --quiet -r requirements.txt -r requirements-dev.txt
 	@touch $@

@@ -442,8 +442,11 @@ def run(main):
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)  # how schedulers end a job; training saves on it
-    for flag in FLAGS.get_key_flags_for_module(sys.modules[__name__]):
-        FLAGS.register_key_flag_for_module(sys.argv[0], flag)  # so that --help shows them too
+    module = sys.modules[main.__module__]  # albert_tf.predict, else the script itself
+    sys.modules["__main__"].__doc__ = module.__doc__  # --help shows it, and the flags of:
+    for defining in (sys.modules[__name__], module):
+        for flag in FLAGS.get_key_flags_for_module(defining):
+            FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     app.run(guarded)
 
 

@@ -44,9 +44,11 @@ MAY_IMPORT = {
         "tokenization",
         "training",
     },
+    "predict": {"cli"},
     "errors": set(),
     "files": set(),
 }
+FLAG_READERS = {"cli", "predict"}  # the latter is a script that is installed with the package
 OPEN_TO_ALL = {"errors", "files"}
 GLOBAL_STATE = {"Graph", "set_global_policy", "set_random_seed", "set_jit"}
 MAY_SET_GLOBAL_STATE = {"cli", "training"}  # in functions that scripts call for that purpose
@@ -157,7 +159,7 @@ def library_rules(path, tree):
         return
     for module in sorted(package_imports(tree) - MAY_IMPORT[name] - OPEN_TO_ALL):
         yield f"may not import albert_tf.{module}"
-    if name != "cli" and imports_any(tree, "absl.flags"):
+    if name not in FLAG_READERS and imports_any(tree, "absl.flags"):
         yield "reads absl.flags: take values"
     if name not in MAY_SET_GLOBAL_STATE and changes_global_state(tree):
         yield "changes TensorFlow's global state, and so its caller's models"

@@ -13,15 +13,14 @@ import pytest
 import tensorflow as tf
 from conftest import TINY_CONFIG
 
-import predict
 import run_classifier
 import run_race
 import run_squad
-from albert_tf import checkpoints, glue, heads, race, records, serving, squad_features
+from albert_tf import checkpoints, glue, heads, predict, race, records, serving, squad_features
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 from albert_tf.tokenization import FullTokenizer
 
-ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = Path(__file__).parent / "golden"
 GLUE = GOLDEN / "finetune" / "glue_data"
 SQUAD = GOLDEN / "finetune" / "squad_data"
@@ -412,29 +411,6 @@ def test_nothing_to_read_gives_no_answer(version, exported, predicted):
 # --- Elsewhere ---
 
 
-def test_predict_needs_nothing_of_the_project(classifier, tmp_path):
-    _, export = classifier("RTE")
-    shutil.copy(ROOT / "predict.py", tmp_path / "predict.py")
-    moved = shutil.copytree(export.parent, tmp_path / "moved")
-    code = f"""
-import runpy, sys
-sys.modules["albert_tf"] = None  # any import of it fails
-sys.argv = ["predict.py", "--saved_model={moved}"]
-runpy.run_path("predict.py", run_name="__main__")
-"""
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code],
-        cwd=tmp_path,
-        input='one text\tanother\n\n{"text": "one text", "text_pair": "another"}\n',
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    first, second = map(json.loads, done.stdout.splitlines())
-    assert first == second and set(first) == {"label", "probabilities", "threshold"}
-
-
 def test_exports_load_where_the_project_is_not(exported, tmp_path):
     race_export = exported(run_race, **RACE)[1]
     squad_exports = [exported(run_squad, **SQUAD_RUN, **VERSIONS[v])[1] for v in VERSIONS]
@@ -550,48 +526,6 @@ def test_no_checkpoint_to_export(run_main, tmp_path):
     assert list((tmp_path / "export").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b"a\tb\xff", "line 2: not UTF-8"),
-        ('{"text": "\\ud800"}', "line 2: text is not valid Unicode"),
-        ('{"text": ' + "[" * 100_000, "line 2: no JSON object"),
-        ("one column", "2 columns are expected, with tabs between them: text, text_pair"),
-        ("{broken", "line 2: no JSON object"),
-        ('{"text_pair": "b"}', "line 2: this model takes text, text_pair. Missing: text"),
-        ('{"text": "a", "question": "b"}', "Not taken: question"),
-        ('{"text": 5}', "line 2: text is no text. Received: 5"),
-    ],
-)
-def test_lines_that_are_no_examples(line, message, classifier, run_main, tmp_path):
-    _, export = classifier("RTE")
-    source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
-    line = line if isinstance(line, bytes) else line.encode()
-    source.write_bytes(b"a\tb\r\n" + line + b"\n")
-    with pytest.raises(ValueError, match=re.escape(message)):
-        run_main(predict, saved_model=export, input_file=source, output_file=target)
-    assert not target.exists() and list(tmp_path.glob("*.tmp*")) == []
-
-
-def test_no_example(classifier, run_main, tmp_path):
-    (tmp_path / "in.txt").write_text("\n")
-    flags = {"input_file": tmp_path / "in.txt", "output_file": tmp_path / "out.jsonl"}
-    with pytest.raises(ValueError, match="no example was given"):
-        run_main(predict, saved_model=classifier("RTE")[1], **flags)
-    assert not (tmp_path / "out.jsonl").exists()
-
-
-def test_words_that_are_no_flags():
-    done = subprocess.run(
-        [sys.executable, ROOT / "predict.py", "--saved_model=x", "--text", "a", "film"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("predict: error: not a flag: film.")
-
-
 def test_padding_is_no_embedding(exported, predicted):
     """Neither that of a window of several, nor that of a shorter question of the batch."""
     _, export = exported(run_squad, **SQUAD_RUN, **VERSIONS["1.1"])
@@ -604,17 +538,15 @@ def test_padding_is_no_embedding(exported, predicted):
     assert np.shape(lines[1]["sequence_output"])[1:] == (CONFIG["hidden_size"],)
 
 
-def test_class_names_may_hold_any_character(tmp_path):
-    path = tmp_path / "labels.txt"
-    path.write_text("sehr gut\nä\u2028b\n", encoding="utf-8")
-    assert predict._lines(str(path)) == ["sehr gut", "ä\u2028b"]
-
-
-def test_what_predict_cannot_load(run_main, tmp_path):
-    with pytest.raises(ValueError, match=r"holds no saved_model\.pb"):
-        run_main(predict, saved_model=tmp_path, text="a")
-    module = tf.Module()
-    module.call = tf.function(lambda x: x, input_signature=[tf.TensorSpec([])])
-    tf.saved_model.save(module, str(tmp_path / "other"), signatures={"x": module.call})
-    with pytest.raises(ValueError, match="has no signature 'text'"):
-        run_main(predict, saved_model=tmp_path / "other", text="a")
+def test_variables_of_another_task(classifier, exported, run_main, tmp_path):
+    """Shapes differ, or names."""
+    race_export, squad_export = (
+        exported(run_race, **RACE)[1],
+        exported(run_squad, **SQUAD_RUN, **VERSIONS["1.1"])[1],
+    )
+    for number, other in enumerate((race_export, squad_export)):
+        export = Path(shutil.copytree(classifier("RTE")[1], tmp_path / str(number)))
+        shutil.rmtree(export / "variables")
+        shutil.copytree(other / "variables", export / "variables")
+        with pytest.raises(UserError, match=f"{re.escape(str(export))} cannot be loaded"):
+            run_main(predict, saved_model=export, text="a")
