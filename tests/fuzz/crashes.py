@@ -72,7 +72,9 @@ def run(seed, number, root, work):
     corpus.copy(corpus.inputs(command, root), root, directory)
     watch = Watch(directory, killer, **moment)
     first = processes.run_script(argv, directory, cases.SECONDS, watch)
-    wrong = _first_complaints(first, killer, directory)
+    # 0: it was done, or the interrupt met a destructor, where Python drops exceptions.
+    fine = (-killer, 0, 130)
+    wrong = [] if first.code in fine else [f"{killer.name}: exit code {first.code}"]
     before = cases.snapshot(directory)
     second = processes.run_script(argv, directory, cases.SECONDS)
     wrong += [f"second run: {problem}" for problem in cases.judge(second, directory, before, argv)]
@@ -84,15 +86,6 @@ def run(seed, number, root, work):
         ("crash", number, name), wrong, f"{killer.name} at {moment}", argv, seed, directory,
         (first, second),
     )  # fmt: skip
-
-
-def _first_complaints(outcome, killer, directory):
-    """What is wrong with how a command took a signal: list of str."""
-    if outcome.code == -killer:
-        return []
-    # 0: it was done, or the interrupt met a destructor, where Python drops exceptions.
-    wrong = [] if outcome.code in (0, 130) else [f"{killer.name}: exit code {outcome.code}"]
-    return wrong + cases.leftovers(directory)
 
 
 def _differences(directory, reference, same):

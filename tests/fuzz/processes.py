@@ -16,6 +16,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = 8 * 2**30  # bytes of data that a process can ask for; what it may use is judged later
 POLL = 0.005  # seconds
+PATIENCE = 5  # a process may wait so many times as long as it may compute: others work too
 
 
 class Outcome(NamedTuple):
@@ -27,7 +28,7 @@ class Outcome(NamedTuple):
         errors: str, standard error.
         seconds: float.
         memory: int, bytes, the largest resident size.
-        timed_out: bool, whether it was killed at its time limit.
+        timed_out: bool, whether it was killed at a time limit.
     """
 
     code: int
@@ -52,7 +53,7 @@ def run_script(argv, directory, seconds, interrupt=None):
     Args:
         argv: list of str, the script and its flags.
         directory: Path, the working directory.
-        seconds: float, time limit.
+        seconds: int, how long it may compute.
         interrupt: callable or None: from the seconds passed to a signal to send once, or 0.
 
     Returns:
@@ -78,7 +79,7 @@ def fork(function, directory, seconds, interrupt=None):
     start = time.monotonic()
     process = os.fork()
     if not process:
-        _child(function, directory, logs)
+        _child(function, directory, logs, seconds)
     timed_out = False
     while True:
         ended, status, usage = os.wait4(process, os.WNOHANG)
@@ -88,7 +89,7 @@ def fork(function, directory, seconds, interrupt=None):
         if interrupt and (number := interrupt(passed)):
             os.kill(process, number)
             interrupt = None
-        if passed > seconds and not timed_out:
+        if passed > PATIENCE * seconds and not timed_out:
             timed_out = True
             os.kill(process, signal.SIGKILL)
         time.sleep(POLL)
@@ -97,15 +98,17 @@ def fork(function, directory, seconds, interrupt=None):
         os.killpg(process, signal.SIGKILL)  # processes that it started and left
     output, errors = (path.read_text(encoding="utf-8", errors="replace") for path in logs)
     code = os.waitstatus_to_exitcode(status)
+    timed_out |= usage.ru_utime + usage.ru_stime > seconds - 1 and code == -signal.SIGKILL
     return Outcome(code, output, errors, passed, usage.ru_maxrss * 1024, timed_out)
 
 
-def _child(function, directory, logs):
+def _child(function, directory, logs, seconds):
     """Never returns: runs the function with the files as output, then ends the process."""
     code = 70  # of a mistake in this function
     try:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.chdir(directory)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
