@@ -12,12 +12,19 @@ DEMO_STEPS ?= 2500
 READY := $(VENV)/.requirements-installed
 RUN := TF_CPP_MIN_LOG_LEVEL=2 $(VENV)/bin/python
 
-.PHONY: help setup test lint demo books clean
+# What tests/fuzz runs: `python -m tests.fuzz --help` says more.
+FUZZ_CASES ?= 200
+FUZZ_CRASHES ?= 24
+FUZZ_SEED ?= 1
+
+.PHONY: help setup test lint fuzz demo books clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
 	@echo "make test    the tests"
 	@echo "make lint    ruff: rules and format"
+	@echo "make fuzz    the scripts on damaged input, and killed while they write: FUZZ_CASES=200,"
+	@echo "             FUZZ_CRASHES=24; another FUZZ_SEED gives others"
 	@echo "make demo    corpus -> SentencePiece -> records -> pre-training -> curves, in $(DEMO_DIR)"
 	@echo "             (DEMO_STEPS=30 for a short one; what is done is not done again)"
 	@echo "make books   the small model of the README's results, from BOOKS=DIR with text and vocabulary"
@@ -41,6 +48,9 @@ test: $(READY)
 lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+fuzz: $(READY)
+	$(RUN) -m tests.fuzz --cases=$(FUZZ_CASES) --crashes=$(FUZZ_CRASHES) --seed=$(FUZZ_SEED)
 
 # --- demo -----------------------------------------------------------------------------------------
 # Each stage makes files and runs again when its script or what it reads is newer. A change inside

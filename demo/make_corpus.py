@@ -21,6 +21,8 @@ import warnings
 
 from absl import app, flags
 
+from albert_tf import files
+
 _ROOTS = flags.DEFINE_list(
     "roots", None, "folders of Python packages; unset: the standard library and site-packages"
 )
@@ -127,20 +129,20 @@ def sentences(docstring, counts):
 
 def source_files(roots):
     """Returns the .py files under the folders, sorted, without tests and vendored copies."""
-    files = []
+    paths = []
     for root in roots:
         if not os.path.isdir(root):
             raise ValueError(f"--roots: {root!r} is not a folder. Name folders of Python packages.")
         for folder, subfolders, names in os.walk(root):
             # The standard library's folder may hold a site-packages, which is another Python's.
             subfolders[:] = sorted(set(subfolders) - _SKIPPED_FOLDERS - _PACKAGE_ROOTS)
-            files += [
+            paths += [
                 os.path.join(folder, name)
                 for name in sorted(names)
                 if name.endswith(".py") and not name.startswith("test_")
                 and not name.endswith("_test.py")
             ]  # fmt: skip
-    return files
+    return paths
 
 
 def file_documents(path):
@@ -195,9 +197,9 @@ def collect(roots, min_sentences):
     """
     counts = collections.Counter()
     documents = []
-    files = source_files(roots)
+    paths = source_files(roots)
     with multiprocessing.Pool() as pool:
-        for found, found_counts in pool.imap(file_documents, files, chunksize=64):
+        for found, found_counts in pool.imap(file_documents, paths, chunksize=64):
             documents += found
             counts += found_counts
     return list(new_documents(documents, min_sentences, counts)), counts
@@ -212,12 +214,8 @@ def split(documents, heldout_every):
 
 def write(path, documents):
     """Writes documents to a text file, whole or not at all."""
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
     text = "\n\n".join("\n".join(document) for document in documents) + "\n"
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    files.write_text(path, text)
     lines = sum(map(len, documents))
     print(f"{path}: {len(documents)} documents, {lines} sentences, {len(text) / 1e6:.1f} MB")
 

@@ -6,7 +6,6 @@
 Folders on this machine alone: it is a demo.
 """
 
-import io
 import pathlib
 import sys
 
@@ -18,6 +17,8 @@ from absl import app, flags, logging
 from matplotlib import pyplot
 from tensorboard.backend.event_processing import event_accumulator
 from tensorboard.util import tensor_util
+
+from albert_tf import files
 
 _RUN_DIR = flags.DEFINE_string("run_dir", None, "--output_dir of run_pretraining.py")
 _PNG_FILE = flags.DEFINE_string("png_file", None, "picture to write")
@@ -82,19 +83,9 @@ def plot(runs, png_file):
         axis.set(title=title, xlabel="step")
         axis.grid(alpha=0.3)
         axis.legend()
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
+    with files.replacing(png_file) as (name,):
+        figure.savefig(name, format="png", dpi=120)
     pyplot.close(figure)
-    write(png_file, picture.getvalue())
-
-
-def write(path, content):
-    """Writes bytes to a file, whole or not at all."""
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)
 
 
 def last_checkpoint(run_dir):
@@ -126,7 +117,7 @@ def main(_):
     plot(runs, _PNG_FILE.value)
     text = summary(runs, _RUN_DIR.value, _PNG_FILE.value)
     if _SUMMARY_FILE.value:
-        write(_SUMMARY_FILE.value, text.encode())
+        files.write_text(_SUMMARY_FILE.value, text)
     print(text, end="")
 
 

@@ -9,12 +9,11 @@ Writes <model_prefix>.model and <model_prefix>.vocab.
 import glob
 import pathlib
 import sys
-import tempfile
 
 import sentencepiece
 from absl import app, flags
 
-from albert_tf import tokenization
+from albert_tf import files, tokenization
 
 _INPUT_FILE = flags.DEFINE_list("input_file", None, "text files (globs), a sentence a line")
 _MODEL_PREFIX = flags.DEFINE_string("model_prefix", None, "path of the model without its ending")
@@ -75,26 +74,29 @@ def train(sentences, model_prefix, vocab_size, seed):
     Raises:
         ValueError: if the text does not give that many pieces.
     """
-    target = pathlib.Path(model_prefix)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    endings = (".vocab", ".model")  # the model last: with it, all is there
+    pathlib.Path(model_prefix).parent.mkdir(parents=True, exist_ok=True)
     sentencepiece.set_random_generator_seed(seed)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sentences),
-                model_prefix=f"{folder}/spm",
-                vocab_size=vocab_size,
-                num_threads=_THREADS,
-                minloglevel=1,
-                **OPTIONS,
-            )
-        except RuntimeError as error:  # the library's word for all that it cannot do
-            raise ValueError(
-                f"--vocab_size={vocab_size}: SentencePiece cannot make that many pieces from the "
-                f"text. Lower it or give more text. It says: {error}"
-            ) from error
-        for ending in ("vocab", "model"):  # the model last: with it, all is there
-            pathlib.Path(folder, f"spm.{ending}").replace(f"{model_prefix}.{ending}")
+    temporary = files.temporary_path(model_prefix)
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_prefix=temporary,
+            vocab_size=vocab_size,
+            num_threads=_THREADS,
+            minloglevel=1,
+            **OPTIONS,
+        )
+        for ending in endings:
+            pathlib.Path(temporary + ending).replace(model_prefix + ending)
+    except RuntimeError as error:  # the library's word for all that it cannot do
+        raise ValueError(
+            f"--vocab_size={vocab_size}: SentencePiece cannot make that many pieces from the text. "
+            f"Lower it or give more text. It says: {error}"
+        ) from error
+    finally:
+        for ending in endings:
+            files.remove(temporary + ending)
 
 
 def main(_):

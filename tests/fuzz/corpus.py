@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small valid inputs: text, data sets, and what the scripts themselves make of them."""
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+from tests.fuzz import processes
+
+VOCABULARIES = Path(__file__).parents[1] / "golden" / "tokenization"
+CONFIG = {  # trained in a second or two
+    "vocab_size": 3000,
+    "embedding_size": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 40,
+}
+SENTENCES = (
+    "The old clerk closed the ledger and went home.",
+    "She paid £2,000 in cash for the Blue Boar inn.",
+    "Nobody in the café knew when the train would come.",
+    "He said no twice, and then he said yes.",
+    "The river was high after three days of rain.",
+    "A letter from London lay on the table.",
+    "They built the bridge in 1889 out of grey stone.",
+    "Her brother sailed to Norway with the herring fleet.",
+)
+
+
+def _text():
+    return "\n\n".join("\n".join(SENTENCES[i:] + SENTENCES[:i]) for i in range(4)) + "\n"
+
+
+def _tsv(task):
+    """Lines of a GLUE-like file with two classes."""
+    if task == "CoLA":
+        return "".join(f"a\t{i % 2}\t\t{text}\n" for i, text in enumerate(SENTENCES))
+    rows = [f"{text}\t{SENTENCES[0]}\t{'ab'[i % 2]}\n" for i, text in enumerate(SENTENCES)]
+    return "first\tsecond\tlabel\n" + "".join(rows)
+
+
+def _passage(name):
+    return {
+        "article": " ".join(SENTENCES),
+        "questions": ["Who went home?", "They built the bridge in _ ."],
+        "options": [["A clerk.", "Her brother.", "Nobody.", "She."], ["1", "2", "1889", "3"]],
+        "answers": ["A", "C"],
+        "id": name,
+    }
+
+
+def _squad(version):
+    """Two paragraphs of four questions; of version 2 every fourth has no answer."""
+    paragraphs = []
+    for i in range(2):
+        context, questions = " ".join(SENTENCES[4 * i : 4 * i + 4]), []
+        for j, sentence in enumerate(SENTENCES[4 * i : 4 * i + 4]):
+            answer = " ".join(sentence.split()[1:3])
+            row = {"id": f"q{i}{j}", "question": f"What about {answer}?"}
+            row["answers"] = [{"text": answer, "answer_start": context.index(answer)}]
+            if version == 2:
+                row["is_impossible"] = j == 3
+                row["answers"] = [] if j == 3 else row["answers"]
+            questions.append(row)
+        paragraphs.append({"context": context, "qas": questions})
+    return {"version": f"{version}", "data": [{"title": "t", "paragraphs": paragraphs}]}
+
+
+FILES = {  # name -> content: str, bytes, or what JSON can hold
+    "config.json": CONFIG,
+    "spm.model": (VOCABULARIES / "spm_uncased.model").read_bytes(),
+    "vocab.txt": (VOCABULARIES / "vocab.txt").read_bytes(),
+    "text.txt": _text(),
+    "examples.txt": "".join(f"{text}\t{SENTENCES[0]}\n" for text in SENTENCES),
+    "examples.jsonl": "".join(
+        json.dumps({"question": "Who went home?", "context": text}) + "\n" for text in SENTENCES
+    ),
+    **{f"tsv/{split}.tsv": _tsv("tsv") for split in ("train", "dev", "test")},
+    **{f"glue/CoLA/{split}.tsv": _tsv("CoLA") for split in ("train", "dev")},
+    "glue/CoLA/test.tsv": "index\tsentence\n" + "".join(f"0\t{text}\n" for text in SENTENCES),
+    **{
+        f"race/RACE/{split}/{level}/1.txt": _passage(f"{level}1.txt")
+        for split in ("train", "dev", "test")
+        for level in ("middle", "high")
+    },
+    "pretrained/spm.model": (VOCABULARIES / "spm_uncased.model").read_bytes(),  # for exports
+    "squad1.json": _squad(1),
+    "squad2.json": _squad(2),
+    "answers.json": {f"q{i}{j}": "old clerk" for i in range(2) for j in range(4)},
+    "odds.json": {f"q{i}{j}": j - 1.5 for i in range(2) for j in range(4)},
+    "packages/small.py": '"""{}"""\n'.format("\n".join(SENTENCES)),
+    "packages/other.py": '"""{}"""\n'.format(" ".join(reversed(SENTENCES)).replace("The", "A")),
+}
+
+
+def arguments(command):
+    """A command line as a list, with its script as the first."""
+    return shlex.split(command)
+
+
+def inputs(command, root):
+    """Names of the corpus (in its directory `root`) among the values of a command's flags."""
+    values = [value.partition("=")[2] for value in arguments(command)[1:]]
+    return sorted(
+        {value.split("/")[0] for value in values} & {path.name for path in root.iterdir()}
+    )
+
+
+def copy(names, root, directory):
+    """Copies files and directories of the corpus to where a command will run."""
+    directory.mkdir(parents=True)
+    for name in names:
+        source = root / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, directory / name)
+
+
+def write_files(root):
+    """Writes the part of the corpus that no script makes into a directory (Path)."""
+    for name, content in FILES.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not isinstance(content, str | bytes):
+            content = json.dumps(content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def needed(levels, wanted):
+    """What has to be made for some commands.
+
+    Args:
+        levels: sequence of dicts from name to the command that makes it of what earlier ones hold.
+        wanted: iterable of str, command lines.
+
+    Returns:
+        list of lists of (name, command), in the same order.
+    """
+    text, found = " ".join(wanted), []
+    for level in reversed(levels):
+        rows = [row for row in level.items() if re.search(rf"={re.escape(row[0])}(?![\w.])", text)]
+        text = " ".join((text, *(command for _, command in rows)))
+        found.insert(0, rows)
+    return found
+
+
+def make(row, root):
+    """Makes a part of the corpus, unless it is there.
+
+    Args:
+        row: (str, str), a name and the command that makes it.
+        root: Path, the corpus.
+    """
+    name, command = row
+    directory = root.parent / f"making-{name}"
+    if (done := root / f"{name}.made").exists():
+        return
+    shutil.rmtree(directory, ignore_errors=True)
+    copy(inputs(command, root), root, directory)
+    outcome = processes.run_script(arguments(command), directory, seconds=300)
+    assert outcome.code == 0, f"{command}\n{outcome.errors}"
+    for path in directory.glob(f"{name}/**/events.out.*"):
+        path.unlink()
+    shutil.rmtree(root / name, ignore_errors=True)
+    (directory / name).rename(root / name)
+    done.touch()
