@@ -166,6 +166,11 @@ def check_flags():
         raise UserError("an ensemble is no single model: --ensemble_dirs goes without --export_dir")
     if math.isnan(FLAGS.null_score_diff_threshold or 0.0):
         raise UserError("--null_score_diff_threshold must be a number. Received: nan")
+    if FLAGS.export_dir and math.isinf(FLAGS.null_score_diff_threshold or 0.0):
+        raise UserError(
+            f"--null_score_diff_threshold={FLAGS.null_score_diff_threshold}: an export gives it "
+            "back with every answer, and JSON has no infinite number"
+        )
     if FLAGS.do_train and not FLAGS.train_file:
         raise UserError("--do_train needs --train_file")
     if FLAGS.do_predict and not FLAGS.predict_file:
@@ -602,7 +607,8 @@ def start(run, config):
     source = cli.init_checkpoint() and finetuning.prefer_best(cli.init_checkpoint())
     print(run.start(source, allow_random_init=FLAGS.allow_random_init, save=False))
     if run.is_chief:
-        cli.record_run(FLAGS.output_dir, config)
+        inputs = [FLAGS.train_file] + [FLAGS.predict_file] * FLAGS.do_predict
+        cli.record_run(FLAGS.output_dir, config, run, inputs)
 
 
 def train(run, recipe, data, on_checkpoint):
@@ -627,7 +633,7 @@ def export(version, config, windows):
     training.set_precision("fp32")
     options = {name: FLAGS[flag].value for name, flag in version.options.items()}
     model = version.model(config, **options | version.served_options)
-    checkpoints.load_all(prefix, checkpoints.named_variables(model))
+    serving.load(model, prefix)
     tokenizer = cli.make_graph_tokenizer()
     settings = serving.AnswerSettings(
         FLAGS.n_best_size,
@@ -657,6 +663,8 @@ def main(_):
     cli.note_obsolete_flags()
     check_flags()
     prefixes = [] if FLAGS.do_train else trained_checkpoints()
+    if FLAGS.export_dir and prefixes:
+        cli.follow_run(prefixes[0])
     version, configs = choose_version(prefixes), read_configs(prefixes)
     data = read_data(version, configs)
     recipe = make_recipe(len(data.train_examples)) if FLAGS.do_train else None

@@ -171,18 +171,21 @@ def _truncated(segments, seq_length):
     ]
 
 
-def cut_rows(rows, begin, end):
-    """Pieces [begin, end) of each row.
+def cut_rows(rows, begin, end, row=None):
+    """Pieces [begin, end) of rows, gathered one by one: a row may be long and be cut often.
 
     Args:
       rows: RaggedTensor [B, (T)].
-      begin: integer tensor [B].
-      end: integer tensor [B].
+      begin: integer tensor [n].
+      end: integer tensor [n].
+      row: int32 [n], the row that each is cut from; None: n = B, each from its own.
 
     Returns:
-      RaggedTensor [B, (T)].
+      RaggedTensor [n, (T)].
     """
     row_starts = tf.cast(rows.row_starts(), begin.dtype)
+    if row is not None:
+        row_starts = tf.gather(row_starts, row)
     indices = tf.ragged.range(row_starts + begin, row_starts + end)
     return indices.with_values(tf.gather(rows.values, indices.values))
 
