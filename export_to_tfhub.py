@@ -13,6 +13,7 @@ from absl import flags
 
 from albert_tf import checkpoints, cli, export, graph_tokenization, heads
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 from albert_tf.tokenization import FullTokenizer
 
 FLAGS = flags.FLAGS
@@ -36,6 +37,12 @@ def define_flags():
     )
     flags.DEFINE_bool("do_lower_case", True, "Whether the model is for lower-cased text.")
     cli.define_obsolete_flags("use_einsum")
+    flags.DEFINE_integer(
+        "max_seq_length",
+        None,
+        f"Preprocessing: pieces of its output; by default {graph_tokenization.DEFAULT_SEQ_LENGTH}, "
+        f"or the model's positions if {CONFIG} is there and has fewer.",
+    )
     flags.DEFINE_string("export_path", None, "Directory to make.")
     flags.DEFINE_enum(
         "export_type",
@@ -59,6 +66,7 @@ def load_model(config):
     model = heads.PretrainingModel(config)
     path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
     report = checkpoints.load(path, checkpoints.named_variables(model))
+    export.check_fit(report)
     print(report)
     loaded = {
         name
@@ -100,11 +108,30 @@ def export_model(vocabulary, arguments):
     export.save_module(module, FLAGS.export_path, signatures, card)
 
 
+def preprocessing_length():
+    """Pieces of the preprocessing's output.
+
+    Raises:
+        UserError: the model has fewer positions than --max_seq_length.
+    """
+    path = os.path.join(FLAGS.albert_directory, CONFIG)
+    default, length = graph_tokenization.DEFAULT_SEQ_LENGTH, FLAGS.max_seq_length
+    if not tf.io.gfile.exists(path):
+        return length or default
+    limit = AlbertConfig.from_json_file(path).max_position_embeddings
+    if length and length > limit:
+        raise UserError(
+            f"--max_seq_length={length} exceeds max_position_embeddings={limit} of {path}"
+        )
+    return length or min(default, limit)
+
+
 def export_preprocessing(vocabulary, arguments):
     """Writes the preprocessing."""
-    module = graph_tokenization.Preprocessing(**arguments)
+    length = preprocessing_length()
+    module = graph_tokenization.Preprocessing(**arguments, seq_length=length)
     card = export.preprocessing_card(
-        os.path.basename(vocabulary), FLAGS.do_lower_case, FLAGS.export_path
+        os.path.basename(vocabulary), FLAGS.do_lower_case, length, FLAGS.export_path
     )
     export.save_module(module, FLAGS.export_path, card=card)
     if not vocabulary.endswith(".txt"):
@@ -115,6 +142,9 @@ def main(_):
     """Checks everything, then exports."""
     cli.note_obsolete_flags()
     cli.check_not_empty("albert_directory", "export_path")
+    cli.check_at_least(3, "max_seq_length")  # [CLS], a piece, [SEP]
+    if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
+        raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
     export.check_export_path(FLAGS.export_path, "export_path")
     vocabulary, arguments = cli.directory_vocabulary()
     exporters = {"model": export_model, "preprocessing": export_preprocessing}

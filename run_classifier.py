@@ -101,6 +101,8 @@ def check_flags():
     glue.check_max_seq_length(FLAGS.max_seq_length)
     if FLAGS.num_trials > 1 and not (FLAGS.do_train and FLAGS.do_eval):
         raise UserError("--num_trials compares runs: it needs --do_train and --do_eval")
+    if any("\t" in label or "\n" in label for label in FLAGS.labels or ()):
+        raise UserError(f"--labels={FLAGS.labels}: a column's values hold no tabs and no line ends")
     given = [f"--{name}" for name in TSV_FLAGS if FLAGS[name].value != FLAGS[name].default]
     if given and FLAGS.task_name.lower() != "tsv":
         raise UserError(
@@ -200,6 +202,12 @@ def say_counts(split, counts):
     warning = glue.order_warning(counts["sorted_by_label"], FLAGS.shuffle_buffer_size)
     if warning:
         print(f"Warning: {warning}.")
+
+
+def input_files(task):
+    """Paths of the files that a run of the task trains and evaluates on."""
+    splits = ["train"] + ["dev"] * FLAGS.do_eval
+    return [glue.input_file(task, FLAGS.data_dir, split) for split in splits]
 
 
 def make_run(task, config, strategy, output_dir, recipe):
@@ -338,8 +346,8 @@ def run_trial(data, config, strategy, output_dir, seed):
     if FLAGS.do_train:
         finetuning.check_head(data.head, output_dir)
         finetuning.start(run, finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init))
-        cli.record_run(output_dir, config)
         for directory in {output_dir, FLAGS.output_dir}:  # of a trial, and of all
+            cli.record_run(directory, config, run, input_files(task))
             finetuning.write_head(directory, data.head)
     on_checkpoint = None
     if FLAGS.do_eval:
@@ -416,7 +424,7 @@ def export(task, config):
     prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
     training.set_precision("fp32")
     model = heads.ClassificationModel(config, task.num_outputs)
-    checkpoints.load_all(prefix, checkpoints.named_variables(model))
+    serving.load(model, prefix)
     tokenizer = cli.make_graph_tokenizer()
     texts = text_inputs.SentencePairs(tokenizer, FLAGS.max_seq_length, len(task.text) == 2)
     threshold = FLAGS.threshold_to_export
@@ -431,6 +439,8 @@ def main(_):
     cli.note_obsolete_flags()
     check_flags()
     task = find_task()
+    if FLAGS.export_dir and not FLAGS.do_train:
+        cli.follow_run(finetuning.trained_in(FLAGS.output_dir) or FLAGS.init_checkpoint)
     if FLAGS.glue_submission_dir and task.submission_file is None:
         raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
     config, tokenizer = cli.read_config(), cli.make_tokenizer()

@@ -193,7 +193,7 @@ def train(run, config, schema, train_files, on_checkpoint):
     """Trains from where the run stands, or from the weights given."""
     print(run.start(FLAGS.init_checkpoint, FLAGS.init_from_group0))
     if run.is_chief:
-        cli.record_run(FLAGS.output_dir, config)
+        cli.record_run(FLAGS.output_dir, config, run, train_files)
     # A resumed run goes on with other records than it began with, whatever the seed.
     seed = None if FLAGS.seed is None else FLAGS.seed + run.step
     dataset = records.train_dataset(

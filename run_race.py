@@ -15,7 +15,6 @@ import os
 from absl import flags
 
 from albert_tf import (
-    checkpoints,
     cli,
     files,
     finetuning,
@@ -130,6 +129,12 @@ class Data:
     tokenizer: object
     levels: tuple
     schema: dict
+
+    def input_files(self):
+        """Paths of the files that a run trains and evaluates on."""
+        splits = ["train"] + ["dev"] * FLAGS.do_eval
+        found = [race.input_files(FLAGS.data_dir, split, self.levels) for split in splits]
+        return [path for split in found for _, path in split]
 
     def examples(self, split):
         """Reads the questions of a split."""
@@ -269,7 +274,7 @@ def export(config):
     prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
     training.set_precision("fp32")
     model = heads.MultipleChoiceModel(config, choices=len(race.LETTERS))
-    checkpoints.load_all(prefix, checkpoints.named_variables(model))
+    serving.load(model, prefix)
     tokenizer = cli.make_graph_tokenizer()
     texts = text_inputs.Options(tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length)
     functions = serving.ClassifierFunctions(model, texts, list(race.LETTERS))
@@ -281,6 +286,8 @@ def main(_):
     cli.note_obsolete_flags()
     check_flags()
     levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
+    if FLAGS.export_dir and not FLAGS.do_train:
+        cli.follow_run(finetuning.trained_in(FLAGS.output_dir) or FLAGS.init_checkpoint)
     config, tokenizer = cli.read_config(), cli.make_tokenizer()
     cli.check_vocabulary(config, tokenizer)
     schema = race.schema(
@@ -313,7 +320,7 @@ def run_all(data, config, strategy, test_examples):
     run, recipe = make_run(config, strategy)
     if FLAGS.do_train:
         finetuning.start(run, finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init))
-        cli.record_run(FLAGS.output_dir, config)
+        cli.record_run(FLAGS.output_dir, config, run, data.input_files())
         finetuning.write_head(FLAGS.output_dir, HEAD)
     on_checkpoint = development_set(run, data) if FLAGS.do_eval else None
     if FLAGS.do_train:

@@ -651,7 +651,8 @@ def start(run, config):
     source = cli.init_checkpoint() and finetuning.prefer_best(cli.init_checkpoint())
     print(run.start(source, allow_random_init=FLAGS.allow_random_init, save=False))
     if run.is_chief:
-        cli.record_run(FLAGS.output_dir, config)
+        inputs = [FLAGS.train_file] + [FLAGS.predict_file] * FLAGS.do_predict
+        cli.record_run(FLAGS.output_dir, config, run, inputs)
 
 
 def train(run, recipe, data, config, on_checkpoint):
@@ -676,7 +677,7 @@ def export(version, config, windows):
     training.set_precision("fp32")
     options = {name: FLAGS[flag].value for name, flag in version.options.items()}
     model = version.model(config, **options | version.served_options)
-    checkpoints.load_all(prefix, checkpoints.named_variables(model))
+    serving.load(model, prefix)
     tokenizer = cli.make_graph_tokenizer()
     settings = serving.AnswerSettings(
         # No window has more starts, ends or pieces in an answer.
@@ -707,6 +708,8 @@ def main(_):
     cli.note_obsolete_flags()
     check_flags()
     prefixes = [] if FLAGS.do_train else trained_checkpoints()
+    if FLAGS.export_dir and prefixes:
+        cli.follow_run(prefixes[0])
     version, configs = choose_version(prefixes), read_configs(prefixes)
     data = read_data(version, configs)
     check_thresholds(version, prefixes)

@@ -611,6 +611,9 @@ def load_all(path, named):
         path: str, anything that `find` takes.
         named: dict, of `named_variables`.
 
+    Returns:
+        Report.
+
     Raises:
         UserError: the file lacks one, or holds it in another shape or no finite numbers.
     """
@@ -620,6 +623,7 @@ def load_all(path, named):
         raise UserError(
             f"{path} lacks {', '.join(absent)}: it can be neither evaluated nor exported"
         )
+    return report
 
 
 def _compare(reader, shapes, sources):

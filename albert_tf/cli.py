@@ -2,8 +2,11 @@
 """Flags that several scripts share, and how a script ends: flags come in here, values go out."""
 
 import contextlib
+import dataclasses
 import functools
+import json
 import os
+import platform
 import re
 import shlex
 import signal
@@ -13,7 +16,16 @@ import tensorflow as tf
 import tf_keras
 from absl import app, flags, logging
 
-from albert_tf import files, hub_modules, huggingface, serving, training
+from albert_tf import (
+    __version__,
+    files,
+    hub_modules,
+    huggingface,
+    run_record,
+    serving,
+    training,
+)
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.graph_tokenization import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer
@@ -146,7 +158,13 @@ def define_export_flags():
         "export_dir",
         None,
         "Where to write the best checkpoint as a SavedModel, in a folder named after the time: ids "
-        "in or text in, predictions out. predict.py runs it.",
+        "in or text in, predictions out. predict.py runs it. Settings of text are the training's.",
+    )
+    flags.DEFINE_bool(
+        "export_text",
+        True,
+        "Let the SavedModel take text too, which needs tensorflow-text to be loaded; without, it "
+        "takes ids alone and tensorflow suffices.",
     )
     flags.DEFINE_bool(
         "export_tflite",
@@ -262,6 +280,10 @@ def directory_vocabulary():
             f"--albert_directory={FLAGS.albert_directory} holds no vocabulary: put the "
             "SentencePiece model (*.model) or vocab.txt there"
         )
+    record = run_record.read(FLAGS.albert_directory)
+    if record:
+        _follow_flag("do_lower_case", record)
+        _check_same_vocabulary(path, record)
     kind = "vocab_file" if path.endswith(".txt") else "spm_model_file"
     return path, {kind: path, "do_lower_case": FLAGS.do_lower_case}
 
@@ -286,10 +308,79 @@ def init_checkpoint():
     return FLAGS.init_checkpoint or hub_module()
 
 
+def follow_run(checkpoint):
+    """Sets the flags that make a model's text and vocabulary to those of its training (D24).
+
+    Where the run left no record, as those of the original, the flags hold.
+
+    Args:
+        checkpoint: str, prefix or directory; or None.
+
+    Raises:
+        UserError: a flag was given and says otherwise, or the vocabulary is gone.
+    """
+    is_directory = checkpoint and tf.io.gfile.isdir(checkpoint)
+    directory = checkpoint if is_directory else os.path.dirname(checkpoint or "")
+    record = run_record.read(directory) if checkpoint else None
+    if record is None:
+        return
+    for name in record.text:
+        if name in FLAGS:
+            _follow_flag(name, record)
+    if vocabulary_file():
+        _check_same_vocabulary(vocabulary_file(), record)
+    elif record.vocabulary:
+        flag, path, expected = (record.vocabulary[name] for name in ("flag", "path", "sha256"))
+        if not tf.io.gfile.exists(path) or run_record.sha256(path) != expected:
+            raise UserError(
+                f"{path}, the vocabulary according to {record.path}, is gone or another file now: "
+                f"give the right one as --{flag}"
+            )
+        FLAGS[flag].value = path
+    if FLAGS.albert_config_file or hub_module():
+        _check_same_config(read_config(), record)
+
+
+def _follow_flag(name, record):
+    flag, value = FLAGS[name], record.text.get(name)
+    if value is None:
+        return
+    if flag.present and flag.value != value:
+        raise UserError(
+            f"--{name}={json.dumps(flag.value)}, but the model was trained with "
+            f"--{name}={json.dumps(value)} ({record.path}): leave the flag out"
+        )
+    flag.value = value
+
+
+def _check_same_vocabulary(path, record):
+    expected = record.vocabulary
+    if expected and run_record.sha256(path) != expected["sha256"]:
+        raise UserError(
+            f"{path} is not the vocabulary that the model was trained with, {expected['path']} "
+            f"with sha256 {expected['sha256'][:12]}... ({record.path}): give that file"
+        )
+
+
+def _check_same_config(config, record):
+    chance = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
+    keys = {field.name for field in dataclasses.fields(AlbertConfig)} - chance
+    ours = config.to_dict()
+    for key in sorted(keys):
+        if ours.get(key) != record.config.get(key):
+            raise UserError(
+                f"{FLAGS.albert_config_file or hub_module()} has {key}={ours.get(key)!r}, but the "
+                f"model was trained with {record.config.get(key)!r} ({record.path}): give the "
+                "config of the training"
+            )
+
+
 def check_export_flags():
     """Raises UserError for flags of `define_export_flags` that do not go together."""
     if FLAGS.export_tflite and not FLAGS.export_dir:
         raise UserError("--export_tflite needs --export_dir")
+    if not (FLAGS.export_text or FLAGS.export_dir):
+        raise UserError("--export_text=false needs --export_dir")
 
 
 def export(model, functions, tokenizer, config, labels=None, folder=""):
@@ -303,24 +394,29 @@ def export(model, functions, tokenizer, config, labels=None, folder=""):
         labels: sequence of str or None, the class names.
         folder: str, where in --export_dir the folders named after the time lie.
     """
+    tflite = {}
+    if FLAGS.export_tflite:  # first: nothing is written if it fails
+        length = FLAGS.max_seq_length
+        tflite = serving.convert_to_tflite(model, functions, length, config.vocab_size)
     path = serving.new_directory(os.path.join(FLAGS.export_dir, folder))
     contents = {"albert_config.json": config.to_json_string()}
     if labels is not None:
         contents[serving.LABELS_FILE] = "".join(f"{label}\n" for label in labels)
     vocabulary = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"
     assets = {vocabulary: vocabulary_file()}
+    tokenizer = tokenizer if FLAGS.export_text else None
     serving.save(path, model, functions, tokenizer, assets, contents)
-    texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
-    print(f"Exported. Try it: python predict.py --saved_model={shlex.quote(path)} {texts}")
-    if FLAGS.export_tflite:
-        written = serving.save_tflite(
-            FLAGS.export_dir, model, functions, FLAGS.max_seq_length, config.vocab_size
+    if FLAGS.export_text:
+        texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
+        print(f"Exported. Try it: python predict.py --saved_model={shlex.quote(path)} {texts}")
+    else:
+        print(f"Exported, for ids alone: {path}")
+    paths = serving.save_tflite(FLAGS.export_dir, tflite)
+    for path, (kind, file) in zip(paths, tflite.items(), strict=True):
+        print(
+            f"TFLite, {kind}: {path}, {len(file.content) / 2**20:.2f} MiB, largest difference "
+            f"from the model {file.difference:.1e}"
         )
-        for kind, file in written.items():
-            print(
-                f"TFLite, {kind}: {file.path}, {file.size / 2**20:.2f} MiB, largest difference "
-                f"from the model {file.difference:.1e}"
-            )
 
 
 def set_up_devices():
@@ -401,16 +497,53 @@ def locked(directory, strategy):
         yield
 
 
-def record_run(directory, config):
-    """Writes a training run's flags (`flags.txt`) and config, so that it can be read and repeated.
+def record_run(directory, config, run, input_files):
+    """Writes down what a training run is made with, so that it can be read, repeated and exported.
 
-    To be called once the run's weights are found to fit: a run that fails must not leave another
-    config beside the checkpoints of the one before.
+    `flags.txt` and `albert_config.json` are for scripts to take again, `run.json` for `follow_run`
+    and for people. To be called once the run's weights are found to fit: a run that fails must not
+    leave another config beside the checkpoints of the one before.
+
+    Args:
+        directory: str.
+        config: AlbertConfig.
+        run: training.Run.
+        input_files: sequence of str, what is trained and evaluated on.
     """
     own = FLAGS.get_key_flags_for_module(sys.argv[0])
-    lines = [f"--{flag.name}={flag.value}\n" for flag in own if flag.value is not None]
+    given = {flag.name: flag.value for flag in own if flag.value is not None}
+    lines = [f"--{name}={value}\n" for name, value in given.items()]
     files.write_text(os.path.join(directory, "flags.txt"), "".join(lines))
     files.write_text(os.path.join(directory, "albert_config.json"), config.to_json_string())
+    content = {
+        # JSON has no nan; absl's flags have one where none was given
+        "flags": {name: value for name, value in given.items() if value == value},
+        "config": config.to_dict(),
+        **_text_settings(),
+        "versions": {
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,
+            "albert_tf": __version__,
+        },
+        "devices": list(run.strategy.extended.worker_devices),
+        "parameter_count": sum(v.shape.num_elements() for v in run.task.variables.values()),
+        "input_files": {path: tf.io.gfile.stat(path).length for path in input_files},
+    }
+    run_record.write(directory, content)
+
+
+def _text_settings():
+    """What `run_record.Record` holds of the flags: `text` and `vocabulary`."""
+    text = {name: FLAGS[name].value for name in run_record.TEXT_FLAGS if name in FLAGS}
+    if "spm_model_file" not in FLAGS:  # pre-training
+        return {"text": text, "vocabulary": None}
+    path = vocabulary_file()
+    vocabulary = {
+        "flag": "vocab_file" if "vocab_file" in _vocabulary() else "spm_model_file",
+        "path": path if "://" in path else os.path.abspath(path),
+        "sha256": run_record.sha256(path),
+    }
+    return {"text": text | {"do_lower_case": do_lower_case()}, "vocabulary": vocabulary}
 
 
 def run(main):

@@ -24,6 +24,20 @@ def check_export_path(path, flag):
     files.check_writable(os.path.dirname(path.rstrip("/")) or ".", flag)
 
 
+def check_fit(report):
+    """Raises UserError if a checkpoint holds parts of an encoder for which the model has no place.
+
+    Args:
+        report: checkpoints.Report, of a model that is about to be exported.
+    """
+    left = [n for n in report.unused if checkpoints.is_encoder(n) and checkpoints.is_weight(n)]
+    if left:
+        raise UserError(
+            f"{report.prefix} holds variables that the config has no place for, so it belongs to "
+            f"another config: {', '.join(left)}"
+        )
+
+
 def save_module(module, path, signatures=None, card=None):
     """Saves a module as a SavedModel, whole or not at all.
 
@@ -204,8 +218,8 @@ PREPROCESSING_EXAMPLE = """\
 import tensorflow as tf, tensorflow_hub as hub, tensorflow_text
 module = hub.load("{path}")
 pieces = [module.tokenize(tf.constant([text])) for text in ("A question?", "An answer.")]
-inputs = module.bert_pack_inputs(pieces, seq_length=tf.constant(16))
-print(inputs["input_word_ids"].shape)  # (1, 16)"""
+inputs = module.bert_pack_inputs(pieces, seq_length=tf.constant({length}))
+print(inputs["input_word_ids"].shape)  # (1, {length})"""
 
 
 def model_card(config, module, signatures, path, special_ids):
@@ -269,12 +283,13 @@ def model_card(config, module, signatures, path, special_ids):
     )
 
 
-def preprocessing_card(vocabulary, do_lower_case, path):
+def preprocessing_card(vocabulary, do_lower_case, seq_length, path):
     """Text of the `README.md` that goes with a preprocessing module.
 
     Args:
         vocabulary: str, name of the vocabulary's file.
         do_lower_case: bool.
+        seq_length: int, of the module's output.
         path: str, where the module will lie; for the example.
     """
     return "\n".join(
@@ -284,14 +299,14 @@ def preprocessing_card(vocabulary, do_lower_case, path):
             f"Made of `{vocabulary}`, for text that is "
             f"{'lower-cased by it' if do_lower_case else 'taken with its capitals'}.",
             "",
-            f"Called with string [B] it returns `{'`, `'.join(INPUTS)}`, int32 [B, 128].",
+            f"Called with string [B] it returns `{'`, `'.join(INPUTS)}`, int32 [B, {seq_length}].",
             "`tokenize` gives the pieces alone, `bert_pack_inputs` packs one or two segments to",
             "any length, `tokenize.get_special_tokens_dict()` names the special ids. Import",
             "`tensorflow_text` before loading.",
             "",
             *([] if vocabulary.endswith(".txt") else [EQUAL_SPLITS, ""]),
             "```python",
-            PREPROCESSING_EXAMPLE.format(path=path),
+            PREPROCESSING_EXAMPLE.format(path=path, length=min(16, seq_length)),
             "```",
             "",
         ]

@@ -171,18 +171,21 @@ def _truncated(segments, seq_length):
     ]
 
 
-def cut_rows(rows, begin, end):
-    """Pieces [begin, end) of each row.
+def cut_rows(rows, begin, end, row=None):
+    """Pieces [begin, end) of rows, gathered one by one: a row may be long and be cut often.
 
     Args:
       rows: RaggedTensor [B, (T)].
-      begin: integer tensor [B].
-      end: integer tensor [B].
+      begin: integer tensor [n].
+      end: integer tensor [n].
+      row: int32 [n], the row that each is cut from; None: n = B, each from its own.
 
     Returns:
-      RaggedTensor [B, (T)].
+      RaggedTensor [n, (T)].
     """
     row_starts = tf.cast(rows.row_starts(), begin.dtype)
+    if row is not None:
+        row_starts = tf.gather(row_starts, row)
     indices = tf.ragged.range(row_starts + begin, row_starts + end)
     return indices.with_values(tf.gather(rows.values, indices.values))
 
@@ -393,11 +396,13 @@ class _Table:
     """
 
     def __init__(self, numbers):
-        pages, page_of = np.unique(
-            numbers.astype(np.int32).reshape(-1, 1 << PAGE_BITS), axis=0, return_inverse=True
-        )
-        self._numbers = tf.constant(pages.reshape(-1))
-        self._page_starts = tf.constant(page_of.reshape(-1) << PAGE_BITS, tf.int32)
+        pages = {}  # content -> number
+        page_of = [
+            pages.setdefault(page.tobytes(), len(pages))
+            for page in numbers.astype(np.int32).reshape(-1, 1 << PAGE_BITS)
+        ]
+        self._numbers = tf.constant(np.frombuffer(b"".join(pages), np.int32))
+        self._page_starts = tf.constant(np.array(page_of, np.int32) << PAGE_BITS)
 
     def __call__(self, codes):
         page_start = tf.gather(self._page_starts, tf.bitwise.right_shift(codes, PAGE_BITS))
@@ -480,11 +485,11 @@ def _lower(text):
     return "".join(char if char == "Σ" else char.lower() for char in text)
 
 
+@functools.cache
 def _characters():
-    """Yields the characters that have properties: no unassigned, private or surrogate ones."""
-    for char in map(chr, range(CODE_POINTS)):
-        if unicodedata.category(char) not in ("Cn", "Co", "Cs"):
-            yield char
+    """Tuple of the characters that have properties: no unassigned, private or surrogate ones."""
+    chars = map(chr, range(CODE_POINTS))
+    return tuple(char for char in chars if unicodedata.category(char) not in ("Cn", "Co", "Cs"))
 
 
 def _numbers_of(function):

@@ -240,7 +240,7 @@ class AlbertModel(tf_keras.Model):
         return self.embeddings.word
 
     def call(self, input_ids, input_mask=None, token_type_ids=None, training=False):
-        self._check_length(input_ids)
+        input_ids = self._of_checked_length(input_ids)
         if input_mask is None:
             input_mask = tf.ones_like(input_ids)
         if token_type_ids is None:
@@ -277,10 +277,17 @@ class AlbertModel(tf_keras.Model):
                 outputs.append(tf.reshape(x, [shape[0], shape[1], config.hidden_size]))
         return outputs
 
-    def _check_length(self, input_ids):
+    def _of_checked_length(self, input_ids):
         length, limit = input_ids.shape[1], self.config.max_position_embeddings
-        if length is not None and length > limit:
+        message = "the sequence is longer than max_position_embeddings:"
+        if length is None:  # of a graph, such as an export's: known when it runs
+            length = tf.shape(input_ids)[1]
+            check = tf.debugging.Assert(length <= limit, [message, length, ">", limit])
+            with tf.control_dependencies([check]):
+                return tf.identity(input_ids)
+        if length > limit:
             raise UserError(
-                f"the sequence is longer than max_position_embeddings: {length} > {limit}. "
+                f"{message} {length} > {limit}. "
                 "Shorten it (--max_seq_length) or use a config with more positions"
             )
+        return input_ids

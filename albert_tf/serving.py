@@ -2,11 +2,14 @@
 """Fine-tuned models as SavedModels and TFLite files: ids in or text in, predictions out.
 
 Signatures: `serving_default` (what the original's has), `text`, and `embeddings`, the encoder's
-output for text; classifiers have `ids` besides.
+output for text; classifiers have `ids` besides. The first dimension of every output is the batch
+and no value is infinite, so that servers can join requests and answer in JSON.
 
-B examples, T pieces, C classes, F windows of paragraphs, of each s starts and e ends, H hidden.
+B examples, T pieces, C classes, W windows of a paragraph, F of all paragraphs, of each s starts and
+e ends, H hidden.
 """
 
+import functools
 import os
 import tempfile
 import time
@@ -17,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import checkpoints, export, files, heads
+from albert_tf.errors import UserError
 
 IDS = ("input_ids", "input_mask", "segment_ids")
 LABELS_FILE = "labels.txt"
@@ -26,7 +30,11 @@ TFLITE_NAMES = {  # the first one is the original's
     "int8": "albert_model_int8.tflite",
 }
 
+# Largest difference of a TFLite file's outputs from the model's, by the largest of these (or 1).
+TFLITE_LIMITS = {"float": 1e-3, "float16": 0.05, "int8": 0.5}
 SAMPLES = 8  # sequences on which a TFLite file is compared with the model
+WINDOWS_AT_ONCE = 8  # of paragraphs, so that memory does not grow with their length
+NO_ANSWER = tf.float32.min  # score where no span answers: below any other, and finite
 
 
 # --- Signatures --------------------------------------------------------------------------------
@@ -40,6 +48,11 @@ def _function(call, signature):
 
 def _ids(names, shape=(None, None)):
     return {name: tf.TensorSpec(shape, tf.int32) for name in names}
+
+
+def _of_texts(functions):
+    calls = {"text": functions.of_text, "embeddings": functions.embeddings}
+    return {name: _function(call, functions.texts.signature) for name, call in calls.items()}
 
 
 def _encoded(encoder, features):
@@ -60,13 +73,15 @@ class ClassifierFunctions:
     `serving_default` takes `input`, serialized tf.Examples with int64 input_ids, input_mask and
     segment_ids; `ids` takes these as int32 [B, T], of options [B, 4 * T]; `text` takes what `texts`
     does. They return `predictions` int32 [B] and `probabilities` float32 [B, C]; in regression the
-    score under both names, [B] and [B, 1]. `text` names the `label`, string [B], too.
+    score under both names, [B] and [B, 1]. `text` names the `label`, string [B], too. `embeddings`
+    returns `pooled_output` [B, H], `sequence_output` [B, T, H] and `input_mask` [B, T]; of options
+    [B, 4, ...].
 
     Args:
         model: heads.ClassificationModel or heads.MultipleChoiceModel with its weights.
         texts: text_inputs.SentencePairs or text_inputs.Options.
         labels: sequence of C str; None in regression.
-        threshold: float or None; given back as `threshold`, for those who decide by it.
+        threshold: float or None; given back as `threshold` [B], for those who decide by it.
     """
 
     ids = IDS
@@ -74,15 +89,14 @@ class ClassifierFunctions:
     def __init__(self, model, texts, labels, threshold=None):
         self._model, self.texts, self._labels, self._threshold = model, texts, labels, threshold
 
-    def signatures(self):
-        """Dict of name -> concrete function."""
+    def signatures(self, with_text=True):
+        """Dict of name -> concrete function; those that take text need tensorflow-text."""
         serialized = {"input": tf.TensorSpec([None], tf.string)}
-        return {
+        found = {
             "serving_default": _function(self._of_serialized, serialized),
             "ids": _function(self.of_ids, _ids(IDS)),
-            "text": _function(self._of_text, self.texts.signature),
-            "embeddings": _function(self._embeddings, self.texts.signature),
         }
+        return found | (_of_texts(self) if with_text else {})
 
     def of_ids(self, **features):
         """Predictions for ids."""
@@ -95,7 +109,7 @@ class ClassifierFunctions:
                 "probabilities": tf.nn.softmax(logits),
             }
         if self._threshold is not None:
-            found["threshold"] = tf.constant(self._threshold, tf.float32)
+            found["threshold"] = tf.fill(tf.shape(logits)[:1], self._threshold)
         return found
 
     def _of_serialized(self, input):  # the original's name
@@ -123,13 +137,15 @@ class ClassifierFunctions:
         padded = sequences.to_tensor(shape=tf.stack([-1, longest]))
         return tf.cast(tf.reshape(padded, tf.stack([rows.nrows(), choices * longest])), tf.int32)
 
-    def _of_text(self, **texts):
+    def of_text(self, **texts):
+        """Predictions for texts."""
         found = self.of_ids(**self.texts(**texts))
         if self._labels is not None:
             found["label"] = tf.gather(tf.constant(self._labels), found["predictions"])
         return found
 
-    def _embeddings(self, **texts):
+    def embeddings(self, **texts):
+        """The encoder's outputs for texts."""
         features = self.texts(**texts)
         rows = tf.shape(features["input_ids"])[0]
         each = {
@@ -166,12 +182,16 @@ class AnswerSettings(NamedTuple):
 
 
 class _Spans(NamedTuple):
-    """Spans of windows: starts and their scores [F, s], ends and theirs [F, s or 1, e]."""
+    """Spans of windows: starts and their scores [F, s], ends and theirs [F, s or 1, e].
+
+    In version 2 also the no-answer logits [F]; in version 1 zeros.
+    """
 
     starts: tf.Tensor
     start_scores: tf.Tensor
     ends: tf.Tensor
     end_scores: tf.Tensor
+    no_answer_scores: tf.Tensor
 
 
 class SquadFunctions:
@@ -181,9 +201,11 @@ class SquadFunctions:
     as well, and returns what the model's head does; in version 1 under the original's names,
     `start_log_prob` and `end_log_prob` [B, T]. `text` takes `question` and `context`, string [B],
     cuts long contexts into windows and returns `answer` string [B], where it stands in the context
-    (`start` and `end`, int32 [B], characters, the end exclusive) and its `score` float32 [B]; in
-    version 2 also `no_answer_score` [B] and `threshold`: an answer is "" where the former is not
-    below the latter. `embeddings` has a row for each window, of question `example`.
+    (`start` and `end`, int32 [B], characters, the end exclusive) and its `score` float32 [B], which
+    is NO_ANSWER where no span can answer; in version 2 also `no_answer_score` and `threshold` [B]:
+    an answer is "" where the former is not below the latter. `embeddings` returns `pooled_output`
+    [B, W, H], `sequence_output` [B, W, T, H] and `input_mask` [B, W, T], whatever the number of
+    windows: a question with fewer than others has some whose mask is all 0.
 
     Args:
         model: heads.SquadV1Model (without predicted_length) or heads.SquadV2Model.
@@ -196,13 +218,10 @@ class SquadFunctions:
         self._has_negatives = isinstance(model, heads.SquadV2Model)
         self.ids = (*IDS, "p_mask") if self._has_negatives else IDS
 
-    def signatures(self):
-        """Dict of name -> concrete function."""
-        return {
-            "serving_default": _function(self._of_ids_renamed, _ids(self.ids)),
-            "text": _function(self._of_text, self.texts.signature),
-            "embeddings": _function(self._embeddings, self.texts.signature),
-        }
+    def signatures(self, with_text=True):
+        """Dict of name -> concrete function; those that take text need tensorflow-text."""
+        found = {"serving_default": _function(self._of_ids_renamed, _ids(self.ids))}
+        return found | (_of_texts(self) if with_text else {})
 
     def of_ids(self, **features):
         """The head's outputs for ids."""
@@ -215,46 +234,88 @@ class SquadFunctions:
             for name, values in found.items()
         }
 
-    def _of_text(self, question, context):
+    def of_text(self, question, context):
+        """Answers to questions."""
         windows = self.texts(question, context)
-        outputs = self.of_ids(**{name: windows.features[name] for name in self.ids})
-        spans = self._spans(outputs, windows.features["input_mask"])
-        is_valid = _is_valid(spans, windows, self._settings.max_answer_length)
-        best, score = _best_of_questions(spans, is_valid, windows, tf.size(question))
+        spans = _some_at_a_time(self._spans, {n: windows.features[n] for n in self.ids})
+        is_valid = _is_valid(spans, windows, self._settings.max_answer_length, self.texts.overlap)
+        best, score = _best_of_questions(spans, is_valid, windows)
         start, end, has_answer = _characters(windows, best, score)
         answer, start, end = self.texts.answers(context, start, end)
+        score = tf.where(has_answer, tf.cast(score, tf.float32), NO_ANSWER)
         found = {"answer": answer, "start": start, "end": end, "score": score}
         found = _without_answer(found, ~has_answer)
         if not self._has_negatives:
             return found
         lowest = tf.math.unsorted_segment_min(
-            outputs["cls_logits"], windows.example, tf.size(question)
+            spans.no_answer_scores, windows.example, tf.size(question)
         )
-        threshold = tf.constant(self._settings.null_threshold, tf.float32)
+        threshold = tf.fill(tf.shape(lowest), self._settings.null_threshold)
         found = _without_answer(found, lowest >= threshold)
         return found | {"no_answer_score": lowest, "threshold": threshold}
 
-    def _spans(self, outputs, input_mask):
+    def _spans(self, features):
+        outputs = self.of_ids(**features)
         if self._has_negatives:
             starts = outputs["start_top_index"]
-            shape = [tf.shape(starts)[0], starts.shape[1], -1]
+            shape = [-1, starts.shape[1], outputs["end_top_index"].shape[1] // starts.shape[1]]
             ends = tf.reshape(outputs["end_top_index"], shape)
             end_scores = tf.reshape(outputs["end_top_log_probs"], shape)
-            return _Spans(starts, outputs["start_top_log_probs"], ends, end_scores)
+            start_scores = outputs["start_top_log_probs"]
+            return _Spans(starts, start_scores, ends, end_scores, outputs["cls_logits"])
         count = self._settings.n_best_size
         (start_scores, starts), (end_scores, ends) = (
             # How much padding there is must not matter.
-            heads.top(tf.where(input_mask > 0, outputs[f"{side}_logits"], -np.inf), count)
+            heads.top(
+                tf.where(features["input_mask"] > 0, outputs[f"{side}_logits"], -np.inf), count
+            )
             for side in ("start", "end")
         )
-        return _Spans(starts, start_scores, ends[:, tf.newaxis], end_scores[:, tf.newaxis])
+        ends, end_scores = ends[:, tf.newaxis], end_scores[:, tf.newaxis]
+        return _Spans(starts, start_scores, ends, end_scores, tf.zeros_like(start_scores[:, 0]))
 
-    def _embeddings(self, question, context):
+    def embeddings(self, question, context):
+        """The encoder's outputs for the windows of contexts."""
         windows = self.texts(question, context)
-        return _encoded(self._model.encoder, windows.features) | {"example": windows.example}
+        encode = functools.partial(_encoded, self._model.encoder)
+        found = _some_at_a_time(encode, {name: windows.features[name] for name in IDS})
+        return {
+            name: tf.RaggedTensor.from_row_lengths(values, windows.counts).to_tensor()
+            for name, values in found.items()
+        }
 
 
-def _is_valid(spans, windows, max_answer_length):
+def _some_at_a_time(call, features):
+    """Outputs for all windows, WINDOWS_AT_ONCE computed together.
+
+    Args:
+        call: function of a dict of features, int32 [n, T], to a structure of tensors [n, ...].
+        features: dict of int32 [F, T].
+
+    Returns:
+        The same structure of tensors [F, ...].
+    """
+    specs = {name: tf.TensorSpec([None, None], values.dtype) for name, values in features.items()}
+    call = tf.function(call, autograph=False).get_concrete_function(specs)
+    outputs, count = call.structured_outputs, tf.shape(features["input_ids"])[0]
+    rounds = tf.maximum(-(-count // WINDOWS_AT_ONCE), 1)  # at least one: its outputs tell shapes
+
+    def compute(i, arrays):
+        rows = slice(i * WINDOWS_AT_ONCE, (i + 1) * WINDOWS_AT_ONCE)
+        found = tf.nest.flatten(call({name: values[rows] for name, values in features.items()}))
+        return i + 1, [array.write(i, part) for array, part in zip(arrays, found, strict=True)]
+
+    arrays = [
+        tf.TensorArray(x.dtype, rounds, infer_shape=False, element_shape=x.shape)
+        for x in tf.nest.flatten(outputs)
+    ]
+    _, arrays = tf.while_loop(
+        lambda i, _: i < rounds, compute, (tf.constant(0), arrays), parallel_iterations=1
+    )
+    return tf.nest.pack_sequence_as(outputs, [array.concat() for array in arrays])
+
+
+def _is_valid(spans, windows, max_answer_length, overlap):
     """Which spans answer: inside the paragraph, in order, short, most context at the start.
 
     Returns:
@@ -265,43 +326,45 @@ def _is_valid(spans, windows, max_answer_length):
     length = windows.length[:, tf.newaxis, tf.newaxis]
     in_order = (ends >= starts) & (ends - starts < max_answer_length)
     inside = (starts >= 0) & (starts < length) & (ends < length)
-    return inside & in_order & _has_most_context(starts[..., 0], windows)[..., tf.newaxis]
+    most = _has_most_context(starts[..., 0], windows, overlap)
+    return inside & in_order & most[..., tf.newaxis]
 
 
-def _has_most_context(pieces, windows):
+def _has_most_context(pieces, windows, overlap):
     """Whether no other window shows a piece with more context; of equals, the first does.
 
     Args:
         pieces: int32 [F, s], from the window's first one.
         windows: text_inputs.Windows.
+        overlap: int, windows at most that show the same piece.
     """
-    count = 1 + tf.reduce_max(tf.concat([windows.example, [0]], axis=0))
-    by_question = tf.RaggedTensor.from_value_rowids(
-        tf.range(tf.size(windows.example)), windows.example, count
-    )
-    others = _one_at_least(by_question, -1)
-    others = tf.gather(others, windows.example)[:, tf.newaxis]  # [F, 1, most]
-    safe = tf.maximum(others, 0)
-    first, length = tf.gather(windows.first_piece, safe), tf.gather(windows.length, safe)
     absolute = (pieces + windows.first_piece[:, tf.newaxis])[..., tf.newaxis]  # [F, s, 1]
+    # The windows that show a piece are the last one that begins before it, and some before that.
+    stride, count, before = (
+        values[:, tf.newaxis, tf.newaxis]
+        for values in (
+            windows.stride,
+            tf.gather(windows.counts, windows.example),
+            tf.gather(tf.cumsum(windows.counts, exclusive=True), windows.example),
+        )
+    )
+    number = absolute // stride - tf.range(overlap)[::-1]  # [F, s, overlap], of the question
+    others = before + tf.clip_by_value(number, 0, count - 1)
+    first, length = tf.gather(windows.first_piece, others), tf.gather(windows.length, others)
     context = tf.minimum(absolute - first, first + length - 1 - absolute)
     score = tf.cast(context, tf.float64) + 0.01 * tf.cast(length, tf.float64)
-    score = tf.where((context >= 0) & (others >= 0), score, -np.inf)
-    best = tf.gather(others[:, 0], tf.argmax(score, axis=-1), batch_dims=1)  # [F, s]
+    is_shown = (context >= 0) & (number >= 0) & (number < count)
+    score = tf.where(is_shown, score, -np.inf)
+    best = tf.gather(others, tf.argmax(score, axis=-1), batch_dims=2)  # [F, s]
     return best == tf.range(tf.size(windows.example))[:, tf.newaxis]
 
 
-def _one_at_least(rows, filling):
-    """Rows as a tensor that has a column even where there is no row to fill it."""
-    return tf.pad(rows.to_tensor(filling), [[0, 0], [0, 1]], constant_values=filling)
-
-
-def _best_of_questions(spans, is_valid, windows, count):
+def _best_of_questions(spans, is_valid, windows):
     """The best span of each question, the first of equals.
 
     Returns:
-        (int32 [B, 3]: window, first and last piece in the paragraph; float32 [B]: score, minus
-        infinity where there is no span).
+        (int32 [B, 2]: first and last piece in the paragraph; float64 [B]: score, minus infinity
+        where there is no span).
     """
     # In float64, as `squad_predictions`: ties are decided by the order.
     start_scores, end_scores = (
@@ -317,18 +380,17 @@ def _best_of_questions(spans, is_valid, windows, count):
     ends = tf.broadcast_to(spans.ends, tf.shape(scores))
     end = tf.gather(tf.gather(ends, rank, batch_dims=1), end_rank, batch_dims=1)
     shift = windows.first_piece - windows.offset
-    found = tf.stack([tf.range(tf.size(shift)), start + shift, end + shift], axis=1)
-    by_question = tf.RaggedTensor.from_value_rowids(
-        tf.reduce_max(flat, axis=1), windows.example, count
-    )
-    best_window = tf.argmax(_one_at_least(by_question, -np.inf), axis=1, output_type=tf.int32)
-    row = by_question.row_starts() + best_window
-    return tf.gather(found, row), tf.cast(tf.gather(by_question.values, row), tf.float32)
+    found = tf.stack([start + shift, end + shift], axis=1)
+    by_question = tf.RaggedTensor.from_row_lengths(tf.reduce_max(flat, axis=1), windows.counts)
+    columns = tf.maximum(tf.reduce_max(windows.counts), 1)  # argmax needs one even without a row
+    best = tf.argmax(by_question.to_tensor(-np.inf, shape=tf.stack([-1, columns])), 1, tf.int32)
+    row = by_question.row_starts() + best
+    return tf.gather(found, row), tf.gather(by_question.values, row)
 
 
 def _characters(windows, best, score):
     """Where answers start and end (int32 [B]; 0 where there is none), and which exist (bool)."""
-    _, first, last = tf.unstack(best, axis=1)
+    first, last = tf.unstack(best, axis=1)
     has_answer = score > -np.inf
     start = _of_pieces(windows.starts, first, has_answer)
     end = _of_pieces(windows.ends, last, has_answer)
@@ -365,6 +427,19 @@ class _Kept(tf.Module):
             setattr(self, name, tf.saved_model.Asset(path))
 
 
+def load(model, prefix):
+    """Fills a model that is to be exported with all the weights of its checkpoint.
+
+    Args:
+        model: one of `heads`.
+        prefix: str.
+
+    Raises:
+        UserError: they do not fit the model.
+    """
+    export.check_fit(checkpoints.load_all(prefix, checkpoints.named_variables(model)))
+
+
 def new_directory(parent):
     """Path of a directory that is not there yet, named after the time in seconds, as Estimators'.
 
@@ -384,7 +459,8 @@ def save(path, model, functions, tokenizer, assets, texts):
         path: str, directory to make.
         model: one of `heads`, with its weights.
         functions: ClassifierFunctions or SquadFunctions of it.
-        tokenizer: the GraphTokenizer of its texts.
+        tokenizer: the GraphTokenizer of its texts; None: only signatures that take ids, which can
+            be loaded without tensorflow-text.
         assets: dict of attribute -> path of a file to go along.
         texts: dict of file name -> content of further assets.
     """
@@ -393,25 +469,24 @@ def save(path, model, functions, tokenizer, assets, texts):
             assets = assets | {name.partition(".")[0]: os.path.join(directory, name)}
             files.write_text(os.path.join(directory, name), content)
         module = _Kept(model, tokenizer, assets)
-        export.save_module(module, path, functions.signatures())
+        signatures = functions.signatures(with_text=tokenizer is not None)
+        export.save_module(module, path, signatures)
 
 
 class TFLiteFile(NamedTuple):
-    """A TFLite file: its path, bytes, and largest difference from the model's outputs."""
+    """A TFLite file's content, and the largest difference from the model's outputs."""
 
-    path: str
-    size: int
+    content: bytes
     difference: float
 
 
-def save_tflite(directory, model, functions, max_seq_length, vocab_size):
-    """Writes the model of ids as TFLite: float32, float16, and weights in int8 (dynamic range).
+def convert_to_tflite(model, functions, max_seq_length, vocab_size):
+    """The model of ids as TFLite: float32, float16, and weights in int8 (dynamic range).
 
     Inputs are int32 [1, max_seq_length], of options [1, 4 * max_seq_length]; call the file by
     `get_signature_runner()`.
 
     Args:
-        directory: str.
         model: one of `heads`, with its weights.
         functions: ClassifierFunctions or SquadFunctions of it.
         max_seq_length: int.
@@ -419,25 +494,45 @@ def save_tflite(directory, model, functions, max_seq_length, vocab_size):
 
     Returns:
         dict from "float", "float16", "int8" to TFLiteFile.
+
+    Raises:
+        UserError: outputs of one are NaN, or differ from the model's by more than TFLITE_LIMITS.
     """
     shape = (1, functions.texts.choices * max_seq_length)
     function = _function(functions.of_ids, _ids(functions.ids, shape))
     module = _Kept(model)
-    contents = {kind: _converted(function, module, kind) for kind in TFLITE_NAMES}
     random = np.random.default_rng(0)
     samples = [
         _sample(functions.ids, shape, max_seq_length, vocab_size, random) for _ in range(SAMPLES)
     ]
     expected = [_as_numpy(function(**sample)) for sample in samples]
-    paths = [os.path.join(directory, name) for name in TFLITE_NAMES.values()]
+    found = {}
+    for kind, limit in TFLITE_LIMITS.items():
+        content = _converted(function, module, kind)
+        difference = _largest_difference(content, samples, expected)
+        if not difference <= limit:  # NaN is neither
+            raise UserError(
+                f"--export_tflite: the outputs of the {kind} file differ from the model's by "
+                f"{difference:.1e}, where {limit} is allowed: this model cannot be a TFLite file. "
+                "Nothing was exported; export without the flag"
+            )
+        found[kind] = TFLiteFile(content, difference)
+    return found
+
+
+def save_tflite(directory, converted):
+    """Writes TFLite files; returns their paths.
+
+    Args:
+        directory: str.
+        converted: dict, of `convert_to_tflite`.
+    """
+    paths = [os.path.join(directory, TFLITE_NAMES[kind]) for kind in converted]
     with files.replacing(*paths) as temporary:
-        for name, content in zip(temporary, contents.values(), strict=True):
-            with tf.io.gfile.GFile(name, "wb") as file:
-                file.write(content)
-    return {
-        kind: TFLiteFile(path, len(content), _largest_difference(content, samples, expected))
-        for path, (kind, content) in zip(paths, contents.items(), strict=True)
-    }
+        for name, file in zip(temporary, converted.values(), strict=True):
+            with tf.io.gfile.GFile(name, "wb") as target:
+                target.write(file.content)
+    return paths
 
 
 def _converted(function, module, kind):
@@ -467,23 +562,38 @@ def _as_numpy(outputs):
 
 
 def _largest_difference(content, samples, expected):
-    """Of the floating-point outputs, over all samples; NaN if there is one.
-
-    Scores of a beam are compared in their order: two that change places make no other beam.
-    """
+    """Of the floating-point outputs, relative to the largest of the model's (or 1); perhaps NaN."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it will live elsewhere one day
         interpreter = tf.lite.Interpreter(model_content=content)
     runner = interpreter.get_signature_runner()
-    differences = [
-        np.max(np.abs(_in_order(name, found[name]) - _in_order(name, values)))
-        for sample, outputs in zip(samples, expected, strict=True)
-        for found in [_as_numpy(runner(**sample))]
-        for name, values in outputs.items()
-        if np.issubdtype(values.dtype, np.floating)
-    ]
-    return float(np.max(differences))
+    found, expected = (
+        {name: np.stack([outputs[name] for outputs in runs]) for name in runs[0]}
+        for runs in ([_as_numpy(runner(**sample)) for sample in samples], expected)
+    )
+    return float(
+        np.max(
+            [
+                np.max(_differences(name, found, expected)) / max(1.0, np.max(np.abs(values)))
+                for name, values in expected.items()
+                if np.issubdtype(values.dtype, np.floating)
+            ]
+        )
+    )
 
 
-def _in_order(name, values):
-    return np.sort(values, axis=-1) if name.endswith("_top_log_probs") else values
+def _differences(name, found, expected):
+    """Absolute differences of an output [n, ...].
+
+    Scores of a beam are compared in their order, so two that change places are no difference; ends
+    are compared where the start is the same, and differ by 0 (or NaN) elsewhere.
+    """
+    ours, theirs = expected[name], found[name]
+    if not name.endswith("_top_log_probs"):
+        return np.abs(theirs - ours)
+    starts = expected["start_top_index"]
+    is_same = (starts == found["start_top_index"])[..., np.newaxis]
+    if name.startswith("start"):
+        return np.abs(np.sort(theirs) - np.sort(ours))
+    ours, theirs = (np.sort(values.reshape(*starts.shape, -1)) for values in (ours, theirs))
+    return np.abs(theirs - ours) * is_same

@@ -91,10 +91,10 @@ class Options:
         endings = self._endings(questions, options)
         lengths = endings.row_lengths()
         passages = self._tokenizer.tokenize(article)
-        passages = tf.gather(passages, tf.repeat(tf.range(passages.nrows()), len(LETTERS)))
+        row = tf.repeat(tf.range(tf.size(question)), len(LETTERS))
         room = self._max_seq_length - SPECIAL_PIECES - lengths
-        kept = tf.minimum(passages.row_lengths(), room)
-        passages = cut_rows(passages, tf.zeros_like(kept), kept)
+        kept = tf.minimum(tf.gather(passages.row_lengths(), row), room)
+        passages = cut_rows(passages, tf.zeros_like(kept), kept, row)
         features = _trimmed(_features([passages, endings], self._max_seq_length, self._tokenizer))
         rows = tf.size(question)
         width = len(LETTERS) * tf.shape(features["input_ids"])[1]
@@ -135,7 +135,9 @@ class Windows(NamedTuple):
 
     Attributes:
         features: dict of input_ids, input_mask, segment_ids, p_mask, int32 [F, T].
+        counts: int32 [B], windows of each question, one at least.
         example: int32 [F], the question that each is of.
+        stride: int32 [F], pieces from one window of the question to the next.
         first_piece: int32 [F], where the window begins in the paragraph.
         length: int32 [F], pieces of the paragraph in it.
         offset: int32 [F], where they begin in the sequence.
@@ -143,7 +145,9 @@ class Windows(NamedTuple):
     """
 
     features: dict
+    counts: tf.Tensor
     example: tf.Tensor
+    stride: tf.Tensor
     first_piece: tf.Tensor
     length: tf.Tensor
     offset: tf.Tensor
@@ -157,6 +161,9 @@ class Paragraphs:
     Args:
         tokenizer: GraphTokenizer.
         settings: squad_features.WindowSettings.
+
+    Attributes:
+        overlap: int, windows at most that show the same piece.
     """
 
     choices = 1  # sequences of a window
@@ -164,6 +171,7 @@ class Paragraphs:
     def __init__(self, tokenizer, settings):
         self._tokenizer, self._settings = tokenizer, settings
         self.signature = {"question": STRINGS, "context": STRINGS}
+        self.overlap = -(-(settings.max_seq_length - SPECIAL_PIECES) // settings.doc_stride)
 
     def __call__(self, question, context):
         """Windows of string [B] and [B]; an empty context has one, without a piece."""
@@ -173,16 +181,16 @@ class Paragraphs:
         queries = self._tokenizer.tokenize(question)[:, :longest]
         pieces = self._tokenizer.tokenize_with_offsets(context)
         query_lengths = tf.cast(queries.row_lengths(), tf.int32)
-        counts = tf.cast(pieces.ids.row_lengths(), tf.int32)
+        lengths = tf.cast(pieces.ids.row_lengths(), tf.int32)
         widths = settings.max_seq_length - SPECIAL_PIECES - query_lengths
         strides = tf.minimum(widths, settings.doc_stride)
-        further = -(-tf.maximum(counts - widths, 0) // strides)  # rounded up
-        windows = 1 + further
-        example = tf.repeat(tf.range(tf.size(counts)), windows)
-        number = tf.range(tf.size(example)) - tf.gather(tf.cumsum(windows, exclusive=True), example)
-        first_piece = number * tf.gather(strides, example)
-        length = tf.minimum(tf.gather(counts, example) - first_piece, tf.gather(widths, example))
-        documents = cut_rows(tf.gather(pieces.ids, example), first_piece, first_piece + length)
+        counts = 1 - (-tf.maximum(lengths - widths, 0) // strides)  # 1 + the rest, rounded up
+        example = tf.repeat(tf.range(tf.size(counts)), counts)
+        number = tf.range(tf.size(example)) - tf.gather(tf.cumsum(counts, exclusive=True), example)
+        stride = tf.gather(strides, example)
+        first_piece = number * stride
+        length = tf.minimum(tf.gather(lengths, example) - first_piece, tf.gather(widths, example))
+        documents = cut_rows(pieces.ids, first_piece, first_piece + length, example)
         segments = [tf.gather(queries, example), documents]
         features = _trimmed(_features(segments, settings.max_seq_length, self._tokenizer))
         offset = tf.gather(query_lengths, example) + 2
@@ -191,7 +199,7 @@ class Paragraphs:
             position >= (offset + length)[:, tf.newaxis]
         )
         features["p_mask"] = tf.cast(outside & (position > 0), tf.int32)
-        return Windows(features, example, first_piece, length, offset, pieces.starts, pieces.ends)
+        return Windows(features, counts, example, stride, first_piece, length, offset, *pieces[1:])
 
     @staticmethod
     def answers(context, start, end):

@@ -14,13 +14,14 @@ import pytest
 import tensorflow as tf
 
 import export_to_tfhub
-from albert_tf import checkpoints, export, heads
+from albert_tf import checkpoints, export, heads, run_record
 from albert_tf.config import AlbertConfig
 from albert_tf.tokenization import FullTokenizer
 
 GOLDEN = Path(__file__).parent / "golden"
 VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
 FORWARD = 2e-5  # absolute, as tests/golden/README.md says
+POSITIONS = 40  # of the golden models
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "an", "answer", "a", "question", "?", "."]
 
 
@@ -270,6 +271,72 @@ print(module(tf.constant({texts!r}))["input_word_ids"].shape)
     assert lines[-3:] == ["(1, 16)", str(expected), "(3, 128)"]
 
 
+@pytest.mark.parametrize(
+    ("positions", "flag", "expected"),
+    [(64, {}, 64), (512, {}, 128), (64, {"max_seq_length": 20}, 20)],
+)
+def test_length_of_the_preprocessing(positions, flag, expected, directory, run):
+    path = directory()
+    set_positions(path, positions)
+    module = run(path, export_type="preprocessing", **flag)
+    found = tf.saved_model.load(str(module))(tf.constant(["an answer"]))
+    assert found["input_word_ids"].shape == (1, expected)
+    assert f"int32 [B, {expected}]" in (module / "README.md").read_text()
+
+
+def set_positions(path, positions):
+    config = json.loads((path / "albert_config.json").read_text())
+    config["max_position_embeddings"] = positions
+    (path / "albert_config.json").write_text(json.dumps(config))
+
+
+SERVED = """
+import numpy as np, tensorflow as tf
+ids = np.array([[2, 5, 6, 3], [2, 7, 8, 3]])
+inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+inputs["mlm_positions"] = ids[:, :1]
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    served = tf.compat.v1.saved_model.loader.load(session, ["serve"], PATH).signature_def
+    for name in ("tokens", "sop", "mlm", "tokenization_info"):
+        outputs = {key: value.name for key, value in served[name].outputs.items()}
+        fed = {value.name: inputs[key] for key, value in served[name].inputs.items()}
+        found = session.run(outputs, fed)
+        if fed:
+            np.savez(name, **found)
+    print(open(found["vocab_file"]).read().split()[2])
+"""
+
+
+def test_servers_load_it(directory, run, tmp_path):
+    module = run(directory())
+    assert python(SERVED.replace("PATH", repr(str(module))), tmp_path).split()[-1] == "[CLS]"
+    signatures = tf.saved_model.load(str(module)).signatures
+    ids = tf.constant([[2, 5, 6, 3], [2, 7, 8, 3]])
+    inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}
+    for name in ("tokens", "sop", "mlm"):
+        positions = {"mlm_positions": ids[:, :1]} if name == "mlm" else {}
+        with np.load(tmp_path / f"{name}.npz") as found:
+            for output, expected in signatures[name](**inputs, **positions).items():
+                assert_close(found[output], expected.numpy())
+
+
+def test_sequences_longer_than_the_positions(directory, run):
+    module = tf.saved_model.load(str(run(directory())))
+    ids = tf.ones([1, POSITIONS + 1], tf.int32)
+    message = rf"longer than max_position_embeddings:\W+{POSITIONS + 1}\W+{POSITIONS}"
+    inputs, renamed = (dict.fromkeys(n, ids) for n in (export.INPUTS, export.SIGNATURE_INPUTS))
+    for call in (
+        lambda: module(inputs),
+        lambda: module(inputs, training=True),
+        lambda: module.sop(inputs),
+        lambda: tf.function(module)(inputs),
+        lambda: module.signatures["tokens"](**renamed),
+        lambda: module.signatures["mlm"](**renamed, mlm_positions=ids[:, :1]),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            call()
+
+
 # --- Bad input ---
 
 
@@ -296,6 +363,26 @@ def damage_encoder(path):
     checkpoints.WRITERS["tf1"](str(path / "model.ckpt"), {"cls/x": np.zeros([2], np.float32)})
 
 
+def more_groups(path):
+    """As if the config had fewer than the checkpoint."""
+    reader = tf.train.load_checkpoint(str(path / "model.ckpt"))
+    tensors = {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
+    groups = {name.replace("/group_0/", "/group_1/"): v for name, v in tensors.items()}
+    checkpoints.WRITERS["tf1"](str(path / "model.ckpt"), tensors | groups)
+
+
+def record(**values):
+    """A fine-tuning run's record beside the checkpoint."""
+
+    def write(path):
+        sha256 = run_record.sha256(str(path / "vocab.txt"))
+        vocabulary = {"flag": "vocab_file", "path": "vocab.txt", "sha256": sha256}
+        content = {"config": {}, "text": {"do_lower_case": True}, "vocabulary": vocabulary}
+        run_record.write(str(path), content | values)
+
+    return write
+
+
 def enlarge_vocabulary(path):
     (path / "vocab.txt").write_text("\n".join([*PIECES, *(f"word{n}" for n in range(300))]))
 
@@ -307,15 +394,47 @@ def enlarge_vocabulary(path):
         (damage_vocabulary, "holds no vocabulary: put the SentencePiece model"),
         (damage_encoder, "encoder"),
         (enlarge_vocabulary, "311 pieces and .* vocab_size=300: one belongs to another model"),
+        (more_groups, "has no place for, so it belongs to another config: .*group_1"),
+        (
+            record(text={"do_lower_case": False}),
+            "do_lower_case=true, .* --do_lower_case=false .*run",
+        ),
+        (
+            record(vocabulary={"flag": "vocab_file", "path": "other.txt", "sha256": "00"}),
+            "vocab.txt is not the vocabulary .* other.txt",
+        ),
+        (record(vocabulary=5), "run.json is no record of a run"),
     ],
 )
 def test_bad_directories(damage, message, directory, run, tmp_path):
     path = directory()
     damage(path)
     with pytest.raises(ValueError, match=message):
-        run(path)
+        run(path, do_lower_case=True)
     assert not (tmp_path / "module").exists()
     assert not list(tmp_path.glob("module*"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"export_type": "preprocessing", "max_seq_length": 65}, "max_seq_length=65 exceeds .*=64"),
+        ({"export_type": "preprocessing", "max_seq_length": 2}, "must be at least 3"),
+        ({"max_seq_length": 8}, "is for --export_type=preprocessing"),
+    ],
+)
+def test_lengths_that_make_no_module(flags, message, directory, run, tmp_path):
+    path = directory()
+    set_positions(path, 64)
+    with pytest.raises(ValueError, match=message):
+        run(path, **flags)
+    assert not list(tmp_path.glob("module*"))
+
+
+def test_casing_is_the_trainings(directory, run):
+    path = directory()
+    record(text={"do_lower_case": False})(path)
+    assert not tf.saved_model.load(str(run(path))).do_lower_case.numpy()
 
 
 def test_an_export_path_that_is_not_empty(directory, run, tmp_path):

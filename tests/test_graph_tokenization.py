@@ -49,14 +49,17 @@ def test_lines_of_the_corpus(shared_data):
 
 @pytest.mark.shared_data
 def test_a_tie_may_fall_the_other_way(shared_data):
-    """Capitals that the vocabulary lacks: one of 10,000 lines has two splits of equal score."""
+    """Capitals that the vocabulary lacks: one of 10,000 lines has two splits of equal score.
+
+    Rounding may let both tokenizers take the same one.
+    """
     lines = (shared_data / "corpus" / "books-heldout.txt").read_text(encoding="utf-8").split("\n")
     graph, tokenizer = both(shared_data / "spm" / "30k-clean.model", False)
     found = graph.tokenize(tf.constant(lines[:10000])).to_list()
     expected = [tokenizer.encode_ids(tokenizer.normalize(line)) for line in lines[:10000]]
     unequal = [(a, b) for a, b in zip(found, expected, strict=True) if a != b]
-    assert len(unequal) == 1
-    assert sorted(unequal[0][0]) == sorted(unequal[0][1])
+    assert len(unequal) <= 1  # rounding of sums decides
+    assert all(sorted(a) == sorted(b) for a, b in unequal)
 
 
 @pytest.mark.parametrize("vocabulary", ["spm_uncased.model", "vocab.txt"])
