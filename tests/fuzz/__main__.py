@@ -8,6 +8,7 @@ import functools
 import itertools
 import multiprocessing
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -32,6 +33,8 @@ def numbers(single, count, name_of, prefix, names):
     """Numbers of the cases to run: one, or the first `count` of the commands asked for."""
     if single is not None:
         return [single]
+    if not count:
+        return []
     if not any(name.startswith(prefix) for name in names):
         sys.exit(f"--command={prefix}: the commands are {', '.join(names)}")
     fitting = (number for number in itertools.count() if name_of(number).startswith(prefix))
@@ -44,7 +47,7 @@ def main():
     # One thread each: the processes share the cores, and a run is the same everywhere.
     os.environ |= dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    from tests.fuzz import cases, commands, corpus, crashes, processes
+    from tests.fuzz import cases, commands, crashes, processes
 
     one = args.case is not None or args.crash is not None
     wanted = numbers(
@@ -54,28 +57,38 @@ def main():
         args.crash, 0 if one else args.crashes, crashes.name_of, args.command, commands.WRITERS
     )
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
-        work = args.directory or Path(temporary)
-        root = work / "corpus"
-        root.mkdir(parents=True, exist_ok=True)
-        processes.import_all()
-        fork = multiprocessing.get_context("fork")
+    # No TemporaryDirectory: its finalizer would run at the end of every forked process.
+    work = args.directory or Path(tempfile.mkdtemp())
+    processes.import_all()
+    fork = multiprocessing.get_context("fork")
+    try:
         with concurrent.futures.ProcessPoolExecutor(args.jobs, fork) as pool:
-            lines = [commands.COMMANDS[cases.name_of(number)] for number in wanted]
-            lines += [commands.WRITERS[crashes.name_of(number)][0] for number in killed]
-            corpus.write_files(root)
-            for level in corpus.needed(commands.MADE, lines):
-                list(pool.map(functools.partial(corpus.make, root=root), level))
-            names = {crashes.name_of(number) for number in killed}
-            reference = functools.partial(crashes.make_reference, root=root, work=work)
-            list(pool.map(reference, sorted(names)))
+            _make_corpus(pool, wanted, killed, work)
             print(f"Corpus made in {time.monotonic() - started:.0f} s", flush=True)
-            run = functools.partial(cases.run, args.seed, root=root, work=work)
-            kill = functools.partial(crashes.run, args.seed, root=root, work=work)
+            run = functools.partial(cases.run, args.seed, root=work / "corpus", work=work)
+            kill = functools.partial(crashes.run, args.seed, root=work / "corpus", work=work)
             found = itertools.chain(pool.map(run, wanted), pool.map(kill, killed))
             findings = [finding for finding in map(_report, found) if finding]
+    finally:
+        if not args.directory:
+            shutil.rmtree(work)
     _sum_up(findings, len(wanted) + len(killed), time.monotonic() - started)
     sys.exit(bool(findings))
+
+
+def _make_corpus(pool, wanted, killed, work):
+    """Makes what the commands of some cases and crashes read."""
+    from tests.fuzz import cases, commands, corpus, crashes
+
+    root = work / "corpus"
+    root.mkdir(parents=True, exist_ok=True)
+    lines = [commands.COMMANDS[cases.name_of(number)] for number in wanted]
+    lines += [commands.WRITERS[crashes.name_of(number)][0] for number in killed]
+    corpus.write_files(root)
+    for level in corpus.needed(commands.MADE, lines):
+        list(pool.map(functools.partial(corpus.make, root=root), level))
+    names = sorted({crashes.name_of(number) for number in killed})
+    list(pool.map(functools.partial(crashes.make_reference, root=root, work=work), names))
 
 
 def _report(finding):

@@ -230,7 +230,7 @@ def _wrong_message(outcome, paths, argv):
 def snapshot(directory):
     """Times of change by path (str, relative), to tell later which files a command has written."""
     times = {}
-    for folder, _, names in os.walk(directory):  # unlike rglob, it bears with files that vanish
+    for folder, _, names in os.walk(directory):  # unlike rglob, it skips what vanishes meanwhile
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 path = os.path.join(folder, name)
