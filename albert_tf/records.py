@@ -572,7 +572,9 @@ def _advising(remedy):
     try:
         yield
     except UserError as error:
-        raise UserError(f"{error}. {remedy}" if remedy else str(error)) from error
+        if not remedy:
+            raise
+        raise UserError(f"{error}. {remedy}") from error
 
 
 def _serialized(path):
