@@ -558,6 +558,8 @@ def run(main):
     logging.set_verbosity(logging.WARNING)
 
     def guarded(argv):
+        # How schedulers end a job; training saves on it. Only as long as somebody catches it.
+        signal.signal(signal.SIGTERM, interrupt)
         try:
             if len(argv) > 1:
                 raise UserError(f"not a flag: {' '.join(argv[1:])}. Flags begin with --")
@@ -570,11 +572,12 @@ def run(main):
         except KeyboardInterrupt:
             print(f"{script}: stopped", file=sys.stderr)
             sys.exit(130)
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)  # how schedulers end a job; training saves on it
     module = sys.modules[main.__module__]  # albert_tf.predict, else the script itself
     sys.modules["__main__"].__doc__ = module.__doc__  # --help shows it, and the flags of:
     for defining in (sys.modules[__name__], module):

@@ -22,8 +22,12 @@ def parse_json(content, where):
         UserError: it is not UTF-8, not JSON, or nested too deeply to be read.
     """
     try:
-        return json.loads(content)
+        return json.loads(content, parse_constant=_refuse)
     except RecursionError as error:
         raise UserError(f"{where} is not usable JSON: it is nested too deeply") from error
     except ValueError as error:  # not UTF-8, not JSON, or a number of thousands of digits
         raise UserError(f"{where} is not JSON: {error}") from error
+
+
+def _refuse(constant):
+    raise ValueError(f"it holds {constant}, which JSON does not know")

@@ -7,11 +7,13 @@ Writes <model_prefix>.model and <model_prefix>.vocab.
 """
 
 import glob
+import io
 import pathlib
 import sys
 
 import sentencepiece
 from absl import app, flags
+from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf import files, tokenization
 
@@ -74,29 +76,28 @@ def train(sentences, model_prefix, vocab_size, seed):
     Raises:
         ValueError: if the text does not give that many pieces.
     """
-    endings = (".vocab", ".model")  # the model last: with it, all is there
-    pathlib.Path(model_prefix).parent.mkdir(parents=True, exist_ok=True)
     sentencepiece.set_random_generator_seed(seed)
-    temporary = files.temporary_path(model_prefix)
+    model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(sentences),
-            model_prefix=temporary,
+            model_writer=model,
             vocab_size=vocab_size,
             num_threads=_THREADS,
             minloglevel=1,
             **OPTIONS,
         )
-        for ending in endings:
-            pathlib.Path(temporary + ending).replace(model_prefix + ending)
     except RuntimeError as error:  # the library's word for all that it cannot do
         raise ValueError(
             f"--vocab_size={vocab_size}: SentencePiece cannot make that many pieces from the text. "
             f"Lower it or give more text. It says: {error}"
         ) from error
-    finally:
-        for ending in endings:
-            files.remove(temporary + ending)
+    pieces = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue()).pieces
+    files.write_text(
+        f"{model_prefix}.vocab", "".join(f"{piece.piece}\t{piece.score:g}\n" for piece in pieces)
+    )
+    with files.replacing(f"{model_prefix}.model") as (name,):  # the last: with it, all is there
+        pathlib.Path(name).write_bytes(model.getvalue())
 
 
 def main(_):

@@ -130,6 +130,8 @@ def test_a_name_that_tensorflow_would_take_for_a_pattern(tmp_path):
         (b"", "is not JSON"),
         (b'{"a": "\xff"}', "is not JSON"),
         (b"1" * 5000, "is not JSON"),
+        (b'{"a": NaN}', "it holds NaN"),
+        (b'{"a": [-Infinity]}', "it holds -Infinity"),
     ],
 )
 def test_json_that_cannot_be_read_is_named(content, message, tmp_path):
