@@ -312,6 +312,9 @@ class Reader:
             tensor = self._reader.get_tensor(self._keys[name])
         except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:
             raise UserError(f"cannot read {name} of {self.prefix}: {error}") from error
+        dtype = tf.as_dtype(np.asarray(tensor).dtype)
+        if is_weight(name) and not dtype.is_floating:
+            raise UserError(f"cannot read {name} of {self.prefix}: its type is {dtype.name}")
         return np.reshape(tensor, self.shapes[name])
 
     def attribute(self, name):

@@ -9,8 +9,17 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import checkpoints, files, heads, optimization, records, results, training
-from albert_tf.errors import UserError
+from albert_tf import (
+    checkpoints,
+    files,
+    heads,
+    huggingface,
+    optimization,
+    records,
+    results,
+    training,
+)
+from albert_tf.errors import UserError, parse_json
 
 HEAD_FILE = "finetuned_task.json"
 
@@ -78,20 +87,42 @@ def check_head(head, output_dir, given=None):
 
 
 def _check_head_in(directory, head, flag, remedy):
-    path = os.path.join(directory, HEAD_FILE)
-    text = files.read_text(path)
-    if not text:
-        return
-    try:
-        content = json.loads(text)
-        labels = content["labels"]
-        found = Head(content["task_name"], None if labels is None else tuple(labels))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error!r}): delete it") from error
+    found = read_head(directory)
+    if found is None:
+        labels = huggingface.read_labels(directory)
+        if labels in (None, head.labels):
+            return
+        found = Head("another task", labels)
     if found != head:
         raise UserError(
             f"{flag} was trained for {found} and not for {head}: {remedy}, or change --task_name"
         )
+
+
+def read_head(directory):
+    """What the head of a directory's checkpoints is trained for, where `HEAD_FILE` tells it.
+
+    Args:
+        directory: str.
+
+    Returns:
+        Head or None.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = os.path.join(directory, HEAD_FILE)
+    text = files.read_text(path)
+    if not text:
+        return None
+    try:
+        content = parse_json(text, path)
+        labels, name = content["labels"], content["task_name"]
+        if any(not isinstance(word, str) for word in [name, *(labels or [])]):
+            raise TypeError("task_name and labels are words")
+        return Head(name, None if labels is None else tuple(labels))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({error!r}): delete it") from error
 
 
 def check_strategy(name):
