@@ -10,7 +10,15 @@ import os
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import checkpoints, cli, export, files, huggingface
+from albert_tf import (
+    checkpoints,
+    cli,
+    export,
+    files,
+    finetuning,
+    huggingface,
+    huggingface_tokenizer,
+)
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.tokenization import FullTokenizer
@@ -34,7 +42,10 @@ def define_flags():
         "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.",
     )
     flags.DEFINE_bool(
-        "do_lower_case", True, "For --export_format=hf: whether its tokenizer lower-cases."
+        "do_lower_case",
+        True,
+        "For --export_format=hf: whether its tokenizer lower-cases; as run.json of the training "
+        "run says, where that is there.",
     )
     flags.DEFINE_string("export_path", None, "Prefix to write; for --export_format=hf a directory.")
     flags.DEFINE_enum(
@@ -45,6 +56,19 @@ def define_flags():
         "directory that from_pretrained of the transformers library reads.",
     )
     flags.mark_flags_as_required(["albert_directory", "export_path"])
+
+
+def check_flags():
+    """Raises UserError for values that name no file, before anything is read."""
+    for name in ("albert_directory", "export_path", "checkpoint_name"):
+        if not FLAGS[name].value:
+            raise UserError(f"--{name} is empty: give one (. for the current directory)")
+    name = FLAGS.checkpoint_name
+    if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
+        raise UserError(
+            f"--checkpoint_name={name} leads out of --albert_directory: give the name of a "
+            "checkpoint in it"
+        )
 
 
 def read_config():
@@ -80,10 +104,14 @@ def check_prefix(prefix, config):
         )
 
 
+def checkpoint_path():
+    """--checkpoint_name in --albert_directory."""
+    return os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
+
+
 def read_weights(config):
     """The weights of the checkpoint; says what is not among them."""
-    path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
-    weights = checkpoints.read_weights(path, config)
+    weights = checkpoints.read_weights(checkpoint_path(), config)
     print(f"Read {len(weights.tensors)} variables from {weights.prefix}")
     if weights.absent:
         print(f"  not in it, so not written: {', '.join(weights.absent)}")
@@ -104,27 +132,32 @@ def export_checkpoint(config):
     print(f"Wrote {len(tensors)} variables and {checkpoints.GLOBAL_STEP} 0 to {prefix}")
 
 
-def read_tokenizer(config):
-    """The vocabulary in --albert_directory, as a tokenizer and as files of transformers.
+def read_tokenizer(config, has_masked_lm):
+    """The vocabulary in --albert_directory, as ids and files of transformers.
 
     Args:
         config: AlbertConfig.
+        has_masked_lm: bool, whether the model can be asked for a [MASK].
 
     Returns:
-        (FullTokenizer, dict of file name -> bytes).
+        (tokenization.SpecialIds, dict of file name -> bytes).
 
     Raises:
-        UserError: there is none, or it is of another model.
+        UserError: there is none, it is of another model, or transformers has no such tokenizer.
     """
     path, arguments = cli.directory_vocabulary()
     tokenizer = FullTokenizer(**arguments)
     cli.check_vocabulary(config, tokenizer, path)
-    length = config.max_position_embeddings
+    ids = tokenizer.special_ids(with_mask=False)
+    settings = (arguments["do_lower_case"], config.max_position_embeddings, has_masked_lm)
     if not tokenizer.is_sentencepiece:
-        tokens = list(tokenizer.vocab)
-        return tokenizer, huggingface.wordpiece_files(tokens, FLAGS.do_lower_case, length)
-    with tf.io.gfile.GFile(path, "rb") as file:
-        return tokenizer, huggingface.sentencepiece_files(file.read(), FLAGS.do_lower_case, length)
+        vocabulary = list(tokenizer.vocab)
+        return ids, huggingface_tokenizer.wordpiece_files(vocabulary, *settings)
+    try:
+        model = files.read_bytes(path)
+        return ids, huggingface_tokenizer.sentencepiece_files(model, *settings)
+    except UserError as error:
+        raise UserError(f"--export_format=hf: {path}: {error}") from error
 
 
 def export_to_transformers(config):
@@ -134,14 +167,18 @@ def export_to_transformers(config):
     except UserError as error:
         raise UserError(f"--export_format=hf: {error}") from error
     export.check_export_path(FLAGS.export_path, "export_path")
-    tokenizer, tokenizer_files = read_tokenizer(config)
-    tensors = read_weights(config)
-    ids = tokenizer.special_ids(with_mask=False)
+    prefix = checkpoints.find(checkpoint_path())
+    head = finetuning.read_head(os.path.dirname(prefix))
+    shapes = checkpoints.open_reader(prefix).shapes
+    architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, head)
+    ids, tokenizer_files = read_tokenizer(config, architecture in huggingface.WITH_MASKED_LM)
     special_ids = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
+    their_config = huggingface.to_their_config(config, architecture, special_ids, outputs)
+    tensors = read_weights(config)
     with files.replacing_directory(FLAGS.export_path) as directory:
-        architecture, written = huggingface.write(
-            directory, config, tensors, special_ids, tokenizer_files
-        )
+        written = huggingface.write(directory, their_config, tensors, tokenizer_files)
+        if head:
+            finetuning.write_head(directory, head)
     left_out = [name for name in tensors if name not in written]
     if left_out:
         print(f"  {architecture} has no place for: {', '.join(left_out)}")
@@ -150,7 +187,7 @@ def export_to_transformers(config):
 
 def main(_):
     """Reads flags, checks them and the input, then writes."""
-    cli.check_not_empty("albert_directory", "export_path")
+    check_flags()
     config = read_config()
     if FLAGS.export_format == "hf":
         export_to_transformers(config)

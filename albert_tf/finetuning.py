@@ -9,7 +9,16 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import checkpoints, files, heads, optimization, records, results, training
+from albert_tf import (
+    checkpoints,
+    files,
+    heads,
+    huggingface,
+    optimization,
+    records,
+    results,
+    training,
+)
 from albert_tf.errors import UserError
 
 HEAD_FILE = "finetuned_task.json"
@@ -78,17 +87,33 @@ def check_head(head, output_dir, given=None):
 
 
 def _check_head_in(directory, head, flag, remedy):
-    path = os.path.join(directory, HEAD_FILE)
-    if not tf.io.gfile.exists(path):
-        return
-    found = _read_head(path)
+    found = read_head(directory)
+    if found is None:
+        labels = huggingface.read_labels(directory)
+        if labels in (None, head.labels):
+            return
+        found = Head("another task", labels)
     if found != head:
         raise UserError(
             f"{flag} was trained for {found} and not for {head}: {remedy}, or change --task_name"
         )
 
 
-def _read_head(path):
+def read_head(directory):
+    """What the head of a directory's checkpoints is trained for, where `HEAD_FILE` tells it.
+
+    Args:
+        directory: str.
+
+    Returns:
+        Head or None.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = os.path.join(directory, HEAD_FILE)
+    if not tf.io.gfile.exists(path):
+        return None
     try:
         content = files.read_json(path)
     except UserError as error:

@@ -5,7 +5,6 @@ Its kernels are [outputs, inputs], the transpose of the original's; its numbers 
 with `hidden_act` "gelu_new" for the original's "gelu".
 """
 
-import base64
 import json
 import os
 import re
@@ -15,7 +14,6 @@ import safetensors
 import safetensors.numpy
 import tensorflow as tf
 from absl import logging
-from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf import files
 from albert_tf.config import AlbertConfig
@@ -65,7 +63,12 @@ _SENTENCE_ORDER = [
     ("cls/seq_relationship/output_weights", "sop_classifier.classifier.weight"),
     ("cls/seq_relationship/output_bias", "sop_classifier.classifier.bias"),
 ]
-_THEIRS = dict(_ENCODER + _MASKED_LM + _SENTENCE_ORDER)
+_CLASSIFIER = [("output_weights", "classifier.weight"), ("output_bias", "classifier.bias")]
+_SQUAD = [
+    ("cls/squad/output_weights", "qa_outputs.weight"),
+    ("cls/squad/output_bias", "qa_outputs.bias"),
+]
+_THEIRS = dict(_ENCODER + _MASKED_LM + _SENTENCE_ORDER + _CLASSIFIER + _SQUAD)
 _ORIGINAL = {theirs: original for original, theirs in _THEIRS.items()}
 _ALIASES = {"predictions.decoder.bias": "predictions.bias"}  # one parameter; a file has either
 _DECODER = "predictions.decoder.weight"  # the word embeddings once more
@@ -74,11 +77,18 @@ _BASE = "albert."  # absent in files of the encoder alone
 _BASE_PARTS = ("embeddings.", "encoder.", "pooler.")
 
 # Class in transformers -> rows of its heads; the first whose heads a checkpoint has is written.
+_CLASSIFICATION = "AlbertForSequenceClassification"
+_CHOICE = "AlbertForMultipleChoice"  # with the same head: the task tells them apart
+_CHOICE_TASK = "race"
 _ARCHITECTURES = {
+    "AlbertForQuestionAnswering": _SQUAD,
+    _CHOICE: _CLASSIFIER,
+    _CLASSIFICATION: _CLASSIFIER,
     "AlbertForPreTraining": _MASKED_LM + _SENTENCE_ORDER,
     "AlbertForMaskedLM": _MASKED_LM,
     "AlbertModel": [],
 }
+WITH_MASKED_LM = ("AlbertForPreTraining", "AlbertForMaskedLM")
 _ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
 _SAME_KEYS = (
     "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
@@ -161,6 +171,29 @@ def from_their_config(values):
     return config
 
 
+def read_labels(directory):
+    """The class names in `config.json` of a directory, in order; None where it tells none.
+
+    Args:
+        directory: str.
+
+    Returns:
+        tuple of str or None.
+    """
+    path = os.path.join(directory, CONFIG)
+    values = files.read_json(path) if _exists(path) else None
+    names = values.get("id2label") if isinstance(values, dict) else None
+    try:
+        labels = tuple(str(names[str(number)]) for number in range(len(names)))
+    except (KeyError, TypeError):
+        return None
+    return None if set(labels) == set(_default_labels(len(labels))) else labels
+
+
+def _default_labels(count):
+    return [f"LABEL_{number}" for number in range(count)]
+
+
 def _our_activation(theirs):
     if theirs == "gelu":
         logging.warning(
@@ -169,18 +202,19 @@ def _our_activation(theirs):
         )
         return "gelu"
     ours = {value: key for key, value in _ACTIVATIONS.items()} | {"gelu_pytorch_tanh": "gelu"}
-    if theirs not in ours:
+    if not isinstance(theirs, str) or theirs not in ours:
         raise UserError(f"hidden_act must be one of {', '.join(ours)}. Received: {theirs!r}")
     return ours[theirs]
 
 
-def to_their_config(config, architecture, special_ids):
+def to_their_config(config, architecture, special_ids, outputs=None):
     """`config.json` of a model.
 
     Args:
         config: AlbertConfig, that `check_expressible` lets pass.
         architecture: str, class in transformers.
         special_ids: dict of str -> int: pad_token_id, bos_token_id, eos_token_id.
+        outputs: dict or None, of `architecture_of`.
 
     Returns:
         dict.
@@ -195,6 +229,7 @@ def to_their_config(config, architecture, special_ids):
         "tie_word_embeddings": True,
         **_FIXED_KEYS,
         **special_ids,
+        **(outputs or {}),
     }
 
 
@@ -260,7 +295,6 @@ _DTYPES = {
     "F32": np.float32,
     "F16": np.float16,
     "BF16": tf.bfloat16.as_numpy_dtype,
-    "I64": np.int64,  # position_ids of old files
 }
 
 
@@ -304,15 +338,18 @@ class Reader:
             )
 
     def __getitem__(self, name):
-        array = _array(self.prefix, name, self._entries[name])
-        if array.dtype.kind != "i":
-            array = array.astype(np.float32)
+        array = _array(self.prefix, name, self._entries[name]).astype(np.float32)
+        if not np.isfinite(array).all():
+            raise UserError(f"{name} of {self.prefix} has values that are infinite or no numbers")
         return np.ascontiguousarray(array.T) if name.endswith("/kernel") else array
 
 
 def _array(path, name, entry):
     if entry["dtype"] not in _DTYPES:
-        raise UserError(f"cannot read {name} of {path}: its type is {entry['dtype']}")
+        raise UserError(
+            f"cannot read {name} of {path}: its type is {entry['dtype']}, and weights are of "
+            f"{', '.join(_DTYPES)}"
+        )
     return np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
@@ -341,17 +378,56 @@ def _is_tied(found):
 # --- Writing ----------------------------------------------------------------------------------
 
 
-def architecture_of(names):
-    """The class in transformers that has the most of a checkpoint's heads.
+def architecture_of(shapes, hidden_size, head=None):
+    """The class in transformers that has a checkpoint's heads, those of fine-tuning first.
 
     Args:
-        names: collection of str, original names.
+        shapes: dict of original name -> list of int.
+        hidden_size: int, H.
+        head: finetuning.Head or None, what the head is trained for, if that is known.
+
+    Returns:
+        (str, dict): the class, and what `config.json` tells of its outputs. Classes of unknown
+        names are LABEL_0 and so on.
+
+    Raises:
+        UserError: the head is of another model or task, or only the task tells what it is for.
     """
-    return next(
+    is_choice = head is not None and head.task_name == _CHOICE_TASK
+    architecture = next(
         architecture
         for architecture, rows in _ARCHITECTURES.items()
-        if all(name in names for name, _ in rows)
+        if all(name in shapes for name, _ in rows) and (is_choice or architecture != _CHOICE)
     )
+    rows = _ARCHITECTURES[architecture]
+    if rows not in (_CLASSIFIER, _SQUAD):
+        return architecture, {}
+    (weights, bias), name = (shapes[name] for name, _ in rows), rows[0][0]
+    count = weights[0] if weights else 0
+    if weights != [count, hidden_size] or bias != [count] or (rows is _SQUAD and count != 2):
+        raise UserError(f"{name} {weights} with a bias {bias} is no head for H={hidden_size}")
+    if rows is _SQUAD:
+        return architecture, {}
+    is_regression = head is not None and head.labels is None
+    labels = head.labels if head and head.labels else _default_labels(count)
+    if head is None and count == 1:
+        raise UserError(_ONE_OUTPUT)
+    if count != (1 if is_choice or is_regression else len(labels)):
+        raise UserError(f"{name} has {count} outputs, which is no head for {head}")
+    if is_choice:
+        return architecture, {}
+    return architecture, {
+        "problem_type": "regression" if is_regression else "single_label_classification",
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
+
+
+_ONE_OUTPUT = (
+    "output_weights has one row, and so have the heads of regression and of RACE: put a "
+    'finetuned_task.json beside the checkpoint with {"task_name": "sts-b", "labels": null}, or '
+    '{"task_name": "race", "labels": ["A", "B", "C", "D"]}'
+)
 
 
 def names_in(architecture, names):
@@ -360,163 +436,38 @@ def names_in(architecture, names):
     return [name for name in names if name in ours or (their_name(name) or "").startswith(_BASE)]
 
 
-def write(directory, config, tensors, special_ids, tokenizer_files):
+def write(directory, config, tensors, tokenizer_files):
     """Writes what `from_pretrained` of transformers reads.
 
     Args:
         directory: str, empty.
-        config: AlbertConfig, that `check_expressible` lets pass.
+        config: dict, of `to_their_config`.
         tensors: dict of original name -> array, an encoder's and what it has of heads.
-        special_ids: dict, of `to_their_config`.
-        tokenizer_files: dict of file name -> bytes, of `sentencepiece_files` or
-            `wordpiece_files`.
+        tokenizer_files: dict of file name -> bytes, of `huggingface_tokenizer`.
 
     Returns:
-        (str, list of str): the class in transformers that it is of, and the names of what was
-        written; it has no place for other heads.
+        list of str, the names of what was written; the class has no place for other heads.
     """
-    architecture = architecture_of(tensors)
+    (architecture,) = config["architectures"]
     names = names_in(architecture, tensors)
     weights = {their_name(name): _as_theirs(name, tensors[name]) for name in names}
     if not _ARCHITECTURES[architecture]:
         weights = {name.removeprefix(_BASE): value for name, value in weights.items()}
     contents = {
         **tokenizer_files,
-        CONFIG: _json(to_their_config(config, architecture, special_ids)),
+        CONFIG: _json(config),
         # transformers refuses a file that does not say which library's layout it has.
         WEIGHTS: safetensors.numpy.save(weights, metadata={"format": "pt"}),
     }
     for name, content in contents.items():
         with tf.io.gfile.GFile(os.path.join(directory, name), "wb") as file:
             file.write(content)
-    return architecture, names
+    return names
 
 
 def _as_theirs(name, array):
     array = np.asarray(array, np.float32)
     return np.ascontiguousarray(array.T if name.endswith("/kernel") else array)
-
-
-# --- Tokenizer --------------------------------------------------------------------------------
-
-_CLS_SEP_MASK = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
-
-
-def sentencepiece_files(model, do_lower_case, max_length):
-    """Files of AlbertTokenizer.
-
-    transformers would make user-defined pieces, such as the full stop of `30k-clean.model`, into
-    words of their own: "e.g." then has other ids. `tokenizer.json` keeps it from that.
-
-    Args:
-        model: bytes, a SentencePiece model.
-        do_lower_case: bool.
-        max_length: int, longest sequence.
-
-    Returns:
-        dict of file name -> bytes.
-    """
-    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
-    settings = {
-        "tokenizer_class": "AlbertTokenizer",
-        "do_lower_case": do_lower_case,
-        "remove_space": True,
-        "keep_accents": False,
-        "model_max_length": max_length,
-        "pad_token": proto.pieces[0].piece,
-        "unk_token": proto.pieces[proto.trainer_spec.unk_id].piece,
-        "bos_token": "[CLS]",
-        "eos_token": "[SEP]",
-        **_CLS_SEP_MASK,
-    }
-    return {
-        "spiece.model": model,
-        "tokenizer.json": _json(_unigram_tokenizer(proto, do_lower_case)),
-        "tokenizer_config.json": _json(settings),
-    }
-
-
-def _unigram_tokenizer(proto, do_lower_case):
-    """What FullTokenizer does with a SentencePiece model, as the tokenizers library puts it."""
-    ids = {piece.piece: id_ for id_, piece in enumerate(proto.pieces)}
-    marks = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    special = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
-    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
-    charsmap = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode("ascii")
-    normalizers = [
-        {"type": "NFKD"},
-        {"type": "StripAccents"},
-        *([{"type": "Lowercase"}] if do_lower_case else []),
-        *([{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []),
-    ]
-    first = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}]
-    segments = [
-        [
-            {"Sequence": {"id": letter, "type_id": number}},
-            {"SpecialToken": {"id": "[SEP]", "type_id": number}},
-        ]
-        for number, letter in enumerate("AB")
-    ]
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            {"id": ids[piece], "content": piece, **marks, "special": True}
-            for piece in special
-            if piece in ids
-        ],
-        "normalizer": {"type": "Sequence", "normalizers": normalizers},
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace],
-        },
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": first + segments[0],
-            "pair": first + segments[0] + segments[1],
-            "special_tokens": {
-                piece: {"id": piece, "ids": [ids[piece]], "tokens": [piece]}
-                for piece in ("[CLS]", "[SEP]")
-            },
-        },
-        "decoder": metaspace,
-        "model": {
-            "type": "Unigram",
-            "unk_id": proto.trainer_spec.unk_id,
-            "byte_fallback": False,
-            "vocab": [[piece.piece, _score(piece)] for piece in proto.pieces],
-        },
-    }
-
-
-def _score(piece):
-    """A piece's score; so low for a digit and a comma that they are split, as in ALBERT."""
-    text = piece.piece
-    return piece.score - 100.0 * (text.endswith(",") and text[-2:-1].isdigit())
-
-
-def wordpiece_files(vocabulary, do_lower_case, max_length):
-    """Files of BertTokenizer.
-
-    Args:
-        vocabulary: list of str, the tokens in the order of their ids.
-        do_lower_case: bool.
-        max_length: int, longest sequence.
-
-    Returns:
-        dict of file name -> bytes.
-    """
-    settings = {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": do_lower_case,
-        "model_max_length": max_length,
-        "pad_token": vocabulary[0],
-        "unk_token": "[UNK]",
-        **_CLS_SEP_MASK,
-    }
-    lines = "".join(f"{token}\n" for token in vocabulary)
-    return {"vocab.txt": lines.encode("utf-8"), "tokenizer_config.json": _json(settings)}
 
 
 def _json(values):

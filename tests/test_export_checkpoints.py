@@ -3,15 +3,17 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from sentencepiece import sentencepiece_model_pb2
 
 import export_checkpoints
-from albert_tf import checkpoints, heads, optimization
+from albert_tf import checkpoints, finetuning, heads, optimization
 from albert_tf.config import AlbertConfig
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -173,7 +175,8 @@ def test_directory_with_wordpiece(export, with_vocabulary):
     folder, _ = with_vocabulary(pieces=1542, vocabulary="vocab.txt")
     directory = export(folder, "hf", export_format="hf")
     tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
-    assert tokenizer["tokenizer_class"] == "BertTokenizer" and tokenizer["do_lower_case"] is True
+    assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert tokenizer["do_lower_case"] is True
     assert (directory / "vocab.txt").exists() and not (directory / "spiece.model").exists()
 
 
@@ -250,16 +253,88 @@ def test_unknown_variables_are_told(source, export, capsys):
     assert "not of an ALBERT model, so left out: my/own\n" in capsys.readouterr().out
 
 
-def test_heads_that_transformers_lacks_are_told(with_vocabulary, export, capsys):
-    folder, tensors = with_vocabulary()
-    extra = {
-        "output_weights": np.zeros([2, 32], np.float32),
-        "output_bias": np.zeros(2, np.float32),
-    }
-    write(folder / "model.ckpt", tensors | extra)
+FINE_TUNED = {  # kind of HEADS -> (what finetuned_task.json holds, the class in transformers)
+    "classifier": ({"task_name": "mnli", "labels": ["a", "b", "c"]}, "ForSequenceClassification"),
+    "race": ({"task_name": "race", "labels": ["A", "B", "C", "D"]}, "ForMultipleChoice"),
+    "squad1": (None, "ForQuestionAnswering"),
+    "squad2": (None, "Model"),
+}
+
+
+@pytest.fixture
+def fine_tuned(with_vocabulary):
+    """A directory with a fine-tuned model; and its tensors."""
+
+    def make(kind):
+        folder, _ = with_vocabulary()
+        config = AlbertConfig.from_json_file(str(folder / "albert_config.json"))
+        named = checkpoints.named_variables(HEADS[kind](config))
+        tensors = {name: variable.numpy() for name, variable in named.items()}
+        write(folder / "model.ckpt", tensors)
+        if FINE_TUNED[kind][0]:
+            (folder / finetuning.HEAD_FILE).write_text(json.dumps(FINE_TUNED[kind][0]))
+        return folder, tensors
+
+    return make
+
+
+@pytest.mark.parametrize("kind", ["classifier", "race", "squad1"])
+def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, export, capsys):
+    folder, tensors = fine_tuned(kind)
+    theirs = export(folder, "hf", export_format="hf")
+    name = f"Albert{FINE_TUNED[kind][1]}"
+    printed = capsys.readouterr().out
+    assert f"Wrote {len(tensors)} variables as {name} to {theirs}" in printed
+    assert json.loads((theirs / "config.json").read_text())["architectures"] == [name]
+    tokenizer = json.loads((theirs / "tokenizer_config.json").read_text())
+    assert tokenizer["split_special_tokens"] is True  # only a masked LM is asked with [MASK]
+    head = finetuning.read_head(str(folder))
+    assert finetuning.read_head(str(theirs)) == head and (head is None) == (kind == "squad1")
+    again = export(theirs, "again/model.ckpt", "model.safetensors")
+    assert_same(read(again), tensors | {"global_step": np.int64(0)})
+
+
+def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
+    folder, _ = fine_tuned("squad2")
     export(folder, "hf", export_format="hf")
     printed = capsys.readouterr().out
-    assert "AlbertForPreTraining has no place for: output_bias, output_weights" in printed
+    assert re.search("AlbertModel has no place for: .*answer_class/dense_0/kernel, ", printed)
+    assert "Wrote 25 variables as AlbertModel" in printed
+
+
+def test_one_output_needs_its_task(fine_tuned, export):
+    folder, _ = fine_tuned("race")
+    (folder / finetuning.HEAD_FILE).unlink()
+    with pytest.raises(ValueError, match=r"has one row.*put a finetuned_task\.json"):
+        export(folder, "hf", export_format="hf")
+    (folder / finetuning.HEAD_FILE).write_text('{"task_name": "sts-b", "labels": null}')
+    config = json.loads((export(folder, "hf", export_format="hf") / "config.json").read_text())
+    assert config["problem_type"] == "regression" and config["id2label"] == {"0": "LABEL_0"}
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_casing_is_that_of_the_run(recorded, with_vocabulary, export):
+    folder, _ = with_vocabulary()
+    record = {"config": {}, "text": {"do_lower_case": recorded}, "vocabulary": None}
+    (folder / "run.json").write_text(json.dumps(record))
+    directory = export(folder, "hf", export_format="hf")
+    tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
+    assert tokenizer["do_lower_case"] is recorded
+    export(folder, "same", export_format="hf", do_lower_case=recorded)
+    with pytest.raises(ValueError, match=r"--do_lower_case=.*run\.json\): leave the flag out"):
+        export(folder, "other", export_format="hf", do_lower_case=not recorded)
+
+
+def test_tokenizers_that_transformers_lacks(with_vocabulary, export, tmp_path):
+    folder, _ = with_vocabulary()
+    path = folder / "30k-clean.model"
+    proto = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
+    proto.trainer_spec.model_type = 2
+    path.write_bytes(proto.SerializeToString())
+    message = rf"--export_format=hf: {path}: the SentencePiece model is of the type bpe"
+    with pytest.raises(ValueError, match=message):
+        export(folder, "hf", export_format="hf")
+    assert not (tmp_path / "hf").exists()
 
 
 # --- Bad input -----------------------------------------------------------------------------------
@@ -286,6 +361,10 @@ def without(variant, part):
             {"export_format": "hf"},
             "--export_format=hf: .*parameter_sharing='attention'",
         ),
+        ({}, {"checkpoint_name": ""}, "--checkpoint_name is empty"),
+        ({}, {"checkpoint_name": ".."}, r"--checkpoint_name=\.\. leads out of --albert_directory"),
+        ({}, {"checkpoint_name": "a/../../x"}, "leads out of --albert_directory"),
+        ({}, {"checkpoint_name": str(MODELS / "base" / "model.ckpt")}, "leads out of"),
         ({}, {"name": "out/"}, "is no prefix of files"),
         ({}, {"name": "source"}, "source is no prefix of files"),
         ({}, {"name": "out/model[1]"}, "is no prefix of files"),
@@ -301,6 +380,30 @@ def test_bad_input_is_a_plain_error_and_leaves_nothing(
     with pytest.raises(ValueError, match=message):
         export(folder, **flags)
     assert contents_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("form", ["tf1", "hf"])
+@pytest.mark.parametrize("name", ["albert_directory", "export_path"])
+def test_empty_paths(name, form, run_main, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(MODELS / "base", tmp_path / "here"))
+    values = {"albert_directory": ".", "export_path": "out"} | {name: ""}
+    before = contents_of(tmp_path)
+    with pytest.raises(ValueError, match=f"--{name} is empty"):
+        run_main(export_checkpoints, export_format=form, checkpoint_name="model.ckpt", **values)
+    assert contents_of(tmp_path) == before
+
+
+def test_the_directory_itself_names_its_checkpoint(source, export):
+    assert checkpoints.exists(str(export(source(), checkpoint_name=".")))
+
+
+@pytest.mark.parametrize("form", ["tf1", "hf"])
+def test_whole_numbers_are_no_weights(form, with_vocabulary, export):
+    folder, tensors = with_vocabulary()
+    name = "bert/embeddings/word_embeddings"
+    write(folder / "model.ckpt", tensors | {name: tensors[name].astype(np.int32)})
+    with pytest.raises(ValueError, match=rf"{name} in .* is of type int32"):
+        export(folder, "out/x", export_format=form)
 
 
 def test_a_head_of_another_model(source, export):

@@ -22,8 +22,17 @@ MAY_IMPORT = {
     "export": {"config", "modeling", "heads", "checkpoints"},
     "training": {"optimization", "checkpoints"},
     "results": {"checkpoints"},
-    "finetuning": {"checkpoints", "heads", "optimization", "records", "results", "training"},
+    "finetuning": {
+        "checkpoints",
+        "heads",
+        "huggingface",
+        "optimization",
+        "records",
+        "results",
+        "training",
+    },
     "tokenization": set(),
+    "huggingface_tokenizer": {"tokenization"},
     "graph_tokenization": {"tokenization"},
     "records": set(),
     "pretraining_data": {"tokenization", "records"},
@@ -70,6 +79,7 @@ MODEL_SIDE = {
 }
 DATA_SIDE = {name for name in MAY_IMPORT if name.startswith("squad_")} | {
     "tokenization",
+    "huggingface_tokenizer",
     "graph_tokenization",
     "records",
     "pretraining_data",
