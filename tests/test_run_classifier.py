@@ -338,7 +338,7 @@ def trials_that_fail(monkeypatch):
             if seed in seeds:
                 raise training.NonFiniteError("not finite\nat step 7")
             best = Path(output_dir) / "model.ckpt-best"
-            best.parent.mkdir()
+            best.parent.mkdir(exist_ok=True)  # locked, it is there
             model = heads.ClassificationModel(config, 2)
             named = checkpoints.named_variables(model)
             checkpoints.make_checkpoint(named).write(str(best))
