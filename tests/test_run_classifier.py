@@ -338,7 +338,7 @@ def trials_that_fail(monkeypatch):
             if seed in seeds:
                 raise training.NonFiniteError("not finite\nat step 7")
             best = Path(output_dir) / "model.ckpt-best"
-            best.parent.mkdir()
+            best.parent.mkdir(exist_ok=True)  # locked, it is there
             model = heads.ClassificationModel(config, 2)
             named = checkpoints.named_variables(model)
             checkpoints.make_checkpoint(named).write(str(best))
@@ -860,3 +860,18 @@ def test_trimming_changes_no_prediction(tmp_path):
 def test_loss_of_the_results_is_the_mean_of_batch_means():
     losses = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
     assert finetuning.mean_over_batches(losses, 2) == pytest.approx((1.5 + 6.5 + 20.0) / 3)
+
+
+def test_trials_lock_their_folders_and_the_one_of_all(run_main, flags, tmp_path, monkeypatch):
+    out, seen = tmp_path / "out", []
+
+    def trial(*_):
+        seen.append({str(path.relative_to(out)) for path in out.rglob("*.lock")})
+        raise UserError("enough")
+
+    monkeypatch.setattr(run_classifier, "run_trial", trial)
+    with pytest.raises(UserError, match="all 2 trials failed"):
+        run_main(run_classifier, **flags | {"seed": 4, "num_trials": 2})
+    both = {"training.lock", "evaluating.lock"}
+    assert seen == [both | {f"trial-{seed}/{name}" for name in both} for seed in (4, 5)]
+    assert not list(out.rglob("*.lock"))
