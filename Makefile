@@ -6,17 +6,19 @@ PYTHON ?= $(shell for minor in 13 12 11; do \
   "python3.$$minor" -c "import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, $$minor))" \
   2> /dev/null && echo "python3.$$minor" && exit; done; echo python3)
 VENV ?= .venv
+TESTS ?= tests
 DEMO_DIR ?= output/demo
 DEMO_STEPS ?= 2500
 
 READY := $(VENV)/.requirements-installed
 RUN := TF_CPP_MIN_LOG_LEVEL=2 $(VENV)/bin/python
 
-.PHONY: help setup test lint demo books clean
+.PHONY: help setup test test-onednn-off lint demo books clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
-	@echo "make test    the tests"
+	@echo "make test    the tests (TESTS=tests/test_modeling.py for a part)"
+	@echo "make test-onednn-off  those of the model's figures, with TensorFlow's other kernels"
 	@echo "make lint    ruff: rules and format"
 	@echo "make demo    corpus -> SentencePiece -> records -> pre-training -> curves, in $(DEMO_DIR)"
 	@echo "             (DEMO_STEPS=30 for a short one; what is done is not done again)"
@@ -36,7 +38,14 @@ $(READY): requirements.txt requirements-library.txt requirements-dev.txt
 	@touch $@
 
 test: $(READY)
-	$(RUN) -m pytest --numprocesses=2 --dist=loadfile
+	$(RUN) -m pytest --numprocesses=2 --dist=loadfile $(TESTS)
+
+# Other processors take other kernels, whose sums are rounded otherwise.
+NUMERIC := modeling heads optimization run_race run_squad serving
+
+test-onednn-off: export TF_ENABLE_ONEDNN_OPTS := 0
+test-onednn-off: TESTS := $(NUMERIC:%=tests/test_%.py)
+test-onednn-off: test
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
