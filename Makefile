@@ -6,6 +6,7 @@ PYTHON ?= $(shell for minor in 13 12 11; do \
   "python3.$$minor" -c "import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, $$minor))" \
   2> /dev/null && echo "python3.$$minor" && exit; done; echo python3)
 VENV ?= .venv
+TESTS ?= tests
 DEMO_DIR ?= output/demo
 DEMO_STEPS ?= 2500
 
@@ -17,11 +18,12 @@ FUZZ_CASES ?= 200
 FUZZ_CRASHES ?= 24
 FUZZ_SEED ?= 1
 
-.PHONY: help setup test lint fuzz demo books clean
+.PHONY: help setup test test-onednn-off lint fuzz demo books clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
-	@echo "make test    the tests"
+	@echo "make test    the tests (TESTS=tests/test_modeling.py for a part)"
+	@echo "make test-onednn-off  those of the model's figures, with TensorFlow's other kernels"
 	@echo "make lint    ruff: rules and format"
 	@echo "make fuzz    the scripts on damaged input, and killed while they write: FUZZ_CASES=200,"
 	@echo "             FUZZ_CRASHES=24; another FUZZ_SEED gives others"
@@ -43,7 +45,14 @@ $(READY): requirements.txt requirements-library.txt requirements-dev.txt
 	@touch $@
 
 test: $(READY)
-	$(RUN) -m pytest --numprocesses=2 --dist=loadfile
+	$(RUN) -m pytest --numprocesses=2 --dist=loadfile $(TESTS)
+
+# Other processors take other kernels, whose sums are rounded otherwise.
+NUMERIC := modeling heads optimization run_race run_squad serving
+
+test-onednn-off: export TF_ENABLE_ONEDNN_OPTS := 0
+test-onednn-off: TESTS := $(NUMERIC:%=tests/test_%.py)
+test-onednn-off: test
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
