@@ -887,7 +887,7 @@ def test_weights_of_another_architecture(classifier):
         (run_race, {"export_text": False, "data_dir": GLUE}, "--export_text=false needs"),
         (
             run_classifier,
-            {"task_name": "tsv", "labels": "a,b\nc", "export_dir": "x"},
+            {"task_name": "tsv", "labels": "a,b\tc", "export_dir": "x"},
             "no line ends",
         ),
     ],
