@@ -25,7 +25,7 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
 from albert_tf import files, huggingface
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, one_line
 
 # The name table: (the original's name, path from the model's part that holds the variable, shape).
 # {g} and {j} stand for the parameter group and the inner group. Order is the original's order of
@@ -459,8 +459,8 @@ def _reading(what):
     # Among these: an object graph that is no message, or speaks of keys and nodes that are absent.
     except (tf.errors.OpError, RuntimeError, ValueError, LookupError, TypeError, DecodeError) as e:
         raise UserError(
-            f"cannot read {what}: the files are damaged or incomplete ({e}). Copy them anew, or "
-            "give another checkpoint"
+            f"cannot read {what}: the files are damaged or incomplete ({one_line(e)}). Copy them "
+            "anew, or give another checkpoint"
         ) from e
 
 

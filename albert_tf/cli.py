@@ -7,7 +7,6 @@ import functools
 import json
 import os
 import platform
-import re
 import shlex
 import signal
 import sys
@@ -26,7 +25,7 @@ from albert_tf import (
     training,
 )
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, one_line
 from albert_tf.graph_tokenization import GraphTokenizer
 from albert_tf.tokenization import FullTokenizer
 
@@ -567,7 +566,10 @@ def run(main):
         except (UserError, *_OF_THE_MACHINE) as error:
             if os.environ.get("ALBERT_TF_TRACEBACK"):
                 raise
-            print(f"{script}: error: {_message(error)}", file=sys.stderr)
+            print(
+                f"{script}: error: {error if isinstance(error, UserError) else one_line(error)}",
+                file=sys.stderr,
+            )
             sys.exit(1)
         except KeyboardInterrupt:
             print(f"{script}: stopped", file=sys.stderr)
@@ -596,13 +598,3 @@ _OF_THE_MACHINE = (
     tf.errors.UnavailableError,
     tf.errors.UnauthenticatedError,
 )
-
-
-def _message(error):
-    """The error's text in one line: TensorFlow's own may be followed by the graph's."""
-    text = str(error)
-    if isinstance(error, tf.errors.OpError):
-        # Of an error in a graph, the line before the name of the node tells what happened.
-        in_graph = re.search(r"^(.*\S.*)\n\s*\[\[\{\{node", error.message, re.MULTILINE)
-        text = in_graph[1] if in_graph else error.message.strip().partition("\n")[0]
-    return text.strip() or type(error).__name__

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error for input that a user can correct, and JSON that is read with such errors."""
+"""The error for input that a user can correct, and what other errors say in one line."""
 
 import json
+import re
 
 
 class UserError(ValueError):
@@ -9,6 +10,23 @@ class UserError(ValueError):
 
     Scripts print it in one line. Every other exception is a defect and keeps its traceback.
     """
+
+
+def one_line(error):
+    """What an exception says, in one line; TensorFlow's without its notes on graph and operation.
+
+    Args:
+        error: Exception.
+
+    Returns:
+        str, the name of its type where it says nothing.
+    """
+    text = getattr(error, "message", None) or str(error)
+    # Of an error in a graph, the line before the name of the node tells what happened.
+    in_graph = re.search(r"^(.*\S.*)\n\s*\[\[\{\{node", text, re.MULTILINE)
+    text = in_graph[1] if in_graph else text.strip().partition("\n")[0]
+    text = re.sub(r"\{\{[^{}]*\}\}\s*|\s*\[Op:\w+\].*", "", text)
+    return text.strip() or type(error).__name__
 
 
 def parse_json(content, where):

@@ -26,7 +26,7 @@ from absl import flags
 from tqdm import tqdm
 
 from albert_tf import cli, files
-from albert_tf.errors import UserError, parse_json
+from albert_tf.errors import UserError, one_line, parse_json
 
 FLAGS = flags.FLAGS
 INPUTS = ("text", "text_pair", "article", "question", "context", "options")  # in this order
@@ -144,8 +144,7 @@ class Model:
         try:
             found = {name: values.numpy() for name, values in self._function(**batch).items()}
         except tf.errors.InvalidArgumentError as error:
-            reason = error.message.splitlines()[0]
-            raise UserError(f"{self._directory} cannot be run: {reason}") from error
+            raise UserError(f"{self._directory} cannot be run: {one_line(error)}") from error
         for name, values in found.items():
             if values.dtype.kind == "f" and np.isnan(values).any():
                 raise UserError(f"{self._directory} gives NaN as {name}: its weights are damaged")
@@ -159,10 +158,9 @@ def _load(directory):
     try:
         return tf.saved_model.load(directory)
     except Exception as error:  # what damaged files raise has no type in common
-        reason = str(error).partition("\n")[0] or type(error).__name__
         raise UserError(
             f"{directory} cannot be loaded: its files are damaged, or not all of one export "
-            f"({reason})"
+            f"({one_line(error)})"
         ) from error
 
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from albert_tf import files as whole_files
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, one_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -588,7 +588,7 @@ def _serialized(path):
         if not count and _is_gzipped(path):
             raise UserError(f"{path} is compressed: unpack it with gunzip") from error
         state = f"is damaged after record {count}" if count else "is not a readable TFRecord file"
-        raise UserError(f"{path} {state}: {error.message.splitlines()[0]}") from error
+        raise UserError(f"{path} {state}: {one_line(error)}") from error
 
 
 def _is_gzipped(path):

@@ -316,7 +316,7 @@ def main(arguments=None):
     try:
         result = _evaluate_files(args)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"squad_metrics: error: {error}", file=sys.stderr)
         return 1
     print(json.dumps(result, indent=2))
     return 0
@@ -327,12 +327,15 @@ def _evaluate_files(args):
         raise UserError("--na_prob_thresh must be a number. Received: nan")
     gold, version_2 = read_gold(args.data_file)
     predictions = _read_dict(args.predictions_file, "text", lambda value: isinstance(value, str))
-    if version_2:
-        na_scores = args.na_prob_file and _read_dict(args.na_prob_file, "number", is_number)
-        return evaluate_v2(gold, predictions, na_scores or None, args.na_prob_thresh)
-    if args.na_prob_file:
+    na_scores = args.na_prob_file and _read_dict(args.na_prob_file, "number", is_number)
+    if na_scores and not version_2:
         raise UserError(f"--na_prob_file is for version 2, but {args.data_file} is of version 1.1")
-    return evaluate_v1(gold, predictions)
+    try:
+        if version_2:
+            return evaluate_v2(gold, predictions, na_scores or None, args.na_prob_thresh)
+        return evaluate_v1(gold, predictions)
+    except UserError as error:
+        raise UserError(f"{args.predictions_file} for {args.data_file}: {error}") from error
 
 
 def read_gold(path):
