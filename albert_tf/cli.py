@@ -566,10 +566,8 @@ def run(main):
         except (UserError, *_OF_THE_MACHINE) as error:
             if os.environ.get("ALBERT_TF_TRACEBACK"):
                 raise
-            print(
-                f"{script}: error: {error if isinstance(error, UserError) else one_line(error)}",
-                file=sys.stderr,
-            )
+            message = str(error) if isinstance(error, UserError) else one_line(error)
+            print(f"{script}: error: {message}", file=sys.stderr)
             sys.exit(1)
         except KeyboardInterrupt:
             print(f"{script}: stopped", file=sys.stderr)

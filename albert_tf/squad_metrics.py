@@ -327,9 +327,9 @@ def _evaluate_files(args):
         raise UserError("--na_prob_thresh must be a number. Received: nan")
     gold, version_2 = read_gold(args.data_file)
     predictions = _read_dict(args.predictions_file, "text", lambda value: isinstance(value, str))
-    na_scores = args.na_prob_file and _read_dict(args.na_prob_file, "number", is_number)
-    if na_scores and not version_2:
+    if args.na_prob_file and not version_2:
         raise UserError(f"--na_prob_file is for version 2, but {args.data_file} is of version 1.1")
+    na_scores = args.na_prob_file and _read_dict(args.na_prob_file, "number", is_number)
     try:
         if version_2:
             return evaluate_v2(gold, predictions, na_scores or None, args.na_prob_thresh)

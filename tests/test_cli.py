@@ -15,7 +15,7 @@ import run_pretraining
 import run_race
 import run_squad
 from albert_tf import cli, files
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, one_line
 
 PATHS = {"data_dir": "none", "output_dir": "out", "albert_config_file": "none", "input_file": "x"}
 PATHS |= {
@@ -158,4 +158,4 @@ IN_GRAPH = (
 )
 def test_errors_of_the_machine_take_one_line(error, line):
     assert isinstance(error, cli._OF_THE_MACHINE)
-    assert cli._message(error) == line
+    assert one_line(error) == line

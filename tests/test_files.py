@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.errors import UserError, parse_json
+from albert_tf.errors import UserError, one_line, parse_json
 
 
 def names_in(directory):
@@ -157,6 +157,20 @@ def test_text_that_is_not_utf8_is_named(tmp_path):
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match=r"labels\.txt is not UTF-8"):
         files.read_text(str(path))
+
+
+@pytest.mark.parametrize(
+    "message, shown",
+    [
+        ("truncated record at 1532", "truncated record at 1532"),
+        ("{{function_node __wrapped__X_device_/d:0}} truncated [Op:X] name: ", "truncated"),
+        ("2 root error(s)\n  (0) index 9 is not in [0, 3)\n\t [[{{node gather}}]]\n more",
+         "(0) index 9 is not in [0, 3)"),
+        ("", "InvalidArgumentError"),
+    ],
+)  # fmt: skip
+def test_what_tensorflow_says_is_told_in_a_line(message, shown):
+    assert one_line(tf.errors.InvalidArgumentError(None, None, message)) == shown
 
 
 # --- Temporary files and locks ----------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_line_n_belongs_to_line_n(classifier, run, batch_size):
         (b'{"text": ' + b"[" * 100_000, "line 2 is not usable JSON: it is nested too deeply"),
         (b'{"text": "a", "id": ' + b"9" * 5000 + b"}", "line 2 is not JSON: Exceeds the limit"),
         (b'{"text": "a", "id": 1e999}', "line 2: 'id' holds a number that is not finite"),
-        (b'{"text": "a", "id": NaN}', "line 2: 'id' holds a number that is not finite"),
+        (b'{"text": "a", "id": NaN}', "line 2 is not JSON: it holds NaN"),
         (b'{"text": "\\ud800"}', r"line 2: 'text' is not valid Unicode. Received: '\ud800'"),
         (b'{"text": "a", "\\udfff": 1}', r"line 2: '\udfff' is not valid Unicode"),
         (b'{"text_pair": "b"}', "line 2: this model takes text, text_pair. Missing: text"),

@@ -316,7 +316,7 @@ def test_command_on_bad_files(capsys, tmp_path, data, predictions, message):
             path.write_text(content)
     code, out, err = run(capsys, "--data_file", files[0], "--predictions_file", files[1])
     assert (code, out) == (1, "")
-    assert err.startswith("error: ")
+    assert err.startswith("squad_metrics: error: ")
     assert message in err
     assert err.count("\n") == 1
 
@@ -324,8 +324,8 @@ def test_command_on_bad_files(capsys, tmp_path, data, predictions, message):
 @pytest.mark.parametrize(
     "scores, message",
     [
-        ('{"a": NaN}', "'a' has nan, which is no number"),
-        ('{"a": 0.5, "b": -Infinity}', "'b' has -inf, which is no number"),
+        ('{"a": NaN}', "is not JSON: it holds NaN"),
+        ('{"a": 0.5, "b": -Infinity}', "is not JSON: it holds -Infinity"),
         ('{"a": true}', "'a' has True, which is no number"),
         ('{"a": null}', "'a' has None, which is no number"),
         ('{"a": 1' + "0" * 400 + "}", "which is no number"),
@@ -342,7 +342,7 @@ def test_command_on_bad_na_scores(capsys, tmp_path, prediction_file, scores, mes
     given = ["--data_file", data_file("v2.0"), "--predictions_file", predictions]
     code, out, err = run(capsys, *given, "--na_prob_file", path)
     assert (code, out) == (1, "")
-    assert err.startswith("error: ") and "odds.json" in err and message in err
+    assert err.startswith("squad_metrics: error: ") and "odds.json" in err and message in err
     assert err.count("\n") == 1 and len(err) < 300
 
 
