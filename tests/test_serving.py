@@ -56,7 +56,13 @@ RUN = {
     "save_checkpoints_steps": 2,
     "seed": 1,
 }
-CLASSIFIER = RUN | {"data_dir": GLUE, "train_step": 2, "train_batch_size": 2}
+# A rate at which models still tell texts apart, by more than CLOSE.
+CLASSIFIER = RUN | {
+    "data_dir": GLUE,
+    "train_step": 2,
+    "train_batch_size": 2,
+    "learning_rate": 1e-4,
+}
 RACE = CLASSIFIER | {
     "max_qa_length": 12,
     "warmup_step": 0,
@@ -169,6 +175,7 @@ TASKS = {  # one or two texts, classes or scores, both kinds of vocabulary
 def test_a_classifier_gives_the_scripts_predictions(name, classifier, predicted, signatures):
     directory, export = classifier(name)
     expected, labels = written_probabilities(directory), glue.find_task(name).labels
+    assert expected.std(axis=0).max() > 100 * CLOSE  # else the test shows little
 
     function = signatures(export)["serving_default"]
     found = function(input=serialized(directory / "predict.tf_record"))
@@ -400,6 +407,7 @@ def test_race_gives_the_scripts_predictions(exported, predicted, signatures):
     directory, export = exported(run_race, **RACE)
     rows = [line.split("\t") for line in (directory / "predictions.tsv").read_text().splitlines()]
     expected = np.array([row[4:] for row in rows[1:]], float)
+    assert expected.std(axis=0).max() > 100 * CLOSE
 
     function = signatures(export)["serving_default"]
     found = function(input=serialized(directory / "predict.tf_record"))["probabilities"]
