@@ -498,15 +498,8 @@ _LIMITED_BY = {
     "end_positions": "--max_seq_length",
     "label_ids": "the number of labels",
 }
-# What bad data may make a step raise; memory that runs out and the like are not among them.
-_DATA_ERRORS = (
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DataLossError,
-    tf.errors.InternalError,
-    tf.errors.InvalidArgumentError,
-    tf.errors.UnknownError,
-)
+# What bad data makes a step raise. Memory that runs out and lost workers raise other errors.
+_DATA_ERRORS = (tf.errors.DataLossError, tf.errors.InvalidArgumentError)
 
 
 def check_records(files, schema, flags=None, remedy=None):

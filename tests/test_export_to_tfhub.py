@@ -329,12 +329,14 @@ def test_sequences_longer_than_the_positions(directory, run):
         lambda: module(inputs),
         lambda: module(inputs, training=True),
         lambda: module.sop(inputs),
-        lambda: tf.function(module)(inputs),
         lambda: module.signatures["tokens"](**renamed),
         lambda: module.signatures["mlm"](**renamed, mlm_positions=ids[:, :1]),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             call()
+    # A graph that knows the length is refused by TensorFlow itself, when it is built.
+    with pytest.raises(ValueError, match=f"{POSITIONS + 1} and {POSITIONS}"):
+        tf.function(module)(inputs)
 
 
 # --- Bad input ---
