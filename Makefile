@@ -22,7 +22,7 @@ FUZZ_SEED ?= 1
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
-	@echo "make test    the tests (TESTS=tests/test_modeling.py for a part)"
+	@echo "make test    the tests (TESTS=tests/model/test_encoder.py for a part)"
 	@echo "make test-onednn-off  those of the model's figures, with TensorFlow's other kernels"
 	@echo "make lint    ruff: rules and format"
 	@echo "make fuzz    the scripts on damaged input, and killed while they write: FUZZ_CASES=200,"
@@ -48,10 +48,10 @@ test: $(READY)
 	$(RUN) -m pytest --numprocesses=2 --dist=loadfile $(TESTS)
 
 # Other processors take other kernels, whose sums are rounded otherwise.
-NUMERIC := modeling heads optimization run_race run_squad serving
+NUMERIC := model scripts/test_run_race.py scripts/test_run_squad.py publish/test_serving.py
 
 test-onednn-off: export TF_ENABLE_ONEDNN_OPTS := 0
-test-onednn-off: TESTS := $(NUMERIC:%=tests/test_%.py)
+test-onednn-off: TESTS := $(NUMERIC:%=tests/%)
 test-onednn-off: test
 
 lint: $(READY)

@@ -7,8 +7,10 @@ python create_pretraining_data.py --input_file='text/*.txt' --output_file=train.
 
 from absl import flags
 
-from albert_tf import cli, pretraining_data, records, tokenization
+from albert_tf.cli import launch
+from albert_tf.data import pretraining, records
 from albert_tf.errors import UserError
+from albert_tf.text import tokenization
 
 FLAGS = flags.FLAGS
 
@@ -93,7 +95,7 @@ def main(_):
         print("--input_file_mode has no effect any more: input is read as UTF-8 text.")
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise UserError("one of --spm_model_file and --vocab_file is needed, and none was given")
-    settings = pretraining_data.Settings(
+    settings = pretraining.Settings(
         max_seq_length=FLAGS.max_seq_length,
         max_predictions_per_seq=FLAGS.max_predictions_per_seq,
         masked_lm_prob=FLAGS.masked_lm_prob,
@@ -115,9 +117,9 @@ def main(_):
         do_lower_case=FLAGS.do_lower_case,
         spm_model_file=FLAGS.spm_model_file,
     )
-    print(pretraining_data.create(files, outputs, tokenizer, settings))
+    print(pretraining.create(files, outputs, tokenizer, settings))
 
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    launch.run(main)

@@ -10,22 +10,18 @@ import os
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import (
-    checkpoints,
-    cli,
-    export,
-    files,
-    finetuning,
-    huggingface,
-    huggingface_tokenizer,
-)
+from albert_tf import files
+from albert_tf.checkpoints import checkpoints, transformers
+from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.publish import hub, transformers_tokenizer
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training import finetuning
 
 FLAGS = flags.FLAGS
 CONFIG = "albert_config.json"
-CONFIGS = (CONFIG, huggingface.CONFIG, os.path.join("assets", CONFIG))  # in order of preference
+CONFIGS = (CONFIG, transformers.CONFIG, os.path.join("assets", CONFIG))  # in order of preference
 
 
 def define_flags():
@@ -79,7 +75,7 @@ def read_config():
         raise UserError(
             f"--albert_directory={FLAGS.albert_directory} holds no {CONFIG}: put it there"
         )
-    return huggingface.read_config(found[0])
+    return transformers.read_config(found[0])
 
 
 def check_prefix(prefix, config):
@@ -145,17 +141,17 @@ def read_tokenizer(config, has_masked_lm):
     Raises:
         UserError: there is none, it is of another model, or transformers has no such tokenizer.
     """
-    path, arguments = cli.directory_vocabulary()
+    path, arguments = launch.directory_vocabulary()
     tokenizer = FullTokenizer(**arguments)
-    cli.check_vocabulary(config, tokenizer, path)
+    launch.check_vocabulary(config, tokenizer, path)
     ids = tokenizer.special_ids(with_mask=False)
     settings = (arguments["do_lower_case"], config.max_position_embeddings, has_masked_lm)
     if not tokenizer.is_sentencepiece:
         vocabulary = list(tokenizer.vocab)
-        return ids, huggingface_tokenizer.wordpiece_files(vocabulary, *settings)
+        return ids, transformers_tokenizer.wordpiece_files(vocabulary, *settings)
     try:
         model = files.read_bytes(path)
-        return ids, huggingface_tokenizer.sentencepiece_files(model, *settings)
+        return ids, transformers_tokenizer.sentencepiece_files(model, *settings)
     except UserError as error:
         raise UserError(f"--export_format=hf: {path}: {error}") from error
 
@@ -163,20 +159,20 @@ def read_tokenizer(config, has_masked_lm):
 def export_to_transformers(config):
     """Writes --export_path as a directory of the transformers library."""
     try:
-        huggingface.check_expressible(config)
+        transformers.check_expressible(config)
     except UserError as error:
         raise UserError(f"--export_format=hf: {error}") from error
-    export.check_export_path(FLAGS.export_path, "export_path")
+    hub.check_export_path(FLAGS.export_path, "export_path")
     prefix = checkpoints.find(checkpoint_path())
     head = finetuning.read_head(os.path.dirname(prefix))
     shapes = checkpoints.open_reader(prefix).shapes
-    architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, head)
-    ids, tokenizer_files = read_tokenizer(config, architecture in huggingface.WITH_MASKED_LM)
+    architecture, outputs = transformers.architecture_of(shapes, config.hidden_size, head)
+    ids, tokenizer_files = read_tokenizer(config, architecture in transformers.WITH_MASKED_LM)
     special_ids = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
-    their_config = huggingface.to_their_config(config, architecture, special_ids, outputs)
+    their_config = transformers.to_their_config(config, architecture, special_ids, outputs)
     tensors = read_weights(config)
     with files.replacing_directory(FLAGS.export_path) as directory:
-        written = huggingface.write(directory, their_config, tensors, tokenizer_files)
+        written = transformers.write(directory, their_config, tensors, tokenizer_files)
         if head:
             finetuning.write_head(directory, head)
     left_out = [name for name in tensors if name not in written]
@@ -197,4 +193,4 @@ def main(_):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    launch.run(main)

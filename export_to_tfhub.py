@@ -11,10 +11,13 @@ import os
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import checkpoints, cli, export, graph_tokenization, heads
+from albert_tf.checkpoints import checkpoints
+from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.model import heads
+from albert_tf.publish import graph_tokenization, hub
+from albert_tf.text.tokenization import FullTokenizer
 
 FLAGS = flags.FLAGS
 CONFIG = "albert_config.json"
@@ -36,7 +39,7 @@ def define_flags():
         "checkpoint_name", checkpoints.BEST, "Prefix of the checkpoint in that directory."
     )
     flags.DEFINE_bool("do_lower_case", True, "Whether the model is for lower-cased text.")
-    cli.define_obsolete_flags("use_einsum")
+    launch.define_obsolete_flags("use_einsum")
     flags.DEFINE_integer(
         "max_seq_length",
         None,
@@ -66,7 +69,7 @@ def load_model(config):
     model = heads.PretrainingModel(config)
     path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
     report = checkpoints.load(path, checkpoints.named_variables(model))
-    export.check_fit(report)
+    hub.check_fit(report)
     print(report)
     loaded = {
         name
@@ -93,9 +96,9 @@ def export_model(vocabulary, arguments):
     tokenizer = FullTokenizer(**arguments)
     config_path = os.path.join(FLAGS.albert_directory, CONFIG)
     config = AlbertConfig.from_json_file(config_path)
-    cli.check_vocabulary(config, tokenizer, vocabulary)
+    launch.check_vocabulary(config, tokenizer, vocabulary)
     model, loaded = load_model(config)
-    module = export.HubModule(
+    module = hub.HubModule(
         model,
         has_masked_lm="masked_lm" in loaded,
         has_sentence_order="sentence_order" in loaded,
@@ -104,8 +107,8 @@ def export_model(vocabulary, arguments):
     )
     signatures = module.signatures()
     special_ids = tokenizer.special_ids(with_mask=False)
-    card = export.model_card(config, module, signatures, FLAGS.export_path, special_ids)
-    export.save_module(module, FLAGS.export_path, signatures, card)
+    card = hub.model_card(config, module, signatures, FLAGS.export_path, special_ids)
+    hub.save_module(module, FLAGS.export_path, signatures, card)
 
 
 def preprocessing_length():
@@ -130,23 +133,23 @@ def export_preprocessing(vocabulary, arguments):
     """Writes the preprocessing."""
     length = preprocessing_length()
     module = graph_tokenization.Preprocessing(**arguments, seq_length=length)
-    card = export.preprocessing_card(
+    card = hub.preprocessing_card(
         os.path.basename(vocabulary), FLAGS.do_lower_case, length, FLAGS.export_path
     )
-    export.save_module(module, FLAGS.export_path, card=card)
+    hub.save_module(module, FLAGS.export_path, card=card)
     if not vocabulary.endswith(".txt"):
-        print(export.EQUAL_SPLITS)
+        print(hub.EQUAL_SPLITS)
 
 
 def main(_):
     """Checks everything, then exports."""
-    cli.note_obsolete_flags()
-    cli.check_not_empty("albert_directory", "export_path")
-    cli.check_at_least(3, "max_seq_length")  # [CLS], a piece, [SEP]
+    launch.note_obsolete_flags()
+    launch.check_not_empty("albert_directory", "export_path")
+    launch.check_at_least(3, "max_seq_length")  # [CLS], a piece, [SEP]
     if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
-    export.check_export_path(FLAGS.export_path, "export_path")
-    vocabulary, arguments = cli.directory_vocabulary()
+    hub.check_export_path(FLAGS.export_path, "export_path")
+    vocabulary, arguments = launch.directory_vocabulary()
     exporters = {"model": export_model, "preprocessing": export_preprocessing}
     exporters[FLAGS.export_type](vocabulary, arguments)
     print(f"Written: {FLAGS.export_path}, with a README.md that shows how to call it.")
@@ -154,4 +157,4 @@ def main(_):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    launch.run(main)

@@ -15,22 +15,16 @@ import statistics
 
 from absl import flags
 
-from albert_tf import (
-    checkpoints,
-    cli,
-    files,
-    finetuning,
-    glue,
-    heads,
-    optimization,
-    records,
-    results,
-    serving,
-    text_inputs,
-    training,
-)
+from albert_tf import files
+from albert_tf.checkpoints import checkpoints
+from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
+from albert_tf.data import records
 from albert_tf.errors import UserError
+from albert_tf.model import heads, optimization
+from albert_tf.publish import serving, text_inputs
+from albert_tf.tasks import glue
+from albert_tf.training import finetuning, loop, results
 
 FLAGS = flags.FLAGS
 HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
@@ -74,27 +68,29 @@ def define_flags():
     flags.DEFINE_float(
         "threshold_to_export", math.nan, "A number to give back with the export's predictions."
     )
-    cli.define_export_flags()
-    cli.define_finetuning_flags(max_seq_length=512, learning_rate=5e-5, save_checkpoints_steps=1000)
+    launch.define_export_flags()
+    launch.define_finetuning_flags(
+        max_seq_length=512, learning_rate=5e-5, save_checkpoints_steps=1000
+    )
     flags.mark_flags_as_required(["data_dir", "task_name", "output_dir"])
 
 
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
-    cli.check_not_empty("output_dir", "export_dir")
-    cli.check_export_flags()
+    launch.check_not_empty("output_dir", "export_dir")
+    launch.check_export_flags()
     if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
         raise UserError("--threshold_to_export needs --export_dir")
     if math.isinf(FLAGS.threshold_to_export):
         raise UserError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
         raise UserError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
-    cli.check_at_least(
+    launch.check_at_least(
         1, "train_batch_size", "eval_batch_size", "predict_batch_size", "train_step",
         "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop", "num_trials",
         "shuffle_buffer_size",
     )  # fmt: skip
-    cli.check_at_least(
+    launch.check_at_least(
         0, "warmup_step", "keep_checkpoint_max", "learning_rate", "continuous_eval_timeout"
     )
     finetuning.check_strategy(FLAGS.distribution_strategy)
@@ -177,10 +173,10 @@ class Data:
             self.schema,
             {
                 "task": dataclasses.asdict(self.task) | dict.fromkeys(("guid", "test_guid")),
-                "do_lower_case": cli.do_lower_case(),
+                "do_lower_case": launch.do_lower_case(),
                 "max_seq_length": FLAGS.max_seq_length,
             },
-            [source, cli.vocabulary_file()],
+            [source, launch.vocabulary_file()],
             make,
             add_key=True,
         )
@@ -217,9 +213,9 @@ def make_run(task, config, strategy, output_dir, recipe):
         config,
         task.num_outputs,
         dropout_prob=HEAD_DROPOUT,
-        use_one_hot_embeddings=training.is_tpu(strategy),
+        use_one_hot_embeddings=loop.is_tpu(strategy),
     )
-    settings = training.Settings(
+    settings = loop.Settings(
         output_dir=output_dir,
         train_steps=FLAGS.train_step,
         save_checkpoints_steps=FLAGS.save_checkpoints_steps,
@@ -274,7 +270,7 @@ def evaluate(run, sets, warner, prefix):
         block=results_block,
     )
     shown = ", ".join(f"{k} {v:.4f}" for k, v in figures.items() if k != "global_step")
-    training.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+    loop.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
     if run.step:  # before training it is no news
         warner.say(warnings)
 
@@ -340,14 +336,14 @@ def run_trial(data, config, strategy, output_dir, seed):
             seed=seed,
             shuffle_buffer_size=FLAGS.shuffle_buffer_size,
         )
-    cli.set_seed(seed)
+    launch.set_seed(seed)
     task = data.task
     run = make_run(task, config, strategy, output_dir, recipe)
     if FLAGS.do_train:
         finetuning.check_head(data.head, output_dir)
-        finetuning.start(run, finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init))
+        finetuning.start(run, finetuning.Source(launch.init_checkpoint(), FLAGS.allow_random_init))
         for directory in {output_dir, FLAGS.output_dir}:  # of a trial, and of all
-            cli.record_run(directory, config, run, input_files(task))
+            launch.record_run(directory, config, run, input_files(task))
             finetuning.write_head(directory, data.head)
     on_checkpoint = None
     if FLAGS.do_eval:
@@ -380,7 +376,7 @@ def run_trials(data, config, strategy):
         directory = os.path.join(FLAGS.output_dir, f"trial-{seed}")
         print(f"Trial with seed {seed}: {directory}")
         try:
-            with cli.locked(directory, strategy):
+            with launch.locked(directory, strategy):
                 run_trial(data, config, strategy, directory, seed)
         except UserError as error:
             reason = " ".join(str(error).split())
@@ -422,29 +418,29 @@ def trials_summary(metric, values):
 def export(task, config):
     """Writes the best checkpoint as a SavedModel."""
     prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
-    training.set_precision("fp32")
+    loop.set_precision("fp32")
     model = heads.ClassificationModel(config, task.num_outputs)
     serving.load(model, prefix)
-    tokenizer = cli.make_graph_tokenizer()
+    tokenizer = launch.make_graph_tokenizer()
     texts = text_inputs.SentencePairs(tokenizer, FLAGS.max_seq_length, len(task.text) == 2)
     threshold = FLAGS.threshold_to_export
     functions = serving.ClassifierFunctions(
         model, texts, task.labels, None if math.isnan(threshold) else threshold
     )
-    cli.export(model, functions, tokenizer, config, task.labels)
+    launch.export(model, functions, tokenizer, config, task.labels)
 
 
 def main(_):
     """Reads flags, checks them and the input, then trains, evaluates, predicts and exports."""
-    cli.note_obsolete_flags()
+    launch.note_obsolete_flags()
     check_flags()
     task = find_task()
     if FLAGS.export_dir and not FLAGS.do_train:
-        cli.follow_run(finetuning.trained_in(FLAGS.output_dir) or FLAGS.init_checkpoint)
+        launch.follow_run(finetuning.trained_in(FLAGS.output_dir) or FLAGS.init_checkpoint)
     if FLAGS.glue_submission_dir and task.submission_file is None:
         raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
-    config, tokenizer = cli.read_config(), cli.make_tokenizer()
-    cli.check_vocabulary(config, tokenizer)
+    config, tokenizer = launch.read_config(), launch.make_tokenizer()
+    launch.check_vocabulary(config, tokenizer)
     for flag in ("output_dir", "cached_dir", "glue_submission_dir", "export_dir"):
         if FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)
@@ -452,10 +448,10 @@ def main(_):
     given = None if FLAGS.do_train else FLAGS.init_checkpoint
     finetuning.check_head(data.head, FLAGS.output_dir, given)
     tests = test_sets(data) if FLAGS.do_predict else {}  # an error now rather than after training
-    strategy = cli.set_up_devices()
+    strategy = launch.set_up_devices()
     if FLAGS.do_train:
-        training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
-    with cli.locked(FLAGS.output_dir, strategy):
+        loop.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+    with launch.locked(FLAGS.output_dir, strategy):
         if FLAGS.num_trials > 1:
             run = run_trials(data, config, strategy)
         else:
@@ -468,4 +464,4 @@ def main(_):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    launch.run(main)

@@ -11,8 +11,13 @@ import functools
 
 from absl import flags
 
-from albert_tf import checkpoints, cli, files, heads, optimization, records, results, training
+from albert_tf import files
+from albert_tf.checkpoints import checkpoints
+from albert_tf.cli import launch
+from albert_tf.data import records
 from albert_tf.errors import UserError
+from albert_tf.model import heads, optimization
+from albert_tf.training import loop, results
 
 FLAGS = flags.FLAGS
 METRICS = (
@@ -84,13 +89,13 @@ def define_flags():
         "elsewhere.",
     )
     flags.DEFINE_float("masked_lm_budget", 0.0, "The original's masking on the fly; must be 0.")
-    cli.define_device_flags()
+    launch.define_device_flags()
     flags.mark_flags_as_required(["albert_config_file", "input_file", "output_dir"])
 
 
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
-    cli.check_not_empty("output_dir")
+    launch.check_not_empty("output_dir")
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise UserError("nothing to do: give --do_train, --do_eval or both")
     if FLAGS.masked_lm_budget:
@@ -98,12 +103,12 @@ def check_flags():
             f"--masked_lm_budget={FLAGS.masked_lm_budget}: masking on the fly does not exist, in "
             "the original neither. Leave it at 0; create_pretraining_data.py masks"
         )
-    cli.check_at_least(
+    launch.check_at_least(
         1, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
         "num_train_steps", "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop",
         "max_eval_steps", "shuffle_buffer_size",
     )  # fmt: skip
-    cli.check_at_least(
+    launch.check_at_least(
         0, "num_warmup_steps", "start_warmup_step", "keep_checkpoint_max", "learning_rate",
         "continuous_eval_timeout", "poly_power", "sentence_loss_weight",
     )  # fmt: skip
@@ -162,7 +167,7 @@ def record_flags(schema):
 def make_run(config, strategy):
     """Model, optimizer and run under the strategy."""
     with strategy.scope():
-        model = heads.PretrainingModel(config, use_one_hot_embeddings=training.is_tpu(strategy))
+        model = heads.PretrainingModel(config, use_one_hot_embeddings=loop.is_tpu(strategy))
         schedule = optimization.PolynomialDecayWithWarmup(
             peak=FLAGS.learning_rate,
             train_steps=FLAGS.num_train_steps,
@@ -170,8 +175,8 @@ def make_run(config, strategy):
             power=FLAGS.poly_power,
             start_warmup_step=FLAGS.start_warmup_step,
         )
-        optimizer = training.create_optimizer(FLAGS.optimizer, schedule) if FLAGS.do_train else None
-    task = training.Task(
+        optimizer = loop.create_optimizer(FLAGS.optimizer, schedule) if FLAGS.do_train else None
+    task = loop.Task(
         model=model,
         variables=checkpoints.named_variables(model),
         terms=heads.pretraining_terms,
@@ -179,21 +184,21 @@ def make_run(config, strategy):
             heads.pretraining_loss, sentence_loss_weight=FLAGS.sentence_loss_weight
         ),
     )
-    settings = training.Settings(
+    settings = loop.Settings(
         output_dir=FLAGS.output_dir,
         train_steps=FLAGS.num_train_steps,
         save_checkpoints_steps=FLAGS.save_checkpoints_steps,
         steps_per_loop=FLAGS.steps_per_loop or FLAGS.iterations_per_loop,
         keep_checkpoint_max=FLAGS.keep_checkpoint_max,
     )
-    return training.Run(strategy, task, optimizer, settings)
+    return loop.Run(strategy, task, optimizer, settings)
 
 
 def train(run, config, schema, train_files, on_checkpoint):
     """Trains from where the run stands, or from the weights given."""
     print(run.start(FLAGS.init_checkpoint, FLAGS.init_from_group0))
     if run.is_chief:
-        cli.record_run(FLAGS.output_dir, config, run, train_files)
+        launch.record_run(FLAGS.output_dir, config, run, train_files)
     # A resumed run goes on with other records than it began with, whatever the seed.
     seed = None if FLAGS.seed is None else FLAGS.seed + run.step
     dataset = records.train_dataset(
@@ -220,7 +225,7 @@ def evaluate(run, dataset, prefix):
         block=results_block,
     )
     shown = ", ".join(f"{name} {figures[name]:.4f}" for name in ("loss", *METRICS))
-    training.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+    loop.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
 
 
 def results_block(figures, _, saved):
@@ -257,16 +262,16 @@ def evaluate_directory(run, dataset):
 
 def main(_):
     """Reads flags, checks them, then trains and evaluates."""
-    cli.note_obsolete_flags()
+    launch.note_obsolete_flags()
     check_flags()
     if FLAGS.do_train:
         warn()
-    config = cli.read_config()
+    config = launch.read_config()
     files.check_writable(FLAGS.output_dir, "output_dir")
-    strategy = cli.set_up_devices()
+    strategy = launch.set_up_devices()
     if FLAGS.do_train:
-        training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
-    with cli.locked(FLAGS.output_dir, strategy):
+        loop.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+    with launch.locked(FLAGS.output_dir, strategy):
         train_and_evaluate(config, strategy)
 
 
@@ -275,7 +280,7 @@ def train_and_evaluate(config, strategy):
     schema, train_files, eval_files = find_inputs(config)
     run = make_run(config, strategy)
     eval_dataset = records.eval_dataset(
-        eval_files, schema, FLAGS.eval_batch_size, drop_remainder=training.is_tpu(strategy)
+        eval_files, schema, FLAGS.eval_batch_size, drop_remainder=loop.is_tpu(strategy)
     )
     read = sorted({*train_files, *eval_files})
     with records.naming_bad_records(read, schema, record_flags(schema)):
@@ -288,4 +293,4 @@ def train_and_evaluate(config, strategy):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    launch.run(main)

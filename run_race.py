@@ -14,20 +14,14 @@ import os
 
 from absl import flags
 
-from albert_tf import (
-    cli,
-    files,
-    finetuning,
-    heads,
-    optimization,
-    race,
-    records,
-    results,
-    serving,
-    text_inputs,
-    training,
-)
+from albert_tf import files
+from albert_tf.cli import launch
+from albert_tf.data import records
 from albert_tf.errors import UserError
+from albert_tf.model import heads, optimization
+from albert_tf.publish import serving, text_inputs
+from albert_tf.tasks import race
+from albert_tf.training import finetuning, loop, results
 
 FLAGS = flags.FLAGS
 KEY_METRIC = "eval_accuracy"
@@ -65,8 +59,8 @@ def define_flags():
     flags.DEFINE_integer("train_step", 12000, "Updates in all; the decay ends there.")
     flags.DEFINE_integer("warmup_step", 1000, "Updates of the linear warm-up.")
     flags.DEFINE_enum("optimizer", "adamw", sorted(optimization.OPTIMIZERS), "Optimizer.")
-    cli.define_export_flags()
-    cli.define_finetuning_flags(
+    launch.define_export_flags()
+    launch.define_finetuning_flags(
         max_seq_length=512,
         learning_rate=1e-5,
         save_checkpoints_steps=100,
@@ -78,16 +72,16 @@ def define_flags():
 
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
-    cli.check_not_empty("output_dir", "export_dir")
+    launch.check_not_empty("output_dir", "export_dir")
     if not (FLAGS.do_train or FLAGS.do_eval or FLAGS.do_predict or FLAGS.export_dir):
         raise UserError("nothing to do: give --do_train, --do_eval, --do_predict or --export_dir")
-    cli.check_export_flags()
-    cli.check_at_least(
+    launch.check_export_flags()
+    launch.check_at_least(
         1, "train_batch_size", "eval_batch_size", "predict_batch_size", "train_step",
         "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop",
         "shuffle_buffer_size",
     )  # fmt: skip
-    cli.check_at_least(
+    launch.check_at_least(
         0, "warmup_step", "num_keep_checkpoint", "learning_rate", "continuous_eval_timeout"
     )
     if not 0 <= FLAGS.dropout_prob < 1:
@@ -102,7 +96,7 @@ def version_warning(config):
     """A warning where version 1's settings meet a version 2 model; or None."""
     has_dropout = config.hidden_dropout_prob or config.attention_probs_dropout_prob
     # The folder counts as well: albert_base_v2/model.ckpt-best.
-    names = (cli.init_checkpoint() or "").split("/")[-2:]
+    names = (launch.init_checkpoint() or "").split("/")[-2:]
     if has_dropout and any("v2" in name for name in names):
         return (
             f"the config has dropout, but {'/'.join(names)} sounds like version 2, which was "
@@ -154,11 +148,11 @@ class Data:
             self.schema,
             {
                 "levels": self.levels,
-                "do_lower_case": cli.do_lower_case(),
+                "do_lower_case": launch.do_lower_case(),
                 "max_seq_length": FLAGS.max_seq_length,
                 "max_qa_length": FLAGS.max_qa_length,
             },
-            [*sources, cli.vocabulary_file()],
+            [*sources, launch.vocabulary_file()],
             lambda _: self.batches(examples or self.examples(split)),
             add_key=not FLAGS[flag].value,
         )
@@ -182,9 +176,9 @@ def make_run(config, strategy):
         config,
         dropout_prob=FLAGS.dropout_prob,
         choices=len(race.LETTERS),
-        use_one_hot_embeddings=training.is_tpu(strategy),
+        use_one_hot_embeddings=loop.is_tpu(strategy),
     )
-    settings = training.Settings(
+    settings = loop.Settings(
         output_dir=FLAGS.output_dir,
         train_steps=FLAGS.train_step,
         save_checkpoints_steps=FLAGS.save_checkpoints_steps,
@@ -238,7 +232,7 @@ def evaluate(run, examples, arrays, warner, prefix):
         block=results_block,
     )
     shown = ", ".join(f"{k} {v:.4f}" for k, v in figures.items() if k != "global_step")
-    training.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+    loop.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
     if run.step:  # before training it is no news
         warner.say([finetuning.collapse_warning(race.LETTERS, logits)])
 
@@ -272,24 +266,24 @@ def predict(run, data, examples):
 def export(config):
     """Writes the best checkpoint as a SavedModel."""
     prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
-    training.set_precision("fp32")
+    loop.set_precision("fp32")
     model = heads.MultipleChoiceModel(config, choices=len(race.LETTERS))
     serving.load(model, prefix)
-    tokenizer = cli.make_graph_tokenizer()
+    tokenizer = launch.make_graph_tokenizer()
     texts = text_inputs.Options(tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length)
     functions = serving.ClassifierFunctions(model, texts, list(race.LETTERS))
-    cli.export(model, functions, tokenizer, config, race.LETTERS)
+    launch.export(model, functions, tokenizer, config, race.LETTERS)
 
 
 def main(_):
     """Reads flags, checks them and the input, then trains, evaluates, predicts and exports."""
-    cli.note_obsolete_flags()
+    launch.note_obsolete_flags()
     check_flags()
     levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
     if FLAGS.export_dir and not FLAGS.do_train:
-        cli.follow_run(finetuning.trained_in(FLAGS.output_dir) or FLAGS.init_checkpoint)
-    config, tokenizer = cli.read_config(), cli.make_tokenizer()
-    cli.check_vocabulary(config, tokenizer)
+        launch.follow_run(finetuning.trained_in(FLAGS.output_dir) or FLAGS.init_checkpoint)
+    config, tokenizer = launch.read_config(), launch.make_tokenizer()
+    launch.check_vocabulary(config, tokenizer)
     schema = race.schema(
         FLAGS.max_seq_length, vocab_size=config.vocab_size, type_vocab_size=config.type_vocab_size
     )
@@ -306,10 +300,10 @@ def main(_):
     warning = version_warning(config) if FLAGS.do_train else None
     if warning:
         print(f"Warning: {warning}.")
-    strategy = cli.set_up_devices()
+    strategy = launch.set_up_devices()
     if FLAGS.do_train:
-        training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
-    with cli.locked(FLAGS.output_dir, strategy):
+        loop.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+    with launch.locked(FLAGS.output_dir, strategy):
         run_all(data, config, strategy, test_examples)
     if FLAGS.export_dir:
         export(config)
@@ -319,8 +313,8 @@ def run_all(data, config, strategy, test_examples):
     """Trains, evaluates and predicts, as the flags ask for."""
     run, recipe = make_run(config, strategy)
     if FLAGS.do_train:
-        finetuning.start(run, finetuning.Source(cli.init_checkpoint(), FLAGS.allow_random_init))
-        cli.record_run(FLAGS.output_dir, config, run, data.input_files())
+        finetuning.start(run, finetuning.Source(launch.init_checkpoint(), FLAGS.allow_random_init))
+        launch.record_run(FLAGS.output_dir, config, run, data.input_files())
         finetuning.write_head(FLAGS.output_dir, HEAD)
     on_checkpoint = development_set(run, data) if FLAGS.do_eval else None
     if FLAGS.do_train:
@@ -339,4 +333,4 @@ def run_all(data, config, strategy, test_examples):
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    launch.run(main)

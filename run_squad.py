@@ -21,24 +21,16 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from albert_tf import (
-    checkpoints,
-    cli,
-    files,
-    finetuning,
-    heads,
-    optimization,
-    records,
-    results,
-    serving,
-    squad_features,
-    squad_metrics,
-    squad_predictions,
-    text_inputs,
-    training,
-)
+from albert_tf import files
+from albert_tf.checkpoints import checkpoints
+from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
+from albert_tf.data import records
 from albert_tf.errors import UserError
+from albert_tf.model import heads, optimization
+from albert_tf.publish import serving, text_inputs
+from albert_tf.tasks import squad_features, squad_metrics, squad_predictions
+from albert_tf.training import finetuning, loop, results
 
 FLAGS = flags.FLAGS
 KEY_METRIC = "f1"
@@ -143,9 +135,11 @@ def define_flags():
     flags.DEFINE_float("num_train_epochs", 3.0, "Passes, counted in questions and not in windows.")
     flags.DEFINE_float("warmup_proportion", 0.1, "Share of the updates for the linear warm-up.")
     flags.DEFINE_enum("optimizer", "adamw", sorted(optimization.OPTIMIZERS), "Optimizer.")
-    cli.define_obsolete_flags("use_einsum", "predict_feature_left_file")
-    cli.define_export_flags()
-    cli.define_finetuning_flags(max_seq_length=384, learning_rate=5e-5, save_checkpoints_steps=1000)
+    launch.define_obsolete_flags("use_einsum", "predict_feature_left_file")
+    launch.define_export_flags()
+    launch.define_finetuning_flags(
+        max_seq_length=384, learning_rate=5e-5, save_checkpoints_steps=1000
+    )
     FLAGS["init_checkpoint"].help = (
         "Weights to start from, the head among them if they are of a SQuAD model: a prefix, its "
         ".index file or a directory. Not read if --output_dir holds a run."
@@ -160,7 +154,7 @@ def define_flags():
 
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
-    cli.check_not_empty("output_dir", "export_dir")
+    launch.check_not_empty("output_dir", "export_dir")
     if not (FLAGS.do_train or FLAGS.do_predict or FLAGS.export_dir):
         raise UserError("nothing to do: give --do_train, --do_predict or --export_dir")
     if FLAGS.ensemble_dirs and FLAGS.export_dir:
@@ -176,12 +170,12 @@ def check_flags():
         raise UserError("--do_predict needs --predict_file")
     if FLAGS.ensemble_dirs and FLAGS.do_train:
         raise UserError("--ensemble_dirs are to predict with: they do not go with --do_train")
-    cli.check_export_flags()
-    cli.check_at_least(
+    launch.check_export_flags()
+    launch.check_at_least(
         1, "train_batch_size", "predict_batch_size", "save_checkpoints_steps",
         "iterations_per_loop", "steps_per_loop", "shuffle_buffer_size",
     )  # fmt: skip
-    cli.check_at_least(0, "learning_rate", "continuous_eval_timeout")
+    launch.check_at_least(0, "learning_rate", "continuous_eval_timeout")
     finetuning.check_strategy(FLAGS.distribution_strategy)
     check_bounds()
 
@@ -224,8 +218,8 @@ def trained_checkpoints():
     """
     directories = FLAGS.ensemble_dirs or [FLAGS.output_dir]
     found = [finetuning.trained_in(directory) for directory in directories]
-    if found == [None] and not FLAGS.ensemble_dirs and cli.init_checkpoint():
-        return [checkpoints.find(finetuning.prefer_best(cli.init_checkpoint()))]
+    if found == [None] and not FLAGS.ensemble_dirs and launch.init_checkpoint():
+        return [checkpoints.find(finetuning.prefer_best(launch.init_checkpoint()))]
     for directory, prefix in zip(directories, found, strict=True):
         if prefix is None:
             raise UserError(
@@ -291,7 +285,7 @@ def read_configs(prefixes):
     """
     from_flags = FLAGS.albert_config_file or FLAGS.albert_hub_module_handle
     if not prefixes or (from_flags and not FLAGS.ensemble_dirs):
-        return [cli.read_config()]
+        return [launch.read_config()]
     return [_config_beside(prefix) for prefix in prefixes]
 
 
@@ -352,15 +346,15 @@ class Data:
 
 def read_data(version, configs):
     """Reads vocabulary and questions, so that errors in them come now and not after training."""
-    tokenizer = cli.make_tokenizer()
+    tokenizer = launch.make_tokenizer()
     for config in configs:
-        cli.check_vocabulary(config, tokenizer)
+        launch.check_vocabulary(config, tokenizer)
     read = squad_features.read_examples
     train_examples = read(FLAGS.train_file, training=True) if FLAGS.do_train else []
     examples = read(FLAGS.predict_file, training=False) if FLAGS.do_predict else []
     for path, found in ((FLAGS.train_file, train_examples), (FLAGS.predict_file, examples)):
         squad_features.report_oddities(found, path)
-    windows = window_settings(cli.do_lower_case())
+    windows = window_settings(launch.do_lower_case())
     return Data(version, tokenizer, windows, train_examples, examples)
 
 
@@ -376,9 +370,9 @@ def check_outputs():
 def check_batch_sizes(strategy):
     """Raises UserError for batches that do not divide among the replicas."""
     if FLAGS.do_train:
-        training.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
-    if FLAGS.do_predict and training.is_tpu(strategy):
-        training.check_batch_size(strategy, FLAGS.predict_batch_size, "predict_batch_size")
+        loop.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+    if FLAGS.do_predict and loop.is_tpu(strategy):
+        loop.check_batch_size(strategy, FLAGS.predict_batch_size, "predict_batch_size")
 
 
 # --- Model ---------------------------------------------------------------------------------------
@@ -386,7 +380,7 @@ def check_batch_sizes(strategy):
 
 def make_run(config, version, strategy, directory, recipe=None):
     """Model, optimizer and run; to predict where there is no recipe."""
-    settings = training.Settings(
+    settings = loop.Settings(
         output_dir=directory,
         train_steps=recipe.train_steps if recipe else _last_step(directory),
         save_checkpoints_steps=FLAGS.save_checkpoints_steps,
@@ -397,7 +391,7 @@ def make_run(config, version, strategy, directory, recipe=None):
     make_model = functools.partial(
         version.model,
         config,
-        use_one_hot_embeddings=training.is_tpu(strategy),
+        use_one_hot_embeddings=loop.is_tpu(strategy),
         **{argument: FLAGS[flag].value for argument, flag in version.options.items()},
     )
     return finetuning.make_run(strategy, make_model, version.terms, settings, recipe)
@@ -439,7 +433,7 @@ class Questions:
             inputs,
             FLAGS.predict_batch_size,
             FLAGS.max_seq_length,
-            fixed_shape=training.is_tpu(run.strategy),
+            fixed_shape=loop.is_tpu(run.strategy),
         )
         return {
             **run.predict(batches, len(self.features)),
@@ -479,7 +473,7 @@ def make_questions(data, configs):
         data.examples,
         data.tokenizer,
         data.windows,
-        [FLAGS.predict_file, cli.vocabulary_file()],
+        [FLAGS.predict_file, launch.vocabulary_file()],
         add_key=not FLAGS.predict_feature_file,
     )
     schema = record_schema(configs, training=False)
@@ -579,9 +573,7 @@ def evaluate(run, questions, prefix):
     if best:
         write_answers(predictions, figures.get("null_score_diff_threshold"))
         write_threshold(predictions, figures)
-    training.say(
-        f"Evaluation at step {run.step}: {shown(figures)}{' (best so far)' if best else ''}"
-    )
+    loop.say(f"Evaluation at step {run.step}: {shown(figures)}{' (best so far)' if best else ''}")
 
 
 def results_block(figures, state, saved):
@@ -648,11 +640,11 @@ def add_final_results(figures, step):
 
 def start(run, config):
     """Fills the model, its head too if the checkpoint has that; writes flags and config down."""
-    source = cli.init_checkpoint() and finetuning.prefer_best(cli.init_checkpoint())
+    source = launch.init_checkpoint() and finetuning.prefer_best(launch.init_checkpoint())
     print(run.start(source, allow_random_init=FLAGS.allow_random_init, save=False))
     if run.is_chief:
         inputs = [FLAGS.train_file] + [FLAGS.predict_file] * FLAGS.do_predict
-        cli.record_run(FLAGS.output_dir, config, run, inputs)
+        launch.record_run(FLAGS.output_dir, config, run, inputs)
 
 
 def train(run, recipe, data, config, on_checkpoint):
@@ -662,7 +654,7 @@ def train(run, recipe, data, config, on_checkpoint):
         squad_features.shuffled(data.train_examples),
         data.tokenizer,
         data.windows,
-        [FLAGS.train_file, cli.vocabulary_file()],
+        [FLAGS.train_file, launch.vocabulary_file()],
         add_key=not FLAGS.train_feature_file,
     )
     schema = record_schema([config], training=True)
@@ -674,11 +666,11 @@ def train(run, recipe, data, config, on_checkpoint):
 def export(version, config, windows):
     """Writes the best checkpoint as a SavedModel."""
     prefix = trained_checkpoints()[0]
-    training.set_precision("fp32")
+    loop.set_precision("fp32")
     options = {name: FLAGS[flag].value for name, flag in version.options.items()}
     model = version.model(config, **options | version.served_options)
     serving.load(model, prefix)
-    tokenizer = cli.make_graph_tokenizer()
+    tokenizer = launch.make_graph_tokenizer()
     settings = serving.AnswerSettings(
         # No window has more starts, ends or pieces in an answer.
         min(FLAGS.n_best_size, FLAGS.max_seq_length),
@@ -687,7 +679,7 @@ def export(version, config, windows):
     )
     texts = text_inputs.Paragraphs(tokenizer, windows)
     functions = serving.SquadFunctions(model, texts, settings)
-    cli.export(model, functions, tokenizer, config, folder="saved_model")
+    launch.export(model, functions, tokenizer, config, folder="saved_model")
 
 
 def members(run, configs, version, strategy):
@@ -705,21 +697,21 @@ def members(run, configs, version, strategy):
 
 def main(_):
     """Reads flags, checks them and the input, then trains, evaluates, predicts and exports."""
-    cli.note_obsolete_flags()
+    launch.note_obsolete_flags()
     check_flags()
     prefixes = [] if FLAGS.do_train else trained_checkpoints()
     if FLAGS.export_dir and prefixes:
-        cli.follow_run(prefixes[0])
+        launch.follow_run(prefixes[0])
     version, configs = choose_version(prefixes), read_configs(prefixes)
     data = read_data(version, configs)
     check_thresholds(version, prefixes)
     recipe = make_recipe(len(data.train_examples)) if FLAGS.do_train else None
     check_outputs()
-    strategy = cli.set_up_devices()
+    strategy = launch.set_up_devices()
     check_batch_sizes(strategy)
-    with cli.locked(FLAGS.output_dir, strategy):
+    with launch.locked(FLAGS.output_dir, strategy):
         run_all(data, configs, version, strategy, recipe)
-    if FLAGS.export_dir and training.is_chief(strategy):
+    if FLAGS.export_dir and loop.is_chief(strategy):
         export(version, configs[0], data.windows)
 
 
@@ -738,10 +730,10 @@ def run_all(data, configs, version, strategy, recipe):
         train(run, recipe, data, configs[0], on_checkpoint)
     elif on_checkpoint and finetuning.trained_in(FLAGS.output_dir):
         finetuning.evaluate_checkpoints(run, on_checkpoint, FLAGS.continuous_eval_timeout)
-    if questions and training.is_chief(strategy):
+    if questions and loop.is_chief(strategy):
         predict(questions, members(run, configs, version, strategy))
 
 
 if __name__ == "__main__":
     define_flags()
-    cli.run(main)
+    launch.run(main)

@@ -17,7 +17,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 __version__ = "0.1.0"
 __all__ = ["AlbertConfig", "AlbertModel", "FullTokenizer"]
 
-_HOME = {"AlbertConfig": "config", "AlbertModel": "modeling", "FullTokenizer": "tokenization"}
+_HOME = {
+    "AlbertConfig": "config",
+    "AlbertModel": "model.encoder",
+    "FullTokenizer": "text.tokenization",
+}
 
 
 def __getattr__(name):

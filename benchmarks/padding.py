@@ -20,9 +20,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tensorflow as tf
 
-from albert_tf import checkpoints, glue, heads, optimization, records
+from albert_tf.checkpoints import checkpoints
 from albert_tf.config import AlbertConfig
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.data import records
+from albert_tf.model import heads, optimization
+from albert_tf.tasks import glue
+from albert_tf.text.tokenization import FullTokenizer
 
 KINDS = ("cut", "padded")
 INPUTS = ("input_ids", "input_mask", "segment_ids")

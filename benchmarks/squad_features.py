@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from test_squad_features import reference_links
 
-from albert_tf import squad_features
-from albert_tf.tokenization import FullTokenizer, preprocess_text
+from albert_tf.tasks import squad_features
+from albert_tf.text.tokenization import FullTokenizer, preprocess_text
 
 
 def convert(examples, tokenizer, settings):

@@ -18,9 +18,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from albert_tf import finetuning, heads, records, squad_features, training
 from albert_tf.config import AlbertConfig
-from albert_tf.tokenization import FullTokenizer
+from albert_tf.data import records
+from albert_tf.model import heads
+from albert_tf.tasks import squad_features
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training import finetuning, loop
 
 
 def read_windows(args):
@@ -42,17 +45,17 @@ def read_windows(args):
 def make_run(args):
     """A model of --version with random weights."""
     config = AlbertConfig.from_json_file(args.albert_config_file)
-    training.set_precision(args.dtype)
+    loop.set_precision(args.dtype)
     if args.version == 1:
         kind, terms = heads.SquadV1Model, heads.squad_v1_terms
         options = {"predicted_length": args.max_seq_length}
     else:
         kind, terms, options = heads.SquadV2Model, heads.squad_v2_terms, {}
     return finetuning.make_run(
-        training.create_strategy("one_device"),
+        loop.create_strategy("one_device"),
         lambda: kind(config, **options),
         terms,
-        training.Settings(tempfile.mkdtemp(), train_steps=1, save_checkpoints_steps=1),
+        loop.Settings(tempfile.mkdtemp(), train_steps=1, save_checkpoints_steps=1),
     )
 
 
@@ -83,7 +86,7 @@ def main():
     parser.add_argument("--doc_stride", type=int, default=128)
     parser.add_argument("--batch_size", type=int, default=8)
     parser.add_argument("--windows", type=int, default=500, help="how many to measure")
-    parser.add_argument("--dtype", default="fp32", choices=sorted(training.PRECISIONS))
+    parser.add_argument("--dtype", default="fp32", choices=sorted(loop.PRECISIONS))
     args = parser.parse_args()
     arrays, run = read_windows(args), make_run(args)
     padded, skipped = (windows_per_second(run, arrays, args, padded) for padded in (True, False))

@@ -16,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from albert_tf import records
+from albert_tf.data import records
 
 
 def masked_pieces(pattern, flag, max_predictions_per_seq):

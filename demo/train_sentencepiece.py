@@ -15,7 +15,8 @@ import sentencepiece
 from absl import app, flags
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf import files, tokenization
+from albert_tf import files
+from albert_tf.text import tokenization
 
 _INPUT_FILE = flags.DEFINE_list("input_file", None, "text files (globs), a sentence a line")
 _MODEL_PREFIX = flags.DEFINE_string("model_prefix", None, "path of the model without its ending")

@@ -4,22 +4,12 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+from tests import ROOT, SHARED
 
-TINY_CONFIG = {  # a model for the vocabularies of golden/tokenization that is trained in a second
-    "vocab_size": 3000,
-    "embedding_size": 16,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-}
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 def pytest_runtest_setup(item):
@@ -66,7 +56,7 @@ def run_script():
     """Runs a script as a user does: run_script("run_x", flag=value, ...) -> completed process."""
 
     def run(script, cwd=None, environment=None, **values):
-        path = Path(__file__).resolve().parents[1] / f"{script}.py"
+        path = ROOT / f"{script}.py"
         arguments = [f"--{name}={value}" for name, value in values.items()]
         return subprocess.run(
             [sys.executable, str(path), *arguments],

@@ -5,11 +5,11 @@ import json
 import re
 import shlex
 import shutil
-from pathlib import Path
 
+from tests import GOLDEN
 from tests.fuzz import processes
 
-VOCABULARIES = Path(__file__).parents[1] / "golden" / "tokenization"
+VOCABULARIES = GOLDEN / "tokenization"
 CONFIG = {  # trained in a second or two
     "vocab_size": 3000,
     "embedding_size": 8,

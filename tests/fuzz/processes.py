@@ -13,7 +13,8 @@ import traceback
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests import ROOT
+
 MEMORY = 8 * 2**30  # bytes of data that a process can ask for; what it may use is judged later
 POLL = 0.005  # seconds
 PATIENCE = 5  # a process may wait so many times as long as it may compute: others work too
@@ -44,7 +45,7 @@ def import_all():
     import tensorflow_text  # noqa: F401
 
     import run_squad  # noqa: F401  (the library with all that it needs)
-    from albert_tf import pretraining_data  # noqa: F401
+    from albert_tf.data import pretraining  # noqa: F401
 
 
 def run_script(argv, directory, seconds, interrupt=None):

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an exported module tells beside its weights: config, vocabulary, casing.
+
+Three generations lie in directories of the same layout (`saved_model.pb`, `variables/`, `assets/`):
+this project's, the Model Garden's in TensorFlow 2, and the original's, of TensorFlow 1.
+"""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import saved_model_pb2
+from tf_keras.protobuf import saved_metadata_pb2
+
+from albert_tf import files
+from albert_tf.checkpoints import checkpoints
+from albert_tf.config import ACTIVATIONS, AlbertConfig
+from albert_tf.errors import UserError, parse_json
+
+# Name in the Model Garden's encoder -> ours.
+_GARDEN_KEYS = {
+    "vocab_size": "vocab_size",
+    "embedding_width": "embedding_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_attention_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_sequence_length": "max_position_embeddings",
+    "type_vocab_size": "type_vocab_size",
+    "dropout_rate": "hidden_dropout_prob",
+    "attention_dropout_rate": "attention_probs_dropout_prob",
+}
+SAVED_MODEL = "saved_model.pb"
+_VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
+
+
+def vocabulary_in(directory):
+    """Path of a directory's SentencePiece model, or else WordPiece vocabulary; or None.
+
+    Args:
+        directory: str, that of a model or the `assets` of a module.
+
+    Raises:
+        UserError: there are several.
+    """
+    for pattern in _VOCABULARIES:
+        found = sorted(tf.io.gfile.glob(os.path.join(directory, pattern)))
+        if len(found) > 1:
+            raise UserError(
+                f"which is the vocabulary: {', '.join(found)}? Leave one of them in the directory"
+            )
+        if found:
+            return found[0]
+    return None
+
+
+def vocabulary_file(module):
+    """Path of a module's vocabulary; or None."""
+    return vocabulary_in(os.path.join(module, "assets"))
+
+
+def read_config(directory):
+    """A module's config: of its `albert_config.json`, or what Keras noted down of the encoder.
+
+    Args:
+        directory: str, the module's.
+
+    Returns:
+        AlbertConfig.
+
+    Raises:
+        UserError: it tells none, or one that makes no model.
+    """
+    path = os.path.join(directory, "assets", "albert_config.json")
+    if tf.io.gfile.exists(path):
+        return AlbertConfig.from_json_file(path)
+    path, objects = _keras_metadata(directory)
+    for metadata in objects:
+        values = metadata.get("config")
+        if isinstance(values, dict) and _GARDEN_KEYS.keys() <= values.keys():
+            try:
+                return _from_garden(values)
+            except UserError as error:
+                raise UserError(f"{path}: {error}. Or give --albert_config_file") from error
+    raise UserError(
+        f"the module {directory} has no assets/albert_config.json and does not tell its "
+        "architecture otherwise: give --albert_config_file"
+    )
+
+
+def _from_garden(values):
+    # "gelu", "Text>gelu" or {"class_name": ..., "config": "Text>gelu"}, as the release likes
+    activation = values.get("activation")
+    if isinstance(activation, dict):
+        activation = activation.get("config")
+    name = str(activation).rpartition(">")[2]
+    if name not in ACTIVATIONS:
+        raise UserError(f"this project does not know the module's activation, {activation!r}")
+    ours = {key: values[theirs] for theirs, key in _GARDEN_KEYS.items()}
+    if ours["embedding_size"] is None:
+        ours["embedding_size"] = ours["hidden_size"]
+    return AlbertConfig.from_dict({**ours, "hidden_act": name})
+
+
+def _keras_metadata(directory):
+    """What Keras wrote about each object: in a file of its own, or in older ones in the model's.
+
+    Returns:
+        (str, list of dict): the file, and the objects.
+    """
+    path = os.path.join(directory, "keras_metadata.pb")
+    if tf.io.gfile.exists(path):
+        nodes = _parsed(saved_metadata_pb2.SavedMetadata(), path).nodes
+        texts = [node.metadata for node in nodes]
+    else:
+        path = os.path.join(directory, SAVED_MODEL)
+        graphs = _saved_model(directory).meta_graphs
+        nodes = [node for graph in graphs for node in graph.object_graph_def.nodes]
+        texts = [node.user_object.metadata for node in nodes]
+    where = f"the metadata of an object in {path}"
+    return path, [parse_json(text, where) for text in texts if text.startswith("{")]
+
+
+def lower_case(directory):
+    """Whether a module wants lower-cased text (bool); None where it does not tell.
+
+    Args:
+        directory: str, the module's.
+
+    Raises:
+        UserError: a file is damaged, or tells something else than a truth value.
+    """
+    reader = checkpoints.Reader(checkpoints.find(directory))
+    value = reader.attribute("do_lower_case")
+    if value is None:
+        value = _constant_output(directory, "tokenization_info", "do_lower_case")
+    if value is None:
+        return None
+    value = np.asarray(value)
+    if value.size != 1 or value.dtype.kind not in "bi":
+        raise UserError(
+            f"do_lower_case in {directory} must be true or false. Received: {str(value)[:80]!r}. "
+            "Give --albert_config_file, --init_checkpoint and the vocabulary in place of the module"
+        )
+    return bool(value.item())
+
+
+def _constant_output(directory, signature, output):
+    """An output of a TensorFlow 1 signature that is a constant in the graph; or None."""
+    for graph in _saved_model(directory).meta_graphs:
+        outputs = graph.signature_def[signature].outputs if signature in graph.signature_def else {}
+        if output not in outputs:
+            continue
+        nodes = {node.name: node for node in graph.graph_def.node}
+        node = nodes.get(outputs[output].name.partition(":")[0])
+        while node is not None and node.op == "Identity" and node.input:
+            node = nodes.pop(node.input[0].partition(":")[0], None)  # each once, even in a circle
+        if node is not None and node.op == "Const":
+            try:
+                return tf.make_ndarray(node.attr["value"].tensor)
+            except (TypeError, ValueError) as error:
+                raise UserError(
+                    f"cannot read {output} of {os.path.join(directory, SAVED_MODEL)}: {error}"
+                ) from error
+    return None
+
+
+def _saved_model(directory):
+    path = os.path.join(directory, SAVED_MODEL)
+    message = saved_model_pb2.SavedModel()
+    return _parsed(message, path) if tf.io.gfile.exists(path) else message
+
+
+def _parsed(message, path):
+    content = files.read_bytes(path)
+    try:
+        message.ParseFromString(content)
+    except DecodeError as error:
+        raise UserError(
+            f"cannot read {path}: it is damaged ({error}). Download the module anew"
+        ) from error
+    return message

@@ -1,0 +1,602 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tuned models as SavedModels and TFLite files: ids in or text in, predictions out.
+
+Signatures: `serving_default` (what the original's has), `text`, and `embeddings`, the encoder's
+output for text; classifiers have `ids` besides. The first dimension of every output is the batch
+and no value is infinite, so that servers can join requests and answer in JSON.
+
+B examples, T pieces, C classes, W windows of a paragraph, F of all paragraphs, of each s starts and
+e ends, H hidden.
+"""
+
+import functools
+import os
+import tempfile
+import time
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.checkpoints import checkpoints
+from albert_tf.errors import UserError
+from albert_tf.model import heads
+from albert_tf.publish import hub
+
+IDS = ("input_ids", "input_mask", "segment_ids")
+LABELS_FILE = "labels.txt"
+TFLITE_NAMES = {  # the first one is the original's
+    "float": "albert_model.tflite",
+    "float16": "albert_model_float16.tflite",
+    "int8": "albert_model_int8.tflite",
+}
+
+# Largest difference of a TFLite file's outputs from the model's, by the largest of these (or 1).
+TFLITE_LIMITS = {"float": 1e-3, "float16": 0.05, "int8": 0.5}
+SAMPLES = 8  # sequences on which a TFLite file is compared with the model
+WINDOWS_AT_ONCE = 8  # of paragraphs, so that memory does not grow with their length
+NO_ANSWER = tf.float32.min  # score where no span answers: below any other, and finite
+
+
+# --- Signatures --------------------------------------------------------------------------------
+
+
+def _function(call, signature):
+    """A function of named tensors, traced."""
+    specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in signature.items()}
+    return tf.function(call, autograph=False).get_concrete_function(**specs)
+
+
+def _ids(names, shape=(None, None)):
+    return {name: tf.TensorSpec(shape, tf.int32) for name in names}
+
+
+def _of_texts(functions):
+    calls = {"text": functions.of_text, "embeddings": functions.embeddings}
+    return {name: _function(call, functions.texts.signature) for name, call in calls.items()}
+
+
+def _encoded(encoder, features):
+    """Pooled output [B, H] and sequence output [B, T, H], with the mask that tells the padding."""
+    found = encoder(
+        features["input_ids"],
+        input_mask=features["input_mask"],
+        token_type_ids=features["segment_ids"],
+        training=False,
+    )
+    outputs = {name: found[name] for name in ("pooled_output", "sequence_output")}
+    return outputs | {"input_mask": features["input_mask"]}
+
+
+class ClassifierFunctions:
+    """What is served of a classifier, a regressor or a choice among options (section g.6).
+
+    `serving_default` takes `input`, serialized tf.Examples with int64 input_ids, input_mask and
+    segment_ids; `ids` takes these as int32 [B, T], of options [B, 4 * T]; `text` takes what `texts`
+    does. They return `predictions` int32 [B] and `probabilities` float32 [B, C]; in regression the
+    score under both names, [B] and [B, 1]. `text` names the `label`, string [B], too. `embeddings`
+    returns `pooled_output` [B, H], `sequence_output` [B, T, H] and `input_mask` [B, T]; of options
+    [B, 4, ...].
+
+    Args:
+        model: heads.ClassificationModel or heads.MultipleChoiceModel with its weights.
+        texts: text_inputs.SentencePairs or text_inputs.Options.
+        labels: sequence of C str; None in regression.
+        threshold: float or None; given back as `threshold` [B], for those who decide by it.
+    """
+
+    ids = IDS
+
+    def __init__(self, model, texts, labels, threshold=None):
+        self._model, self.texts, self._labels, self._threshold = model, texts, labels, threshold
+
+    def signatures(self, with_text=True):
+        """Dict of name -> concrete function; those that take text need tensorflow-text."""
+        serialized = {"input": tf.TensorSpec([None], tf.string)}
+        found = {
+            "serving_default": _function(self._of_serialized, serialized),
+            "ids": _function(self.of_ids, _ids(IDS)),
+        }
+        return found | (_of_texts(self) if with_text else {})
+
+    def of_ids(self, **features):
+        """Predictions for ids."""
+        logits = self._model(features, training=False)["logits"]
+        if self._labels is None:
+            found = {"predictions": logits[:, 0], "probabilities": logits}
+        else:
+            found = {
+                "predictions": tf.argmax(logits, axis=-1, output_type=tf.int32),
+                "probabilities": tf.nn.softmax(logits),
+            }
+        if self._threshold is not None:
+            found["threshold"] = tf.fill(tf.shape(logits)[:1], self._threshold)
+        return found
+
+    def _of_serialized(self, input):  # the original's name
+        rows = {name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64) for name in IDS}
+        parsed = tf.io.parse_example(input, rows)
+        lengths = parsed["input_ids"].row_lengths()
+        same = [
+            tf.debugging.assert_equal(
+                parsed[name].row_lengths(),
+                lengths // self.texts.choices * self.texts.choices,
+                "input_ids, input_mask and segment_ids of an example must be equally long, and "
+                f"hold {self.texts.choices} sequence(s) of one length",
+            )
+            for name in IDS
+        ]
+        with tf.control_dependencies(same):
+            return self.of_ids(**{name: self._batched(parsed[name]) for name in IDS})
+
+    def _batched(self, rows):
+        """Rows of one or more sequences (ragged [B, (choices * T)]), each padded: int32."""
+        choices = self.texts.choices
+        lengths = tf.repeat(rows.row_lengths() // choices, choices)
+        longest = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
+        sequences = tf.RaggedTensor.from_row_lengths(rows.values, lengths)
+        padded = sequences.to_tensor(shape=tf.stack([-1, longest]))
+        return tf.cast(tf.reshape(padded, tf.stack([rows.nrows(), choices * longest])), tf.int32)
+
+    def of_text(self, **texts):
+        """Predictions for texts."""
+        found = self.of_ids(**self.texts(**texts))
+        if self._labels is not None:
+            found["label"] = tf.gather(tf.constant(self._labels), found["predictions"])
+        return found
+
+    def embeddings(self, **texts):
+        """The encoder's outputs for texts."""
+        features = self.texts(**texts)
+        rows = tf.shape(features["input_ids"])[0]
+        each = {
+            name: tf.reshape(values, [rows * self.texts.choices, -1])
+            for name, values in features.items()
+        }
+        found = _encoded(self._model.encoder, each)
+        if self.texts.choices == 1:
+            return found
+        return {
+            name: tf.reshape(values, [rows, self.texts.choices, *_sizes(values)[1:]])
+            for name, values in found.items()
+        }
+
+
+def _sizes(tensor):
+    """Sizes of a tensor, numbers where they are known."""
+    dynamic = tf.shape(tensor)
+    return [dynamic[i] if size is None else size for i, size in enumerate(tensor.shape)]
+
+
+class AnswerSettings(NamedTuple):
+    """How an answer is chosen, named as the flags.
+
+    Attributes:
+        n_best_size: int, starts and ends of a window; in version 2 the model's beams say.
+        max_answer_length: int, in pieces.
+        null_threshold: float or None; questions whose no-answer logit is not below it get "".
+    """
+
+    n_best_size: int = 20
+    max_answer_length: int = 30
+    null_threshold: float | None = None
+
+
+class _Spans(NamedTuple):
+    """Spans of windows: starts and their scores [F, s], ends and theirs [F, s or 1, e].
+
+    In version 2 also the no-answer logits [F]; in version 1 zeros.
+    """
+
+    starts: tf.Tensor
+    start_scores: tf.Tensor
+    ends: tf.Tensor
+    end_scores: tf.Tensor
+    no_answer_scores: tf.Tensor
+
+
+class SquadFunctions:
+    """What is served of a SQuAD model of either version (section j.3).
+
+    `serving_default` takes int32 [B, T] input_ids, input_mask and segment_ids, in version 2 p_mask
+    as well, and returns what the model's head does; in version 1 under the original's names,
+    `start_log_prob` and `end_log_prob` [B, T]. `text` takes `question` and `context`, string [B],
+    cuts long contexts into windows and returns `answer` string [B], where it stands in the context
+    (`start` and `end`, int32 [B], characters, the end exclusive) and its `score` float32 [B], which
+    is NO_ANSWER where no span can answer; in version 2 also `no_answer_score` and `threshold` [B]:
+    an answer is "" where the former is not below the latter. `embeddings` returns `pooled_output`
+    [B, W, H], `sequence_output` [B, W, T, H] and `input_mask` [B, W, T], whatever the number of
+    windows: a question with fewer than others has some whose mask is all 0.
+
+    Args:
+        model: heads.SquadV1Model (without predicted_length) or heads.SquadV2Model.
+        texts: text_inputs.Paragraphs.
+        settings: AnswerSettings.
+    """
+
+    def __init__(self, model, texts, settings):
+        self._model, self.texts, self._settings = model, texts, settings
+        self._has_negatives = isinstance(model, heads.SquadV2Model)
+        self.ids = (*IDS, "p_mask") if self._has_negatives else IDS
+
+    def signatures(self, with_text=True):
+        """Dict of name -> concrete function; those that take text need tensorflow-text."""
+        found = {"serving_default": _function(self._of_ids_renamed, _ids(self.ids))}
+        return found | (_of_texts(self) if with_text else {})
+
+    def of_ids(self, **features):
+        """The head's outputs for ids."""
+        return self._model(features, training=False)
+
+    def _of_ids_renamed(self, **features):
+        found = self.of_ids(**features)
+        return {
+            name.replace("_logits", "_log_prob") if not self._has_negatives else name: values
+            for name, values in found.items()
+        }
+
+    def of_text(self, question, context):
+        """Answers to questions."""
+        windows = self.texts(question, context)
+        spans = _some_at_a_time(self._spans, {n: windows.features[n] for n in self.ids})
+        is_valid = _is_valid(spans, windows, self._settings.max_answer_length, self.texts.overlap)
+        best, score = _best_of_questions(spans, is_valid, windows)
+        start, end, has_answer = _characters(windows, best, score)
+        answer, start, end = self.texts.answers(context, start, end)
+        score = tf.where(has_answer, tf.cast(score, tf.float32), NO_ANSWER)
+        found = {"answer": answer, "start": start, "end": end, "score": score}
+        found = _without_answer(found, ~has_answer)
+        if not self._has_negatives:
+            return found
+        lowest = tf.math.unsorted_segment_min(
+            spans.no_answer_scores, windows.example, tf.size(question)
+        )
+        threshold = tf.fill(tf.shape(lowest), self._settings.null_threshold)
+        found = _without_answer(found, lowest >= threshold)
+        return found | {"no_answer_score": lowest, "threshold": threshold}
+
+    def _spans(self, features):
+        outputs = self.of_ids(**features)
+        if self._has_negatives:
+            starts = outputs["start_top_index"]
+            shape = [-1, starts.shape[1], outputs["end_top_index"].shape[1] // starts.shape[1]]
+            ends = tf.reshape(outputs["end_top_index"], shape)
+            end_scores = tf.reshape(outputs["end_top_log_probs"], shape)
+            start_scores = outputs["start_top_log_probs"]
+            return _Spans(starts, start_scores, ends, end_scores, outputs["cls_logits"])
+        count = self._settings.n_best_size
+        (start_scores, starts), (end_scores, ends) = (
+            # How much padding there is must not matter.
+            heads.top(
+                tf.where(features["input_mask"] > 0, outputs[f"{side}_logits"], -np.inf), count
+            )
+            for side in ("start", "end")
+        )
+        ends, end_scores = ends[:, tf.newaxis], end_scores[:, tf.newaxis]
+        return _Spans(starts, start_scores, ends, end_scores, tf.zeros_like(start_scores[:, 0]))
+
+    def embeddings(self, question, context):
+        """The encoder's outputs for the windows of contexts."""
+        windows = self.texts(question, context)
+        encode = functools.partial(_encoded, self._model.encoder)
+        found = _some_at_a_time(encode, {name: windows.features[name] for name in IDS})
+        return {
+            name: tf.RaggedTensor.from_row_lengths(values, windows.counts).to_tensor()
+            for name, values in found.items()
+        }
+
+
+def _some_at_a_time(call, features):
+    """Outputs for all windows, WINDOWS_AT_ONCE computed together.
+
+    Args:
+        call: function of a dict of features, int32 [n, T], to a structure of tensors [n, ...].
+        features: dict of int32 [F, T].
+
+    Returns:
+        The same structure of tensors [F, ...].
+    """
+    specs = {name: tf.TensorSpec([None, None], values.dtype) for name, values in features.items()}
+    call = tf.function(call, autograph=False).get_concrete_function(specs)
+    outputs, count = call.structured_outputs, tf.shape(features["input_ids"])[0]
+    rounds = tf.maximum(-(-count // WINDOWS_AT_ONCE), 1)  # at least one: its outputs tell shapes
+
+    def compute(i, arrays):
+        rows = slice(i * WINDOWS_AT_ONCE, (i + 1) * WINDOWS_AT_ONCE)
+        found = tf.nest.flatten(call({name: values[rows] for name, values in features.items()}))
+        return i + 1, [array.write(i, part) for array, part in zip(arrays, found, strict=True)]
+
+    arrays = [
+        tf.TensorArray(x.dtype, rounds, infer_shape=False, element_shape=x.shape)
+        for x in tf.nest.flatten(outputs)
+    ]
+    _, arrays = tf.while_loop(
+        lambda i, _: i < rounds, compute, (tf.constant(0), arrays), parallel_iterations=1
+    )
+    return tf.nest.pack_sequence_as(outputs, [array.concat() for array in arrays])
+
+
+def _is_valid(spans, windows, max_answer_length, overlap):
+    """Which spans answer: inside the paragraph, in order, short, most context at the start.
+
+    Returns:
+        bool [F, s, e].
+    """
+    starts = (spans.starts - windows.offset[:, tf.newaxis])[..., tf.newaxis]
+    ends = spans.ends - windows.offset[:, tf.newaxis, tf.newaxis]
+    length = windows.length[:, tf.newaxis, tf.newaxis]
+    in_order = (ends >= starts) & (ends - starts < max_answer_length)
+    inside = (starts >= 0) & (starts < length) & (ends < length)
+    most = _has_most_context(starts[..., 0], windows, overlap)
+    return inside & in_order & most[..., tf.newaxis]
+
+
+def _has_most_context(pieces, windows, overlap):
+    """Whether no other window shows a piece with more context; of equals, the first does.
+
+    Args:
+        pieces: int32 [F, s], from the window's first one.
+        windows: text_inputs.Windows.
+        overlap: int, windows at most that show the same piece.
+    """
+    absolute = (pieces + windows.first_piece[:, tf.newaxis])[..., tf.newaxis]  # [F, s, 1]
+    # The windows that show a piece are the last one that begins before it, and some before that.
+    stride, count, before = (
+        values[:, tf.newaxis, tf.newaxis]
+        for values in (
+            windows.stride,
+            tf.gather(windows.counts, windows.example),
+            tf.gather(tf.cumsum(windows.counts, exclusive=True), windows.example),
+        )
+    )
+    number = absolute // stride - tf.range(overlap)[::-1]  # [F, s, overlap], of the question
+    others = before + tf.clip_by_value(number, 0, count - 1)
+    first, length = tf.gather(windows.first_piece, others), tf.gather(windows.length, others)
+    context = tf.minimum(absolute - first, first + length - 1 - absolute)
+    score = tf.cast(context, tf.float64) + 0.01 * tf.cast(length, tf.float64)
+    is_shown = (context >= 0) & (number >= 0) & (number < count)
+    score = tf.where(is_shown, score, -np.inf)
+    best = tf.gather(others, tf.argmax(score, axis=-1), batch_dims=2)  # [F, s]
+    return best == tf.range(tf.size(windows.example))[:, tf.newaxis]
+
+
+def _best_of_questions(spans, is_valid, windows):
+    """The best span of each question, the first of equals.
+
+    Returns:
+        (int32 [B, 2]: first and last piece in the paragraph; float64 [B]: score, minus infinity
+        where there is no span).
+    """
+    # In float64, as `squad_predictions`: ties are decided by the order.
+    start_scores, end_scores = (
+        tf.cast(scores, tf.float64) for scores in (spans.start_scores, spans.end_scores)
+    )
+    scores = start_scores[..., tf.newaxis] + end_scores
+    scores = tf.where(is_valid, scores, -np.inf)  # [F, s, e]
+    number_of_ends = tf.shape(scores)[2]
+    flat = tf.reshape(scores, [tf.shape(scores)[0], -1])
+    place = tf.argmax(flat, axis=1, output_type=tf.int32)  # [F]
+    rank, end_rank = place // number_of_ends, place % number_of_ends
+    start = tf.gather(spans.starts, rank, batch_dims=1)
+    ends = tf.broadcast_to(spans.ends, tf.shape(scores))
+    end = tf.gather(tf.gather(ends, rank, batch_dims=1), end_rank, batch_dims=1)
+    shift = windows.first_piece - windows.offset
+    found = tf.stack([start + shift, end + shift], axis=1)
+    by_question = tf.RaggedTensor.from_row_lengths(tf.reduce_max(flat, axis=1), windows.counts)
+    columns = tf.maximum(tf.reduce_max(windows.counts), 1)  # argmax needs one even without a row
+    best = tf.argmax(by_question.to_tensor(-np.inf, shape=tf.stack([-1, columns])), 1, tf.int32)
+    row = by_question.row_starts() + best
+    return tf.gather(found, row), tf.gather(by_question.values, row)
+
+
+def _characters(windows, best, score):
+    """Where answers start and end (int32 [B]; 0 where there is none), and which exist (bool)."""
+    first, last = tf.unstack(best, axis=1)
+    has_answer = score > -np.inf
+    start = _of_pieces(windows.starts, first, has_answer)
+    end = _of_pieces(windows.ends, last, has_answer)
+    return start, end, has_answer
+
+
+def _of_pieces(ragged, piece, is_there):
+    """Value of a piece of each row (int32 [B]); 0 where there is none."""
+    beyond = tf.size(ragged.values)
+    index = tf.where(is_there, tf.cast(ragged.row_starts(), tf.int32) + piece, beyond)
+    return tf.gather(tf.concat([ragged.values, [0]], axis=0), index)
+
+
+def _without_answer(found, is_without):
+    """Answers, emptied where `is_without` (bool [B])."""
+    return found | {
+        "answer": tf.where(is_without, "", found["answer"]),
+        "start": tf.where(is_without, 0, found["start"]),
+        "end": tf.where(is_without, 0, found["end"]),
+    }
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+
+class _Kept(tf.Module):
+    """What a SavedModel keeps beside its functions: weights by the original's names, files."""
+
+    def __init__(self, model, tokenizer=None, assets=None):
+        super().__init__()
+        self.named_variables = checkpoints.named_variables(model)
+        self.tokenizer = tokenizer
+        for name, path in (assets or {}).items():
+            setattr(self, name, tf.saved_model.Asset(path))
+
+
+def load(model, prefix):
+    """Fills a model that is to be exported with all the weights of its checkpoint.
+
+    Args:
+        model: one of `heads`.
+        prefix: str.
+
+    Raises:
+        UserError: they do not fit the model.
+    """
+    hub.check_fit(checkpoints.load_all(prefix, checkpoints.named_variables(model)))
+
+
+def new_directory(parent):
+    """Path of a directory that is not there yet, named after the time in seconds, as Estimators'.
+
+    Args:
+        parent: str, directory of a model's versions.
+    """
+    number = int(time.time())
+    while tf.io.gfile.exists(os.path.join(parent, str(number))):
+        number += 1
+    return os.path.join(parent, str(number))
+
+
+def save(path, model, functions, tokenizer, assets, texts):
+    """Writes a SavedModel, whole or not at all.
+
+    Args:
+        path: str, directory to make.
+        model: one of `heads`, with its weights.
+        functions: ClassifierFunctions or SquadFunctions of it.
+        tokenizer: the GraphTokenizer of its texts; None: only signatures that take ids, which can
+            be loaded without tensorflow-text.
+        assets: dict of attribute -> path of a file to go along.
+        texts: dict of file name -> content of further assets.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        for name, content in texts.items():
+            assets = assets | {name.partition(".")[0]: os.path.join(directory, name)}
+            files.write_text(os.path.join(directory, name), content)
+        module = _Kept(model, tokenizer, assets)
+        signatures = functions.signatures(with_text=tokenizer is not None)
+        hub.save_module(module, path, signatures)
+
+
+class TFLiteFile(NamedTuple):
+    """A TFLite file's content, and the largest difference from the model's outputs."""
+
+    content: bytes
+    difference: float
+
+
+def convert_to_tflite(model, functions, max_seq_length, vocab_size):
+    """The model of ids as TFLite: float32, float16, and weights in int8 (dynamic range).
+
+    Inputs are int32 [1, max_seq_length], of options [1, 4 * max_seq_length]; call the file by
+    `get_signature_runner()`.
+
+    Args:
+        model: one of `heads`, with its weights.
+        functions: ClassifierFunctions or SquadFunctions of it.
+        max_seq_length: int.
+        vocab_size: int, for the ids on which the files are compared with the model.
+
+    Returns:
+        dict from "float", "float16", "int8" to TFLiteFile.
+
+    Raises:
+        UserError: outputs of one are NaN, or differ from the model's by more than TFLITE_LIMITS.
+    """
+    shape = (1, functions.texts.choices * max_seq_length)
+    function = _function(functions.of_ids, _ids(functions.ids, shape))
+    module = _Kept(model)
+    random = np.random.default_rng(0)
+    samples = [
+        _sample(functions.ids, shape, max_seq_length, vocab_size, random) for _ in range(SAMPLES)
+    ]
+    expected = [_as_numpy(function(**sample)) for sample in samples]
+    found = {}
+    for kind, limit in TFLITE_LIMITS.items():
+        content = _converted(function, module, kind)
+        difference = _largest_difference(content, samples, expected)
+        if not difference <= limit:  # NaN is neither
+            raise UserError(
+                f"--export_tflite: the outputs of the {kind} file differ from the model's by "
+                f"{difference:.1e}, where {limit} is allowed: this model cannot be a TFLite file. "
+                "Nothing was exported; export without the flag"
+            )
+        found[kind] = TFLiteFile(content, difference)
+    return found
+
+
+def save_tflite(directory, converted):
+    """Writes TFLite files; returns their paths.
+
+    Args:
+        directory: str.
+        converted: dict, of `convert_to_tflite`.
+    """
+    paths = [os.path.join(directory, TFLITE_NAMES[kind]) for kind in converted]
+    with files.replacing(*paths) as temporary:
+        for name, file in zip(temporary, converted.values(), strict=True):
+            with tf.io.gfile.GFile(name, "wb") as target:
+                target.write(file.content)
+    return paths
+
+
+def _converted(function, module, kind):
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
+    if kind != "float":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if kind == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    return converter.convert()
+
+
+def _sample(names, shape, max_seq_length, vocab_size, random):
+    """Sequences of random ids, the last quarter padding, half of the rest of segment 1."""
+    part = np.arange(shape[1]) % max_seq_length * 8 // max_seq_length
+    used = part < 6
+    values = {
+        "input_ids": np.where(used, random.integers(0, vocab_size, shape), 0),
+        "input_mask": used,
+        "segment_ids": used & (part >= 3),
+        "p_mask": ~used,
+    }
+    return {name: tf.constant(np.broadcast_to(values[name], shape), tf.int32) for name in names}
+
+
+def _as_numpy(outputs):
+    return {name: np.array(values) for name, values in outputs.items()}
+
+
+def _largest_difference(content, samples, expected):
+    """Of the floating-point outputs, relative to the largest of the model's (or 1); perhaps NaN."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it will live elsewhere one day
+        interpreter = tf.lite.Interpreter(model_content=content)
+    runner = interpreter.get_signature_runner()
+    found, expected = (
+        {name: np.stack([outputs[name] for outputs in runs]) for name in runs[0]}
+        for runs in ([_as_numpy(runner(**sample)) for sample in samples], expected)
+    )
+    return float(
+        np.max(
+            [
+                np.max(_differences(name, found, expected)) / max(1.0, np.max(np.abs(values)))
+                for name, values in expected.items()
+                if np.issubdtype(values.dtype, np.floating)
+            ]
+        )
+    )
+
+
+def _differences(name, found, expected):
+    """Absolute differences of an output [n, ...].
+
+    Scores of a beam are compared in their order, so two that change places are no difference; ends
+    are compared where the start is the same, and differ by 0 (or NaN) elsewhere.
+    """
+    ours, theirs = expected[name], found[name]
+    if not name.endswith("_top_log_probs"):
+        return np.abs(theirs - ours)
+    starts = expected["start_top_index"]
+    is_same = (starts == found["start_top_index"])[..., np.newaxis]
+    if name.startswith("start"):
+        return np.abs(np.sort(theirs) - np.sort(ours))
+    ours, theirs = (np.sort(values.reshape(*starts.shape, -1)) for values in (ours, theirs))
+    return np.abs(theirs - ours) * is_same

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw text to a fine-tuned model's inputs inside a graph, as `glue`, `race` and `squad_features`.
+
+B examples, T pieces of a sequence (those of the longest of the batch), F windows of all paragraphs.
+"""
+
+import re
+import sys
+import unicodedata
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.publish.graph_tokenization import cut_rows, pack
+from albert_tf.text.tokenization import NUM_SPECIALS
+
+STRINGS = tf.TensorSpec([None], tf.string)
+_WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
+_HUB_NAMES = {
+    "input_ids": "input_word_ids",
+    "input_mask": "input_mask",
+    "segment_ids": "input_type_ids",
+}
+
+
+def _features(segments, seq_length, tokenizer):
+    """`pack` under the original's names."""
+    packed = pack(segments, seq_length, tokenizer)
+    return {name: packed[hub_name] for name, hub_name in _HUB_NAMES.items()}
+
+
+def _trimmed(features):
+    """Features [B, T] without the columns in which all rows have padding."""
+    used = tf.reduce_sum(features["input_mask"], axis=1)
+    longest = tf.reduce_max(tf.concat([used, [1]], axis=0))
+    return {name: values[:, :longest] for name, values in features.items()}
+
+
+class SentencePairs:
+    """One or two texts as a sequence: `glue.features` in a graph.
+
+    Args:
+        tokenizer: GraphTokenizer.
+        max_seq_length: int, pieces of a sequence at most.
+        has_pair: bool, whether there is a `text_pair`.
+    """
+
+    choices = 1  # sequences of an example
+
+    def __init__(self, tokenizer, max_seq_length, has_pair):
+        self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
+        self.signature = {"text": STRINGS} | ({"text_pair": STRINGS} if has_pair else {})
+
+    def __call__(self, text, text_pair=None):
+        """Features int32 [B, T] of string [B]; an empty second text is none."""
+        first = self._tokenizer.tokenize(text)
+        single = _features([first], self._max_seq_length, self._tokenizer)
+        if text_pair is None:
+            return _trimmed(single)
+        second = self._tokenizer.tokenize(text_pair)
+        pair = _features([first, second], self._max_seq_length, self._tokenizer)
+        has_second = (second.row_lengths() > 0)[:, tf.newaxis]
+        return _trimmed({name: tf.where(has_second, pair[name], single[name]) for name in single})
+
+
+class Options:
+    """A passage, a question and four options as four sequences: `race.features` in a graph.
+
+    Args:
+        tokenizer: GraphTokenizer.
+        max_seq_length: int, pieces of each sequence at most.
+        max_qa_length: int, pieces of question and option; the last ones are kept.
+    """
+
+    choices = 4  # sequences of an example
+
+    def __init__(self, tokenizer, max_seq_length, max_qa_length):
+        self._tokenizer = tokenizer
+        self._max_seq_length, self._max_qa_length = max_seq_length, max_qa_length
+        self._blanks = _blanks(tokenizer.is_sentencepiece)
+        options = tf.TensorSpec([None, self.choices], tf.string)
+        self.signature = {"article": STRINGS, "question": STRINGS, "options": options}
+
+    def __call__(self, article, question, options):
+        """Features int32 [B, 4 * T] of string [B], [B] and [B, 4]."""
+        questions = tf.repeat(question, self.choices)
+        options = tf.reshape(options, [-1])
+        if self._tokenizer.is_sentencepiece:  # whose clean-up comes before the joining
+            options = _right_stripped(_left_stripped(options))
+        endings = self._endings(questions, options)
+        lengths = endings.row_lengths()
+        passages = self._tokenizer.tokenize(article)
+        row = tf.repeat(tf.range(tf.size(question)), self.choices)
+        room = self._max_seq_length - NUM_SPECIALS - lengths
+        kept = tf.minimum(tf.gather(passages.row_lengths(), row), room)
+        passages = cut_rows(passages, tf.zeros_like(kept), kept, row)
+        features = _trimmed(_features([passages, endings], self._max_seq_length, self._tokenizer))
+        rows = tf.size(question)
+        width = self.choices * tf.shape(features["input_ids"])[1]
+        return {name: tf.reshape(values, [rows, width]) for name, values in features.items()}
+
+    def _endings(self, questions, options):
+        """Pieces of each question with its option in the blank, or behind: ragged [4 * B, (T)]."""
+        parts = tf.strings.split(tf.strings.regex_replace(questions, self._blanks, "_"), "_")
+        rows = parts.value_rowids()
+        is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
+        filled = tf.strings.join([tf.where(is_first, "", tf.gather(options, rows)), parts.values])
+        filled = tf.strings.reduce_join(parts.with_values(filled).to_tensor(""), axis=1)
+        texts = tf.where(
+            parts.row_lengths() > 1, filled, tf.strings.join([questions, options], separator=" ")
+        )
+        pieces = self._tokenizer.tokenize(texts)
+        lengths = pieces.row_lengths()
+        return cut_rows(pieces, tf.maximum(lengths - self._max_qa_length, 0), lengths)
+
+
+def _left_stripped(texts):
+    return tf.strings.regex_replace(texts, f"^{_WHITE_SPACE}+", "")
+
+
+def _right_stripped(texts):
+    return tf.strings.regex_replace(texts, f"{_WHITE_SPACE}+$", "")
+
+
+def _blanks(decomposes):
+    """Pattern of the characters that the clean-up of a text turns into the underscore."""
+    chars = map(chr, range(sys.maxunicode + 1)) if decomposes else "_"
+    found = (char for char in chars if unicodedata.normalize("NFKD", char) == "_")
+    return f"[{re.escape(''.join(found))}]"
+
+
+class Windows(NamedTuple):
+    """Windows of paragraphs.
+
+    Attributes:
+        features: dict of input_ids, input_mask, segment_ids, p_mask, int32 [F, T].
+        counts: int32 [B], windows of each question, one at least.
+        example: int32 [F], the question that each is of.
+        stride: int32 [F], pieces from one window of the question to the next.
+        first_piece: int32 [F], where the window begins in the paragraph.
+        length: int32 [F], pieces of the paragraph in it.
+        offset: int32 [F], where they begin in the sequence.
+        starts, ends: int32 RaggedTensors [B, (T)], the characters of each piece of a paragraph.
+    """
+
+    features: dict
+    counts: tf.Tensor
+    example: tf.Tensor
+    stride: tf.Tensor
+    first_piece: tf.Tensor
+    length: tf.Tensor
+    offset: tf.Tensor
+    starts: tf.RaggedTensor
+    ends: tf.RaggedTensor
+
+
+class Paragraphs:
+    """Questions and their paragraphs as windows: `squad_features` in a graph.
+
+    Args:
+        tokenizer: GraphTokenizer.
+        settings: squad_features.WindowSettings.
+
+    Attributes:
+        overlap: int, windows at most that show the same piece.
+    """
+
+    choices = 1  # sequences of a window
+
+    def __init__(self, tokenizer, settings):
+        self._tokenizer, self._settings = tokenizer, settings
+        self.signature = {"question": STRINGS, "context": STRINGS}
+        self.overlap = -(-(settings.max_seq_length - NUM_SPECIALS) // settings.doc_stride)
+
+    def __call__(self, question, context):
+        """Windows of string [B] and [B]; an empty context has one, without a piece."""
+        settings = self._settings
+        # A piece of the paragraph shall fit into every window.
+        longest = min(settings.max_query_length, settings.max_seq_length - NUM_SPECIALS - 1)
+        queries = self._tokenizer.tokenize(question)[:, :longest]
+        pieces = self._tokenizer.tokenize_with_offsets(context)
+        query_lengths = tf.cast(queries.row_lengths(), tf.int32)
+        lengths = tf.cast(pieces.ids.row_lengths(), tf.int32)
+        widths = settings.max_seq_length - NUM_SPECIALS - query_lengths
+        strides = tf.minimum(widths, settings.doc_stride)
+        counts = 1 - (-tf.maximum(lengths - widths, 0) // strides)  # 1 + the rest, rounded up
+        example = tf.repeat(tf.range(tf.size(counts)), counts)
+        number = tf.range(tf.size(example)) - tf.gather(tf.cumsum(counts, exclusive=True), example)
+        stride = tf.gather(strides, example)
+        first_piece = number * stride
+        length = tf.minimum(tf.gather(lengths, example) - first_piece, tf.gather(widths, example))
+        documents = cut_rows(pieces.ids, first_piece, first_piece + length, example)
+        segments = [tf.gather(queries, example), documents]
+        features = _trimmed(_features(segments, settings.max_seq_length, self._tokenizer))
+        offset = tf.gather(query_lengths, example) + 2
+        position = tf.range(tf.shape(features["input_ids"])[1])
+        outside = (position < offset[:, tf.newaxis]) | (
+            position >= (offset + length)[:, tf.newaxis]
+        )
+        features["p_mask"] = tf.cast(outside & (position > 0), tf.int32)
+        return Windows(features, counts, example, stride, first_piece, length, offset, *pieces[1:])
+
+    @staticmethod
+    def answers(context, start, end):
+        """Part [start, end) of each context without white space around, as the scripts have it.
+
+        Args:
+            context: string [B].
+            start: int32 [B], in characters.
+            end: int32 [B].
+
+        Returns:
+            (string [B], int32 [B], int32 [B]): the texts, where they start and end.
+        """
+        whole = tf.strings.substr(context, start, end - start, unit="UTF8_CHAR")
+        tail = _left_stripped(whole)
+        answer = _right_stripped(tail)
+        start += _length(whole) - _length(tail)
+        return answer, start, start + _length(answer)
+
+
+def _length(texts):
+    return tf.strings.length(texts, unit="UTF8_CHAR")

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files from which the transformers library makes a tokenizer with the ids of `FullTokenizer`.
+
+`tokenizer.json` holds every step. The class is PreTrainedTokenizerFast, which follows it;
+AlbertTokenizer and BertTokenizer put steps of their own in place of those in the file.
+"""
+
+import base64
+import json
+import re
+import sys
+import unicodedata
+
+from sentencepiece import sentencepiece_model_pb2
+
+from albert_tf.errors import UserError
+from albert_tf.text import tokenization
+from albert_tf.text.tokenization import MAX_CHARS_PER_WORD, PAD_ID, UNKNOWN, WORD_START
+
+_Piece = sentencepiece_model_pb2.ModelProto.SentencePiece
+_Trainer = sentencepiece_model_pb2.TrainerSpec
+_NEVER_IN_TEXT = (_Piece.CONTROL, _Piece.UNKNOWN)
+_LETTER = r"[\p{Lu}\p{Ll}\p{Lt}]"
+_IGNORED = r"[\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'’.:·]"  # between a letter and its neighbours
+# Python's lower-casing: the last sigma of a word has a form of its own.
+_LOWERED = (
+    {
+        "type": "Replace",
+        "pattern": {"Regex": f"(?<={_LETTER}|{_LETTER}{_IGNORED})Σ(?!{_IGNORED}*{_LETTER})"},
+        "content": "ς",
+    },
+    {"type": "Lowercase"},
+)
+
+
+# --- SentencePiece ----------------------------------------------------------------------------
+
+
+def sentencepiece_files(model, do_lower_case, max_length, finds_special=False):
+    """Files of a tokenizer with a SentencePiece model.
+
+    Args:
+        model: bytes, a SentencePiece model that has [CLS] and [SEP].
+        do_lower_case: bool.
+        max_length: int, longest sequence.
+        finds_special: bool, take "[MASK]" and the like in a text for the special pieces that a
+            masked LM is asked with. FullTokenizer takes them for text.
+
+    Returns:
+        dict of file name -> bytes.
+
+    Raises:
+        UserError: the model has a setting that transformers cannot follow.
+    """
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    _check_sentencepiece(proto)
+    vocabulary = [piece.piece for piece in proto.pieces]
+    unknown = proto.trainer_spec.unk_id
+    metaspace = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always"}
+    steps = {
+        "normalizer": _sequence("normalizers", _sentencepiece_normalizers(proto, do_lower_case)),
+        "pre_tokenizer": _sequence(
+            "pretokenizers",
+            [{"type": "WhitespaceSplit"}, {**metaspace, "split": True}, _control_split(proto)],
+        ),
+        "decoder": {**metaspace, "split": True},
+        "model": {
+            "type": "Unigram",
+            "unk_id": unknown,
+            "byte_fallback": False,
+            "vocab": [[piece.piece, _score(piece)] for piece in proto.pieces],
+        },
+    }
+    settings = {
+        **_settings(do_lower_case, max_length, finds_special),
+        "unk_token": vocabulary[unknown],
+        "bos_token": "[CLS]",
+        "eos_token": "[SEP]",
+    }
+    return {"spiece.model": model, **_files(vocabulary, steps, settings)}
+
+
+def _check_sentencepiece(proto):
+    trainer, normalizer = proto.trainer_spec, proto.normalizer_spec
+    kind = _Trainer.ModelType.Name(trainer.model_type).lower()
+    types = {piece.type for piece in proto.pieces}
+    faults = {
+        f"is of the type {kind}": kind != "unigram",
+        "falls back to bytes": trainer.byte_fallback or _Piece.BYTE in types,
+        "has unused pieces": _Piece.UNUSED in types,
+        "marks the ends of words": trainer.treat_whitespace_as_suffix,
+        "has pieces of several words": any(WORD_START in p.piece[1:] for p in proto.pieces),
+        "has add_dummy_prefix=false": not normalizer.add_dummy_prefix,
+        "has remove_extra_whitespaces=false": not normalizer.remove_extra_whitespaces,
+        "has escape_whitespaces=false": not normalizer.escape_whitespaces,
+    }
+    found = [fault for fault, is_there in faults.items() if is_there]
+    if found:
+        raise UserError(
+            f"the SentencePiece model {', '.join(found)}, and the tokenizer that is written for "
+            "transformers follows only the settings of ALBERT's models (see the README)"
+        )
+
+
+def _sentencepiece_normalizers(proto, do_lower_case):
+    """The steps of `preprocess_text`, and then the model's own table."""
+    charsmap = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode("ascii")
+    table = {"type": "Precompiled", "precompiled_charsmap": charsmap}
+    # What a table composes (Hangul) has to be composed before: transformers goes by characters.
+    composed = [{"type": "NFC"}] if "nfkc" in proto.normalizer_spec.name else []
+    return [
+        _replace(str.isspace, " "),  # U+001C to U+001F are spaces in Python alone
+        {"type": "NFKD"},
+        _replace(unicodedata.combining, ""),  # StripAccents takes the marks of class 0 too
+        *(_LOWERED if do_lower_case else ()),
+        *([*composed, table] if charsmap else ()),
+    ]
+
+
+def _control_split(proto):
+    """Cuts what reads like a control piece after its first character, or it would become one."""
+    pieces = [p.piece for p in proto.pieces if p.type in _NEVER_IN_TEXT and len(p.piece) > 1]
+    pattern = "|".join(f"{re.escape(p[0])}(?={re.escape(p[1:])})" for p in pieces)
+    return _split(pattern or "(?!)", "MergedWithPrevious")
+
+
+def _score(piece):
+    """A piece's score; so low for a digit and a comma that they are split, as in ALBERT."""
+    text = piece.piece
+    return piece.score - 100.0 * (text.endswith(",") and text[-2:-1].isdigit())
+
+
+# --- WordPiece --------------------------------------------------------------------------------
+
+
+def wordpiece_files(vocabulary, do_lower_case, max_length, finds_special=False):
+    """Files of a tokenizer with a WordPiece vocabulary.
+
+    Args:
+        vocabulary: list of str, the tokens in the order of their ids; [CLS] and [SEP] among them.
+        do_lower_case: bool.
+        max_length: int, longest sequence.
+        finds_special: bool, take "[MASK]" and the like in a text for the special pieces that a
+            masked LM is asked with. FullTokenizer takes them for text.
+
+    Returns:
+        dict of file name -> bytes.
+    """
+    normalizers = [_replace(lambda char: not _cleaned(char), "")]
+    if do_lower_case:
+        normalizers += [*_LOWERED, {"type": "NFD"}, _replace(_is_accent, "")]
+    steps = {
+        "normalizer": _sequence("normalizers", normalizers),
+        "pre_tokenizer": _sequence(
+            "pretokenizers",
+            [{"type": "WhitespaceSplit"}, _split(_character_class(_is_apart), "Isolated")],
+        ),
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": UNKNOWN,
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": MAX_CHARS_PER_WORD,
+            "vocab": {token: id_ for id_, token in enumerate(vocabulary)},
+        },
+    }
+    settings = _settings(do_lower_case, max_length, finds_special)
+    if UNKNOWN in vocabulary:
+        settings["unk_token"] = UNKNOWN
+    lines = "".join(f"{token}\n" for token in vocabulary)
+    return {"vocab.txt": lines.encode("utf-8"), **_files(vocabulary, steps, settings)}
+
+
+# The rules of single characters, without the caches: a million characters would fill them.
+_cleaned = tokenization._cleaned.__wrapped__
+_set_apart = tokenization._apart.__wrapped__
+
+
+def _is_accent(char):
+    return unicodedata.category(char) == "Mn"
+
+
+def _is_apart(char):
+    return len(_set_apart(char)) > 1 or len(_cleaned(char)) > 1
+
+
+# --- What both have ---------------------------------------------------------------------------
+
+
+def _settings(do_lower_case, max_length, finds_special):
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": not finds_special,
+        "do_lower_case": do_lower_case,  # of AlbertTokenizer or BertTokenizer alone
+        "model_max_length": max_length,
+    }
+
+
+def _files(vocabulary, steps, settings):
+    """`tokenizer.json` and `tokenizer_config.json`."""
+    ids = {token: id_ for id_, token in enumerate(vocabulary)}
+    settings |= {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": vocabulary[PAD_ID]}
+    if "[MASK]" in ids:  # transformers would give one that is absent an id of its own
+        settings["mask_token"] = "[MASK]"
+    special = {value for key, value in settings.items() if key.endswith("_token")}
+    marks = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": ids[token], "content": token, **marks, "special": True}
+            for token in sorted(special, key=ids.get)
+        ],
+        "post_processor": _template(ids),
+        **steps,
+    }
+    return {"tokenizer.json": _json(tokenizer), "tokenizer_config.json": _json(settings)}
+
+
+def _template(ids):
+    first = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}]
+    segments = [
+        [
+            {"Sequence": {"id": letter, "type_id": number}},
+            {"SpecialToken": {"id": "[SEP]", "type_id": number}},
+        ]
+        for number, letter in enumerate("AB")
+    ]
+    return {
+        "type": "TemplateProcessing",
+        "single": first + segments[0],
+        "pair": first + segments[0] + segments[1],
+        "special_tokens": {
+            token: {"id": token, "ids": [ids[token]], "tokens": [token]}
+            for token in ("[CLS]", "[SEP]")
+        },
+    }
+
+
+def _sequence(key, steps):
+    return {"type": "Sequence", key: steps}
+
+
+def _split(pattern, behavior):
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": False}
+
+
+def _replace(is_replaced, content):
+    pattern = _character_class(is_replaced)
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+def _character_class(is_member):
+    """The characters for which a function of one is true, as a class of a regular expression."""
+    ranges = []
+    for code in range(sys.maxunicode + 1):
+        if not 0xD800 <= code < 0xE000 and is_member(chr(code)):
+            if ranges and ranges[-1][1] == code - 1:
+                ranges[-1][1] = code
+            else:
+                ranges.append([code, code])
+    return "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges) + "]"
+
+
+def _json(values):
+    return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode("utf-8")

@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQuAD scores: exact match and F1 as the official scripts of versions 1.1 and 2.0 report them.
+
+    python -m albert_tf.squad_metrics --data_file=dev-v2.0.json \
+        --predictions_file=predictions.json --na_prob_file=null_odds.json
+
+Rajpurkar et al., "SQuAD" (2016) and "Know What You Don't Know" (2018). Needs no TensorFlow.
+
+Gold answers are a dict from question id to a tuple of texts, in the order of the data; an empty
+tuple is a question without answer. Predictions are a dict from question id to a text.
+"""
+
+import argparse
+import collections
+import json
+import math
+import re
+import reprlib
+import string
+import sys
+from typing import NamedTuple
+
+from albert_tf.errors import UserError, parse_json
+from albert_tf.tasks import squad_files
+
+# The official scripts take a question for unanswerable above this no-answer score. It was meant
+# for probabilities; the original release compares raw logits with it.
+NO_ANSWER_ABOVE = 1.0
+
+_LARGEST = 3e38  # within float32, in which models and exports compare
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+# === One answer ===
+
+
+def normalize_answer(text):
+    """Lower case, without ASCII punctuation, articles and superfluous white space.
+
+    Args:
+        text: str.
+
+    Returns:
+        str.
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def exact_score(prediction, gold):
+    """Whether two answers are the same when normalised (bool)."""
+    return normalize_answer(prediction) == normalize_answer(gold)
+
+
+def f1_score_v1(prediction, gold):
+    """Harmonic mean of precision and recall of words; 0 if there is no word in common.
+
+    Args:
+        prediction: str.
+        gold: str.
+
+    Returns:
+        float in [0, 1]; 0 also for two answers without a word, as in evaluate-v1.1.
+    """
+    return _f1(normalize_answer(prediction).split(), normalize_answer(gold).split())
+
+
+def f1_score_v2(prediction, gold):
+    """F1 of evaluate-v2.0: as `f1_score_v1`, but two answers without a word agree, which makes 1.
+
+    Args:
+        prediction: str.
+        gold: str.
+
+    Returns:
+        float in [0, 1].
+    """
+    predicted, true = normalize_answer(prediction).split(), normalize_answer(gold).split()
+    return _f1(predicted, true) if predicted or true else 1.0
+
+
+def _f1(predicted, true):
+    common = sum((collections.Counter(predicted) & collections.Counter(true)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(true)
+    return (2 * precision * recall) / (precision + recall)
+
+
+# === Version 1.1 ===
+
+
+def evaluate_v1(gold, predictions):
+    """Scores of evaluate-v1.1: the best over the gold answers, averaged over all questions.
+
+    Args:
+        gold: dict from id to tuple of str, none empty.
+        predictions: dict from id to str. A question without one scores 0, with a line on stderr.
+
+    Returns:
+        dict: exact_match, f1 (percent).
+
+    Raises:
+        UserError: a question has no gold answer, or there is none.
+    """
+    _check_not_empty(gold)
+    exact = f1 = 0
+    for qas_id, answers in gold.items():
+        if not answers:
+            raise UserError(f"question {qas_id} has no gold answer and cannot be scored")
+        if qas_id not in predictions:
+            print(f"Unanswered question {qas_id} will receive score 0.", file=sys.stderr)
+            continue
+        prediction = predictions[qas_id]
+        exact += max(exact_score(prediction, answer) for answer in answers)
+        f1 += max(f1_score_v1(prediction, answer) for answer in answers)
+    return {"exact_match": 100.0 * exact / len(gold), "f1": 100.0 * f1 / len(gold)}
+
+
+# === Version 2.0 ===
+
+
+class RawScores(NamedTuple):
+    """Scores of each question that has a prediction, before any threshold: dicts from id to number.
+
+    Args:
+        exact: 0 or 1.
+        f1: in [0, 1].
+    """
+
+    exact: dict
+    f1: dict
+
+
+def raw_scores_v2(gold, predictions):
+    """Scores of each question: the best over its gold answers.
+
+    Gold answers that normalise to nothing do not count; where none is left, "" is right.
+
+    Args:
+        gold: dict from id to tuple of str.
+        predictions: dict from id to str. A question without one is left out, with a line on stderr.
+
+    Returns:
+        RawScores, in the order of `gold`.
+    """
+    scores = RawScores({}, {})
+    for qas_id, answers in gold.items():
+        if qas_id not in predictions:
+            print(f"Missing prediction for {qas_id}", file=sys.stderr)
+            continue
+        prediction = predictions[qas_id]
+        answers = [answer for answer in answers if normalize_answer(answer)] or [""]
+        scores.exact[qas_id] = int(max(exact_score(prediction, answer) for answer in answers))
+        scores.f1[qas_id] = max(f1_score_v2(prediction, answer) for answer in answers)
+    return scores
+
+
+def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE):
+    """Scores of evaluate-v2.0.
+
+    Args:
+        gold: dict from id to tuple of str.
+        predictions: dict from id to str; questions without one do not count.
+        na_scores: dict from id to float, how much speaks for no answer (probability or logit), or
+            None.
+        na_threshold: float; a question with a higher score counts as answered with "".
+
+    Returns:
+        dict: exact, f1 (percent), total; the same as HasAns_* and NoAns_* over the questions with
+        and without an answer, where there are such; with na_scores also best_exact, best_f1 and
+        their thresholds best_exact_thresh, best_f1_thresh.
+
+    Raises:
+        UserError: no question can be scored, or one lacks its na_score.
+    """
+    _check_not_empty(gold)
+    raw = raw_scores_v2(gold, predictions)
+    if not raw.exact:
+        raise UserError("the predictions answer none of the questions: are they of another file?")
+    if na_scores is not None:
+        _check_na_scores(raw.exact, na_scores)
+    used = RawScores(
+        *(_with_threshold(score, gold, na_scores or {}, na_threshold) for score in raw)
+    )
+    result = _averages(used, list(raw.exact))
+    for prefix, has_answer in (("HasAns", True), ("NoAns", False)):
+        ids = [qas_id for qas_id in raw.exact if bool(gold[qas_id]) == has_answer]
+        if ids:
+            result |= {f"{prefix}_{key}": value for key, value in _averages(used, ids).items()}
+    if na_scores is not None:
+        for name, scores in raw._asdict().items():
+            best, threshold = best_threshold(gold, predictions, scores, na_scores)
+            result |= {f"best_{name}": best, f"best_{name}_thresh": threshold}
+    return result
+
+
+def best_threshold(gold, predictions, scores, na_scores):
+    """The no-answer threshold that gives the best average, and that average.
+
+    Questions are taken in the order of na_scores, from the surest to have an answer: at first none
+    is answered, then one more each time.
+
+    Args:
+        gold: dict from id to tuple of str.
+        predictions: dict from id to str.
+        scores: dict from id to number, of `RawScores`.
+        na_scores: dict from id to float.
+
+    Returns:
+        (float, float): percent, and the na_score of the last question to answer; 0.0 if it is best
+        to answer none.
+    """
+    current = best = sum(not gold[qas_id] for qas_id in scores)
+    threshold = 0.0
+    for qas_id in sorted(na_scores, key=na_scores.get):
+        if qas_id not in scores:
+            continue
+        if gold[qas_id]:
+            current += scores[qas_id]
+        elif predictions[qas_id]:
+            current -= 1
+        if current > best:
+            best, threshold = current, na_scores[qas_id]
+    return 100.0 * best / len(scores), threshold
+
+
+def evaluate_run_v2(gold, texts, null_odds, null_threshold=None):
+    """Scores of a model's answers as the original reports them, and the official ones beside.
+
+    The threshold that is best for F1 on these very questions is looked for first, if none is given.
+    exact and f1 are those of the answers with that threshold, and a logit above 1.0 counts as no
+    answer on top of it: both as in the original. best_* come from the answers without threshold.
+
+    Args:
+        gold: dict from id to tuple of str.
+        texts: callable that takes a threshold, or None for no threshold, and returns the answers
+            (dict from id to str): `squad_predictions.Predictions.texts`.
+        null_odds: dict from id to float, no-answer logits.
+        null_threshold: float or None.
+
+    Returns:
+        dict of `evaluate_v2`, with null_score_diff_threshold: the threshold.
+
+    Raises:
+        UserError: of `evaluate_v2`.
+    """
+    free = evaluate_v2(gold, texts(None), null_odds)
+    if null_threshold is None:
+        null_threshold = free["best_f1_thresh"]
+    return {
+        **evaluate_v2(gold, texts(null_threshold), null_odds),
+        "null_score_diff_threshold": null_threshold,
+        **{key: value for key, value in free.items() if key.startswith("best_")},
+    }
+
+
+def _with_threshold(scores, gold, na_scores, threshold):
+    return {
+        qas_id: float(not gold[qas_id]) if na_scores.get(qas_id, threshold) > threshold else score
+        for qas_id, score in scores.items()
+    }
+
+
+def _averages(scores, ids):
+    return {
+        "exact": 100.0 * sum(scores.exact[qas_id] for qas_id in ids) / len(ids),
+        "f1": 100.0 * sum(scores.f1[qas_id] for qas_id in ids) / len(ids),
+        "total": len(ids),
+    }
+
+
+def _check_na_scores(scored, na_scores):
+    missing = [qas_id for qas_id in scored if qas_id not in na_scores]
+    if missing:
+        raise UserError(
+            f"{len(missing)} predictions have no no-answer score, the first is {missing[0]}"
+        )
+
+
+def _check_not_empty(gold):
+    if not gold:
+        raise UserError("there is no question to score")
+
+
+# === The command ===
+
+
+def main(arguments=None):
+    """Scores a predictions file against a data file and prints JSON; 1 on bad input.
+
+    Args:
+        arguments: list of str, or None for those of the command line.
+
+    Returns:
+        int, exit code.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m albert_tf.squad_metrics", description="Official SQuAD scores, as JSON."
+    )
+    parser.add_argument("--data_file", required=True, help="SQuAD JSON; its keys tell the version.")
+    parser.add_argument("--predictions_file", required=True, help="JSON, question id to answer.")
+    parser.add_argument(
+        "--na_prob_file",
+        help="JSON, question id to probability (or logit) of no answer; null_odds.json will do. "
+        "Version 2 only, adds best_exact and best_f1.",
+    )
+    parser.add_argument(
+        "--na_prob_thresh",
+        type=float,
+        default=NO_ANSWER_ABOVE,
+        help="Above it a question counts as unanswered (default: %(default)s).",
+    )
+    args = parser.parse_args(arguments)
+    try:
+        result = _evaluate_files(args)
+    except UserError as error:
+        print(f"squad_metrics: error: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(result, indent=2))
+    return 0
+
+
+def _evaluate_files(args):
+    if math.isnan(args.na_prob_thresh):
+        raise UserError("--na_prob_thresh must be a number. Received: nan")
+    gold, version_2 = read_gold(args.data_file)
+    predictions = _read_dict(args.predictions_file, "text", lambda value: isinstance(value, str))
+    if args.na_prob_file and not version_2:
+        raise UserError(f"--na_prob_file is for version 2, but {args.data_file} is of version 1.1")
+    na_scores = args.na_prob_file and _read_dict(args.na_prob_file, "number", is_number)
+    try:
+        if version_2:
+            return evaluate_v2(gold, predictions, na_scores or None, args.na_prob_thresh)
+        return evaluate_v1(gold, predictions)
+    except UserError as error:
+        raise UserError(f"{args.predictions_file} for {args.data_file}: {error}") from error
+
+
+def read_gold(path):
+    """Gold answers of a SQuAD file.
+
+    Args:
+        path: str.
+
+    Returns:
+        (dict from id to tuple of str, bool whether the file is of version 2).
+
+    Raises:
+        UserError: the file cannot be read or is no SQuAD file with answers.
+    """
+    gold, version_2 = {}, False
+    for where, _, qa in squad_files.questions(_read_json(path), path, with_context=False):
+        gold[qa["id"]] = squad_files.answer_texts(qa, where)
+        version_2 |= "is_impossible" in qa
+    return gold, version_2
+
+
+def is_number(value):
+    """Whether a value of a JSON file can be a score or a threshold: finite, and no bool."""
+    return type(value) in (int, float) and abs(value) <= _LARGEST
+
+
+def _read_dict(path, what, is_valid):
+    found = _read_json(path)
+    if not isinstance(found, dict):
+        raise UserError(f"{path} must hold one JSON object, from question id to {what}")
+    for qas_id, value in found.items():
+        if not is_valid(value):
+            raise UserError(f"{path}: {qas_id!r} has {reprlib.repr(value)}, which is no {what}")
+    return found
+
+
+def _read_json(path):
+    try:
+        with _opened(path) as file:
+            content = file.read()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    return parse_json(content, path)
+
+
+def _opened(path):
+    if "://" not in path:
+        return open(path, "rb")
+    import tensorflow as tf  # only for remote files: it is a slow import
+
+    return tf.io.gfile.GFile(path, "rb")

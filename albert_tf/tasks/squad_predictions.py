@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQuAD answers from model outputs: the best spans of all windows, as text, with n-best lists.
+
+Several runs (checkpoints, seeds) over the same features make an ensemble: their scores are
+averaged. In version 2, a question is left unanswered where its no-answer score is too high.
+"""
+
+import bisect
+import itertools
+import json
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf import files
+from albert_tf.errors import UserError
+from albert_tf.tasks.squad_features import FIRST_UNIQUE_ID
+
+NULL_SCORE_WITHOUT_WINDOW = 1_000_000.0
+PAIRS_AT_ONCE = 2**20  # of starts and ends, to bound the memory for them
+ROUNDING = 1e-4  # logits that differ by less may change their order on another machine
+
+
+class Predictions(NamedTuple):
+    """What the model answers; dicts from question id, in the order of the examples.
+
+    Args:
+        nbest: lists of dicts text, probability, start_log_prob, end_log_prob, best first. Version 1
+            has logits under the last two names, as the original.
+        null_odds: float, the no-answer logit: the higher, the less there is an answer. None in
+            version 1.
+    """
+
+    nbest: dict
+    null_odds: dict | None = None
+
+    def texts(self, null_threshold=None):
+        """The answer to each question.
+
+        Args:
+            null_threshold: float. Where null_odds is not below it, the answer is "". None: the best
+                text everywhere.
+
+        Returns:
+            dict from question id to str.
+        """
+        return {
+            qas_id: entries[0]["text"]
+            if null_threshold is None or self.null_odds[qas_id] < null_threshold
+            else ""
+            for qas_id, entries in self.nbest.items()
+        }
+
+    def robust_threshold(self, null_threshold):
+        """A threshold that gives the same answers, also where logits are rounded differently.
+
+        That is the middle between the highest logit with an answer and the lowest without. Logits
+        that are nearly the same cannot be told apart: then all of them get no answer.
+
+        Args:
+            null_threshold: float, which may be one of the logits.
+
+        Returns:
+            float.
+        """
+        # Questions without a window have no logit.
+        logits = sorted(v for v in self.null_odds.values() if v < NULL_SCORE_WITHOUT_WINDOW)
+        answered = bisect.bisect_left(logits, null_threshold)
+        while 0 < answered < len(logits) and logits[answered] - logits[answered - 1] < ROUNDING:
+            answered -= 1
+        if not logits:
+            return null_threshold
+        if answered == 0:
+            return min(null_threshold, logits[0] - 1)
+        if answered == len(logits):
+            return max(null_threshold, logits[-1] + 1)
+        return (logits[answered - 1] + logits[answered]) / 2
+
+
+class _Fallback(NamedTuple):
+    """The n-best entry of a question without any candidate."""
+
+    text: str
+    score: float
+
+
+_FALLBACK_V1 = _Fallback("empty", 0.0)
+_FALLBACK_V2 = _Fallback("", -1e6)
+
+
+def predict_v1(examples, features, runs, n_best_size, max_answer_length):
+    """Answers of the version 1 head: all pairs of the best starts and ends of each window.
+
+    Args:
+        examples: list of E SquadExample.
+        features: squad_features.Features of these examples.
+        runs: list of dicts, one per run: unique_ids int [N], start_logits and end_logits float
+            [N, T]. Rows come in any order, one at least per feature.
+        n_best_size: int, starts and ends per window, and entries per question.
+        max_answer_length: int, in pieces.
+
+    Returns:
+        Predictions.
+
+    Raises:
+        UserError: a setting is below 1, or outputs do not fit the features.
+    """
+    _check_settings(n_best_size, max_answer_length)
+    candidates = []
+    for run in runs:
+        run = _in_feature_order(run, features, ("start_logits", "end_logits"))
+        starts, start_scores = _top(run["start_logits"], n_best_size)
+        ends, end_scores = _top(run["end_logits"], n_best_size)
+        # Every start with every end.
+        beams = _Beams(starts, start_scores, ends[:, np.newaxis], end_scores[:, np.newaxis])
+        candidates.append(_candidates(features, beams, max_answer_length))
+    nbest = _nbest_lists(examples, features, candidates, n_best_size, _FALLBACK_V1)
+    return Predictions(nbest)
+
+
+def predict_v2(examples, features, runs, n_best_size, max_answer_length):
+    """Answers of the version 2 head: its beams of starts, each with its own beam of ends.
+
+    Args:
+        examples: list of E SquadExample.
+        features: squad_features.Features of these examples.
+        runs: list of dicts, one per run: unique_ids int [N], start_top_index and
+            start_top_log_probs [N, starts], end_top_index and end_top_log_probs
+            [N, starts * ends], start-major, cls_logits float [N]. Rows come in any order.
+        n_best_size: int, entries per question.
+        max_answer_length: int, in pieces.
+
+    Returns:
+        Predictions with null_odds: the lowest no-answer logit of the windows of the question,
+        averaged over the runs; 1,000,000 for a question without a window.
+
+    Raises:
+        UserError: a setting is below 1, or outputs do not fit the features.
+    """
+    _check_settings(n_best_size, max_answer_length)
+    names = ("start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs")
+    candidates, null_scores = [], np.zeros(len(examples))
+    for run in runs:
+        run = _in_feature_order(run, features, (*names, "cls_logits"))
+        rows, starts = run["start_top_index"].shape
+        ends, end_scores = (run[name].reshape(rows, starts, -1) for name in names[2:])
+        beams = _Beams(run["start_top_index"], run["start_top_log_probs"], ends, end_scores)
+        candidates.append(_candidates(features, beams, max_answer_length))
+        lowest = np.full(len(examples), NULL_SCORE_WITHOUT_WINDOW)
+        np.minimum.at(lowest, features.example_index, run["cls_logits"].astype(np.float64))
+        null_scores += lowest
+    nbest = _nbest_lists(examples, features, candidates, n_best_size, _FALLBACK_V2)
+    return Predictions(nbest, dict(zip(nbest, (null_scores / len(runs)).tolist(), strict=True)))
+
+
+def write_json(path, values):
+    """Writes predictions, n-best lists or null odds as the original does.
+
+    Args:
+        path: str.
+        values: dict from question id.
+    """
+    files.write_text(path, json.dumps(values, indent=4) + "\n")
+
+
+# === Outputs of the model ===
+
+
+class _Beams(NamedTuple):
+    """Starts of each window [F, s], and ends for each start [F, s or 1, e], best first."""
+
+    starts: np.ndarray
+    start_scores: np.ndarray
+    ends: np.ndarray
+    end_scores: np.ndarray
+
+
+def _check_settings(n_best_size, max_answer_length):
+    for name, value in (("n_best_size", n_best_size), ("max_answer_length", max_answer_length)):
+        if value < 1:
+            raise UserError(f"--{name}={value} must be at least 1")
+
+
+def _in_feature_order(run, features, names):
+    """The named outputs of a run, one row per feature.
+
+    Rows beyond the features, which fill up a last batch, are left out.
+    """
+    row_of_feature = np.full(len(features), -1)
+    feature_of_row = np.asarray(run["unique_ids"]).reshape(-1) - FIRST_UNIQUE_ID
+    known = (feature_of_row >= 0) & (feature_of_row < len(features))
+    row_of_feature[feature_of_row[known]] = np.flatnonzero(known)
+    missing = np.count_nonzero(row_of_feature < 0)
+    if missing:
+        raise UserError(
+            f"the model's outputs lack {missing} of {len(features)} windows: "
+            "they are not of these features, or incomplete"
+        )
+    ordered = {name: np.asarray(run[name])[row_of_feature] for name in names}
+    for name, values in ordered.items():
+        if np.isnan(values).any():
+            raise UserError(f"the model's {name} hold NaN: its weights are damaged")
+    return ordered
+
+
+def _top(logits, count):
+    """Indices and values [F, count] of the highest logits; of equals, the lower index first."""
+    indices = np.argsort(-logits, axis=-1, kind="stable")[:, :count]
+    return indices, np.take_along_axis(logits, indices, axis=-1)
+
+
+# === From windows to questions ===
+
+
+class _Candidates(NamedTuple):
+    """Possible answers, by window: arrays [C]; start and end count from its first piece."""
+
+    feature: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    start_score: np.ndarray
+    end_score: np.ndarray
+
+
+def _candidates(features, beams, max_answer_length):
+    """The pairs that are spans of the window, by start rank and then end rank.
+
+    The start has to lie in the window where it has most context, so that no span comes twice.
+    """
+    rows = max(1, PAIRS_AT_ONCE // (beams.starts.shape[1] * beams.ends.shape[2]))
+    parts = [
+        _candidates_of(slice(row, row + rows), features, beams, max_answer_length)
+        for row in range(0, len(features), rows)
+    ]
+    return _Candidates(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _candidates_of(rows, features, beams, max_answer_length):
+    beams = _Beams(*(values[rows] for values in beams))
+    offset, length = features.window_offset[rows], features.span_length[rows]
+    start = beams.starts - offset[:, np.newaxis]
+    end = beams.ends - offset[:, np.newaxis, np.newaxis]
+    in_window = (start >= 0) & (start < length[:, np.newaxis])
+    best = features.max_context[rows]
+    in_window &= np.take_along_axis(best, np.where(in_window, start, 0), axis=1)
+    start = start[..., np.newaxis]
+    kept = in_window[..., np.newaxis] & (end < length[:, np.newaxis, np.newaxis])
+    kept &= (end >= start) & (end - start < max_answer_length)
+    window, rank, end_rank = np.nonzero(kept)
+    ends = (window, np.minimum(rank, end.shape[1] - 1), end_rank)
+    return _Candidates(
+        window + rows.start,
+        start[window, rank, 0],
+        end[ends],
+        beams.start_scores[window, rank].astype(np.float64),
+        beams.end_scores[ends].astype(np.float64),
+    )
+
+
+def _averaged(runs):
+    """One `_Candidates` of several: a span's scores are averaged over the runs that have it.
+
+    Spans of a window keep the order in which they first appear, run by run.
+    """
+    joined = _Candidates(*map(np.concatenate, zip(*runs, strict=True)))
+    by_window = np.argsort(joined.feature, kind="stable")
+    joined = _Candidates(*(values[by_window] for values in joined))
+    width = joined.end.max(initial=0) + 1
+    spans = (joined.feature * width + joined.start) * width + joined.end  # a number for each span
+    _, first, group = np.unique(spans, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    counts = np.bincount(group)
+    scores = (
+        (np.bincount(group, weights=values) / counts)[order]
+        for values in (joined.start_score, joined.end_score)
+    )
+    return _Candidates(*(values[first[order]] for values in joined[:3]), *scores)
+
+
+def _nbest_lists(examples, features, runs, n_best_size, fallback):
+    """N-best list of every question, by its id."""
+    candidates = _averaged(runs)
+    example = features.example_index[candidates.feature]
+    bounds = np.searchsorted(example, np.arange(len(examples) + 1))
+    total = candidates.start_score + candidates.end_score
+    lists = {}
+    for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
+        order = begin + np.argsort(-total[begin:end], kind="stable")
+        text = examples[number].paragraph_text
+        entries = _distinct_texts(text, features, number, candidates, order, n_best_size)
+        entries = entries or [(fallback.text, fallback.score, fallback.score)]
+        lists[examples[number].qas_id] = _with_probabilities(entries)
+    return lists
+
+
+def _distinct_texts(text, features, example, candidates, order, n_best_size):
+    """Up to n_best_size (text, start score, end score), in order; a text counts once."""
+    entries = {}
+    for c in order.tolist():
+        if len(entries) == n_best_size:
+            break
+        paragraph = features.paragraph(example)
+        shift = features.span_start[candidates.feature[c]]
+        begin = paragraph.starts[shift + candidates.start[c]]
+        end = paragraph.ends[shift + candidates.end[c]]
+        answer = text[begin : end + 1].strip()
+        scores = float(candidates.start_score[c]), float(candidates.end_score[c])
+        entries.setdefault(answer, (answer, *scores))
+    return list(entries.values())
+
+
+def _with_probabilities(entries):
+    totals = [start + end for _, start, end in entries]
+    # math.exp, and one by one: the last digits are those of the original.
+    weights = [math.exp(total - max(totals)) for total in totals]
+    sum_of_weights = sum(weights)
+    return [
+        {
+            "text": text,
+            "probability": weight / sum_of_weights,
+            "start_log_prob": start,
+            "end_log_prob": end,
+        }
+        for (text, start, end), weight in zip(entries, weights, strict=True)
+    ]

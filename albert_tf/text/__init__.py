@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokenization: text to pieces and ids, with SentencePiece or WordPiece."""

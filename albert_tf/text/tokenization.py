@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text to pieces to ids: text clean-up, SentencePiece and WordPiece, as ALBERT reads them.
+
+Paper: section 4.1 (SentencePiece vocabulary of 30,000, as XLNet). The Chinese models of the
+original release use a WordPiece vocabulary file instead. `FullTokenizer` covers both.
+"""
+
+import functools
+import string
+import unicodedata
+from typing import NamedTuple
+
+import sentencepiece
+
+from albert_tf.errors import UserError
+
+WORD_START = "▁"  # U+2581, SentencePiece's mark of a space
+UNKNOWN = "[UNK]"
+MAX_CHARS_PER_WORD = 200  # a longer word is one [UNK] in WordPiece mode
+NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
+PAD_ID = 0  # a literal in the original: never looked up by name
+
+# The original's list: it lacks ' < = >, and the masks of its training data depend on that.
+_SPECIAL_CHARS = frozenset(string.punctuation) - frozenset("'<=>")
+_INNER_CHARS = _SPECIAL_CHARS | frozenset(string.ascii_lowercase)
+
+_CJK_RANGES = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
+
+
+class SpecialIds(NamedTuple):
+    """Ids of the special pieces; `mask` is None where the vocabulary has none and none is asked."""
+
+    pad: int
+    cls: int
+    sep: int
+    mask: int | None
+
+
+def preprocess_text(text, lower=False, remove_space=True):
+    """Text as the SentencePiece models of ALBERT expect it: NFKD, no accents, maybe lower-cased.
+
+    White space is collapsed before NFKD, so a character that NFKD turns into a space adds one.
+
+    Args:
+      text: str.
+      lower: bool, lower-case at the end.
+      remove_space: bool, strip the text and make one space of every run of white space.
+
+    Returns:
+      str.
+    """
+    if remove_space:
+        text = " ".join(text.split())
+    if not text.isascii():  # ASCII text has nothing to decompose or to drop
+        decomposed = unicodedata.normalize("NFKD", text)
+        text = "".join(char for char in decomposed if not unicodedata.combining(char))
+    return text.lower() if lower else text
+
+
+# --- SentencePiece ---
+
+
+def load_sentencepiece(path):
+    """The SentencePiece model in a file.
+
+    Args:
+      path: str, anything tf.io.gfile opens (`gs://` too).
+
+    Returns:
+      sentencepiece.SentencePieceProcessor, loaded from the serialized model (so it pickles).
+
+    Raises:
+      UserError: the file cannot be read, or is not a SentencePiece model.
+    """
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(_file_content(path, "spm_model_file"))
+    except RuntimeError as error:
+        raise UserError(
+            f"spm_model_file: {path} is not a SentencePiece model; give the .model file that "
+            "spm_train writes (not the .vocab file), or a WordPiece vocabulary as vocab_file"
+        ) from error
+    return processor
+
+
+def encode_pieces(processor, text):
+    """Pieces of a text, with the original's split of a number from the comma after it.
+
+    A piece that ends in a digit and a comma is taken apart: the number, encoded anew, then ",".
+    As the original runs under Python 3, the new encoding keeps its leading "▁" even inside a word:
+    "1990,000" may give "▁199" "▁" "0" "," "000". Dropping it would change ids.
+
+    Args:
+      processor: SentencePieceProcessor.
+      text: str, normalised by the caller.
+
+    Returns:
+      list of str.
+
+    Raises:
+      UserError: the text is not valid Unicode (half of a surrogate pair).
+    """
+    pieces = []
+    for piece in _encode(processor, text):
+        if piece.endswith(",") and piece[-2:-1].isdigit():
+            number = piece[:-1].replace(WORD_START, "")
+            pieces += [*_encode(processor, number), ","]
+        else:
+            pieces.append(piece)
+    return pieces
+
+
+def encode_ids(processor, text):
+    """Ids of `encode_pieces`.
+
+    Args:
+      processor: SentencePieceProcessor.
+      text: str, normalised by the caller.
+
+    Returns:
+      list of int.
+    """
+    return processor.piece_to_id(encode_pieces(processor, text))
+
+
+def _encode(processor, text):
+    try:
+        return processor.encode(text, out_type=str)
+    except (RuntimeError, UnicodeEncodeError) as error:
+        raise UserError(f"text is not valid Unicode, correct it: {text!r}") from error
+
+
+# --- WordPiece ---
+
+
+def load_vocabulary(path):
+    """The WordPiece vocabulary of a file with one token on each line.
+
+    The token is the first field of the line, and " " on a blank one. A token seen before takes no
+    id, so the ids after it differ from the line numbers: published vocabularies rely on it.
+
+    Args:
+      path: str, anything tf.io.gfile opens (`gs://` too).
+
+    Returns:
+      dict of token (str) to id (int), in the order of the ids.
+
+    Raises:
+      UserError: the file cannot be read, is empty or is not UTF-8 text.
+    """
+    try:
+        text = _file_content(path, "vocab_file").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"vocab_file: {path} is not UTF-8 text with one token per line; "
+            "a SentencePiece model goes to spm_model_file"
+        ) from error
+    if not text:
+        raise UserError(f"vocab_file: {path} is empty; it needs one token per line")
+    vocab = {}
+    # TensorFlow's line reader, which the original used, drops every "\r" and breaks at "\n" alone.
+    for line in text.replace("\r", "").removesuffix("\n").split("\n"):
+        token = (line.split() or [" "])[0]
+        vocab.setdefault(token, len(vocab))
+    return vocab
+
+
+def basic_tokens(text, lower=True):
+    """Words and punctuation marks of a text; every CJK character is a word.
+
+    Args:
+      text: str.
+      lower: bool, lower-case and strip accents.
+
+    Returns:
+      list of str.
+    """
+    text = "".join(map(_cleaned, text))
+    if lower:
+        text = "".join(map(_without_accent, unicodedata.normalize("NFD", text.lower())))
+    return "".join(map(_apart, text)).split()
+
+
+def wordpieces(word, vocab):
+    """Longest pieces of a word from left to right; those inside the word begin with "##".
+
+    Args:
+      word: str without white space.
+      vocab: dict of token to id.
+
+    Returns:
+      list of str; just "[UNK]" if part of the word is not covered or it has over 200 characters.
+    """
+    if len(word) > MAX_CHARS_PER_WORD:
+        return [UNKNOWN]
+    pieces, start = [], 0
+    while start < len(word):
+        prefix = "##" if start else ""
+        for end in range(len(word), start, -1):
+            piece = prefix + word[start:end]
+            if piece in vocab:
+                break
+        else:
+            return [UNKNOWN]
+        pieces.append(piece)
+        start = end
+    return pieces
+
+
+# What becomes of one character. Cached: a text has few different ones.
+
+
+@functools.cache
+def _cleaned(char):
+    if char in "\t\n\r":  # the only control characters that stay: they are white space
+        return char
+    if char == "\ufffd" or unicodedata.category(char) in ("Cc", "Cf"):
+        return ""
+    if any(first <= ord(char) <= last for first, last in _CJK_RANGES):
+        return f" {char} "
+    return char
+
+
+@functools.cache
+def _without_accent(char):
+    return "" if unicodedata.category(char) == "Mn" else char
+
+
+@functools.cache
+def _apart(char):
+    # Signs such as $ + ` are no punctuation in Unicode, but split all the same.
+    is_punctuation = char in string.punctuation or unicodedata.category(char).startswith("P")
+    return f" {char} " if is_punctuation else char
+
+
+# --- Where words start ---
+
+
+def is_start_piece(piece, is_sentencepiece=True):
+    """Whether a piece starts a word, for whole-word masking and `token_boundary`.
+
+    WordPiece: it does not begin with "##". SentencePiece: it is a single punctuation mark, or holds
+    anything but ASCII letters and these marks ("▁", digits, foreign letters, and ' < = >, which the
+    original's list lacks). [CLS] and [SEP] are the caller's affair.
+
+    Args:
+      piece: str, the piece as tokenised (as "<unk>" it is always a start).
+      is_sentencepiece: bool, which of the two rules.
+
+    Returns:
+      bool.
+    """
+    if not is_sentencepiece:
+        return not piece.startswith("##")
+    return piece in _SPECIAL_CHARS or any(char.lower() not in _INNER_CHARS for char in piece)
+
+
+# --- Both kinds behind one face ---
+
+
+class FullTokenizer:
+    """Tokenizer of a model: SentencePiece if `spm_model_file` is given, else WordPiece. Picklable.
+
+    Args:
+      vocab_file: str or None, WordPiece vocabulary; ignored when there is a SentencePiece model.
+      do_lower_case: bool. WordPiece: `tokenize` lower-cases and strips accents. SentencePiece:
+        `normalize` lower-cases, `tokenize` never does.
+      spm_model_file: str or None, SentencePiece model.
+
+    Attributes:
+      vocab: dict of piece to id, in the order of the ids.
+      inv_vocab: dict of id to piece.
+      is_sentencepiece: bool.
+
+    Raises:
+      UserError: neither file is given, or it cannot be used.
+    """
+
+    def __init__(self, vocab_file=None, do_lower_case=True, spm_model_file=None):
+        self.is_sentencepiece = bool(spm_model_file)
+        if spm_model_file:
+            self._mode = _SentencePieceMode(spm_model_file, do_lower_case)
+        elif vocab_file:
+            self._mode = _WordPieceMode(vocab_file, do_lower_case)
+        else:
+            raise UserError("a tokenizer needs a file: give spm_model_file or vocab_file")
+        self.vocab = self._mode.vocab
+        self.inv_vocab = {id_: piece for piece, id_ in self.vocab.items()}
+
+    @property
+    def vocab_size(self):
+        """Number of different pieces (int)."""
+        return len(self.vocab)
+
+    def normalize(self, text):
+        """Text as it has to be given to `tokenize`; WordPiece only decodes.
+
+        Args:
+          text: str, or bytes in UTF-8 (what is not valid is dropped).
+
+        Returns:
+          str.
+        """
+        return self._mode.normalize(_decoded(text))
+
+    def tokenize(self, text):
+        """Pieces of a text.
+
+        Args:
+          text: str or bytes, from `normalize`.
+
+        Returns:
+          list of str.
+        """
+        return self._mode.tokenize(_decoded(text))
+
+    def convert_tokens_to_ids(self, tokens):
+        """Ids of pieces.
+
+        Args:
+          tokens: iterable of str.
+
+        Returns:
+          list of int. In SentencePiece mode, a piece that is not in the vocabulary is unknown.
+
+        Raises:
+          UserError: WordPiece mode and a token is not in the vocabulary.
+        """
+        vocab, missing_id = self.vocab, self._mode.missing_id
+        return [vocab[token] if token in vocab else missing_id(token) for token in tokens]
+
+    def convert_ids_to_tokens(self, ids):
+        """Pieces of ids.
+
+        Args:
+          ids: iterable of int.
+
+        Returns:
+          list of str.
+
+        Raises:
+          UserError: an id is outside the vocabulary.
+        """
+        try:
+            return [self.inv_vocab[id_] for id_ in ids]
+        except KeyError as error:
+            raise UserError(
+                f"{self._mode.path} has no piece with id {error.args[0]}; "
+                f"its ids go from 0 to {self.vocab_size - 1}"
+            ) from error
+
+    def encode_ids(self, text):
+        """Ids of `tokenize`.
+
+        Args:
+          text: str or bytes, from `normalize`.
+
+        Returns:
+          list of int.
+        """
+        return self.convert_tokens_to_ids(self.tokenize(text))
+
+    def special_ids(self, with_mask=True):
+        """Ids of the special pieces.
+
+        Args:
+          with_mask: bool, whether [MASK] has to be there (only pre-training needs it).
+
+        Returns:
+          SpecialIds.
+
+        Raises:
+          UserError: a piece that is needed is not in the vocabulary.
+        """
+        needed = ["[CLS]", "[SEP]"] + ["[MASK]"] * with_mask
+        missing = [piece for piece in needed if piece not in self.vocab]
+        if missing:
+            raise UserError(
+                f"{self._mode.path} lacks the piece {' and '.join(missing)}; {self._mode.remedy}"
+            )
+        return SpecialIds(
+            PAD_ID, self.vocab["[CLS]"], self.vocab["[SEP]"], self.vocab.get("[MASK]")
+        )
+
+    def is_start_piece(self, piece):
+        """Whether a piece (str, as tokenised) starts a word: see the function `is_start_piece`."""
+        return is_start_piece(piece, self.is_sentencepiece)
+
+
+class _SentencePieceMode:
+    remedy = "train it with --control_symbols=[CLS],[SEP],[MASK]"
+
+    def __init__(self, path, lower):
+        self.path = path
+        self._lower = lower
+        self._processor = load_sentencepiece(path)
+        ids = range(self._processor.vocab_size())
+        self.vocab = {self._processor.id_to_piece(id_): id_ for id_ in ids}
+
+    def normalize(self, text):
+        return preprocess_text(text, lower=self._lower)
+
+    def tokenize(self, text):
+        return encode_pieces(self._processor, text)
+
+    def missing_id(self, token):
+        return self._processor.unk_id()
+
+
+class _WordPieceMode:
+    remedy = "add it as a line of its own"
+
+    def __init__(self, path, lower):
+        self.path = path
+        self._lower = lower
+        self.vocab = load_vocabulary(path)
+
+    def normalize(self, text):
+        return text
+
+    def tokenize(self, text):
+        words = basic_tokens(text, self._lower)
+        return [piece for word in words for piece in wordpieces(word, self.vocab)]
+
+    def missing_id(self, token):
+        raise UserError(f"{self.path} has no token {token!r}; {self.remedy}")
+
+
+def _decoded(text):
+    return text.decode("utf-8", "ignore") if isinstance(text, bytes) else text
+
+
+def _file_content(path, argument):
+    import tensorflow as tf  # here, because nothing else in this module needs its slow import
+
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return file.read()
+    except tf.errors.OpError as error:
+        raise UserError(
+            f"{argument}: cannot read {path}: {error.message}; check the path and its permissions"
+        ) from error

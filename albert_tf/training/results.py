@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What evaluations leave in a run's directory: figures, best checkpoint, how far they came."""
+
+import math
+import os
+import re
+import time
+from typing import NamedTuple
+
+from albert_tf import files
+from albert_tf.checkpoints import checkpoints
+from albert_tf.errors import UserError
+
+EVAL_RESULTS = "eval_results.txt"
+BEST_STATE = "best_trial.txt"
+_BEST_STATE = re.compile(r"(\d{1,18}):(-1|\d{1,18}):([-+.\de]+)", re.ASCII)
+
+
+class BestState(NamedTuple):
+    """Content of `best_trial.txt`: the last step evaluated, the best one and its value."""
+
+    step: int
+    best_step: int
+    best: float
+
+
+def read_best(directory):
+    """The BestState of a directory, or None where nothing was evaluated.
+
+    Raises:
+        UserError: the file is there and holds something else.
+    """
+    path = os.path.join(directory, BEST_STATE)
+    text = files.read_text(path)
+    if not text:
+        return None
+    match = _BEST_STATE.fullmatch(text.strip())
+    try:
+        state = match and BestState(int(match[1]), int(match[2]), float(match[3]))
+    except ValueError:
+        state = None
+    if state is None or not math.isfinite(state.best):
+        raise UserError(
+            f"{path} must read global_step:best_step:best_value. Received: {text[:80]!r}. Delete "
+            "it, and the checkpoints that are there are evaluated anew"
+        )
+    return state
+
+
+def record(directory, step, figures, prefix, key_metric, initial_best, block):
+    """Adds an evaluation to `eval_results.txt` and keeps the checkpoint if it is the best so far.
+
+    Args:
+        directory: str, the run's.
+        step: int, of the checkpoint.
+        figures: dict of name -> value.
+        prefix: str, the checkpoint.
+        key_metric: str, name of the figure that decides; larger is better, nan is never the best.
+        initial_best: float, what the first checkpoint has to beat.
+        block: callable, (figures, state before, saved) -> list of lines, as the script's original
+            writes them. `saved` is a line for each file copied to `model.ckpt-best`.
+
+    Returns:
+        bool, whether it is the best so far.
+    """
+    state, saved = read_best(directory) or BestState(-1, -1, initial_best), []
+    value = float(figures[key_metric])
+    improved = math.isfinite(value) and value > state.best
+    if improved:
+        copied = checkpoints.copy(prefix, os.path.join(directory, checkpoints.BEST))
+        saved = [f"saved {source} to {destination}" for source, destination in copied]
+    path = os.path.join(directory, EVAL_RESULTS)
+    added = "".join(f"{line}\n" for line in block(figures, state, saved))
+    files.write_text(path, files.read_text(path) + added)
+    best = (step, value) if improved else (state.best_step, state.best)
+    files.write_text(os.path.join(directory, BEST_STATE), ":".join(map(str, (step, *best))))
+    return improved
+
+
+def sorted_lines(figures):
+    """The `key = value` lines of an evaluation, sorted by key as the original sorts them."""
+    return [f"{key} = {figures[key]}" for key in sorted(figures)]
+
+
+def follow(directory, last_step, timeout, seen=-1, newest_only=True):
+    """Yields a directory's checkpoints as they come, while a run goes on writing.
+
+    What is there is yielded, whatever its step. It ends when the checkpoint of `last_step` or a
+    later one was yielded, or when no newer one appears within `timeout` seconds, so the evaluation
+    of a finished run ends too.
+
+    Args:
+        directory: str.
+        last_step: int, step of the run's last checkpoint.
+        timeout: float, seconds.
+        seen: int, step up to which checkpoints are left out.
+        newest_only: bool, whether older ones are left out too.
+
+    Yields:
+        str, prefix.
+    """
+    deadline = time.time() + timeout
+    while True:
+        new = [(step, prefix) for step, prefix in checkpoints.numbered_in(directory) if step > seen]
+        for step, prefix in new[-1:] if newest_only else new:
+            yield prefix
+            seen = step
+        if seen >= last_step:
+            return
+        if new:
+            deadline = time.time() + timeout
+        elif time.time() >= deadline:
+            return
+        else:
+            time.sleep(min(1.0, timeout))

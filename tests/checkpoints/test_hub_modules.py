@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules of three generations: what they tell, and fine-tuning from them."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from official.nlp.configs import encoders
+from official.nlp.modeling import models
+from official.nlp.tools import export_tfhub_lib
+from tensorflow.core.protobuf import saved_model_pb2
+from tf_keras.protobuf import saved_metadata_pb2
+
+import run_classifier
+import run_race
+import run_squad
+from albert_tf.checkpoints import checkpoints, hub_modules
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.errors import UserError
+from albert_tf.model import heads
+from albert_tf.publish import hub
+from albert_tf.tasks import glue
+from tests import GOLDEN
+
+DATA = GOLDEN / "finetune"
+SENTENCEPIECE = DATA / "tokenization" / "spm_uncased.model"
+CASED = DATA / "tokenization" / "spm_cased.model"
+WORDPIECE = DATA / "tokenization" / "vocab.txt"
+CONFIG = AlbertConfig(
+    vocab_size=3000,
+    embedding_size=16,
+    hidden_size=32,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=64,
+    hidden_dropout_prob=0.125,
+    attention_probs_dropout_prob=0.25,
+    max_position_embeddings=72,
+)
+TOLERANCE = 2e-5
+
+
+def scatter(variables, seed=1):
+    """Gives every variable other values, so that no two can be mistaken for each other."""
+    values = np.random.RandomState(seed)
+    for variable in variables:
+        variable.assign(0.2 * values.standard_normal(variable.shape) + 0.1)
+
+
+def written(path, values):
+    """Writes variables by their names as TensorFlow 1 does; returns the prefix."""
+    path.parent.mkdir(parents=True)
+    tf.raw_ops.SaveV2(
+        prefix=str(path),
+        tensor_names=list(values),
+        shape_and_slices=[""] * len(values),
+        tensors=list(values.values()),
+    )
+    return str(path)
+
+
+def weights_of(config=CONFIG, seed=2):
+    named = checkpoints.named_variables(heads.PretrainingModel(config))
+    scatter(named.values(), seed)
+    return {name: variable.numpy() for name, variable in named.items()}
+
+
+# --- A module of each generation -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def garden_config():
+    return encoders.EncoderConfig(
+        type="albert",
+        albert=encoders.AlbertEncoderConfig(
+            vocab_size=CONFIG.vocab_size,
+            embedding_width=CONFIG.embedding_size,
+            hidden_size=CONFIG.hidden_size,
+            num_layers=CONFIG.num_hidden_layers,
+            num_attention_heads=CONFIG.num_attention_heads,
+            intermediate_size=CONFIG.intermediate_size,
+            dropout_rate=CONFIG.hidden_dropout_prob,
+            attention_dropout_rate=CONFIG.attention_probs_dropout_prob,
+            max_position_embeddings=CONFIG.max_position_embeddings,
+        ),
+    )
+
+
+@pytest.fixture(scope="session")
+def garden(tmp_path_factory, garden_config):
+    """The Model Garden's own export of its ALBERT encoder, with `.mlm` and SentencePiece."""
+    folder = tmp_path_factory.mktemp("garden")
+    encoder = encoders.build_encoder(garden_config)
+    gelu = lambda x: tf_keras.activations.gelu(x, approximate=True)  # noqa: E731
+    pretrainer = models.BertPretrainerV2(encoder_network=encoder, mlm_activation=gelu)
+    pretrainer({tensor.name: tensor for tensor in pretrainer.inputs})  # makes the variables
+    scatter(pretrainer.variables)
+    checkpoint = tf.train.Checkpoint(**pretrainer.checkpoint_items)
+    shutil.copy(SENTENCEPIECE, folder / "30k-clean.model")
+    export_tfhub_lib.export_model(
+        str(folder / "module"),
+        encoder_config=garden_config,
+        model_checkpoint_path=checkpoint.save(str(folder / "ckpt")),
+        with_mlm=True,
+        sp_model_file=str(folder / "30k-clean.model"),
+    )
+    return folder / "module"
+
+
+@pytest.fixture(scope="session")
+def garden_wordpiece(tmp_path_factory, garden_config):
+    """Another, of the encoder alone, with vocab.txt and `do_lower_case`."""
+    folder = tmp_path_factory.mktemp("garden_wordpiece")
+    encoder = encoders.build_encoder(garden_config)
+    checkpoint = tf.train.Checkpoint(model=encoder, encoder=encoder)
+    export_tfhub_lib.export_model(
+        str(folder / "module"),
+        encoder_config=garden_config,
+        model_checkpoint_path=checkpoint.save(str(folder / "ckpt")),
+        with_mlm=False,
+        vocab_file=str(WORDPIECE),
+        do_lower_case=False,
+    )
+    return folder / "module"
+
+
+@pytest.fixture
+def first_generation(tmp_path):
+    """Makes a module as the original's export lays it out: names, signatures, assets."""
+
+    def make(do_lower_case, vocabulary=SENTENCEPIECE, scope="module/"):
+        module, weights = tmp_path / "module", weights_of()
+        builder = tf.compat.v1.saved_model.Builder(str(module))
+        for tags in ([], ["train"]):
+            with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+                for name, value in weights.items():
+                    tf.compat.v1.get_variable(scope + name, initializer=value)
+                session.run(tf.compat.v1.global_variables_initializer())
+                info = {
+                    "vocab_file": tf.constant("30k-clean.model"),
+                    "do_lower_case": tf.identity(tf.constant(do_lower_case)),
+                }
+                info = {n: tf.compat.v1.saved_model.build_tensor_info(t) for n, t in info.items()}
+                signature = tf.compat.v1.saved_model.build_signature_def(outputs=info)
+                arguments = {"signature_def_map": {"tokenization_info": signature}}
+                if tags:
+                    builder.add_meta_graph(tags, **arguments)
+                else:
+                    builder.add_meta_graph_and_variables(session, tags, **arguments)
+        builder.save()
+        (module / "tfhub_module.pb").write_bytes(b"\x08\x03")
+        (module / "assets").mkdir()
+        shutil.copy(vocabulary, module / "assets" / "30k-clean.model")
+        (module / "assets" / "albert_config.json").write_text(CONFIG.to_json_string())
+        return module, weights
+
+    return make
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Makes a module as this project exports it, for text in lower case or with capitals."""
+
+    def make(do_lower_case):
+        model = heads.PretrainingModel(CONFIG)
+        named = checkpoints.named_variables(model)
+        scatter(named.values())
+        config, vocabulary = tmp_path / "albert_config.json", tmp_path / "30k-clean.model"
+        config.write_text(CONFIG.to_json_string())
+        shutil.copy(CASED, vocabulary)
+        assets = {"config_file": str(config), "sp_model_file": str(vocabulary)}
+        module = hub.HubModule(model, True, True, assets, do_lower_case)
+        hub.save_module(module, str(tmp_path / "own"), module.signatures())
+        return tmp_path / "own", {name: variable.numpy() for name, variable in named.items()}
+
+    return make
+
+
+# --- What they tell ------------------------------------------------------------------------------
+
+
+def test_the_garden_tells_the_whole_config(garden):
+    assert hub_modules.read_config(str(garden)) == CONFIG
+
+
+def test_the_garden_of_old_told_it_elsewhere(garden, tmp_path):
+    """Keras used to write its metadata into the objects of saved_model.pb."""
+    metadata = saved_metadata_pb2.SavedMetadata()
+    metadata.ParseFromString((garden / "keras_metadata.pb").read_bytes())
+    model = saved_model_pb2.SavedModel()
+    nodes = model.meta_graphs.add().object_graph_def.nodes
+    for one in metadata.nodes:
+        values = json.loads(one.metadata)
+        if "num_layers" in values.get("config", {}):
+            values["config"]["activation"] = "Text>gelu"
+        nodes.add().user_object.metadata = json.dumps(values)
+    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
+    assert hub_modules.read_config(str(tmp_path)) == CONFIG
+
+
+def test_a_module_that_tells_no_config(first_generation):
+    module, _ = first_generation(True)
+    (module / "assets" / "albert_config.json").unlink()
+    with pytest.raises(ValueError, match="give --albert_config_file"):
+        hub_modules.read_config(str(module))
+
+
+def test_an_activation_that_is_not_known(garden, tmp_path):
+    metadata = saved_metadata_pb2.SavedMetadata()
+    metadata.ParseFromString((garden / "keras_metadata.pb").read_bytes())
+    for one in metadata.nodes:
+        one.metadata = one.metadata.replace("Text>gelu", "Text>swish")
+    (tmp_path / "keras_metadata.pb").write_bytes(metadata.SerializeToString())
+    with pytest.raises(ValueError, match=r"swish.*give --albert_config_file"):
+        hub_modules.read_config(str(tmp_path))
+
+
+DEEP = '{"a":' * 100_000
+
+
+def with_metadata(text):
+    metadata = saved_metadata_pb2.SavedMetadata()
+    metadata.nodes.add().metadata = text
+    return metadata.SerializeToString()
+
+
+def encoder_metadata(**changes):
+    """What Keras writes of the Model Garden's encoder, as text."""
+    values = {theirs: getattr(CONFIG, ours) for theirs, ours in hub_modules._GARDEN_KEYS.items()}
+    return json.dumps({"config": {**values, "activation": "gelu", **changes}})
+
+
+def test_the_metadata_is_enough(tmp_path):
+    (tmp_path / "keras_metadata.pb").write_bytes(with_metadata(encoder_metadata()))
+    assert hub_modules.read_config(str(tmp_path)) == CONFIG
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (DEEP, "nested too deeply"),
+        ('{"config":', "is not JSON"),
+        ('{"config": ' + "9" * 5000 + "}", "is not JSON"),
+        ('{"config": ["vocab_size"]}', "give --albert_config_file"),
+        (encoder_metadata(activation=["gelu"]), r"activation, \['gelu'\]"),
+        (encoder_metadata(activation={"config": {"a": 1}}), r"activation, \{'a': 1\}"),
+        (encoder_metadata(activation=None), "activation, None"),
+        (encoder_metadata(hidden_size="32"), "hidden_size must be a whole number"),
+        (encoder_metadata(num_layers=[3]), "num_hidden_layers must be a whole number"),
+        (encoder_metadata(vocab_size=10**12), "vocab_size must be at most"),
+        (encoder_metadata(embedding_width=False), "embedding_size must be a whole number"),
+        (encoder_metadata(dropout_rate="much"), "hidden_dropout_prob must be"),
+    ],
+    ids=range(12),
+)
+def test_damaged_metadata_is_named(text, message, tmp_path):
+    (tmp_path / "keras_metadata.pb").write_bytes(with_metadata(text))
+    with pytest.raises(UserError, match=message) as error:
+        hub_modules.read_config(str(tmp_path))
+    assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["keras_metadata.pb", "saved_model.pb"])
+def test_files_that_are_no_messages_are_named(name, tmp_path):
+    (tmp_path / name).write_bytes(b"\xff" * 20)
+    with pytest.raises(UserError, match=rf"cannot read {tmp_path}/{name}: it is damaged"):
+        hub_modules.read_config(str(tmp_path))
+
+
+def with_constant(module, change):
+    """Changes the graph behind a module's `do_lower_case`."""
+    model = saved_model_pb2.SavedModel.FromString((module / "saved_model.pb").read_bytes())
+    for graph in model.meta_graphs:
+        (output,) = (
+            info.name.partition(":")[0]
+            for name, info in graph.signature_def["tokenization_info"].outputs.items()
+            if name == "do_lower_case"
+        )
+        nodes = {node.name: node for node in graph.graph_def.node}
+        change(nodes[output], nodes[nodes[output].input[0]])
+    (module / "saved_model.pb").write_bytes(model.SerializeToString())
+
+
+def test_a_casing_behind_a_circle_of_nodes_is_not_told(first_generation):
+    module, _ = first_generation(True)
+
+    def change(output, _):
+        output.input[0] = output.name
+
+    with_constant(module, change)
+    assert hub_modules.lower_case(str(module)) is None
+
+
+@pytest.mark.parametrize("value", [b"true", [True, False], 0.5])
+def test_a_casing_that_is_no_truth_value_is_refused(value, first_generation):
+    module, _ = first_generation(True)
+    with_constant(
+        module, lambda _, node: node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+    )
+    with pytest.raises(UserError, match=f"do_lower_case in {module} must be true or false"):
+        hub_modules.lower_case(str(module))
+
+
+def test_a_casing_in_a_damaged_tensor_is_named(first_generation):
+    module, _ = first_generation(True)
+
+    def change(_, node):
+        node.attr["value"].tensor.tensor_shape.dim.add(size=3)
+        node.attr["value"].tensor.tensor_content = b"\1\1"
+
+    with_constant(module, change)
+    with pytest.raises(UserError, match=rf"cannot read do_lower_case of {module}/saved_model\.pb"):
+        hub_modules.lower_case(str(module))
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_casing(value, first_generation, garden, garden_wordpiece):
+    assert hub_modules.lower_case(str(first_generation(value)[0])) is value
+    assert hub_modules.lower_case(str(garden_wordpiece)) is False
+    assert hub_modules.lower_case(str(garden)) is None
+
+
+def test_vocabulary(garden, garden_wordpiece, tmp_path):
+    assert hub_modules.vocabulary_file(str(garden)) == f"{garden}/assets/30k-clean.model"
+    assert hub_modules.vocabulary_file(str(garden_wordpiece)) == (
+        f"{garden_wordpiece}/assets/vocab.txt"
+    )
+    assert hub_modules.vocabulary_in(str(tmp_path)) is None
+    for name in ("eval_results.txt", "vocab_chinese.txt"):
+        (tmp_path / name).write_text("")
+    assert hub_modules.vocabulary_in(str(tmp_path)) == f"{tmp_path}/vocab_chinese.txt"
+    for name in ("a.model", "b.model"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(ValueError, match=r"which is the vocabulary: .*a\.model, .*b\.model"):
+        hub_modules.vocabulary_in(str(tmp_path))
+
+
+def test_a_damaged_module_is_named(first_generation):
+    module, _ = first_generation(True)
+    (module / "saved_model.pb").write_bytes(b"\xff" * 20)
+    with pytest.raises(ValueError, match=rf"cannot read {module}/saved_model\.pb"):
+        hub_modules.lower_case(str(module))
+
+
+# --- Their weights -------------------------------------------------------------------------------
+
+
+def test_the_gardens_weights_compute_what_its_module_computes(garden):
+    values = np.random.RandomState(0)
+    word_ids = values.randint(5, 3000, [3, 20]).astype(np.int32)
+    mask = (np.arange(20) < [[20], [13], [4]]).astype(np.int32)
+    types = (np.arange(20) >= 9).astype(np.int32) * mask
+    positions = values.randint(0, 4, [3, 5]).astype(np.int32)
+    inputs = {"input_word_ids": word_ids, "input_mask": mask, "input_type_ids": types}
+    inputs = {name: tf.constant(value) for name, value in inputs.items()}
+    module = tf.saved_model.load(str(garden))
+    expected = module.mlm({**inputs, "masked_lm_positions": tf.constant(positions)})
+
+    model = heads.PretrainingModel(CONFIG)
+    report = checkpoints.load(str(garden), checkpoints.named_variables(model))
+    missing = ("cls/seq_relationship/output_weights", "cls/seq_relationship/output_bias")
+    assert report.missing == missing and report.unused == ()
+    encoded = model.encoder(word_ids, mask, types)
+    logits = model.masked_lm(encoded["sequence_output"], positions, model.encoder.embedding_table)
+    outputs = {**encoded, "mlm_logits": logits}
+    for name in ("sequence_output", "pooled_output", "encoder_outputs", "mlm_logits"):
+        ours, theirs = tf.nest.flatten(outputs[name]), tf.nest.flatten(expected[name])
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one, other, atol=TOLERANCE, err_msg=name)
+
+
+def assert_holds(module, weights):
+    named = checkpoints.named_variables(heads.PretrainingModel(CONFIG))
+    report = checkpoints.load(str(module), named)
+    assert report.missing == report.unused == report.wrong_shape == ()
+    for name, variable in named.items():
+        np.testing.assert_array_equal(variable, weights[name], err_msg=name)
+
+
+@pytest.mark.parametrize("scope", ["module/", ""])
+def test_weights_of_the_first_generation(scope, first_generation):
+    assert_holds(*first_generation(True, scope=scope))
+
+
+def test_weights_and_casing_of_our_own_module(own):
+    module, weights = own(True)
+    assert_holds(module, weights)
+    assert hub_modules.lower_case(str(module)) is True
+
+
+# --- Fine-tuning ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fine_tune(run_main, tmp_path):
+    """Trains for a step from a module: fine_tune(script, module, ...) -> weights before, after."""
+    common = {
+        "output_dir": tmp_path / "out",
+        "do_train": True,
+        "save_checkpoints_steps": 1,
+        "max_seq_length": 64,
+        "learning_rate": 1e-2,
+        "seed": 1,
+    }
+
+    def train(script, module, **flags):
+        run_main(script, albert_hub_module_handle=module, **common | flags)
+        return [checkpoints.Reader(str(tmp_path / f"out/model.ckpt-{step}")) for step in (0, 1)]
+
+    return train
+
+
+STEP = {"train_step": 1, "warmup_step": 0, "train_batch_size": 2}
+RTE = {"data_dir": DATA / "glue_data", "task_name": "RTE", **STEP}
+RACE = {"data_dir": DATA / "glue_data", "max_qa_length": 24, "do_eval": False, **STEP}
+SQUAD = {
+    "train_file": DATA / "squad_data" / "train_v1.1.json",
+    "max_query_length": 12,
+    "doc_stride": 40,
+    "train_batch_size": 13,
+    "num_train_epochs": 0.34,
+    "warmup_proportion": 0,
+}
+
+
+def assert_all_trained(before, after, weights, without=()):
+    """The encoder began with the module's weights, and each of them has moved."""
+    names = [name for name in weights if checkpoints.is_encoder(name)]
+    assert len(names) == 25
+    for name in names:
+        np.testing.assert_array_equal(before[name], weights[name], err_msg=name)
+        moved = not np.array_equal(before[name], after[name])
+        assert moved == (name not in without), name
+
+
+def module_weights(module):
+    reader = checkpoints.Reader(f"{module}/variables/variables")
+    return {name: reader[name] for name in reader.shapes}
+
+
+def test_classifier_from_the_garden(garden, fine_tune, capsys):
+    before, after = fine_tune(run_classifier, garden, **RTE, spm_model_file="from_tf_hub")
+    assert_all_trained(before, after, module_weights(garden))
+    assert f"loaded 25 variables from {garden}/variables/variables" in capsys.readouterr().out
+
+
+def test_squad_from_the_first_generation(first_generation, fine_tune, capsys, tmp_path):
+    """With a config file of one's own, which comes before the module's."""
+    module, weights = first_generation(True)
+    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0)
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    flags = SQUAD | {"albert_config_file": tmp_path / "config.json"}
+    before, after = fine_tune(run_squad, module, **flags)
+    pooler = ("bert/pooler/dense/kernel", "bert/pooler/dense/bias")  # SQuAD's heads don't read it
+    assert_all_trained(before, after, weights, without=pooler)
+    assert "--do_lower_case" not in capsys.readouterr().out
+    kept = AlbertConfig.from_json_file(str(tmp_path / "out" / "albert_config.json"))
+    assert kept == config
+
+
+def test_race_from_our_own_module(own, fine_tune, capsys):
+    module, weights = own(False)
+    before, after = fine_tune(run_race, module, **RACE, do_lower_case=True)
+    assert_all_trained(before, after, weights)
+    assert (
+        capsys.readouterr().out.count(
+            f"--do_lower_case=true is not followed: {module} was made for text with its capitals."
+        )
+        == 1
+    )
+
+
+def test_the_modules_casing_and_vocabulary_make_the_records(first_generation, fine_tune, tmp_path):
+    module, _ = first_generation(False, CASED)
+    fine_tune(run_classifier, module, **RTE)
+    golden = np.load(DATA / "glue_features.npz")["rte/spm_cased/train/input_ids"]
+    schema = glue.find_task("RTE").schema(64)
+    (path,) = (tmp_path / "out").glob("rte_train-*.tf_record")
+    rows = records.load_arrays(str(path), schema)["input_ids"]
+    short = (golden[: len(rows), -1] == 0) & (rows[:, 23] == 0)
+    assert short.any()
+    np.testing.assert_array_equal(rows[short, :24], golden[: len(rows)][short])

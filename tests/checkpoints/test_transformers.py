@@ -1,0 +1,710 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Directories of the transformers library: names, config, files, and its own outputs."""
+
+import dataclasses
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+import run_classifier
+import run_squad
+from albert_tf.checkpoints import checkpoints, transformers
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
+from albert_tf.model import heads
+from albert_tf.training import finetuning
+from tests import GOLDEN
+
+MODELS = GOLDEN / "model"
+VOCABULARIES = GOLDEN / "tokenization"
+EXPRESSIBLE = ["base", "groups2", "groups3_layers5", "inner2", "relu", "tanh_heads2"]
+SPECIAL_IDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+TOLERANCE = 2e-5
+
+needs_transformers = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("torch", "transformers")),
+    reason="needs torch and transformers, which are no requirements of this project",
+)
+
+
+def config_of(variant="base", **overrides):
+    config = AlbertConfig.from_json_file(str(MODELS / variant / "albert_config.json"))
+    return dataclasses.replace(config, **overrides)
+
+
+def tensors_of(variant="base"):
+    return checkpoints.read_weights(
+        str(MODELS / variant / "model.ckpt"), config_of(variant)
+    ).tensors
+
+
+def write(directory, config, tensors, head=None):
+    """Writes tensors for transformers; returns the class and what was written."""
+    directory.mkdir(exist_ok=True)
+    shapes = {name: list(value.shape) for name, value in tensors.items()}
+    architecture, outputs = transformers.architecture_of(shapes, config.hidden_size, head)
+    values = transformers.to_their_config(config, architecture, SPECIAL_IDS, outputs)
+    return architecture, transformers.write(str(directory), values, tensors, {})
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes a golden variant for transformers; returns its directory."""
+
+    def make(variant="base", without=()):
+        tensors = {
+            name: value
+            for name, value in tensors_of(variant).items()
+            if not name.startswith(without)
+        }
+        write(tmp_path / "hf", config_of(variant), tensors)
+        return tmp_path / "hf"
+
+    return make
+
+
+def stored(directory):
+    return safetensors.numpy.load((directory / "model.safetensors").read_bytes())
+
+
+def store(directory, tensors):
+    directory.mkdir(exist_ok=True)
+    path = directory / "model.safetensors"
+    path.write_bytes(safetensors.numpy.save(tensors, metadata={"format": "pt"}))
+    return str(path)
+
+
+# --- Names ----------------------------------------------------------------------------------------
+
+LAYER = "albert.encoder.albert_layer_groups.0.albert_layers.0."
+NAMES_OF_BASE = {  # as transformers 5.23 has them; V=300, E=16, H=32, I=64
+    "albert.embeddings.word_embeddings.weight": (300, 16),
+    "albert.embeddings.token_type_embeddings.weight": (2, 16),
+    "albert.embeddings.position_embeddings.weight": (40, 16),
+    "albert.embeddings.LayerNorm.weight": (16,),
+    "albert.embeddings.LayerNorm.bias": (16,),
+    "albert.encoder.embedding_hidden_mapping_in.weight": (32, 16),
+    "albert.encoder.embedding_hidden_mapping_in.bias": (32,),
+    LAYER + "attention.query.weight": (32, 32),
+    LAYER + "attention.query.bias": (32,),
+    LAYER + "attention.key.weight": (32, 32),
+    LAYER + "attention.key.bias": (32,),
+    LAYER + "attention.value.weight": (32, 32),
+    LAYER + "attention.value.bias": (32,),
+    LAYER + "attention.dense.weight": (32, 32),
+    LAYER + "attention.dense.bias": (32,),
+    LAYER + "attention.LayerNorm.weight": (32,),
+    LAYER + "attention.LayerNorm.bias": (32,),
+    LAYER + "ffn.weight": (64, 32),
+    LAYER + "ffn.bias": (64,),
+    LAYER + "ffn_output.weight": (32, 64),
+    LAYER + "ffn_output.bias": (32,),
+    LAYER + "full_layer_layer_norm.weight": (32,),
+    LAYER + "full_layer_layer_norm.bias": (32,),
+    "albert.pooler.weight": (32, 32),
+    "albert.pooler.bias": (32,),
+    "predictions.dense.weight": (16, 32),
+    "predictions.dense.bias": (16,),
+    "predictions.LayerNorm.weight": (16,),
+    "predictions.LayerNorm.bias": (16,),
+    "predictions.bias": (300,),
+    "sop_classifier.classifier.weight": (2, 32),
+    "sop_classifier.classifier.bias": (2,),
+}
+
+
+def test_names_and_shapes_are_those_of_transformers(written):
+    assert {name: value.shape for name, value in stored(written()).items()} == NAMES_OF_BASE
+
+
+@pytest.mark.parametrize("variant", EXPRESSIBLE)
+def test_every_variable_has_a_name_there_and_back(variant):
+    named = tensors_of(variant)
+    theirs = [transformers.their_name(name) for name in named]
+    assert len(set(theirs)) == len(named) and None not in theirs
+    assert [transformers.original_name(name) for name in theirs] == list(named)
+
+
+def test_groups_and_inner_groups_in_a_name():
+    original = "bert/encoder/transformer/group_3/inner_group_12/LayerNorm_1/gamma"
+    theirs = "albert.encoder.albert_layer_groups.3.albert_layers.12.full_layer_layer_norm.weight"
+    assert transformers.their_name(original) == theirs
+    assert transformers.original_name(theirs) == original
+    assert transformers.their_name("answer_class/dense_0/kernel") is None
+    assert transformers.original_name("albert.embeddings.position_ids") is None
+
+
+def test_kernels_are_turned_and_nothing_else(written):
+    ours, theirs = tensors_of(), stored(written())
+    name = "bert/encoder/transformer/group_0/inner_group_0/attention_1/self/query/kernel"
+    np.testing.assert_array_equal(theirs[LAYER + "attention.query.weight"], ours[name].T)
+    weights = "cls/seq_relationship/output_weights"
+    np.testing.assert_array_equal(theirs["sop_classifier.classifier.weight"], ours[weights])
+
+
+# --- There and back -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", EXPRESSIBLE)
+def test_weights_come_back_bit_by_bit(variant, written):
+    directory = written(variant)
+    model = heads.PretrainingModel(transformers.read_config(str(directory / "config.json")))
+    named = checkpoints.named_variables(model)
+    report = checkpoints.load(str(directory), named)
+    assert report.missing == report.unused == report.wrong_shape == ()
+    for name, value in tensors_of(variant).items():
+        np.testing.assert_array_equal(named[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "without, architecture, count",
+    [
+        ((), "AlbertForPreTraining", 32),
+        (("cls/seq_relationship",), "AlbertForMaskedLM", 30),
+        (("cls/predictions",), "AlbertModel", 25),
+        (("cls/",), "AlbertModel", 25),
+    ],
+)
+def test_heads_decide_the_class(without, architecture, count, written):
+    directory = written(without=without)
+    values = json.loads((directory / "config.json").read_text())
+    assert values["architectures"] == [architecture]
+    names = list(stored(directory))
+    assert len(names) == count
+    assert any(name.startswith("albert.") for name in names) == (architecture != "AlbertModel")
+    tensors, reader = tensors_of(), transformers.Reader(str(directory / "model.safetensors"))
+    assert len(reader.shapes) == count
+    for name, shape in reader.shapes.items():
+        assert shape == list(tensors[name].shape)
+        np.testing.assert_array_equal(reader[name], tensors[name], err_msg=name)
+
+
+REGRESSION = finetuning.Head("sts-b", None)
+THREE = finetuning.Head("mnli", ("contradiction", "entailment", "neutral"))
+RACE = finetuning.Head("race", ("A", "B", "C", "D"))
+
+
+def classifier(outputs):
+    return lambda config: heads.ClassificationModel(config, outputs)
+
+
+FINE_TUNED = {  # kind -> (model, what finetuned_task.json tells, class in transformers)
+    "labels": (classifier(3), THREE, "SequenceClassification"),
+    "no names": (classifier(3), None, "SequenceClassification"),
+    "scores": (classifier(1), REGRESSION, "SequenceClassification"),
+    "race": (heads.MultipleChoiceModel, RACE, "MultipleChoice"),
+    "squad1": (heads.SquadV1Model, None, "QuestionAnswering"),
+}
+
+
+def fine_tuned(kind):
+    """A model with the golden encoder and a head of random numbers; and its tensors."""
+    model = FINE_TUNED[kind][0](config_of())
+    named = checkpoints.named_variables(model)
+    checkpoints.load(str(MODELS / "base" / "model.ckpt"), named)
+    random = np.random.RandomState(1)
+    for name, variable in named.items():
+        if not checkpoints.is_encoder(name):
+            variable.assign(random.standard_normal(variable.shape))
+    return model, {name: variable.numpy() for name, variable in named.items()}
+
+
+@pytest.mark.parametrize("kind", FINE_TUNED)
+def test_heads_of_fine_tuning_come_back_bit_by_bit(kind, tmp_path):
+    _, head, architecture = FINE_TUNED[kind]
+    _, tensors = fine_tuned(kind)
+    assert write(tmp_path / "hf", config_of(), tensors, head)[0] == f"AlbertFor{architecture}"
+    named = checkpoints.named_variables(FINE_TUNED[kind][0](config_of()))
+    checkpoints.load_all(str(tmp_path / "hf"), named)
+    for name, value in tensors.items():
+        np.testing.assert_array_equal(named[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "kind, expected, labels",
+    [
+        ("labels", "single_label_classification", THREE.labels),
+        ("no names", "single_label_classification", ("LABEL_0", "LABEL_1", "LABEL_2")),
+        ("scores", "regression", ("LABEL_0",)),
+        ("race", None, None),
+        ("squad1", None, None),
+    ],
+)
+def test_outputs_in_the_config(kind, expected, labels, tmp_path):
+    write(tmp_path / "hf", config_of(), fine_tuned(kind)[1], FINE_TUNED[kind][1])
+    values = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert values.get("problem_type") == expected
+    names = labels and {str(number): label for number, label in enumerate(labels)}
+    assert values.get("id2label") == names
+    assert values.get("label2id") == (names and {v: int(k) for k, v in names.items()})
+    known = labels if kind == "labels" else None
+    assert transformers.read_labels(str(tmp_path / "hf")) == known
+
+
+@pytest.mark.parametrize(
+    "names", [None, 3, [], {"0": "a", "2": "b"}, {"0": "LABEL_0"}, {"1": ["b"]}, "ab"]
+)
+def test_configs_that_tell_no_labels(names, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": names}))
+    assert transformers.read_labels(str(tmp_path)) is None
+    assert transformers.read_labels(str(tmp_path / "nowhere")) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["3", '{"task_name": "x", "labels": [1]}', '{"task_name": 1, "labels": null}', "[" * 100_000],
+)
+def test_a_damaged_record_of_the_task_is_named(text, tmp_path):
+    (tmp_path / finetuning.HEAD_FILE).write_text(text)
+    with pytest.raises(UserError, match=rf"{tmp_path}/finetuned_task\.json is damaged"):
+        finetuning.read_head(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "weights, bias, head, message",
+    [
+        ([1, 32], [1], None, "output_weights has one row, .* put a finetuned_task.json beside"),
+        ([2, 32], [2], THREE, r"output_weights has 2 outputs, which is no head for mnli \(labels"),
+        ([2, 32], [2], REGRESSION, r"has 2 outputs, which is no head for sts-b \(scores\)"),
+        ([4, 32], [4], RACE, "has 4 outputs, which is no head for race"),
+        ([3, 16], [3], THREE, r"output_weights \[3, 16\] with a bias \[3\] is no head for H=32"),
+        ([3, 32], [2], THREE, r"with a bias \[2\] is no head"),
+        ([], [], THREE, r"output_weights \[\] with a bias"),
+    ],
+)
+def test_heads_that_do_not_fit_are_refused(weights, bias, head, message):
+    shapes = {"output_weights": weights, "output_bias": bias}
+    with pytest.raises(ValueError, match=message):
+        transformers.architecture_of(shapes, 32, head)
+
+
+def test_what_transformers_has_no_place_for_is_told(tmp_path):
+    config = config_of()
+    named = checkpoints.named_variables(heads.SquadV2Model(config))
+    tensors = {name: variable.numpy() for name, variable in named.items()}
+    architecture, names = write(tmp_path / "hf", config, tensors)
+    assert architecture == "AlbertModel"
+    assert set(tensors) - set(names) == {n for n in tensors if not checkpoints.is_encoder(n)}
+    assert len(stored(tmp_path / "hf")) == 25
+
+
+# --- Config ---------------------------------------------------------------------------------------
+
+
+def test_config_of_transformers():
+    config = config_of("groups2", hidden_dropout_prob=0.1, unknown_keys={"gap_size": 0})
+    assert transformers.to_their_config(config, "AlbertForPreTraining", SPECIAL_IDS) == {
+        "architectures": ["AlbertForPreTraining"],
+        "model_type": "albert",
+        "vocab_size": 300,
+        "embedding_size": 16,
+        "hidden_size": 32,
+        "num_hidden_layers": 3,
+        "num_hidden_groups": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+        "inner_group_num": 1,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": config.attention_probs_dropout_prob,
+        "classifier_dropout_prob": 0.1,
+        "max_position_embeddings": 40,
+        "type_vocab_size": 2,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+        "position_embedding_type": "absolute",
+        "tie_word_embeddings": True,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    "ours, theirs",
+    [("gelu", "gelu_new"), ("GELU", "gelu_new"), ("relu", "relu"), ("tanh", "tanh"),
+     ("linear", "linear"), ("", "linear")],
+)  # fmt: skip
+def test_activations(ours, theirs):
+    values = transformers.to_their_config(config_of(hidden_act=ours), "AlbertModel", SPECIAL_IDS)
+    assert values["hidden_act"] == theirs
+    back = transformers.from_their_config(values).hidden_act
+    assert back == {"GELU": "gelu", "": "linear"}.get(ours, ours)
+
+
+def test_the_exact_gelu_is_read_with_a_warning(caplog):
+    values = {"model_type": "albert", "vocab_size": 300, "hidden_act": "gelu"}
+    assert transformers.from_their_config(values).hidden_act == "gelu"
+    assert "is the exact form; the tanh form is used" in caplog.text
+
+
+def test_layers_of_their_own_are_groups_of_one():
+    config = config_of(parameter_sharing="none")
+    transformers.check_expressible(config)
+    values = transformers.to_their_config(config, "AlbertModel", SPECIAL_IDS)
+    assert values["num_hidden_groups"] == 3
+    back = transformers.from_their_config(values)
+    assert [back.group_of_layer(layer) for layer in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            {"embedding_size": 32},
+            "embedding_size = hidden_size = 32 this model has no such mapping",
+        ),
+        ({"parameter_sharing": "attention"}, "not as parameter_sharing='attention' does"),
+        ({"parameter_sharing": "ffn"}, "not as parameter_sharing='ffn' does"),
+        # int(15 / 22 * 22) is 14
+        (
+            {"num_hidden_layers": 22, "num_hidden_groups": 22},
+            "takes group 15 for layer 15 of 22 in 22 groups, and the original's rounding gives "
+            "group 14",
+        ),
+    ],
+)
+def test_what_transformers_cannot_compute_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        transformers.check_expressible(config_of(**change))
+
+
+@pytest.mark.parametrize("sharing", ["attention", "ffn"])
+def test_unequal_sharing_that_is_none_passes(sharing):
+    transformers.check_expressible(config_of(parameter_sharing=sharing, num_hidden_groups=3))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"model_type": "bert"}, "model_type must be albert. Received: 'bert'"),
+        ({"layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12. Received: 1e-05"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type must be absolute"),
+        ({"hidden_act": "silu"}, "hidden_act must be one of gelu_new, .*Received: 'silu'"),
+        ({"hidden_act": ["gelu_new"]}, r"hidden_act must be one of .*Received: \['gelu_new'\]"),
+        ({"model_type": {}}, "model_type must be albert"),
+        ({"layer_norm_eps": "1e-12"}, "layer_norm_eps must be 1e-12. Received: '1e-12'"),
+        ({"embedding_size": None}, "embedding_size must be a whole number"),
+        ({"num_hidden_groups": [1]}, "num_hidden_groups must be a whole number"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers must be a whole number"),
+        ({"embedding_size": 32}, "always maps embeddings"),
+    ],
+)
+def test_a_config_that_this_project_cannot_compute(change, message, tmp_path):
+    values = transformers.to_their_config(config_of(), "AlbertModel", SPECIAL_IDS) | change
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=message) as error:
+        transformers.read_config(str(tmp_path / "config.json"))
+    assert str(error.value).startswith(f"{tmp_path}/config.json: ")
+
+
+def test_the_originals_config_is_read_as_ever(tmp_path):
+    path = str(MODELS / "groups2" / "albert_config.json")
+    assert transformers.read_config(path) == config_of("groups2")
+    for text in ("[]", "3", "no JSON", "[" * 100_000):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(ValueError, match=r"config\.json"):
+            transformers.read_config(str(tmp_path / "config.json"))
+    with pytest.raises(ValueError, match="nowhere"):
+        transformers.read_config("nowhere.json")
+
+
+# --- Reading what others wrote --------------------------------------------------------------------
+
+
+def read_all(path):
+    reader = transformers.Reader(str(path))
+    return {name: reader[name] for name in reader.shapes}
+
+
+def assert_same(actual, expected):
+    assert actual.keys() == expected.keys()
+    for name, value in actual.items():
+        assert value.dtype == np.float32
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def test_tied_weights_that_are_repeated_are_no_news(written, tmp_path):
+    tensors = stored(written())
+    tensors["predictions.decoder.weight"] = tensors["albert.embeddings.word_embeddings.weight"]
+    tensors["predictions.decoder.bias"] = tensors["predictions.bias"]
+    assert_same(read_all(store(tmp_path / "a", tensors)), tensors_of())
+    del tensors["predictions.bias"]  # an older release keeps the other name of the two
+    assert_same(read_all(store(tmp_path / "b", tensors)), tensors_of())
+
+
+def test_output_weights_of_their_own_are_reported(written, tmp_path):
+    tensors = stored(written())
+    tensors["predictions.decoder.weight"] = np.zeros([300, 16], np.float32)
+    path = store(tmp_path / "a", tensors)
+    report = checkpoints.load(
+        path, checkpoints.named_variables(heads.PretrainingModel(config_of()))
+    )
+    assert report.unused == ("predictions.decoder.weight",)
+    assert "not used: predictions.decoder.weight" in str(report)
+
+
+def test_old_files_hold_positions_too(written, tmp_path):
+    tensors = stored(written()) | {"albert.embeddings.position_ids": np.arange(40)[np.newaxis]}
+    weights = checkpoints.read_weights(store(tmp_path / "a", tensors), config_of())
+    assert_same(weights.tensors, tensors_of())
+    assert weights.left_out == ("albert.embeddings.position_ids",)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, tf.bfloat16.as_numpy_dtype, np.float64])
+def test_files_of_another_precision(dtype, written, tmp_path):
+    tensors = {name: value.astype(dtype) for name, value in stored(written()).items()}
+    rounded = {n: v.astype(dtype).astype(np.float32) for n, v in tensors_of().items()}
+    assert_same(read_all(store(tmp_path / "a", tensors)), rounded)
+
+
+@pytest.mark.parametrize("dtype, name", [(np.uint8, "U8"), (np.int64, "I64"), (bool, "BOOL")])
+def test_a_type_that_is_no_weight(dtype, name, written, tmp_path):
+    tensors = stored(written())
+    tensors["albert.pooler.bias"] = np.zeros([32], dtype)
+    message = rf"cannot read bert/pooler/dense/bias of .*type is {name}"
+    with pytest.raises(ValueError, match=message):
+        read_all(store(tmp_path / "a", tensors))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_no_numbers_are_refused(value, written, tmp_path):
+    tensors = stored(written())
+    tensors["albert.pooler.bias"][3] = value
+    path = store(tmp_path / "a", tensors)
+    message = rf"bert/pooler/dense/bias of {path} has values that are infinite or no numbers"
+    with pytest.raises(ValueError, match=message):
+        read_all(path)
+    with pytest.raises(ValueError, match=message):
+        checkpoints.read_weights(path, config_of())
+
+
+def test_a_mapping_between_equal_sizes_is_refused(written, tmp_path):
+    tensors = stored(written())
+    tensors["albert.encoder.embedding_hidden_mapping_in.weight"] = np.eye(32, dtype=np.float32)
+    path = store(tmp_path / "a", tensors)
+    with pytest.raises(ValueError, match="maps embeddings of 32 features to a hidden size of the"):
+        transformers.Reader(path)
+
+
+@pytest.mark.parametrize("damage", ["short", "header", "empty", "deep"])
+def test_a_damaged_file_is_named(damage, written):
+    path = written() / "model.safetensors"
+    content = path.read_bytes()
+    damaged = {"short": content[:-9], "header": b"x" * 99, "empty": b""}
+    damaged["deep"] = (100_000).to_bytes(8, "little") + b'{"a":' * 20_000
+    path.write_bytes(damaged[damage])
+    with pytest.raises(ValueError, match=rf"cannot read {path}"):
+        checkpoints.load(str(path.parent), {})
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors.index.json"])
+def test_other_forms_of_weights_are_named_with_the_remedy(name, tmp_path):
+    (tmp_path / name).write_bytes(b"\x80\x04.")
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(
+            ValueError, match=rf"{name} .*: give model\.safetensors.*save_pretrained"
+        ):
+            checkpoints.find(str(path))
+
+
+def test_finding(written, tmp_path):
+    directory = written()
+    path = str(directory / "model.safetensors")
+    (directory / "pytorch_model.bin").write_bytes(b"\x80\x04.")  # beside it, and not looked at
+    for given in (directory, f"{directory}/", path):
+        assert checkpoints.find(str(given)) == path
+    assert isinstance(checkpoints.open_reader(path), transformers.Reader)
+    assert checkpoints.step_in(path) == 0
+    with pytest.raises(ValueError, match="no checkpoint at"):
+        checkpoints.find(str(tmp_path / "none.safetensors"))
+
+
+@pytest.fixture
+def small_directory(tmp_path):
+    """A directory of transformers with as many pieces as the vocabulary of the tests."""
+    config = config_of(vocab_size=3000, max_position_embeddings=64)
+    model = heads.PretrainingModel(config)
+    tensors = {n: v.numpy() for n, v in checkpoints.named_variables(model).items()}
+    write(tmp_path / "hf", config, tensors)
+    return tmp_path / "hf", tensors
+
+
+def test_fine_tuning_from_a_directory_of_transformers(small_directory, run_main, tmp_path, capsys):
+    directory, tensors = small_directory
+    run_main(
+        run_classifier,
+        data_dir=GOLDEN / "finetune" / "glue_data",
+        task_name="RTE",
+        albert_config_file=directory / "config.json",
+        init_checkpoint=directory,
+        spm_model_file=VOCABULARIES / "spm_uncased.model",
+        output_dir=tmp_path / "out",
+        do_train=True,
+        max_seq_length=64,
+        train_step=1,
+        train_batch_size=2,
+    )
+    assert f"loaded 25 variables from {directory}/model.safetensors" in capsys.readouterr().out
+    before = checkpoints.Reader(str(tmp_path / "out" / "model.ckpt-0"))
+    for name, value in tensors.items():
+        if checkpoints.is_encoder(name):
+            np.testing.assert_array_equal(before[name], value, err_msg=name)
+    config = AlbertConfig.from_json_file(str(tmp_path / "out" / "albert_config.json"))
+    assert config == transformers.read_config(str(directory / "config.json"))
+
+
+def test_no_answers_from_a_directory_of_transformers(small_directory, run_main, tmp_path):
+    with pytest.raises(ValueError, match=r"model\.safetensors has no SQuAD head"):
+        run_main(
+            run_squad,
+            do_predict=True,
+            predict_file=GOLDEN / "finetune" / "squad_data" / "dev_v1.1.json",
+            init_checkpoint=small_directory[0],
+            output_dir=tmp_path / "out",
+        )
+
+
+TEST_SET = {
+    "data_dir": GOLDEN / "finetune" / "glue_data",
+    "task_name": "MNLI",
+    "spm_model_file": VOCABULARIES / "spm_uncased.model",
+    "do_predict": True,
+    "max_seq_length": 64,
+}
+
+
+@pytest.fixture
+def mnli_directory(tmp_path):
+    """Writes an MNLI classifier for transformers, with its labels in an order of choice."""
+
+    def make(labels):
+        config = config_of(vocab_size=3000, max_position_embeddings=64)
+        named = checkpoints.named_variables(heads.ClassificationModel(config, 3))
+        tensors = {name: variable.numpy() for name, variable in named.items()}
+        write(tmp_path / "hf", config, tensors, finetuning.Head("mnli", labels))
+        return tmp_path / "hf"
+
+    return make
+
+
+def test_predicting_with_a_classifier_from_transformers(mnli_directory, run_main, tmp_path):
+    directory = mnli_directory(THREE.labels)
+    files = {"albert_config_file": directory / "config.json", "init_checkpoint": directory}
+    run_main(run_classifier, output_dir=tmp_path / "out", **files, **TEST_SET)
+    assert (tmp_path / "out" / "test_results.tsv").exists()
+
+
+def test_a_classifier_with_its_labels_in_another_order(mnli_directory, run_main, tmp_path):
+    directory = mnli_directory(("entailment", "neutral", "contradiction"))
+    files = {"albert_config_file": directory / "config.json", "init_checkpoint": directory}
+    message = r"was trained for another task \(labels entailment, neutral, contradiction\) and not"
+    with pytest.raises(ValueError, match=message):
+        run_main(run_classifier, output_dir=tmp_path / "out", **files, **TEST_SET)
+
+
+# --- What transformers itself makes of it ---------------------------------------------------------
+
+
+@needs_transformers
+@pytest.mark.parametrize("variant", EXPRESSIBLE)
+def test_outputs_of_transformers(variant, written, record_property):
+    import torch
+    import transformers
+
+    model, info = transformers.AlbertForPreTraining.from_pretrained(
+        str(written(variant)), output_loading_info=True
+    )
+    assert not any(info.values()), info
+    inputs = np.load(MODELS / variant / "inputs.npz")
+    golden = np.load(MODELS / variant / "outputs.npz")
+    names = {
+        "input_ids": "input_ids",
+        "input_mask": "attention_mask",
+        "segment_ids": "token_type_ids",
+    }
+    arguments = {new: torch.tensor(inputs[name]).long() for name, new in names.items()}
+    with torch.no_grad():
+        encoded, outputs = model.eval().albert(**arguments), model(**arguments)
+    positions = inputs["masked_lm_positions"][..., np.newaxis]
+    logits = np.take_along_axis(outputs.prediction_logits.numpy(), positions, axis=1)
+    theirs = {
+        "sequence_output": encoded.last_hidden_state.numpy(),
+        "pooled_output": encoded.pooler_output.numpy(),
+        "mlm_logits": logits.reshape(golden["mlm_logits"].shape),
+        "sop_logits": outputs.sop_logits.numpy(),
+    }
+    ours = our_outputs(variant, inputs)
+    for name, value in theirs.items():
+        record_property(name, float(np.abs(value - ours[name]).max()))
+        np.testing.assert_allclose(value, ours[name], atol=TOLERANCE, rtol=0, err_msg=name)
+        np.testing.assert_allclose(value, golden[name], atol=TOLERANCE, rtol=0, err_msg=name)
+
+
+def our_outputs(variant, inputs):
+    model = heads.PretrainingModel(config_of(variant))
+    named = checkpoints.named_variables(model)
+    checkpoints.load(str(MODELS / variant / "model.ckpt"), named)
+    encoded = model.encoder(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"])
+    outputs = model({name: tf.constant(value) for name, value in inputs.items()})
+    logits = outputs["masked_lm_logits"].numpy()
+    return {
+        "sequence_output": encoded["sequence_output"].numpy(),
+        "pooled_output": encoded["pooled_output"].numpy(),
+        "mlm_logits": logits.reshape(-1, logits.shape[-1]),
+        "sop_logits": outputs["sentence_order_logits"].numpy(),
+    }
+
+
+@needs_transformers
+@pytest.mark.parametrize("kind", FINE_TUNED)
+def test_outputs_of_fine_tuned_heads(kind, tmp_path, record_property):
+    import torch
+    import transformers
+
+    ours, tensors = fine_tuned(kind)
+    _, head, architecture = FINE_TUNED[kind]
+    write(tmp_path / "hf", config_of(), tensors, head)
+    kind_of_model = getattr(transformers, f"AlbertFor{architecture}")
+    model, info = kind_of_model.from_pretrained(str(tmp_path / "hf"), output_loading_info=True)
+    # The class has no pooler, and ours has one that its answers do not depend on.
+    unexpected = {"albert.pooler.weight", "albert.pooler.bias"} if kind == "squad1" else set()
+    assert set(info.pop("unexpected_keys")) == unexpected and not any(info.values())
+    inputs = np.load(MODELS / "base" / "inputs.npz")
+    named = {name: inputs[name] for name in ("input_ids", "input_mask", "segment_ids")}
+    given = {name: torch.tensor(value).long() for name, value in named.items()}
+    if kind == "race":  # B=1: its four rows are the options of one question
+        named = {name: value.reshape(1, -1) for name, value in named.items()}
+        given = {name: value[None] for name, value in given.items()}
+    with torch.no_grad():
+        outputs = model.eval()(
+            input_ids=given["input_ids"],
+            attention_mask=given["input_mask"],
+            token_type_ids=given["segment_ids"],
+        )
+    for name, expected in ours({name: tf.constant(value) for name, value in named.items()}).items():
+        actual = outputs[name].numpy()
+        record_property(name, float(np.abs(actual - expected).max()))
+        np.testing.assert_allclose(actual, expected, atol=TOLERANCE, rtol=0, err_msg=name)
+    if architecture == "SequenceClassification":
+        labels = ["LABEL_0", "LABEL_1", "LABEL_2"] if head is None else head.labels or ["LABEL_0"]
+        assert list(model.config.id2label.values()) == list(labels)
+        assert model.num_labels == len(labels)
+
+
+@needs_transformers
+@pytest.mark.parametrize("part", ["the whole", "the encoder"])
+def test_what_transformers_saves_is_read(part, written, tmp_path):
+    import transformers
+
+    model = transformers.AlbertForPreTraining.from_pretrained(str(written("groups2")))
+    (model if part == "the whole" else model.albert).save_pretrained(str(tmp_path / "again"))
+    tensors = tensors_of("groups2")
+    if part == "the encoder":
+        tensors = {name: value for name, value in tensors.items() if name.startswith("bert/")}
+    assert_same(read_all(tmp_path / "again" / "model.safetensors"), tensors)
+    assert transformers.read_config(str(tmp_path / "again/config.json")) == config_of("groups2")

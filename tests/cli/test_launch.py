@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts share: checks of flags, locks, the one line of an error."""
+
+import contextlib
+import os
+
+import pytest
+import tensorflow as tf
+
+import create_pretraining_data
+import export_checkpoints
+import export_to_tfhub
+import run_classifier
+import run_pretraining
+import run_race
+import run_squad
+from albert_tf import files
+from albert_tf.cli import launch
+from albert_tf.errors import UserError, one_line
+
+PATHS = {"data_dir": "none", "output_dir": "out", "albert_config_file": "none", "input_file": "x"}
+PATHS |= {
+    "albert_directory": "none",
+    "export_path": "x/y",
+    "task_name": "RTE",
+    "spm_model_file": "x",
+}
+PATHS |= {"output_file": "x"}
+REQUIRED = {
+    create_pretraining_data: ["input_file", "output_file", "spm_model_file"],
+    export_checkpoints: ["albert_directory", "export_path"],
+    export_to_tfhub: ["albert_directory", "export_path"],
+    run_classifier: ["data_dir", "task_name", "output_dir"],
+    run_pretraining: ["albert_config_file", "input_file", "output_dir"],
+    run_race: ["data_dir", "output_dir"],
+    run_squad: ["output_dir"],
+}
+
+
+@pytest.mark.parametrize(
+    "script, flag",
+    [
+        (run_classifier, "output_dir"), (run_classifier, "export_dir"),
+        (run_pretraining, "output_dir"), (run_race, "output_dir"), (run_race, "export_dir"),
+        (run_squad, "output_dir"), (run_squad, "export_dir"),
+        (export_checkpoints, "export_path"), (export_checkpoints, "albert_directory"),
+        (export_to_tfhub, "export_path"), (export_to_tfhub, "albert_directory"),
+    ],
+)  # fmt: skip
+def test_an_empty_path_is_refused(run_main, script, flag, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = {name: PATHS[name] for name in REQUIRED[script]} | {flag: ""}
+    with pytest.raises(UserError, match=f"--{flag} is empty"):
+        run_main(script, **flags)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_output_file_is_refused(run_main, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").write_text("")
+    flags = {name: PATHS[name] for name in REQUIRED[create_pretraining_data]}
+    with pytest.raises(UserError, match="--output_file is empty"):
+        run_main(create_pretraining_data, **flags | {"output_file": ""})
+
+
+@pytest.fixture
+def held(tmp_path):
+    """Locks a directory for a process that runs and is not this one."""
+
+    def hold(purpose):
+        host, _, run = files.owner()
+        path = tmp_path / f"{purpose}.lock"
+        path.write_text(f"{host} {os.getppid()} {run}\n")
+        return path
+
+    return hold
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Sets what the flags say."""
+
+    def give(**values):
+        fake = type("Flags", (dict,), {"__getattr__": lambda self, name: self[name].value})()
+        for name, value in values.items():
+            fake[name] = type("Flag", (), {"value": value})
+        monkeypatch.setattr(launch, "FLAGS", fake)
+
+    return give
+
+
+ONE = tf.distribute.OneDeviceStrategy("device:CPU:0")
+TRAIN = {"do_train": True, "do_eval": False}
+EVALUATE = {"do_train": False, "do_eval": True}
+PREDICT = {"do_train": False, "do_predict": True}  # of run_squad.py, which has no do_eval
+BOTH = {"do_train": True, "do_eval": True, "do_predict": False}
+
+
+@pytest.mark.parametrize(
+    "flags, locks",
+    [
+        (TRAIN, ["training"]),
+        (EVALUATE, ["evaluating"]),
+        (PREDICT, ["evaluating"]),
+        (BOTH, ["evaluating", "training"]),
+    ],
+)
+def test_what_a_run_locks_and_gives_up(flags, locks, given, tmp_path):
+    given(**flags)
+    with pytest.raises(KeyboardInterrupt), launch.locked(str(tmp_path), ONE):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [f"{n}.lock" for n in locks]
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "purpose, flags, refused",
+    [
+        ("training", TRAIN, True),
+        ("training", EVALUATE, False),
+        ("training", BOTH, True),
+        ("evaluating", TRAIN, False),
+        ("evaluating", EVALUATE, True),
+        ("evaluating", BOTH, True),
+    ],
+)
+def test_who_may_work_beside_whom(purpose, flags, refused, held, given, tmp_path):
+    path = held(purpose)
+    given(**flags)
+    expected = contextlib.nullcontext()
+    if refused:
+        expected = pytest.raises(UserError, match=f"{os.getppid()} .* is {purpose} there")
+    with expected, launch.locked(str(tmp_path), ONE):
+        assert not refused
+    assert list(tmp_path.iterdir()) == [path]  # and no lock of this process
+
+
+def test_only_the_chief_locks(given, monkeypatch, tmp_path):
+    given(**BOTH)
+    monkeypatch.setattr(launch.training, "is_chief", lambda _: False)
+    with launch.locked(str(tmp_path), ONE):
+        assert not list(tmp_path.iterdir())
+
+
+IN_GRAPH = (
+    "Graph execution error:\n\nDetected at node a/b defined at:\n<none>\nOOM at [8]\n"
+    "\t [[{{node a/b}}]]\nHint: none [Op:__inference_1]"
+)
+
+
+@pytest.mark.parametrize(
+    "error, line",
+    [
+        (tf.errors.ResourceExhaustedError(None, None, "OOM at [8]\nHint: none"), "OOM at [8]"),
+        (tf.errors.ResourceExhaustedError(None, None, IN_GRAPH), "OOM at [8]"),
+        (tf.errors.UnavailableError(None, None, ""), "UnavailableError"),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+def test_errors_of_the_machine_take_one_line(error, line):
+    assert isinstance(error, launch._OF_THE_MACHINE)
+    assert one_line(error) == line

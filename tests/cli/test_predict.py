@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""predict.py, on small SavedModels made by hand; tests/test_serving.py runs it on real exports."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.cli import predict
+from albert_tf.errors import UserError
+from tests import ROOT
+
+TEXT = tf.TensorSpec([None], tf.string)
+PAIR = {"text": TEXT, "text_pair": TEXT}
+QUESTION = {"question": TEXT, "context": TEXT}
+LABELS = ("no", "yes")
+
+
+def save(path, functions, labels=LABELS, weights=((1.0, 2.0),)):
+    """Writes a SavedModel: name of a signature -> (function of weights and inputs, its specs)."""
+    module = tf.Module()
+    module.weights = tf.Variable(weights)
+    signatures = {
+        name: tf.function(
+            lambda call=call, **inputs: call(module.weights, **inputs), autograph=False
+        ).get_concrete_function(
+            **{key: tf.TensorSpec(spec.shape, spec.dtype, key) for key, spec in specs.items()}
+        )
+        for name, (call, specs) in functions.items()
+    }
+    tf.saved_model.save(module, str(path), signatures)
+    (path / "assets").mkdir(exist_ok=True)
+    (path / "assets" / "labels.txt").write_text("".join(f"{label}\n" for label in labels))
+    return path
+
+
+def lengths(*texts):
+    return tf.cast(sum(tf.strings.length(text) for text in texts), tf.float32)
+
+
+def classify(weights, text, text_pair):
+    """ "yes" for texts of an even number of bytes."""
+    even = tf.math.floormod(lengths(text, text_pair), 2) == 0
+    probabilities = tf.where(even[:, tf.newaxis], [[0.25, 0.75]], [[0.75, 0.25]]) * weights[0, 0]
+    predictions = tf.argmax(probabilities, axis=1, output_type=tf.int32)
+    return {
+        "probabilities": probabilities,
+        "predictions": predictions,
+        "label": tf.gather(tf.constant(LABELS), predictions),
+        "threshold": tf.fill(tf.shape(text), 0.25),
+    }
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("classifier"), {"text": (classify, PAIR)})
+
+
+@pytest.fixture
+def copied(classifier, tmp_path):
+    """A copy of the classifier, to be damaged."""
+    return Path(shutil.copytree(classifier, tmp_path / "copy"))
+
+
+@pytest.fixture
+def run(run_main, tmp_path):
+    """Runs predict.py on the bytes of a file: run(export, content, **flags) -> lines, text."""
+
+    def run(export, content, **flags):
+        source, target = tmp_path / "in.txt", tmp_path / "out.jsonl"
+        source.write_bytes(content)
+        run_main(predict, saved_model=export, input_file=source, output_file=target, **flags)
+        return target.read_text(encoding="utf-8").split("\n")[:-1]
+
+    return run
+
+
+# --- Lines in, lines out ---
+
+
+def test_other_keys_are_given_back(classifier, run):
+    others = {"id": 7, "question_id": "q-7", "meta": {"é": [None, 1.5, True]}}
+    line = json.dumps(others | {"text": "a", "text_pair": "b"})
+    (found,) = map(json.loads, run(classifier, line.encode()))
+    assert found == others | {
+        "label": "yes",
+        "probabilities": {"no": 0.25, "yes": 0.75},
+        "threshold": 0.25,
+    }
+    assert list(found)[:3] == list(others)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 100])
+def test_line_n_belongs_to_line_n(classifier, run, batch_size):
+    content = b'\n\xef\xbb\xbf{"text": "a"}\r\n\r\n\n{"text": "ab"}\n\nabc\td\n\n'
+    lines = run(classifier, content, predict_batch_size=batch_size)
+    labels = [json.loads(line)["label"] if line else None for line in lines]
+    assert labels == [None, "no", None, None, "yes", None, "yes", None]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"a\tb\xff", "line 2: not UTF-8"),
+        (b"\xff\xfea\0\t\0b\0", "line 2: not UTF-8"),
+        (b"one column", "2 columns are expected, with tabs between them: text, text_pair"),
+        (b"{broken", "line 2 is not JSON"),
+        (b'{"text": ' + b"[" * 100_000, "line 2 is not usable JSON: it is nested too deeply"),
+        (b'{"text": "a", "id": ' + b"9" * 5000 + b"}", "line 2 is not JSON: Exceeds the limit"),
+        (b'{"text": "a", "id": 1e999}', "line 2: 'id' holds a number that is not finite"),
+        (b'{"text": "a", "id": NaN}', "line 2 is not JSON: it holds NaN"),
+        (b'{"text": "\\ud800"}', r"line 2: 'text' is not valid Unicode. Received: '\ud800'"),
+        (b'{"text": "a", "\\udfff": 1}', r"line 2: '\udfff' is not valid Unicode"),
+        (b'{"text_pair": "b"}', "line 2: this model takes text, text_pair. Missing: text"),
+        (b'{"text": "a", "question": "b"}', "line 2: this model takes text, text_pair. Not taken"),
+        (b'{"text": "a", "txt_pair": "b"}', "Is the key 'txt_pair' meant as text_pair?"),
+        (b'{"Text": "a"}', "Is the key 'Text' meant as text?"),
+        (b'{"text": "a", "label": 1}', "which has a key 'label' itself: rename this one"),
+        (b'{"text": 5}', "line 2: text is no text. Received: 5"),
+        (b'{"text": ["a"]}', "line 2: text is no text. Received: ['a']"),
+    ],
+)
+def test_lines_that_are_no_examples(line, message, classifier, run, tmp_path):
+    with pytest.raises(UserError, match=re.escape(message)) as caught:
+        run(classifier, b"a\tb\r\n" + line + b"\n")
+    assert "in.txt, line 2" in str(caught.value) and "\n" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt"]
+
+
+def test_a_nul_is_part_of_the_text(classifier, run):
+    lines = run(classifier, b"a\0\tb\0\n" + rb'{"text": "a\u0000", "text_pair": ""}')
+    assert [json.loads(line)["label"] for line in lines] == ["yes", "yes"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\r\n"])
+def test_no_example(content, classifier, run, tmp_path):
+    with pytest.raises(UserError, match="no example was given"):
+        run(classifier, content)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+# --- Embeddings ---
+
+
+def windows_of(weights, question, context):
+    """As many windows as the context has characters, of as many pieces as its number."""
+    count = tf.strings.length(context)
+    most = tf.maximum(tf.reduce_max(count), 1)
+    pieces = 1 + tf.range(most)
+    is_piece = tf.range(most)[tf.newaxis] < pieces[:, tf.newaxis]  # [W, T]
+    mask = is_piece[tf.newaxis] & (tf.range(most) < count[:, tf.newaxis])[..., tf.newaxis]
+    rows = tf.size(question)
+    return {
+        "pooled_output": tf.ones([rows, most, 1]) * weights,
+        "sequence_output": tf.ones([rows, most, most, 1]) * weights,
+        "input_mask": tf.cast(mask, tf.int32),
+    }
+
+
+def rows_of_windows(weights, question, context):
+    """The same as exports of earlier versions give it: a row for each window."""
+    found = windows_of(weights, question, context)
+    used = tf.reduce_any(found["input_mask"] > 0, axis=2)
+    example = tf.cast(tf.where(used)[:, 0], tf.int32)
+    return {name: values[used] for name, values in found.items()} | {"example": example}
+
+
+@pytest.mark.parametrize("call", [windows_of, rows_of_windows])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_embeddings_of_windows_are_always_lists(call, batch_size, run, tmp_path):
+    export = save(tmp_path / "export", {"embeddings": (call, QUESTION)})
+    lines = run(
+        export,
+        b"Who?\tabc\nWho?\ta\nWho?\t\n",
+        predict_batch_size=batch_size,
+        embeddings="pooled_output",
+    )
+    pooled = [json.loads(line)["pooled_output"] for line in lines]
+    assert pooled == [[[1.0, 2.0]] * 3, [[1.0, 2.0]], []]
+    lines = run(
+        export, b"Who?\tabc\nWho?\ta\n", predict_batch_size=batch_size, embeddings="sequence_output"
+    )
+    pieces = [json.loads(line)["sequence_output"] for line in lines]
+    assert [[len(window) for window in windows] for windows in pieces] == [[1, 2, 3], [1]]
+
+
+# --- Exports that are no good ---
+
+
+def with_line(classifier, run, message):
+    with pytest.raises(UserError, match=message) as caught:
+        run(classifier, b"a\tb\n")
+    assert str(classifier) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"no\nyes\nmaybe\n", "labels.txt must have 2 lines, one for each class. It has 3"),
+        (b"", "labels.txt must have 2 lines, one for each class. It has 1"),
+        (b"no\nno\n", "labels.txt names the class 'no' more than once"),
+        (b"no\nj\xe4\n", "labels.txt is not UTF-8 text"),
+    ],
+)
+def test_labels_that_are_not_the_models(content, message, copied, run):
+    (copied / "assets" / "labels.txt").write_bytes(content)
+    with_line(copied, run, message)
+
+
+def test_class_names_may_hold_any_character(tmp_path):
+    path = tmp_path / "labels.txt"
+    path.write_text("sehr gut\nä\u2028b\n", encoding="utf-8")
+    assert predict.read_labels(str(path), 2) == ["sehr gut", "ä\u2028b"]
+
+
+@pytest.mark.parametrize("size", [0, 10, 0.5, 0.99])
+@pytest.mark.parametrize(
+    "name",
+    ["saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"],
+)
+def test_damaged_files(name, size, copied, run):
+    path = copied / name
+    content = path.read_bytes()
+    path.write_bytes(content[: size if size >= 1 else int(size * len(content))])
+    with_line(copied, run, "cannot be loaded: its files are damaged")
+
+
+def test_variables_of_another_export(copied, run, tmp_path):
+    other = save(tmp_path / "other", {"text": (classify, PAIR)}, weights=((1.0,), (2.0,)))
+    shutil.rmtree(copied / "variables")
+    shutil.copytree(other / "variables", copied / "variables")
+    with_line(copied, run, "cannot be loaded: its files are damaged, or not all of one export")
+
+
+def test_weights_that_are_no_numbers(run, tmp_path):
+    export = save(tmp_path / "nan", {"text": (classify, PAIR)}, weights=((np.nan, 1.0),))
+    with_line(export, run, "gives NaN as probabilities: its weights are damaged")
+
+
+def test_exports_of_another_kind(run_main, tmp_path):
+    with pytest.raises(UserError, match=r"holds no saved_model\.pb"):
+        run_main(predict, saved_model=tmp_path, text="a")
+    number = {"x": tf.TensorSpec([])}
+    export = save(tmp_path / "other", {"x": (lambda weights, x: {"y": x}, number)})
+    with pytest.raises(UserError, match="has no signature 'text'"):
+        run_main(predict, saved_model=export, text="a")
+    export = save(
+        tmp_path / "more", {"text": (lambda w, text, x: {"y": x}, {"text": TEXT} | number)}
+    )
+    with pytest.raises(UserError, match="is not one of this project: it takes"):
+        run_main(predict, saved_model=export, text="a")
+
+
+def test_the_newest_export_is_taken(tmp_path):
+    for name in ("9", "10", "11", "x12", "[13]"):
+        (tmp_path / "a[b]" / name).mkdir(parents=True)
+        if name != "11":
+            (tmp_path / "a[b]" / name / "saved_model.pb").touch()
+    assert predict.find_export(str(tmp_path / "a[b]")) == str(tmp_path / "a[b]" / "10")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"input_file": "x", "text": "a"}, "--input_file and --text exclude each other"),
+        ({"input_file": "."}, "--input_file=. is a directory"),
+        ({"text": "a", "output_file": "."}, "--output_file=. is a directory"),
+        ({"text": "a", "predict_batch_size": 0}, "--predict_batch_size must be at least 1"),
+    ],
+)
+def test_flags_are_checked_before_a_model_is_loaded(flags, message, run_main):
+    with pytest.raises(UserError, match=re.escape(message)):
+        run_main(predict, saved_model="is not read", **flags)
+
+
+# --- The command ---
+
+
+def command(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, ROOT / "predict.py", *arguments],
+        capture_output=True, check=False, timeout=300, **options,
+    )  # fmt: skip
+
+
+def test_words_that_are_no_flags():
+    done = command("--saved_model=x", "--text", "a", "film")
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1].startswith("predict: error: not a flag: film.")
+
+
+def test_a_pipe_into_the_command_and_out_of_it(classifier):
+    done = command(
+        f"--saved_model={classifier}",
+        input='one text\té\n{"text": "ä", "id": "ß"}\n'.encode(),
+        env={"PYTHONIOENCODING": "ascii", "PATH": ""},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    first, second = map(json.loads, done.stdout.decode().splitlines())
+    assert set(first) == {"label", "probabilities", "threshold"} and second["id"] == "ß"
+
+
+def test_a_defect_keeps_its_traceback(classifier, tmp_path):
+    """Only errors meant for users end in one line."""
+    code = f"""
+import sys
+from albert_tf import cli, predict
+predict.prediction = lambda *_: int("x")
+sys.argv = ["albert-predict", "--saved_model={classifier}", "--text=a", "--text_pair=b"]
+predict.run()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "Traceback" in done.stderr
+    damaged = code.replace(str(classifier), str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", damaged], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("albert-predict: error: --saved_model=")
+
+
+def test_help_shows_the_flags_and_how_to_call_it():
+    done = command("--help")
+    shown = done.stdout.decode()
+    assert "--saved_model:" in shown and "--options:" in shown and "pairs.tsv >" in shown

@@ -1,0 +1,493 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The encoder: the original's outputs, the paper's counts, sharing, dropout, precision."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.checkpoints import checkpoints
+from albert_tf.config import AlbertConfig
+from albert_tf.model import encoder
+from albert_tf.model.heads import PretrainingModel
+from tests import GOLDEN
+
+DATA = GOLDEN / "model"
+VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
+FORWARD = 2e-5  # absolute, as tests/golden/README.md says
+
+TINY = AlbertConfig(
+    vocab_size=60,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=4,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=12,
+)
+
+
+def golden_encoder(variant, **kwargs):
+    """The encoder of a variant with the original's weights."""
+    config = AlbertConfig.from_json_file(str(DATA / variant / "albert_config.json"))
+    model = PretrainingModel(config, **kwargs)
+    named = checkpoints.named_variables(model)
+    report = checkpoints.load(str(DATA / variant / "model.ckpt"), named)
+    assert not report.missing
+    return model.encoder
+
+
+def encode_golden(encoder, variant, **overrides):
+    inputs = np.load(DATA / variant / "inputs.npz")
+    given = {"input_mask": inputs["input_mask"], "token_type_ids": inputs["segment_ids"]}
+    return encoder(inputs["input_ids"], **{**given, **overrides})
+
+
+def assert_close(actual, expected, atol=FORWARD):
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
+
+
+def tiny_ids(batch=3, length=10):
+    return np.random.RandomState(0).randint(0, TINY.vocab_size, [batch, length]).astype(np.int32)
+
+
+def record_calls(monkeypatch, kind):
+    """Records the arguments of each call of a layer class."""
+    calls, original = [], kind.call
+
+    def call(self, *args, **kwargs):
+        calls.append(args)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(kind, "call", call)
+    return calls
+
+
+def randomise(model, seed=0):
+    """Weights of any size in every variable, so that nothing is 0 or 1 by chance."""
+    state = np.random.RandomState(seed)
+    for variable in model.trainable_variables:
+        variable.assign(state.standard_normal(variable.shape).astype(np.float32) * 0.3)
+
+
+# --- The original's figures ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_output_is_the_originals(variant):
+    expected = np.load(DATA / variant / "outputs.npz")
+    outputs = encode_golden(golden_encoder(variant), variant)
+    for name in ("word_embedding_output", "embedding_output", "sequence_output", "pooled_output"):
+        assert_close(outputs[name], expected[name])
+    layers = [name for name in expected.files if name.startswith("encoder_layer_")]
+    meta = json.loads((DATA / variant / "variables.json").read_text())
+    assert len(outputs["encoder_outputs"]) == len(layers) == meta["num_encoder_layer_outputs"]
+    for index, output in enumerate(outputs["encoder_outputs"]):
+        assert_close(output, expected[f"encoder_layer_{index}"])
+    np.testing.assert_array_equal(outputs["encoder_outputs"][-1], outputs["sequence_output"])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_outputs_without_mask_and_types_are_the_originals(variant):
+    expected = np.load(DATA / variant / "outputs_nomask_notypes.npz")
+    inputs = np.load(DATA / variant / "inputs.npz")
+    outputs = golden_encoder(variant)(inputs["input_ids"])
+    for name in expected.files:
+        assert_close(outputs[name], expected[name])
+
+
+def test_a_row_without_any_token_is_the_originals():
+    expected = np.load(DATA / "base" / "allmasked_row.npz")
+    assert not expected["input_mask"][3].any()
+    outputs = encode_golden(golden_encoder("base"), "base", input_mask=expected["input_mask"])
+    outputs["encoder_layer_0"] = outputs["encoder_outputs"][0]
+    for name in ("encoder_layer_0", "sequence_output", "pooled_output"):
+        assert_close(outputs[name][:3], expected[name][:3])
+        assert_close(outputs[name][3], expected[name][3], atol=5e-3)
+
+
+def test_a_traced_model_of_unknown_shape_gives_the_same():
+    encoder = golden_encoder("base")
+    inputs = np.load(DATA / "base" / "inputs.npz")
+    unknown = tf.TensorSpec([None, None], tf.int32)
+    traced = tf.function(lambda *args: encoder(*args), input_signature=[unknown] * 3)
+    outputs = traced(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"])
+    expected = np.load(DATA / "base" / "outputs.npz")
+    assert_close(outputs["sequence_output"], expected["sequence_output"])
+    assert_close(outputs["pooled_output"], expected["pooled_output"])
+
+
+def test_one_hot_look_up_is_the_same():
+    outputs = encode_golden(golden_encoder("base"), "base")
+    one_hot = encode_golden(golden_encoder("base", use_one_hot_embeddings=True), "base")
+    np.testing.assert_array_equal(
+        one_hot["word_embedding_output"], outputs["word_embedding_output"]
+    )
+    assert_close(one_hot["sequence_output"], outputs["sequence_output"], atol=1e-6)
+
+
+def test_a_mask_of_other_values_scales_linearly(monkeypatch):
+    calls = record_calls(monkeypatch, encoder.AttentionBlock)
+    encoder.AlbertModel(TINY)(tiny_ids(1, 4), input_mask=tf.constant([[1, 0.5, 0, 2]]))
+    _, mask_adder = calls[0]
+    np.testing.assert_array_equal(mask_adder, [[[[0, -5000, -10000, 10000]]]])
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("gelu", [-0.04540231, -0.15880801, 0.0, 0.84119199, 2.99636261]),
+        ("GELU", [-0.04540231, -0.15880801, 0.0, 0.84119199, 2.99636261]),
+        ("relu", [0, 0, 0, 1, 3]),
+        ("tanh", [-0.96402758, -0.76159416, 0, 0.76159416, 0.99505475]),
+        ("linear", [-2, -1, 0, 1, 3]),
+        ("", [-2, -1, 0, 1, 3]),
+    ],
+)
+def test_activations(name, expected):
+    # gelu by its tanh approximation: the exact one gives -0.04550026 at -2.
+    actual = encoder.get_activation(name)(tf.constant([-2.0, -1, 0, 1, 3]))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-6)
+
+
+def test_layer_norm_takes_a_tiny_epsilon():
+    # Deviations of 1e-5 are still normalised; with the usual epsilon of 1e-3 they would vanish.
+    norm = encoder.LayerNorm(4)
+    norm.gamma.assign([1, 2, 1, 1])
+    norm.beta.assign([0, 0, 5, 0])
+    x = tf.constant([[1e-5, -1e-5, 1e-5, -1e-5]])
+    np.testing.assert_allclose(norm(x), [[0.995037, -1.990074, 5.995037, -0.995037]], rtol=1e-5)
+
+
+# --- Parameter counts ---------------------------------------------------------------------------
+
+SIZES = {  # H, L, I, N
+    "base": (768, 12, 3072, 12),
+    "large": (1024, 24, 4096, 16),
+    "xlarge": (2048, 24, 8192, 16),
+    "xxlarge": (4096, 12, 16384, 64),
+}
+
+
+def sized_config(size, **overrides):
+    hidden, layers, intermediate, heads = SIZES[size]
+    values = {
+        "vocab_size": 30000,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "intermediate_size": intermediate,
+        "num_attention_heads": heads,
+    }
+    return AlbertConfig(**{**values, **overrides})
+
+
+def count_parameters(config):
+    """Parameters by part; in a graph, where variables have a shape and no memory."""
+    with tf.Graph().as_default():
+        model = PretrainingModel(config)
+        counts = {
+            "encoder": model.encoder,
+            "pooler": model.encoder.pooler,
+            "masked_lm": model.masked_lm,
+            "sentence_order": model.sentence_order,
+            "all": model,
+        }
+        return {
+            name: sum(int(np.prod(v.shape)) for v in part.trainable_variables)
+            for name, part in counts.items()
+        }
+
+
+@pytest.mark.parametrize(
+    "size, encoder, masked_lm, sentence_order, total",
+    [
+        ("base", 11_683_584, 128_688, 1_538, 11_813_810),
+        ("large", 17_683_968, 161_456, 2_050, 17_847_474),
+        ("xlarge", 58_724_864, 292_528, 4_098, 59_021_490),
+        ("xxlarge", 222_595_584, 554_672, 8_194, 223_158_450),
+    ],
+)
+def test_parameter_counts_of_the_released_sizes(size, encoder, masked_lm, sentence_order, total):
+    counts = count_parameters(sized_config(size))
+    assert counts["encoder"] == encoder
+    assert counts["masked_lm"] == masked_lm
+    assert counts["sentence_order"] == sentence_order
+    assert counts["all"] == total
+
+
+@pytest.mark.parametrize(
+    "overrides, millions",
+    [
+        ({"embedding_size": 768, "parameter_sharing": "all"}, 31),
+        ({"embedding_size": 768, "parameter_sharing": "attention"}, 83),
+        ({"embedding_size": 768, "parameter_sharing": "ffn"}, 57),
+        ({"embedding_size": 768, "parameter_sharing": "none"}, 108),
+        ({"embedding_size": 128, "parameter_sharing": "all"}, 12),
+        ({"embedding_size": 128, "parameter_sharing": "attention"}, 64),
+        ({"embedding_size": 128, "parameter_sharing": "ffn"}, 38),
+        ({"embedding_size": 128, "parameter_sharing": "none"}, 89),
+    ],
+)
+def test_parameter_counts_of_the_papers_table_4(overrides, millions):
+    assert_millions(count_parameters(sized_config("base", **overrides)), millions)
+
+
+@pytest.mark.parametrize("size, millions", [("base", 108), ("large", 334)])
+def test_parameter_counts_of_bert(size, millions):
+    config = sized_config(size, embedding_size=SIZES[size][0], parameter_sharing="none")
+    assert_millions(count_parameters(config), millions)
+
+
+def assert_millions(counts, millions):
+    # The paper gives whole millions and does not say whether it counts the pooler: it does in the
+    # rows with sharing, and does not in those without. Nothing else is left open.
+    with_pooler = counts["encoder"] / 1e6
+    without_pooler = (counts["encoder"] - counts["pooler"]) / 1e6
+    assert millions in (round(with_pooler), round(without_pooler))
+
+
+# --- Sharing ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sharing, attention, ffn",
+    [
+        ("all", [0, 0, 1, 1], [0, 0, 1, 1]),
+        ("attention", [0, 0, 1, 1], [0, 1, 2, 3]),
+        ("ffn", [0, 1, 2, 3], [0, 0, 1, 1]),
+        ("none", [0, 1, 2, 3], [0, 1, 2, 3]),
+    ],
+)
+@pytest.mark.parametrize("inner", [1, 2])
+def test_layers_use_the_groups_of_their_strategy(sharing, attention, ffn, inner, monkeypatch):
+    config = dataclasses.replace(
+        TINY, num_hidden_groups=2, inner_group_num=inner, parameter_sharing=sharing
+    )
+    model = encoder.AlbertModel(config)
+    assert len(model.attention_groups) == len(set(attention))
+    assert len(model.ffn_groups) == len(set(ffn))
+    called = []
+    for kind in (encoder.AttentionBlock, encoder.FeedForwardBlock):
+        original = kind.call
+
+        def call(self, *args, _original=original, **kwargs):
+            called.append(self)
+            return _original(self, *args, **kwargs)
+
+        monkeypatch.setattr(kind, "call", call)
+    outputs = encoder.AlbertModel.call(model, tiny_ids())
+    expected = [
+        block
+        for a, f in zip(attention, ffn, strict=True)
+        for j in range(inner)
+        for block in (model.attention_groups[a][j], model.ffn_groups[f][j])
+    ]
+    assert [id(block) for block in called] == [id(block) for block in expected]
+    assert len(outputs["encoder_outputs"]) == 4 * inner
+
+
+def test_all_blocks_have_variables_of_their_own():
+    config = dataclasses.replace(TINY, parameter_sharing="none", inner_group_num=2)
+    model = encoder.AlbertModel(config)
+    blocks = [*itertools.chain(*model.attention_groups), *itertools.chain(*model.ffn_groups)]
+    variables = [id(v) for block in blocks for v in block.trainable_variables]
+    assert len(blocks) == 16
+    assert len(variables) == len(set(variables)) == 8 * 10 + 8 * 6
+
+
+# --- Initialisation -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stddev", [0.02, 0.5])
+def test_initial_values(stddev):
+    tf_keras.utils.set_random_seed(1)
+    config = dataclasses.replace(TINY, vocab_size=300, initializer_range=stddev)
+    named = checkpoints.named_variables(PretrainingModel(config))
+    for name, variable in named.items():
+        if variable.shape.rank == 2:
+            # Nothing beyond 2 sigma, and no correction for the cut: its deviation is 0.88 sigma.
+            assert np.abs(variable.numpy()).max() <= 2 * stddev, name
+        else:
+            expected = 1.0 if name.endswith("gamma") else 0.0
+            np.testing.assert_array_equal(variable, np.full(variable.shape, expected), name)
+    values = np.concatenate([np.ravel(v) for v in named.values() if v.shape.rank == 2])
+    assert values.size > 4000
+    assert np.std(values) == pytest.approx(0.8796 * stddev, rel=0.04)
+    assert np.mean(values) == pytest.approx(0, abs=0.05 * stddev)
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_no_two_variables_begin_alike(seed):
+    # All tables and all square kernels have one shape here, so equal streams would show.
+    if seed is not None:
+        tf_keras.utils.set_random_seed(seed)
+    config = AlbertConfig(
+        vocab_size=16,
+        embedding_size=16,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+        type_vocab_size=16,
+        parameter_sharing="none",
+    )
+    named = checkpoints.named_variables(PretrainingModel(config))
+    kernels = {name: v.numpy() for name, v in named.items() if v.shape == [16, 16]}
+    assert len(kernels) == 3 + 3 * 6 + 1 + 1
+    for (one, a), (other, b) in itertools.combinations(kernels.items(), 2):
+        assert np.mean(np.isclose(a, b)) < 0.1, f"{one} = {other}"
+
+
+def test_a_seed_fixes_the_initial_values():
+    def values(seed):
+        tf_keras.utils.set_random_seed(seed)
+        return [v.numpy() for v in encoder.AlbertModel(TINY).trainable_variables]
+
+    first, again, other = values(3), values(3), values(4)
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not np.array_equal(first[0], other[0])
+
+
+# --- Dropout ------------------------------------------------------------------------------------
+
+RATE = 0.25
+
+
+def dropping_model(**rates):
+    model = encoder.AlbertModel(dataclasses.replace(TINY, **rates))
+    randomise(model)
+    return model
+
+
+@pytest.mark.parametrize("rate_name", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
+def test_dropout_is_off_in_inference_and_different_in_each_training_call(rate_name):
+    model = dropping_model(**{rate_name: RATE})
+    without = dropping_model()
+    ids = tiny_ids()
+    reference = without(ids)["sequence_output"]
+    assert_close(model(ids)["sequence_output"], reference, atol=1e-6)
+    assert_close(without(ids, training=True)["sequence_output"], reference, atol=1e-6)
+    once, twice = (model(ids, training=True)["sequence_output"] for _ in range(2))
+    assert np.mean(np.isclose(once, twice)) < 0.1
+    assert np.mean(np.isclose(once, reference)) < 0.1
+
+
+def assert_dropped(actual, full, rate=RATE):
+    """A share `rate` of `full` is 0 in `actual`, and the rest is scaled up; 5 sigma."""
+    actual, full = np.ravel(actual), np.ravel(full)
+    kept = actual != 0
+    np.testing.assert_allclose(actual[kept], full[kept] / (1 - rate), rtol=1e-4, atol=1e-5)
+    sigma = np.sqrt(rate * (1 - rate) / full.size)
+    assert np.mean(~kept) == pytest.approx(rate, abs=5 * sigma)
+
+
+def test_embeddings_are_dropped_after_their_norm():
+    model = dropping_model(hidden_dropout_prob=RATE)
+    ids = tiny_ids(batch=50)
+    trained, plain = model(ids, training=True), model(ids)
+    assert_dropped(trained["embedding_output"], plain["embedding_output"])
+    np.testing.assert_array_equal(trained["word_embedding_output"], plain["word_embedding_output"])
+
+
+def test_neither_mapping_nor_pooler_is_followed_by_dropout(monkeypatch):
+    calls = record_calls(monkeypatch, encoder.AttentionBlock)
+    model = dropping_model(hidden_dropout_prob=RATE, attention_probs_dropout_prob=RATE)
+    outputs = model(tiny_ids(), training=True)
+    mapped = model.embedding_hidden_mapping_in(outputs["embedding_output"])
+    np.testing.assert_allclose(calls[0][0], tf.reshape(mapped, [-1, 16]), atol=1e-6)
+    pooled = tf.tanh(model.pooler(outputs["sequence_output"][:, 0]))
+    np.testing.assert_allclose(outputs["pooled_output"], pooled, atol=1e-6)
+
+
+class Identity(encoder.Layer):
+    """Takes the place of a layer whose effect is not wanted."""
+
+    def call(self, x):
+        return x
+
+
+@pytest.mark.parametrize("kind", [encoder.AttentionBlock, encoder.FeedForwardBlock])
+def test_output_of_each_block_is_dropped_before_the_residual(kind):
+    block = kind(dataclasses.replace(TINY, hidden_dropout_prob=RATE))
+    randomise(block)
+    block.layer_norm = Identity()
+    x = tf.constant(np.random.RandomState(2).standard_normal([400, 16]), tf.float32)
+    mask = [tf.zeros([40, 1, 1, 10])] if kind is encoder.AttentionBlock else []
+    full = block(x, *mask) - x
+    dropped = (block(x, *mask, training=True) - x).numpy()
+    dropped[np.abs(dropped) < 1e-5] = 0  # what is left of (0 + x) - x
+    assert_dropped(dropped, full)
+
+
+def test_attention_probabilities_are_dropped_one_by_one():
+    # Queries of 0 attend to all of T keys alike; values and output pass 1 through. So what is left
+    # of a context is the number of weights that were kept, times 1 / (T (1 - rate)).
+    config = dataclasses.replace(TINY, attention_probs_dropout_prob=RATE)
+    block, length = encoder.AttentionBlock(config), 10
+    for dense in (block.query, block.key, block.value):
+        dense.kernel.assign(tf.zeros([16, 16]))
+    block.value.bias.assign(tf.ones([16]))
+    block.output_dense.kernel.assign(tf.eye(16))
+    block.layer_norm = Identity()
+    x, mask = tf.zeros([60 * length, 16]), tf.zeros([60, 1, 1, length])
+    np.testing.assert_allclose(block(x, mask), np.ones([600, 16]), rtol=1e-5)
+    kept = block(x, mask, training=True).numpy() * length * (1 - RATE)
+    np.testing.assert_allclose(kept, np.round(kept), atol=1e-4)
+    heads = np.round(kept).reshape(600, 2, 8)
+    assert (heads == heads[:, :, :1]).all()  # one weight for all features of a head
+    assert not np.array_equal(heads[:, 0, 0], heads[:, 1, 0])  # each head has its own
+    share = heads[:, :, 0].mean() / length
+    assert share == pytest.approx(1 - RATE, abs=5 * np.sqrt(RATE * (1 - RATE) / 12000))
+    assert heads[:, :, 0].std() == pytest.approx(np.sqrt(10 * RATE * (1 - RATE)), rel=0.15)
+
+
+# --- Precision ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def policy():
+    """Sets the global precision; the old one comes back."""
+    before = tf_keras.mixed_precision.global_policy()
+    yield tf_keras.mixed_precision.set_global_policy
+    tf_keras.mixed_precision.set_global_policy(before)
+
+
+# Relative errors of the root mean square; one rounding of bfloat16 is 4e-3, of float16 5e-4.
+@pytest.mark.parametrize("name, error", [("mixed_bfloat16", 1.5e-2), ("mixed_float16", 2e-3)])
+def test_mixed_precision_is_near_and_gives_float32(name, error, policy):
+    policy(name)
+    outputs = encode_golden(golden_encoder("base"), "base")
+    expected = np.load(DATA / "base" / "outputs.npz")
+    for key in ("embedding_output", "sequence_output", "pooled_output"):
+        assert outputs[key].dtype == tf.float32
+        difference = np.sqrt(np.mean((outputs[key] - expected[key]) ** 2))
+        assert difference < error * np.sqrt(np.mean(expected[key] ** 2)), key
+    assert {output.dtype for output in outputs["encoder_outputs"]} == {tf.float32}
+    # It did compute in the smaller type.
+    assert np.abs(outputs["sequence_output"] - expected["sequence_output"]).max() > 1e-4
+
+
+def test_variables_stay_float32_under_every_precision(policy):
+    policy("mixed_bfloat16")
+    model = PretrainingModel(TINY)
+    assert {v.dtype for v in model.trainable_variables} == {tf.float32}
+    policy("mixed_float16")
+    assert {v.dtype for v in PretrainingModel(TINY).trainable_variables} == {tf.float32}
+
+
+# --- Mistakes -----------------------------------------------------------------------------------
+
+
+def test_a_sequence_may_be_as_long_as_there_are_positions():
+    model = encoder.AlbertModel(TINY)
+    assert model(tiny_ids(length=12))["sequence_output"].shape == [3, 12, 16]
+    with pytest.raises(ValueError) as error:
+        model(tiny_ids(length=13))
+    assert "the sequence is longer than max_position_embeddings: 13 > 12" in str(error.value)
+    assert "--max_seq_length" in str(error.value)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `pip install .` installs, and which Python `make` takes."""
+
+import importlib
+import os
+import re
+import subprocess
+import tomllib
+
+import pytest
+
+from tests import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+VERSIONS = ("3.11", "3.12", "3.13")
+
+
+def requirements(name):
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_the_package_is_its_files_and_no_predict():
+    modules = PROJECT["tool"]["setuptools"]["py-modules"]
+    scripts = {path.stem for path in ROOT.glob("*.py")}
+    assert set(modules) == scripts - {"predict"}
+    assert PROJECT["tool"]["setuptools"]["packages"]["find"] == {"include": ["albert_tf*"]}
+
+
+def test_commands_can_be_called():
+    commands = PROJECT["project"]["scripts"]
+    assert "albert-predict" in commands
+    for place in commands.values():
+        module, function = place.split(":")
+        assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_the_library_does_not_need_the_tests_requirements():
+    (dependencies,) = PROJECT["tool"]["setuptools"]["dynamic"]["dependencies"]["file"]
+    library = requirements(dependencies)
+    assert any(line.startswith("tensorflow==") for line in library)
+    assert not any(line.startswith(("pytest", "-")) for line in library)  # setuptools takes no -r
+    assert requirements("requirements.txt") == [f"-r {dependencies}", "pytest"]
+
+
+def test_python_versions_are_said_alike():
+    project = PROJECT["project"]
+    assert project["requires-python"] == ">=3.11,<3.14"
+    assert project["classifiers"] == [f"Programming Language :: Python :: {v}" for v in VERSIONS]
+    for path in ("README.md", "Makefile"):
+        assert "Python 3.11, 3.12 or 3.13" in (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("there", "taken"),
+    [
+        ({"3.11": "3.11", "3.12": "3.12"}, "python3.12"),
+        ({"3.11": "3.11", "3.12": "3.12", "3.13": "3.13"}, "python3.13"),
+        # A version manager's name without that version, or with another one.
+        ({"3.11": "3.11", "3.12": "3.12", "3.13": None}, "python3.12"),
+        ({"3.11": "3.11", "3.12": "3.11"}, "python3.11"),
+        ({}, "python3"),
+    ],
+)
+def test_make_takes_the_newest_python_that_runs(there, taken, tmp_path):
+    for name, version in there.items():
+        body = "exit 127"
+        if version:  # does what the test of the version asks of it
+            body = f'case "$2" in *"(3, {version[2:]})"*) exit 0;; esac; exit 1'
+        path = tmp_path / f"python{name}"
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+    for tool in ("make", "sh"):
+        os.symlink(subprocess.check_output(["which", tool], text=True).strip(), tmp_path / tool)
+    done = subprocess.run(
+        ["make", "--dry-run", "setup", f"VENV={tmp_path}/venv"],
+        cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert re.search(r"(\S+) -m venv ", done.stdout)[1] == taken

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokenization inside a graph against FullTokenizer, offsets against the text."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.publish import graph_tokenization
+from albert_tf.text.tokenization import FullTokenizer
+from tests import GOLDEN
+
+DATA = GOLDEN / "tokenization"
+STRINGS = json.loads((DATA / "table.json").read_text(encoding="utf-8"))["strings"]
+VOCABULARIES = ["spm_uncased.model", "spm_cased.model", "vocab.txt", "vocab_quirks.txt"]
+
+
+def both(path, lower):
+    """The graph's tokenizer and Python's."""
+    kind = "spm_model_file" if str(path).endswith(".model") else "vocab_file"
+    arguments = {kind: str(path), "do_lower_case": lower}
+    return graph_tokenization.GraphTokenizer(**arguments), FullTokenizer(**arguments)
+
+
+def assert_same(graph, tokenizer, texts):
+    found = graph.tokenize(tf.constant(texts)).to_list()
+    for text, ids in zip(texts, found, strict=True):
+        assert ids == tokenizer.encode_ids(tokenizer.normalize(text)), text
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_every_golden_string(vocabulary, lower):
+    try:
+        pair = both(DATA / vocabulary, lower)
+    except ValueError:
+        assert vocabulary == "vocab_quirks.txt"  # it lacks the special pieces
+        return
+    assert len(STRINGS) == 230
+    assert_same(*pair, STRINGS)
+
+
+@pytest.mark.shared_data
+def test_lines_of_the_corpus(shared_data):
+    lines = (shared_data / "corpus" / "books-heldout.txt").read_text(encoding="utf-8").split("\n")
+    assert_same(*both(shared_data / "spm" / "30k-clean.model", True), lines[:10000])
+
+
+@pytest.mark.shared_data
+def test_a_tie_may_fall_the_other_way(shared_data):
+    """Capitals that the vocabulary lacks: one of 10,000 lines has two splits of equal score.
+
+    Rounding may let both tokenizers take the same one.
+    """
+    lines = (shared_data / "corpus" / "books-heldout.txt").read_text(encoding="utf-8").split("\n")
+    graph, tokenizer = both(shared_data / "spm" / "30k-clean.model", False)
+    found = graph.tokenize(tf.constant(lines[:10000])).to_list()
+    expected = [tokenizer.encode_ids(tokenizer.normalize(line)) for line in lines[:10000]]
+    unequal = [(a, b) for a, b in zip(found, expected, strict=True) if a != b]
+    assert len(unequal) <= 1  # rounding of sums decides
+    assert all(sorted(a) == sorted(b) for a, b in unequal)
+
+
+@pytest.mark.parametrize("vocabulary", ["spm_uncased.model", "vocab.txt"])
+def test_offsets_cover_the_text(vocabulary):
+    graph, tokenizer = both(DATA / vocabulary, True)
+    text = "  The  cat\u0301s, and 12,000 dogs "
+    pieces = graph.tokenize_with_offsets(tf.constant([text]))
+    ids, starts, ends = (values.to_list()[0] for values in pieces)
+    assert ids == tokenizer.encode_ids(tokenizer.normalize(text))
+    assert all(0 <= start <= end <= len(text) for start, end in zip(starts, ends, strict=True))
+    assert starts == sorted(starts)
+    covered = "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+    assert covered == "".join(text.split())
+
+
+def test_packing():
+    graph, _ = both(DATA / "vocab.txt", True)
+    special = graph.special_tokens
+    cls, sep = special["start_of_sequence_id"], special["end_of_segment_id"]
+    first = tf.ragged.constant([[11, 12, 13, 14, 15, 16], [11]], dtype=tf.int32)
+    second = tf.ragged.constant([[21, 22], [21, 22, 23]], dtype=tf.int32)
+    packed = graph_tokenization.pack([first, second], 8, graph)
+    np.testing.assert_array_equal(
+        packed["input_word_ids"],
+        [[cls, 11, 12, 13, sep, 21, 22, sep], [cls, 11, sep, 21, 22, 23, sep, 0]],
+    )
+    np.testing.assert_array_equal(packed["input_mask"], [[1] * 8, [1] * 7 + [0]])
+    np.testing.assert_array_equal(
+        packed["input_type_ids"], [[0] * 5 + [1] * 3, [0] * 3 + [1] * 4 + [0]]
+    )
+    alone = graph_tokenization.pack([first], None, graph)["input_word_ids"]
+    np.testing.assert_array_equal(
+        alone, [[cls, 11, 12, 13, 14, 15, 16, sep], [cls, 11, sep, 0, 0, 0, 0, 0]]
+    )
+
+
+def test_the_hub_object():
+    module = graph_tokenization.Preprocessing(vocab_file=str(DATA / "vocab.txt"), seq_length=6)
+    special = {k: int(v) for k, v in module.tokenize.get_special_tokens_dict().items()}
+    assert special == {
+        "vocab_size": 1542,
+        "padding_id": 0,
+        "start_of_sequence_id": special["start_of_sequence_id"],
+        "end_of_segment_id": special["end_of_segment_id"],
+        "mask_id": special["mask_id"],
+    }
+    pieces = module.tokenize(tf.constant(["the cat", "a"]))
+    assert module(tf.constant(["the cat", "a"]))["input_word_ids"].shape == (2, 6)
+    assert module.bert_pack_inputs([pieces, pieces])["input_mask"].shape == (2, 6)
+    longer = module.bert_pack_inputs([pieces], seq_length=tf.constant(9))
+    assert longer["input_type_ids"].shape == (2, 9)
+
+
+def test_a_missing_vocabulary():
+    with pytest.raises(ValueError, match="nowhere"):
+        both("nowhere.model", True)

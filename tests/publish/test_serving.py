@@ -1,0 +1,937 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exports of fine-tuned models: the scripts' own predictions again, from ids and from text."""
+
+import functools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import run_classifier
+import run_race
+import run_squad
+from albert_tf.checkpoints import checkpoints
+from albert_tf.cli import predict
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.errors import UserError
+from albert_tf.model import heads
+from albert_tf.publish import hub, serving, text_inputs
+from albert_tf.tasks import glue, race, squad_features
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training import run_record
+from tests import GOLDEN, TINY_CONFIG
+
+GLUE = GOLDEN / "finetune" / "glue_data"
+SQUAD = GOLDEN / "finetune" / "squad_data"
+SPM = GOLDEN / "tokenization" / "spm_uncased.model"
+WORDPIECE = GOLDEN / "tokenization" / "vocab.txt"
+CLOSE = 1e-5  # between two graphs of one model, absolute
+CONFIG = TINY_CONFIG | {
+    "initializer_range": 0.5,  # so that random models tell texts apart
+}
+RUN = {
+    "spm_model_file": SPM,
+    "do_train": True,
+    "do_predict": True,
+    "max_seq_length": 40,
+    "learning_rate": 0.05,
+    "allow_random_init": True,
+    "save_checkpoints_steps": 2,
+    "seed": 1,
+}
+# A rate at which models still tell texts apart, by more than CLOSE.
+CLASSIFIER = RUN | {
+    "data_dir": GLUE,
+    "train_step": 2,
+    "train_batch_size": 2,
+    "learning_rate": 1e-4,
+}
+RACE = CLASSIFIER | {
+    "max_qa_length": 12,
+    "warmup_step": 0,
+    "do_eval": False,
+    "max_seq_length": 64,
+    "export_tflite": True,
+}
+# Windows of a few pieces, so that paragraphs have several.
+SQUAD_RUN = RUN | {
+    "max_seq_length": 48,
+    "doc_stride": 16,
+    "max_query_length": 12,
+    "train_batch_size": 8,
+    "num_train_epochs": 0.5,
+    "max_answer_length": 9,
+    "n_best_size": 5,
+    "save_checkpoints_steps": 1000,
+    "export_tflite": True,
+}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory, run_main):
+    """Runs a script once with --export_dir: exported(script, **flags) -> (output_dir, export)."""
+    made = {}
+
+    def make(script, **flags):
+        key = (script.__name__, *sorted(map(str, flags.items())))
+        if key not in made:
+            folder = tmp_path_factory.mktemp(script.__name__)
+            (folder / "config.json").write_text(json.dumps(CONFIG))
+            run_main(
+                script,
+                **flags,
+                albert_config_file=folder / "config.json",
+                output_dir=folder / "out",
+                export_dir=folder / "export",
+            )
+            made[key] = folder / "out", Path(predict.find_export(str(folder / "export")))
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def classifier(exported):
+    """Trains and exports a GLUE task: classifier(task) -> (output_dir, export)."""
+    return lambda name: exported(run_classifier, **CLASSIFIER | TASKS[name] | {"task_name": name})
+
+
+@pytest.fixture(scope="module")
+def signatures():
+    """Loads each export once: signatures(export) -> dict of functions."""
+    load = functools.cache(lambda path: tf.saved_model.load(str(path)))
+    return lambda export: load(export).signatures
+
+
+@pytest.fixture
+def predicted(run_main, tmp_path):
+    """Runs predict.py on JSON lines: predicted(export, examples, **flags) -> list of dicts."""
+
+    def run(export, examples, **flags):
+        source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+        source.write_text("".join(json.dumps(example) + "\n" for example in examples))
+        run_main(predict, saved_model=export, input_file=source, output_file=target, **flags)
+        return [json.loads(line) for line in target.read_text().splitlines()]
+
+    return run
+
+
+def glue_texts(name):
+    """Test examples of a task as inputs of its export."""
+    task = glue.find_task(name)
+    lines = (GLUE / task.folder / task.files["test"]).read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines[1:]]
+    names = ("text", "text_pair")[: len(task.text)]
+    return [
+        {key: row[column] for key, column in zip(names, task.test_text, strict=True)}
+        for row in rows
+    ]
+
+
+def written_probabilities(directory):
+    return np.loadtxt(directory / "test_results.tsv", delimiter="\t", ndmin=2)
+
+
+def assert_best(indices, probabilities):
+    """Each index is that of the highest; two that are equal but for rounding may change places."""
+    chosen = np.take_along_axis(np.asarray(probabilities), np.array(indices)[:, np.newaxis], 1)[
+        :, 0
+    ]
+    np.testing.assert_allclose(chosen, np.max(probabilities, axis=1), rtol=0, atol=CLOSE)
+
+
+def serialized(path):
+    return tf.constant([record.numpy() for record in tf.data.TFRecordDataset(str(path))])
+
+
+# --- Classifiers ---
+
+
+TASKS = {  # one or two texts, classes or scores, both kinds of vocabulary
+    "CoLA": {"spm_model_file": "", "vocab_file": WORDPIECE},
+    "RTE": {"threshold_to_export": 0.25},
+    "STS-B": {"export_tflite": True},
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_classifier_gives_the_scripts_predictions(name, classifier, predicted, signatures):
+    directory, export = classifier(name)
+    expected, labels = written_probabilities(directory), glue.find_task(name).labels
+    assert expected.std(axis=0).max() > 100 * CLOSE  # else the test shows little
+
+    function = signatures(export)["serving_default"]
+    found = function(input=serialized(directory / "predict.tf_record"))
+    np.testing.assert_allclose(found["probabilities"], expected, rtol=0, atol=CLOSE)
+    if labels is None:
+        np.testing.assert_array_equal(found["predictions"], found["probabilities"][:, 0])
+    else:
+        assert found["predictions"].dtype == tf.int32
+        assert_best(found["predictions"], expected)
+        assert (export / "assets" / "labels.txt").read_text().split() == list(labels)
+
+    lines = predicted(export, glue_texts(name), predict_batch_size=5)
+    assert len(lines) == len(expected)
+    for line, row in zip(lines, expected, strict=True):
+        if labels is None:
+            np.testing.assert_allclose(line["predictions"], row[0], rtol=0, atol=CLOSE)
+        else:
+            assert_best([labels.index(line["label"])], [row])
+            found = [line["probabilities"][label] for label in labels]
+            np.testing.assert_allclose(found, row, rtol=0, atol=CLOSE)
+
+
+def test_an_empty_second_text_is_none(classifier, predicted):
+    _, export = classifier("RTE")
+    long = "a text that is far longer than what the model may read " * 5
+    examples = [{"text": long, "text_pair": second} for second in ("", "  ", "another")]
+    without, blank, other, absent = (
+        line["sequence_output"]
+        for line in predicted(export, [*examples, {"text": long}], embeddings="sequence_output")
+    )
+    for same in (blank, absent):
+        np.testing.assert_allclose(same, without, rtol=0, atol=CLOSE)
+    assert np.abs(np.subtract(other, without)).max() > 0.1
+
+
+def shortened(path, choices):
+    """Serialized examples whose sequences are cut to the longest of their own example."""
+    for record in tf.data.TFRecordDataset(str(path)):
+        example = tf.train.Example.FromString(record.numpy())
+        lists = {n: example.features.feature[n].int64_list for n in serving.IDS}
+        used = np.reshape(lists["input_mask"].value, [choices, -1]).sum(axis=1).max()
+        for values in lists.values():
+            values.value[:] = np.reshape(values.value, [choices, -1])[:, :used].ravel().tolist()
+        yield example.SerializeToString()
+
+
+@pytest.mark.parametrize("name", ["RTE", "RACE"])
+def test_examples_may_be_of_any_length(name, classifier, exported, signatures):
+    directory, export = exported(run_race, **RACE) if name == "RACE" else classifier(name)
+    function = signatures(export)["serving_default"]
+    records_file = directory / "predict.tf_record"
+    short = list(shortened(records_file, 4 if name == "RACE" else 1))
+    assert len(set(map(len, short))) > 2
+    expected = function(input=serialized(records_file))["probabilities"]
+    found = function(input=tf.constant(short))["probabilities"]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
+    assert function(input=tf.constant([], tf.string))["probabilities"].shape[0] == 0
+    broken = tf.train.Example.FromString(short[0])
+    del broken.features.feature["input_mask"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be equally long"):
+        function(input=tf.constant([short[1], broken.SerializeToString()]))
+
+
+def test_ids_and_threshold(classifier, signatures):
+    directory, export = classifier("RTE")
+    schema = records.classification_schema(CLASSIFIER["max_seq_length"], tf.int64)
+    arrays = records.load_arrays(str(directory / "predict.tf_record"), schema)
+    ids = {
+        name: tf.constant(arrays[name], tf.int32)
+        for name in ("input_ids", "input_mask", "segment_ids")
+    }
+    found = signatures(export)["ids"](**ids)
+    np.testing.assert_allclose(
+        found["probabilities"], written_probabilities(directory), rtol=0, atol=CLOSE
+    )
+    np.testing.assert_array_equal(found["threshold"], [0.25] * len(arrays["input_ids"]))
+
+
+def test_embeddings_are_the_encoders(classifier, predicted):
+    directory, export = classifier("CoLA")
+    texts = ["they drank the pub dry .", "no"]
+    model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
+    checkpoints.load_all(str(directory / "model.ckpt-2"), checkpoints.named_variables(model))
+    tokenizer = FullTokenizer(vocab_file=str(WORDPIECE))
+    special = tokenizer.special_ids(with_mask=False)
+    for name in ("pooled_output", "sequence_output"):
+        lines = predicted(export, [{"text": text} for text in texts], embeddings=name)
+        for text, line in zip(texts, lines, strict=True):
+            ids = tokenizer.encode_ids(tokenizer.normalize(text))
+            expected = model.encoder(tf.constant([[special.cls, *ids, special.sep]]))[name][0]
+            assert set(line) == {name}
+            np.testing.assert_allclose(line[name], expected, rtol=0, atol=CLOSE)
+
+
+def test_exports_follow_the_training(classifier, run_main, tmp_path, signatures):
+    """Length and vocabulary are those of the training, its precision is not."""
+    directory, export = classifier("CoLA")
+    run_main(
+        run_classifier,
+        task_name="CoLA",
+        data_dir=GLUE,
+        dtype="bf16",
+        albert_config_file=directory.parent / "config.json",
+        output_dir=directory,
+        export_dir=tmp_path,
+    )
+    again = predict.find_export(str(tmp_path))
+    texts = tf.constant(["a", "one word after the other " * 20])  # one is cut
+    first, second = (signatures(path)["text"](text=texts) for path in (export, again))
+    np.testing.assert_allclose(first["probabilities"], second["probabilities"], rtol=0, atol=CLOSE)
+    vocabulary = Path(again) / "assets" / WORDPIECE.name
+    assert vocabulary.read_bytes() == WORDPIECE.read_bytes()
+
+
+def test_the_record_of_a_run(classifier):
+    directory, _ = classifier("CoLA")
+    record = json.loads((directory / "run.json").read_text())
+    assert record["text"] == {"do_lower_case": True, "max_seq_length": 40}
+    assert record["vocabulary"] == {
+        "flag": "vocab_file",
+        "path": str(WORDPIECE),
+        "sha256": run_record.sha256(str(WORDPIECE)),
+    }
+    assert record["config"] == AlbertConfig.from_dict(CONFIG).to_dict()
+    assert record["versions"]["tensorflow"] == tf.__version__
+    weights = checkpoints.Reader(str(directory / "model.ckpt-2")).shapes
+    sizes = [np.prod(shape, dtype=int) for n, shape in weights.items() if checkpoints.is_weight(n)]
+    assert record["parameter_count"] == sum(sizes)
+    assert len(record["devices"]) == 1
+    train = GLUE / "CoLA" / "train.tsv"
+    assert record["input_files"] == {str(train): train.stat().st_size}
+
+
+def other_config(directory):
+    path = directory / "heads.json"
+    path.write_text(json.dumps(CONFIG | {"num_attention_heads": 4}))
+    return {"albert_config_file": path}
+
+
+def damaged(**parts):
+    def damage(directory):
+        path = directory / "run.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | parts))
+        return {}
+
+    return damage
+
+
+def gone(directory):
+    path = directory / "run.json"
+    path.write_text(path.read_text().replace(str(WORDPIECE), str(directory / "gone.txt")))
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda _: {"max_seq_length": 24}, r"=24, .* --max_seq_length=40 \(.*run.json"),
+        (lambda _: {"do_lower_case": False}, "do_lower_case=false, .* --do_lower_case=true"),
+        (lambda _: {"spm_model_file": SPM}, f"{SPM.name} is not the vocabulary .*{WORDPIECE.name}"),
+        (other_config, "num_attention_heads=4, but the model was trained with 2"),
+        (gone, "gone.txt, the vocabulary .*run.json, is gone .* --vocab_file"),
+        (damaged(text=[]), "run.json is no record of a run"),
+        (damaged(text={"max_seq_length": True}), "run.json is no record"),
+        (damaged(vocabulary={"path": 1}), "run.json is no record"),
+        (damaged(config=None), "run.json is no record"),
+    ],
+)  # fmt: skip
+def test_flags_that_contradict_the_training(change, message, classifier, run_main, tmp_path):
+    directory, _ = classifier("CoLA")
+    out = Path(shutil.copytree(directory, tmp_path / "out"))
+    config = {"albert_config_file": directory.parent / "config.json"} | change(out)
+    with pytest.raises(UserError, match=message):
+        run_main(run_classifier, task_name="CoLA", data_dir=GLUE, output_dir=out,
+                 export_dir=tmp_path / "export", **config)  # fmt: skip
+
+
+def test_an_export_for_ids_alone(classifier, exported, run_main, tmp_path, signatures):
+    """Loads where tensorflow-text is not."""
+    directory, export = classifier("RTE")
+    run_main(
+        run_classifier,
+        task_name="RTE",
+        data_dir=GLUE,
+        albert_config_file=directory.parent / "config.json",
+        output_dir=directory,
+        export_dir=tmp_path / "export",
+        export_text=False,
+    )
+    path = predict.find_export(str(tmp_path / "export"))
+    code = f"""
+import sys
+sys.modules["tensorflow_text"] = None  # any import of it fails
+import tensorflow as tf
+signatures = tf.saved_model.load({path!r}).signatures
+print(*signatures)
+ids = tf.constant([[2, 5, 6, 3]])
+found = signatures["ids"](input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids)
+print(*found["probabilities"].numpy()[0])
+"""
+    names, probabilities = python(code, tmp_path)[-2:]
+    assert set(names.split()) == {"serving_default", "ids"}
+    ids = tf.constant([[2, 5, 6, 3]])
+    found = signatures(export)["ids"](
+        input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids
+    )
+    np.testing.assert_allclose(
+        np.array(probabilities.split(), float), found["probabilities"][0], rtol=0, atol=CLOSE
+    )
+
+
+# --- RACE ---
+
+
+def race_texts():
+    """The questions of the test set, raw, in the order of the script."""
+    examples = []
+    for _, path in race.input_files(str(GLUE), "test"):
+        for line in filter(None, Path(path).read_text(encoding="utf-8").split("\n")):
+            passage = json.loads(line)
+            for question, options in zip(passage["questions"], passage["options"], strict=True):
+                examples.append(
+                    {"article": passage["article"], "question": question, "options": options}
+                )
+    return examples
+
+
+def test_race_gives_the_scripts_predictions(exported, predicted, signatures):
+    directory, export = exported(run_race, **RACE)
+    rows = [line.split("\t") for line in (directory / "predictions.tsv").read_text().splitlines()]
+    expected = np.array([row[4:] for row in rows[1:]], float)
+    assert expected.std(axis=0).max() > 100 * CLOSE
+
+    function = signatures(export)["serving_default"]
+    found = function(input=serialized(directory / "predict.tf_record"))["probabilities"]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
+
+    lines = predicted(export, race_texts(), predict_batch_size=3)
+    assert_best([race.LETTERS.index(line["label"]) for line in lines], expected)
+    found = [[line["probabilities"][letter] for letter in race.LETTERS] for line in lines]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
+
+
+def test_blanks_take_the_option(exported, predicted, tmp_path, run_main):
+    """Also several, and characters that become an underscore; an option may be empty."""
+    passage = {
+        "id": "high1.txt",
+        "article": "The cat sat on the mat. " * 9,
+        "questions": ["The _ sat on the _.", "The ＿ sat", "pre_x", "Who sat?", "__ sat"],
+        "options": [["cat \u2003", " mat\n", "", "dog and a longer option than fits into it"]] * 5,
+        "answers": ["A"] * 5,
+    }
+    folder = tmp_path / "data" / "RACE" / "test" / "high"
+    folder.mkdir(parents=True)
+    (folder / "all.txt").write_text(json.dumps(passage) + "\n")
+    directory, export = exported(run_race, **RACE)
+    out = Path(shutil.copytree(directory, tmp_path / "out"))
+    config = directory.parent / "config.json"
+    flags = RACE | {"do_train": False, "data_dir": tmp_path / "data", "high_only": True}
+    del flags["export_tflite"]
+    run_main(run_race, **flags, albert_config_file=config, output_dir=out)
+    rows = [line.split("\t") for line in (out / "predictions.tsv").read_text().splitlines()[1:]]
+    examples = [
+        {"article": passage["article"], "question": question, "options": options}
+        for question, options in zip(passage["questions"], passage["options"], strict=True)
+    ]
+    lines = predicted(export, examples)
+    found = [list(line["probabilities"].values()) for line in lines]
+    np.testing.assert_allclose(
+        found, np.array([row[4:] for row in rows], float), rtol=0, atol=CLOSE
+    )
+
+
+def test_embeddings_of_options(exported, signatures):
+    _, export = exported(run_race, **RACE)
+    function = signatures(export)["embeddings"]
+    example = race_texts()[0]
+    found = function(**{name: tf.constant([value]) for name, value in example.items()})
+    rows, options, pieces, hidden = found["sequence_output"].shape
+    assert (rows, options, hidden) == (1, 4, CONFIG["hidden_size"])
+    assert found["pooled_output"].shape == (1, 4, hidden)
+    assert found["input_mask"].shape == (1, 4, pieces)
+
+
+# --- SQuAD ---
+
+VERSIONS = {
+    "1.1": {"train_file": SQUAD / "train_v1.1.json", "predict_file": SQUAD / "dev_v1.1.json"},
+    "2.0": {"train_file": SQUAD / "train_v2.0.json", "predict_file": SQUAD / "dev_v2.0.json"},
+}
+
+
+def kept_answers(directory):
+    """The script's answers; in version 2 those of the threshold that it keeps for later use."""
+    answers = json.loads((directory / "predictions.json").read_text())
+    if not (directory / "null_odds.json").exists():
+        return answers
+    kept = json.loads((directory / "null_score_diff_threshold.json").read_text())
+    nbest = json.loads((directory / "nbest_predictions.json").read_text())
+    odds = json.loads((directory / "null_odds.json").read_text())
+    return {
+        qas_id: nbest[qas_id][0]["text"] if odds[qas_id] < kept["null_score_diff_threshold"] else ""
+        for qas_id in answers
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_squad_gives_the_scripts_answers(version, exported, predicted, signatures):
+    flags = VERSIONS[version]
+    directory, export = exported(run_squad, **SQUAD_RUN, **flags)
+    expected = kept_answers(directory)
+    examples = squad_features.read_examples(str(flags["predict_file"]), training=False)
+    texts = [{"question": e.question_text, "context": e.paragraph_text} for e in examples]
+    lines = predicted(export, texts, predict_batch_size=7)
+    assert len(lines) == len(expected) > 20
+    # The script has no answer where the pieces cannot be aligned with the text; a graph always has.
+    (listing,) = directory.glob("squad_predict-*.tf_record.skipped.txt")
+    skipped = listing.read_text().split()
+    nbest = json.loads((directory / "nbest_predictions.json").read_text())
+    for example, line in zip(examples, lines, strict=True):
+        if line["answer"] != expected[example.qas_id] and example.qas_id not in skipped:
+            # Two graphs may round differently: another answer is as good as the script's.
+            totals = {
+                e["text"]: e["start_log_prob"] + e["end_log_prob"] for e in nbest[example.qas_id]
+            }
+            assert expected[example.qas_id] and line["answer"]
+            assert abs(totals[line["answer"]] - totals[expected[example.qas_id]]) < 1e-4
+        assert example.paragraph_text[line["start"] : line["end"]] == line["answer"]
+    none = tf.constant([], tf.string)
+    assert signatures(export)["text"](question=none, context=none)["answer"].shape == (0,)
+    if version == "1.1":
+        aligned = [
+            (e, line) for e, line in zip(examples, lines, strict=True) if e.qas_id not in skipped
+        ]
+        for example, line in aligned:
+            best = nbest[example.qas_id][0]
+            total = best["start_log_prob"] + best["end_log_prob"]
+            np.testing.assert_allclose(line["score"], total, rtol=0, atol=1e-4)
+        return
+    odds = json.loads((directory / "null_odds.json").read_text())
+    tuned = json.loads((directory / "null_score_diff_threshold.json").read_text())
+    for example, line in zip(examples, lines, strict=True):
+        if example.qas_id not in skipped:
+            np.testing.assert_allclose(
+                line["no_answer_score"], odds[example.qas_id], rtol=0, atol=CLOSE
+            )
+        np.testing.assert_allclose(line["threshold"], tuned["null_score_diff_threshold"], rtol=1e-6)
+
+
+def test_squad_signature_of_ids(exported, signatures):
+    _, export = exported(run_squad, **SQUAD_RUN, **VERSIONS["1.1"])
+    function = signatures(export)["serving_default"]
+    ids = tf.ones([3, 17], tf.int32)
+    found = function(input_ids=ids, input_mask=ids, segment_ids=0 * ids)
+    assert {name: tuple(values.shape) for name, values in found.items()} == {
+        "start_log_prob": (3, 17),
+        "end_log_prob": (3, 17),
+    }
+    assert export.parent.name == "saved_model"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_nothing_to_read_gives_no_answer(version, exported, signatures):
+    _, export = exported(run_squad, **SQUAD_RUN, **VERSIONS[version])
+    questions, contexts = ["Who?", "", "Who? " * 99], ["", "Nobody.", " \n"]
+    for rows in ([0, 1, 2], [0], [2]):
+        found = signatures(export)["text"](
+            question=tf.gather(questions, rows), context=tf.gather(contexts, rows)
+        )
+        for i, row in enumerate(rows):
+            line = [found[name][i].numpy() for name in ("answer", "start", "end", "score")]
+            assert (line == [b"", 0, 0, serving.NO_ANSWER]) == (row != 1)
+
+
+def test_the_window_with_most_context_is_the_scripts():
+    """Whatever the stride; a window before the neighbour's may show a piece too."""
+    for width, stride, pieces in (
+        (9, 1, 30),
+        (9, 2, 31),
+        (9, 4, 10),
+        (9, 9, 40),
+    ):
+        counts = [pieces, 0, 5]
+        example, first, length = squad_features._windows(
+            np.array(counts), np.full(3, width), stride
+        )
+        features = squad_features.Features(
+            None, None, [[]] * 3, [], None, example, first, length, {}
+        )
+        windows = text_inputs.Windows(
+            None, tf.constant(np.bincount(example, minlength=3), tf.int32), example,
+            np.full(len(example), stride, np.int32), first, length, None, None, None,
+        )  # fmt: skip
+        shown = np.tile(np.arange(width, dtype=np.int32), [len(example), 1])
+        found = serving._has_most_context(shown, windows, overlap=-(-width // stride)).numpy()
+        inside = shown < length[:, np.newaxis]
+        expected = np.zeros_like(inside)
+        expected[:, : features.max_context.shape[1]] = features.max_context
+        np.testing.assert_array_equal(found & inside, expected)
+
+
+# --- Elsewhere ---
+
+
+def python(code, cwd):
+    """Runs code in a fresh process elsewhere; returns the lines it prints."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+QUESTIONS = {  # of one window, of several, and of none
+    "question": ["Who sat?", "Who sat there?", "Who?"],
+    "context": ["The cat sat.", "The cat sat on the mat. " * 15, ""],
+}
+SERVED = {  # script, flags, rows of text
+    "RTE": (
+        run_classifier,
+        CLASSIFIER | TASKS["RTE"] | {"task_name": "RTE"},
+        {"text": ["one text", "a longer text of several words", ""], "text_pair": ["a", "", "b c"]},
+    ),
+    "RACE": (
+        run_race,
+        RACE,
+        {
+            "article": ["The cat sat. " * 20, "A dog.", ""],
+            "question": ["The _ sat.", "Who?", "_"],
+            "options": [["cat", "dog", "", "mat"]] * 3,
+        },
+    ),
+    "1.1": (run_squad, SQUAD_RUN | VERSIONS["1.1"], QUESTIONS),
+    "2.0": (run_squad, SQUAD_RUN | VERSIONS["2.0"], QUESTIONS),
+}
+
+
+def assert_same_outputs(found, expected):
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        if np.issubdtype(values.dtype, np.floating):
+            np.testing.assert_allclose(found[name], values, rtol=1e-5, atol=CLOSE, err_msg=name)
+        else:
+            np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+def as_numpy(outputs):
+    return {name: values.numpy() for name, values in outputs.items()}
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_a_batch_is_its_rows(name, exported, signatures):
+    """The first dimension of every output is the batch, and numbers are finite, as JSON wants."""
+    script, flags, texts = SERVED[name]
+    functions = signatures(exported(script, **flags)[1])
+    for signature in ("text", "embeddings"):
+        whole = as_numpy(functions[signature](**{k: tf.constant(v) for k, v in texts.items()}))
+        rows = [
+            as_numpy(
+                functions[signature](**{k: tf.constant(v[i : i + 1]) for k, v in texts.items()})
+            )
+            for i in range(3)
+        ]
+        for i, row in enumerate(rows):
+            assert all(len(values) == 1 for values in row.values())
+            for output, values in row.items():
+                assert values.ndim == whole[output].ndim and len(whole[output]) == 3
+                if values.dtype.kind == "f":
+                    assert np.isfinite(values).all() and np.isfinite(whole[output]).all()
+                if values.ndim > 1 and signature == "embeddings":
+                    sizes = tuple(map(slice, values.shape[1:]))  # without the others' padding
+                    is_used = row["input_mask"][0] > 0
+                    if output == "pooled_output":
+                        is_used = is_used.any(axis=-1)
+                    ours = whole[output][i][sizes][is_used]
+                    assert not whole["input_mask"][i].sum() > row["input_mask"].sum()
+                    np.testing.assert_allclose(ours, values[0][is_used], rtol=0, atol=CLOSE)
+        if signature == "text":
+            joined = {k: np.concatenate([row[k] for row in rows]) for k in whole}
+            assert_same_outputs(whole, joined)
+        elif name in VERSIONS:
+            assert whole["input_mask"].any(axis=-1).sum(axis=-1).tolist()[::2] == [1, 1]
+            assert whole["input_mask"].shape[1] > 2
+
+
+def test_exports_load_elsewhere(exported, signatures, tmp_path):
+    """Without the project: as today's users load them, and as servers do; long contexts too."""
+    paths, expected = {}, {}
+    for name, (script, flags, texts) in SERVED.items():
+        paths[name] = str(exported(script, **flags)[1])
+        functions = signatures(paths[name])
+        for signature in ("text", "embeddings"):
+            expected[name, signature] = as_numpy(
+                functions[signature](**{k: tf.constant(v) for k, v in texts.items()})
+            )
+    texts = {name: texts for name, (_, _, texts) in SERVED.items()}
+    code = f"""
+import resource, sys
+sys.modules["albert_tf"] = None  # any import of it fails
+import numpy as np, tensorflow as tf, tensorflow_text
+
+texts = {texts!r}
+for name, path in {paths!r}.items():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        served = tf.compat.v1.saved_model.loader.load(session, ["serve"], path).signature_def
+        for signature in ("text", "embeddings"):
+            tensors = {{k: v.name for k, v in served[signature].outputs.items()}}
+            inputs = served[signature].inputs
+            fed = {{inputs[k].name: np.array(v, object) for k, v in texts[name].items()}}
+            found = session.run(tensors, fed)
+            np.savez(f"{{name}}_{{signature}}.npz",
+                     **{{k: v.astype(bytes) if v.dtype == object else v for k, v in found.items()}})
+function = tf.saved_model.load({paths["1.1"]!r}).signatures["text"]
+
+def answered(context):
+    function(question=tf.constant(["Who sat?"]), context=tf.constant([context]))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+before = answered("The cat sat.")
+print(answered("The cat sat on the mat. " * 4000) - before)
+"""
+    grown = int(python(code, tmp_path)[-1])
+    for (name, signature), outputs in expected.items():
+        with np.load(tmp_path / f"{name}_{signature}.npz") as found:
+            strings = {k: v.astype(bytes) if v.dtype == object else v for k, v in outputs.items()}
+            assert_same_outputs(dict(found), strings)
+    assert grown < 300, f"100 kB of context take {grown} MiB"
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_sequences_longer_than_the_positions(name, exported, signatures):
+    script, flags, _ = SERVED[name]
+    functions = signatures(exported(script, **flags)[1])
+    choices = 4 if name == "RACE" else 1
+    function = functions.get("ids", functions["serving_default"])
+    inputs = function.structured_input_signature[1]
+    ids = tf.ones([1, choices * 65], tf.int32)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"longer than max_position_embeddings:\W+65\W+64"
+    ):
+        function(**dict.fromkeys(inputs, ids))
+
+
+def test_saved_model_cli_shows_the_signatures(classifier):
+    _, export = classifier("RTE")
+    tool = Path(sys.executable).with_name("saved_model_cli")
+    done = subprocess.run(
+        [tool, "show", "--dir", export, "--tag_set", "serve", "--all"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    shown = done.stdout
+    assert set(re.findall(r"signature_def\['(\w+)'\]", shown)) == {
+        "__saved_model_init_op", "serving_default", "ids", "text", "embeddings",
+    }  # fmt: skip
+    default = shown.split("signature_def['serving_default']")[1].split("signature_def[")[0]
+    assert re.findall(r"(?:in|out)puts\['(\w+)'\]", default) == [
+        "input", "predictions", "probabilities", "threshold",
+    ]  # fmt: skip
+    assert "shape: (-1, 2)" in default and "Method name is: tensorflow/serving/predict" in default
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "outputs"),
+    [
+        (
+            run_classifier,
+            CLASSIFIER | TASKS["STS-B"] | {"task_name": "STS-B"},
+            {"predictions", "probabilities"},
+        ),
+        (run_race, RACE, {"predictions", "probabilities"}),
+        (run_squad, SQUAD_RUN | VERSIONS["1.1"], {"start_logits", "end_logits"}),
+        (
+            run_squad,
+            SQUAD_RUN | VERSIONS["2.0"],
+            {"start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs",
+             "cls_logits"},
+        ),
+    ],
+)  # fmt: skip
+def test_tflite(script, flags, outputs, exported, signatures):
+    directory, export = exported(script, **flags)
+    served = signatures(export)
+    function = served.get("ids", served["serving_default"])
+    length = flags["max_seq_length"]
+    width = length * (4 if script is run_race else 1)
+    ids = np.arange(width, dtype=np.int32)[np.newaxis] + 5
+    mask = (np.arange(width) % length < length - 4).astype(np.int32)[np.newaxis]
+    inputs = {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * ids, "p_mask": 1 - mask}
+    inputs = {name: inputs[name] for name in function.structured_input_signature[1]}
+    expected = as_numpy(function(**{name: tf.constant(values) for name, values in inputs.items()}))
+    sizes = []
+    for suffix, limit in (("", 1e-4), ("_float16", 0.02), ("_int8", 0.5)):
+        # Where the original put it: beside `saved_model`, in SQuAD.
+        path = directory.parent / "export" / f"albert_model{suffix}.tflite"
+        sizes.append(path.stat().st_size)
+        runner = tf.lite.Interpreter(str(path)).get_signature_runner()
+        found = runner(**inputs)
+        assert set(found) == outputs
+        for name in outputs & {"probabilities", "start_logits", "end_logits", "cls_logits"}:
+            values = expected[name.replace("_logits", "_log_prob") if name.endswith("t_logits")
+                              or name.startswith("end") else name]  # fmt: skip
+            scale = max(1, np.abs(values).max())
+            np.testing.assert_allclose(found[name] / scale, values / scale, rtol=0, atol=limit)
+        if "start_top_log_probs" in outputs:
+            best = expected["start_top_log_probs"].max(axis=-1)
+            found = found["start_top_log_probs"].max(axis=-1)
+            np.testing.assert_allclose(found, best, rtol=limit, atol=limit)
+    assert sizes[2] < sizes[1] < sizes[0]
+
+
+def test_a_tflite_file_that_differs(exported, run_main, tmp_path, monkeypatch):
+    """Neither it nor anything else is published then."""
+    directory, _ = exported(run_squad, **SQUAD_RUN, **VERSIONS["2.0"])
+    monkeypatch.setitem(serving.TFLITE_LIMITS, "float", -1.0)
+    with pytest.raises(UserError, match=r"the float file differ from the model's by .* allowed"):
+        run_main(
+            run_squad, albert_config_file=directory.parent / "config.json", output_dir=directory,
+            export_dir=tmp_path / "export", export_tflite=True,
+        )  # fmt: skip
+    assert list((tmp_path / "export").iterdir()) == []
+
+
+def test_a_tflite_file_with_nan():
+    model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
+    functions = serving.ClassifierFunctions(model, SimpleNamespace(choices=1), ["a", "b"])
+    ids = tf.ones([1, 8], tf.int32)
+    model(dict.fromkeys(serving.IDS, ids))
+    model.classifier.bias.assign([np.nan, 0])
+    with pytest.raises(UserError, match="differ from the model's by nan"):
+        serving.convert_to_tflite(model, functions, 8, CONFIG["vocab_size"])
+
+
+def test_places_in_a_beam_are_no_difference():
+    expected = {
+        "start_top_index": np.array([[[3, 4]]]),
+        "start_top_log_probs": np.array([[[-1.0, -2.0]]]),
+        "end_top_log_probs": np.array([[[-1.0, -3.0, -5.0, -7.0]]]),
+    }
+    swapped = expected | {
+        "start_top_log_probs": np.array([[[-2.0, -1.0]]]),
+        "end_top_log_probs": np.array([[[-3.0, -1.0, -5.0, -6.0]]]),
+    }
+
+    def differences(found):
+        names = ("start_top_log_probs", "end_top_log_probs")
+        return [serving._differences(name, found, expected).max() for name in names]
+
+    assert differences(swapped) == [0, 1]
+    swapped["start_top_index"] = np.array([[[3, 5]]])
+    assert differences(swapped) == [0, 0]
+    swapped["end_top_log_probs"] = np.full([1, 1, 4], np.nan)
+    assert np.isnan(differences(swapped)[1])
+
+
+# --- Nothing half there ---
+
+
+def test_a_killed_export_leaves_no_version(tmp_path, monkeypatch):
+    """Servers take every folder with a number for a version."""
+    path = tmp_path / "17"
+
+    def killed(_, directory, **__):
+        (Path(directory) / "saved_model.pb").write_text("half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        monkeypatch.setattr(tf.saved_model, "save", killed)
+        hub.save_module(tf.Module(), str(path))
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    left = [entry.name for entry in tmp_path.iterdir()]
+    assert len(left) == 1 and left[0].startswith(".albert_tf-")
+    hub.files.remove_leftovers(str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_of_another_architecture(classifier):
+    """A config with fewer groups has no place for some, and would say nothing."""
+    directory, _ = classifier("CoLA")
+    model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
+    prefix = str(directory / "more")
+    tensors = {name: v.numpy() for name, v in checkpoints.named_variables(model).items()}
+    groups = {name.replace("/group_0/", "/group_1/"): v for name, v in tensors.items()}
+    checkpoints.WRITERS["tf1"](prefix, tensors | groups)
+    with pytest.raises(UserError, match=r"has no place for, .*group_1"):
+        serving.load(model, prefix)
+
+
+# --- Bad input ---
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "message"),
+    [
+        (
+            run_classifier,
+            {"export_tflite": True, "task_name": "RTE", "do_predict": True},
+            "needs --export_dir",
+        ),
+        (run_classifier, {"threshold_to_export": 1, "task_name": "RTE"}, "needs --export_dir"),
+        (
+            run_classifier,
+            {"threshold_to_export": "inf", "task_name": "RTE", "export_dir": "x"},
+            "--threshold_to_export=inf is not finite",
+        ),
+        (
+            run_squad,
+            {"null_score_diff_threshold": "nan", "export_dir": "x"},
+            "--null_score_diff_threshold must be a number",
+        ),
+        (
+            run_squad,
+            {"null_score_diff_threshold": "-inf", "export_dir": "x"},
+            "--null_score_diff_threshold must be a number",
+        ),
+        (run_squad, {"export_dir": "x", "ensemble_dirs": "a,b"}, "without --export_dir"),
+        (run_race, {"export_text": False, "data_dir": GLUE}, "--export_text=false needs"),
+        (
+            run_classifier,
+            {"task_name": "tsv", "labels": "a,b\tc", "export_dir": "x"},
+            "no line ends",
+        ),
+    ],
+)
+def test_flags_that_do_not_go_together(script, flags, message, run_main, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        run_main(script, **{"data_dir": GLUE} if script is run_classifier else {},
+                 output_dir=tmp_path / "out", **flags)  # fmt: skip
+
+
+def test_no_checkpoint_to_export(run_main, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    with pytest.raises(ValueError, match="holds no fine-tuned checkpoint"):
+        run_main(
+            run_classifier, task_name="RTE", data_dir=GLUE, spm_model_file=SPM, max_seq_length=40,
+            output_dir=tmp_path / "out", albert_config_file=tmp_path / "config.json",
+            export_dir=tmp_path / "export",
+        )  # fmt: skip
+    assert list((tmp_path / "export").iterdir()) == []
+
+
+def test_padding_is_no_embedding(exported, predicted):
+    """Neither that of a window of several, nor that of a shorter question of the batch."""
+    _, export = exported(run_squad, **SQUAD_RUN, **VERSIONS["1.1"])
+    long = {"question": "Who?", "context": "the cat sat on the mat . " * 12}
+    lines = predicted(
+        export, [long, {"question": "Who?", "context": "a cat"}], embeddings="sequence_output"
+    )
+    lengths = [len(window) for window in lines[0]["sequence_output"]]
+    assert len(lengths) > 2 and set(lengths[:-1]) == {48} and lengths[-1] < 48
+    (window,) = lines[1]["sequence_output"]  # a list of windows, even of one
+    assert np.shape(window)[1:] == (CONFIG["hidden_size"],) and len(window) < 48
+
+
+def test_variables_of_another_task(classifier, exported, run_main, tmp_path):
+    """Shapes differ, or names."""
+    race_export, squad_export = (
+        exported(run_race, **RACE)[1],
+        exported(run_squad, **SQUAD_RUN, **VERSIONS["1.1"])[1],
+    )
+    for number, other in enumerate((race_export, squad_export)):
+        export = Path(shutil.copytree(classifier("RTE")[1], tmp_path / str(number)))
+        shutil.rmtree(export / "variables")
+        shutil.copytree(other / "variables", export / "variables")
+        with pytest.raises(UserError, match=f"{re.escape(str(export))} cannot be loaded"):
+            run_main(predict, saved_model=export, text="a")

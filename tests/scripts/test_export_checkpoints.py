@@ -1,0 +1,478 @@
+# SPDX-License-Identifier: Apache-2.0
+"""export_checkpoints.py through its real main: every form, there and back, and what it refuses."""
+
+import dataclasses
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sentencepiece import sentencepiece_model_pb2
+
+import export_checkpoints
+from albert_tf.checkpoints import checkpoints
+from albert_tf.config import AlbertConfig
+from albert_tf.model import heads, optimization
+from albert_tf.training import finetuning
+from tests import GOLDEN
+
+MODELS = GOLDEN / "model"
+VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
+EXPRESSIBLE = [variant for variant in VARIANTS if variant != "noproj"]
+
+
+def read(prefix):
+    """All tensors of a file, by the names they have in it."""
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def write(prefix, tensors):
+    checkpoints.WRITERS["tf1"](str(prefix), tensors)
+
+
+def assert_same(actual, expected):
+    assert actual.keys() == expected.keys()
+    for name, value in actual.items():
+        assert np.asarray(value).dtype == np.asarray(expected[name]).dtype, name
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def contents_of(directory):
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(Path(directory).rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def export(run_main, tmp_path):
+    """Exports a golden variant, or a directory: export(source, name, flag=value, ...) -> path."""
+
+    def run(source, name="out/model.ckpt", checkpoint_name="model.ckpt", **values):
+        run_main(
+            export_checkpoints,
+            albert_directory=MODELS / source if isinstance(source, str) else source,
+            checkpoint_name=checkpoint_name,
+            export_path=f"{tmp_path}/{name}",
+            **values,
+        )
+        return tmp_path / name
+
+    return run
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A directory with a golden variant, a vocabulary and changes of config and tensors."""
+
+    def make(variant="base", vocabulary="spm_uncased.model", tensors=None, **config):
+        folder = tmp_path / "source"
+        shutil.copytree(MODELS / variant, folder)
+        if vocabulary:
+            name = "30k-clean.model" if vocabulary.endswith(".model") else vocabulary
+            shutil.copy(GOLDEN / "tokenization" / vocabulary, folder / name)
+        if tensors is not None:
+            write(folder / "model.ckpt", tensors)
+        changed = AlbertConfig.from_json_file(str(folder / "albert_config.json"))
+        changed = dataclasses.replace(changed, **config)
+        (folder / "albert_config.json").write_text(changed.to_json_string())
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def with_vocabulary(source):
+    """The same with as many word embeddings as the vocabulary has pieces."""
+
+    def make(variant="base", pieces=3000, **arguments):
+        tensors = read(MODELS / variant / "model.ckpt")
+        for name in ("bert/embeddings/word_embeddings", "cls/predictions/output_bias"):
+            values = np.random.RandomState(1).standard_normal([pieces, *tensors[name].shape[1:]])
+            tensors[name] = values.astype(np.float32)
+        return source(variant, tensors=tensors, vocab_size=pieces, **arguments), tensors
+
+    return make
+
+
+# --- There and back ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_tf1_to_ours_to_tf1_is_bit_identical(variant, export):
+    ours = export(variant, "ours/model.ckpt-best", export_format="tf2")
+    again = export(ours.parent, "again/model.ckpt", "model.ckpt-best", export_format="tf1")
+    golden = read(MODELS / variant / "model.ckpt")
+    assert_same(read(again), golden | {"global_step": np.int64(0)})
+    config = AlbertConfig.from_json_file(str(MODELS / variant / "albert_config.json"))
+    for folder in (ours.parent, again.parent):
+        assert AlbertConfig.from_json_file(str(folder / "albert_config.json")) == config
+
+
+@pytest.mark.parametrize("variant", EXPRESSIBLE)
+def test_ours_to_transformers_to_ours_is_bit_identical(variant, export, with_vocabulary):
+    folder, tensors = with_vocabulary(variant)
+    theirs = export(folder, "hf", export_format="hf")
+    again = export(theirs, "again/model.ckpt", "model.safetensors", export_format="tf1")
+    assert_same(read(again), tensors | {"global_step": np.int64(0)})
+    config = AlbertConfig.from_json_file(str(folder / "albert_config.json"))
+    assert AlbertConfig.from_json_file(str(again.parent / "albert_config.json")) == config
+
+
+# --- The forms -----------------------------------------------------------------------------------
+
+
+def test_a_tf1_saver_restores_what_is_written(export):
+    prefix = export("base", export_format="tf1")
+    golden = read(MODELS / "base" / "model.ckpt")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        for name, value in golden.items():
+            tf.compat.v1.get_variable(name, value.shape)
+        step = tf.compat.v1.train.get_or_create_global_step()
+        tf.compat.v1.train.Saver().restore(session, str(prefix))
+        assert session.run(step) == 0
+        for variable in tf.compat.v1.trainable_variables():
+            np.testing.assert_array_equal(session.run(variable), golden[variable.op.name])
+
+
+def test_our_own_form_is_what_a_run_writes(export):
+    prefix = export("base", export_format="tf2")
+    reader = checkpoints.Reader(str(prefix))
+    assert_same(
+        {name: reader[name] for name in reader.shapes},
+        read(MODELS / "base" / "model.ckpt") | {"global_step": np.array(0, np.int64)},
+    )
+    keys = read(prefix).keys() - {"_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter"}
+    assert all(key.startswith("variables/") for key in keys)
+
+
+def test_only_whole_files_are_left(export):
+    prefix = export("base")
+    assert sorted(path.name for path in prefix.parent.iterdir()) == [
+        "albert_config.json", "model.ckpt.data-00000-of-00001", "model.ckpt.index"
+    ]  # fmt: skip
+
+
+def test_directory_for_transformers(export, with_vocabulary, capsys):
+    folder, _ = with_vocabulary()
+    directory = export(folder, "hf", export_format="hf", do_lower_case=False)
+    assert sorted(contents_of(directory)) == [
+        "config.json", "model.safetensors", "spiece.model", "tokenizer.json",
+        "tokenizer_config.json",
+    ]  # fmt: skip
+    config = json.loads((directory / "config.json").read_text())
+    assert config["hidden_act"] == "gelu_new" and config["vocab_size"] == 3000
+    assert [config[f"{name}_token_id"] for name in ("pad", "bos", "eos")] == [0, 2, 3]
+    tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
+    assert tokenizer["do_lower_case"] is False and tokenizer["model_max_length"] == 40
+    assert f"Wrote 32 variables as AlbertForPreTraining to {directory}" in capsys.readouterr().out
+
+
+def test_directory_with_wordpiece(export, with_vocabulary):
+    folder, _ = with_vocabulary(pieces=1542, vocabulary="vocab.txt")
+    directory = export(folder, "hf", export_format="hf")
+    tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
+    assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert tokenizer["do_lower_case"] is True
+    assert (directory / "vocab.txt").exists() and not (directory / "spiece.model").exists()
+
+
+# --- What is written and what is not -------------------------------------------------------------
+
+
+def relatives(tensors):
+    """Slots as relatives of the original name them."""
+    return {f"{name}/lamb_m": value for name, value in tensors.items()}
+
+
+@pytest.mark.parametrize("form", ["tf1", "tf2"])
+def test_slots_and_step_stay_behind(form, source, export, capsys):
+    tensors = read(GOLDEN / "optimizers" / "lamb_ckpt" / "model.ckpt-8")
+    weights = {n: v for n, v in tensors.items() if "/adam_" not in n and n != "global_step"}
+    folder = source(tensors=tensors | relatives(weights))
+    reader = checkpoints.Reader(str(export(folder, export_format=form)))
+    assert {*reader.shapes} == {*weights, "global_step"} and reader["global_step"] == 0
+    assert len(weights) == 32
+    for name, value in weights.items():
+        np.testing.assert_array_equal(reader[name], value, err_msg=name)
+    assert "left out" not in capsys.readouterr().out
+
+
+def test_a_run_of_ours_is_exported_without_its_moments(source, export):
+    config = AlbertConfig.from_json_file(str(MODELS / "base" / "albert_config.json"))
+    named = checkpoints.named_variables(heads.ClassificationModel(config, 3))
+    optimizer = optimization.AdamW(optimization.PolynomialDecayWithWarmup(1e-3, 100))
+    optimizer.build(list(named.values()))
+    state = checkpoints.training_variables(named, optimizer)
+    folder = source()
+    checkpoints.make_checkpoint(state).write(str(folder / "model.ckpt-5"))
+    prefix = export(folder, checkpoint_name="model.ckpt-5")
+    expected = {name: variable.numpy() for name, variable in named.items()}
+    assert_same(read(prefix), expected | {"global_step": np.int64(0)})
+    assert "output_weights" in expected
+
+
+HEADS = {
+    "classifier": lambda config: heads.ClassificationModel(config, 3),
+    "race": heads.MultipleChoiceModel,
+    "squad1": heads.SquadV1Model,
+    "squad2": heads.SquadV2Model,
+}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_heads_of_fine_tuned_models_come_along(kind, source, export, capsys):
+    config = AlbertConfig.from_json_file(str(MODELS / "base" / "albert_config.json"))
+    named = checkpoints.named_variables(HEADS[kind](config))
+    tensors = {name: variable.numpy() for name, variable in named.items()}
+    prefix = export(source(tensors=tensors))
+    assert_same(read(prefix), tensors | {"global_step": np.int64(0)})
+    printed = capsys.readouterr().out
+    assert "not in it, so not written: cls/predictions/transform/dense/kernel, " in printed
+    assert f"Wrote {len(tensors)} variables and global_step 0 to {prefix}" in printed
+
+
+def test_what_is_absent_is_not_invented(source, export, capsys):
+    golden = read(MODELS / "base" / "model.ckpt")
+    tensors = {name: value for name, value in golden.items() if "seq_relationship" not in name}
+    prefix = export(source(tensors=tensors))
+    assert_same(read(prefix), tensors | {"global_step": np.int64(0)})
+    assert (
+        "not in it, so not written: cls/seq_relationship/output_weights, "
+        "cls/seq_relationship/output_bias\n"
+    ) in capsys.readouterr().out
+
+
+def test_unknown_variables_are_told(source, export, capsys):
+    golden = read(MODELS / "base" / "model.ckpt")
+    prefix = export(source(tensors=golden | {"my/own": np.float32(1)}))
+    assert_same(read(prefix), golden | {"global_step": np.int64(0)})
+    assert "not of an ALBERT model, so left out: my/own\n" in capsys.readouterr().out
+
+
+FINE_TUNED = {  # kind of HEADS -> (what finetuned_task.json holds, the class in transformers)
+    "classifier": ({"task_name": "mnli", "labels": ["a", "b", "c"]}, "ForSequenceClassification"),
+    "race": ({"task_name": "race", "labels": ["A", "B", "C", "D"]}, "ForMultipleChoice"),
+    "squad1": (None, "ForQuestionAnswering"),
+    "squad2": (None, "Model"),
+}
+
+
+@pytest.fixture
+def fine_tuned(with_vocabulary):
+    """A directory with a fine-tuned model; and its tensors."""
+
+    def make(kind):
+        folder, _ = with_vocabulary()
+        config = AlbertConfig.from_json_file(str(folder / "albert_config.json"))
+        named = checkpoints.named_variables(HEADS[kind](config))
+        tensors = {name: variable.numpy() for name, variable in named.items()}
+        write(folder / "model.ckpt", tensors)
+        if FINE_TUNED[kind][0]:
+            (folder / finetuning.HEAD_FILE).write_text(json.dumps(FINE_TUNED[kind][0]))
+        return folder, tensors
+
+    return make
+
+
+@pytest.mark.parametrize("kind", ["classifier", "race", "squad1"])
+def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, export, capsys):
+    folder, tensors = fine_tuned(kind)
+    theirs = export(folder, "hf", export_format="hf")
+    name = f"Albert{FINE_TUNED[kind][1]}"
+    printed = capsys.readouterr().out
+    assert f"Wrote {len(tensors)} variables as {name} to {theirs}" in printed
+    assert json.loads((theirs / "config.json").read_text())["architectures"] == [name]
+    tokenizer = json.loads((theirs / "tokenizer_config.json").read_text())
+    assert tokenizer["split_special_tokens"] is True  # only a masked LM is asked with [MASK]
+    head = finetuning.read_head(str(folder))
+    assert finetuning.read_head(str(theirs)) == head and (head is None) == (kind == "squad1")
+    again = export(theirs, "again/model.ckpt", "model.safetensors")
+    assert_same(read(again), tensors | {"global_step": np.int64(0)})
+
+
+def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
+    folder, _ = fine_tuned("squad2")
+    export(folder, "hf", export_format="hf")
+    printed = capsys.readouterr().out
+    assert re.search("AlbertModel has no place for: .*answer_class/dense_0/kernel, ", printed)
+    assert "Wrote 25 variables as AlbertModel" in printed
+
+
+def test_one_output_needs_its_task(fine_tuned, export):
+    folder, _ = fine_tuned("race")
+    (folder / finetuning.HEAD_FILE).unlink()
+    with pytest.raises(ValueError, match=r"has one row.*put a finetuned_task\.json"):
+        export(folder, "hf", export_format="hf")
+    (folder / finetuning.HEAD_FILE).write_text('{"task_name": "sts-b", "labels": null}')
+    config = json.loads((export(folder, "hf", export_format="hf") / "config.json").read_text())
+    assert config["problem_type"] == "regression" and config["id2label"] == {"0": "LABEL_0"}
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_casing_is_that_of_the_run(recorded, with_vocabulary, export):
+    folder, _ = with_vocabulary()
+    record = {"config": {}, "text": {"do_lower_case": recorded}, "vocabulary": None}
+    (folder / "run.json").write_text(json.dumps(record))
+    directory = export(folder, "hf", export_format="hf")
+    tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
+    assert tokenizer["do_lower_case"] is recorded
+    export(folder, "same", export_format="hf", do_lower_case=recorded)
+    with pytest.raises(ValueError, match=r"--do_lower_case=.*run\.json\): leave the flag out"):
+        export(folder, "other", export_format="hf", do_lower_case=not recorded)
+
+
+def test_tokenizers_that_transformers_lacks(with_vocabulary, export, tmp_path):
+    folder, _ = with_vocabulary()
+    path = folder / "30k-clean.model"
+    proto = sentencepiece_model_pb2.ModelProto.FromString(path.read_bytes())
+    proto.trainer_spec.model_type = 2
+    path.write_bytes(proto.SerializeToString())
+    message = rf"--export_format=hf: {path}: the SentencePiece model is of the type bpe"
+    with pytest.raises(ValueError, match=message):
+        export(folder, "hf", export_format="hf")
+    assert not (tmp_path / "hf").exists()
+
+
+# --- Bad input -----------------------------------------------------------------------------------
+
+
+def without(variant, part):
+    golden = read(MODELS / variant / "model.ckpt")
+    return {name: value for name, value in golden.items() if part not in name}
+
+
+@pytest.mark.parametrize(
+    "arguments, flags, message",
+    [
+        ({"tensors": without("base", "bert/")}, {}, "0 variables fit, 25 are missing"),
+        ({"tensors": without("base", "pooler")}, {}, "missing: bert/pooler/dense/kernel"),
+        ({"vocab_size": 301}, {}, r"shape \[300, 16\] in the file, \[301, 16\] here"),
+        ({"variant": "groups2", "num_hidden_groups": 1}, {}, "has no place for .*/group_1/"),
+        ({}, {"checkpoint_name": "model.ckpt-best"}, "no checkpoint at .*model.ckpt-best"),
+        ({}, {"export_format": "hf"}, "has 3000 pieces and the config has vocab_size=300"),
+        ({"vocabulary": None}, {"export_format": "hf"}, "holds no vocabulary"),
+        ({"variant": "noproj"}, {"export_format": "hf"}, "--export_format=hf: .*no such mapping"),
+        (
+            {"parameter_sharing": "attention"},
+            {"export_format": "hf"},
+            "--export_format=hf: .*parameter_sharing='attention'",
+        ),
+        ({}, {"checkpoint_name": ""}, "--checkpoint_name is empty"),
+        ({}, {"checkpoint_name": ".."}, r"--checkpoint_name=\.\. leads out of --albert_directory"),
+        ({}, {"checkpoint_name": "a/../../x"}, "leads out of --albert_directory"),
+        ({}, {"checkpoint_name": str(MODELS / "base" / "model.ckpt")}, "leads out of"),
+        ({}, {"name": "out/"}, "is no prefix of files"),
+        ({}, {"name": "source"}, "source is no prefix of files"),
+        ({}, {"name": "out/model[1]"}, "is no prefix of files"),
+        ({}, {"name": "source/albert_config.json/model.ckpt"}, "--export_path="),
+        ({}, {"name": "source", "export_format": "hf"}, "--export_path=.*source"),
+    ],
+)
+def test_bad_input_is_a_plain_error_and_leaves_nothing(
+    arguments, flags, message, source, export, tmp_path
+):
+    folder = source(**arguments)
+    before = contents_of(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        export(folder, **flags)
+    assert contents_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("form", ["tf1", "hf"])
+@pytest.mark.parametrize("name", ["albert_directory", "export_path"])
+def test_empty_paths(name, form, run_main, tmp_path, monkeypatch):
+    monkeypatch.chdir(shutil.copytree(MODELS / "base", tmp_path / "here"))
+    values = {"albert_directory": ".", "export_path": "out"} | {name: ""}
+    before = contents_of(tmp_path)
+    with pytest.raises(ValueError, match=f"--{name} is empty"):
+        run_main(export_checkpoints, export_format=form, checkpoint_name="model.ckpt", **values)
+    assert contents_of(tmp_path) == before
+
+
+def test_the_directory_itself_names_its_checkpoint(source, export):
+    assert checkpoints.exists(str(export(source(), checkpoint_name=".")))
+
+
+@pytest.mark.parametrize("form", ["tf1", "hf"])
+def test_whole_numbers_are_no_weights(form, with_vocabulary, export):
+    folder, tensors = with_vocabulary()
+    name = "bert/embeddings/word_embeddings"
+    write(folder / "model.ckpt", tensors | {name: tensors[name].astype(np.int32)})
+    with pytest.raises(ValueError, match=rf"{name} in .* is of type int32"):
+        export(folder, "out/x", export_format=form)
+
+
+def test_a_head_of_another_model(source, export):
+    tensors = read(MODELS / "base" / "model.ckpt")
+    tensors["cls/predictions/output_bias"] = np.zeros([301], np.float32)
+    with pytest.raises(ValueError, match="has no place for cls/predictions/output_bias"):
+        export(source(tensors=tensors))
+
+
+@pytest.mark.parametrize("form", ["tf1", "tf2", "hf"])
+def test_what_exists_is_not_replaced(form, with_vocabulary, export, tmp_path):
+    folder, _ = with_vocabulary()
+    export(folder, "out/x", export_format=form)
+    before = contents_of(tmp_path)
+    with pytest.raises(ValueError, match=r"--export_path=.*out/x"):
+        export(folder, "out/x", export_format=form)
+    assert contents_of(tmp_path) == before
+
+
+def test_a_config_of_another_model_is_not_replaced(source, export, tmp_path):
+    (tmp_path / "out").mkdir()
+    path = shutil.copy(MODELS / "relu" / "albert_config.json", tmp_path / "out")
+    with pytest.raises(ValueError, match=rf"{path} is of another model"):
+        export(source())
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["albert_config.json"]
+
+
+def test_beside_the_source_its_config_stays(source, export, tmp_path):
+    folder = source()
+    text = (folder / "albert_config.json").read_text().replace("{", '{"gap_size": 0,', 1)
+    (folder / "albert_config.json").write_text(text)
+    export(folder, "source/exported.ckpt")
+    assert (folder / "albert_config.json").read_text() == text
+    assert checkpoints.exists(str(folder / "exported.ckpt"))
+
+
+def test_no_config(source, export):
+    folder = source()
+    (folder / "albert_config.json").unlink()
+    with pytest.raises(ValueError, match=r"--albert_directory=.*holds no albert_config\.json"):
+        export(folder)
+
+
+def test_a_failure_while_writing_leaves_nothing(source, export, tmp_path, monkeypatch):
+    writer = checkpoints.WRITERS["tf1"]
+
+    def fail(prefix, tensors):
+        writer(prefix, tensors)
+        raise ValueError("the disk is full")
+
+    folder = source()
+    monkeypatch.setitem(checkpoints.WRITERS, "tf1", fail)
+    with pytest.raises(ValueError, match="the disk is full"):
+        export(folder)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_as_a_user_runs_it(run_script, source, tmp_path):
+    values = {"albert_directory": source(), "checkpoint_name": "model.ckpt"}
+    target = tmp_path / "out" / "model.ckpt"
+    done = run_script("export_checkpoints", export_path=target, **values)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        f"Read 32 variables from {tmp_path}/source/model.ckpt\n"
+        f"Wrote 32 variables and global_step 0 to {target}\n"
+    )
+    again = run_script("export_checkpoints", export_path=target, **values)
+    assert again.returncode == 1 and again.stdout == ""
+    assert "export_checkpoints: error: --export_path=" in again.stderr
+    assert "Traceback" not in again.stderr

@@ -1,0 +1,458 @@
+# SPDX-License-Identifier: Apache-2.0
+"""export_to_tfhub.py through its real main: figures, reuse elsewhere, the card, bad input."""
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import export_to_tfhub
+from albert_tf.checkpoints import checkpoints
+from albert_tf.config import AlbertConfig
+from albert_tf.model import heads
+from albert_tf.publish import hub
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training import run_record
+from tests import GOLDEN
+
+VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
+FORWARD = 2e-5  # absolute, as tests/golden/README.md says
+POSITIONS = 40  # of the golden models
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "an", "answer", "a", "question", "?", "."]
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Makes a model's directory of a golden variant: directory(variant) -> path."""
+
+    def make(variant="base"):
+        path = tmp_path / "albert"
+        shutil.copytree(GOLDEN / "model" / variant, path)
+        (path / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+        return path
+
+    return make
+
+
+@pytest.fixture
+def run(run_main, tmp_path):
+    """Exports a directory: run(directory, flag=value, ...) -> path of the module."""
+
+    def call(source, **values):
+        path = tmp_path / "module"
+        values = {"checkpoint_name": "model.ckpt", "export_path": path} | values
+        run_main(export_to_tfhub, albert_directory=source, **values)
+        return path
+
+    return call
+
+
+def golden(variant):
+    """Inputs under the Hub's names, and the original's outputs."""
+    arrays = np.load(GOLDEN / "model" / variant / "inputs.npz")
+    names = dict(zip(hub.INPUTS, hub.SIGNATURE_INPUTS, strict=True))
+    names[hub.POSITIONS] = hub.POSITIONS
+    inputs = {name: tf.constant(arrays[old], tf.int32) for name, old in names.items()}
+    return inputs, np.load(GOLDEN / "model" / variant / "outputs.npz")
+
+
+def assert_close(actual, expected, atol=FORWARD):
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
+
+
+def python(code, cwd):
+    """Runs code in a process that cannot import this project; returns what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def example_of(module):
+    """The Python example of a module's card."""
+    return re.search(r"```python\n(.*?)```", (module / "README.md").read_text(), re.DOTALL)[1]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_figures_of_the_original(variant, directory, run):
+    module = tf.saved_model.load(str(run(directory(variant))))
+    inputs, expected = golden(variant)
+    encoder_inputs = {name: inputs[name] for name in hub.INPUTS}
+    found = module(encoder_inputs)
+    assert found.keys() == {"pooled_output", "default", "sequence_output", "encoder_outputs"}
+    for name in ("pooled_output", "sequence_output"):
+        assert_close(found[name], expected[name])
+    np.testing.assert_array_equal(found["default"], found["pooled_output"])
+    layers = [expected[key] for key in sorted(expected) if key.startswith("encoder_layer_")]
+    assert len(found["encoder_outputs"]) == len(layers)
+    for actual, layer in zip(found["encoder_outputs"], layers, strict=True):
+        assert_close(actual, layer)
+
+    flat = expected["mlm_logits"]
+    of_mlm = module.mlm(inputs)
+    assert_close(of_mlm["mlm_logits"], flat.reshape(4, 6, -1))
+    assert_close(of_mlm["pooled_output"], expected["pooled_output"])
+    assert_close(module.sop(encoder_inputs)["sop_log_probs"], expected["sop_log_probs"])
+
+    renamed = dict(zip(hub.SIGNATURE_INPUTS, (inputs[name] for name in hub.INPUTS), strict=True))
+    signatures = module.signatures
+    assert_close(signatures["tokens"](**renamed)["sequence_output"], expected["sequence_output"])
+    assert_close(signatures["sop"](**renamed)["sop_log_probs"], expected["sop_log_probs"])
+    positions = {"mlm_positions": inputs[hub.POSITIONS]}
+    assert_close(signatures["mlm"](**renamed, **positions)["mlm_logits"], flat)
+
+
+@pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
+def test_every_sharing_strategy(sharing, tmp_path):
+    config = dataclasses.replace(
+        AlbertConfig.from_json_file(str(GOLDEN / "model" / "base" / "albert_config.json")),
+        parameter_sharing=sharing,
+    )
+    model = heads.PretrainingModel(config)
+    (tmp_path / "albert_config.json").write_text("{}")
+    (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
+    files = {"config_file": "albert_config.json", "vocab_file": "vocab.txt"}
+    assets = {name: str(tmp_path / file) for name, file in files.items()}
+    module = hub.HubModule(model, False, False, assets, True)
+    hub.save_module(module, str(tmp_path / "module"), module.signatures())
+    loaded = tf.saved_model.load(str(tmp_path / "module"))
+    inputs, _ = golden("base")
+    expected = model.encoder(
+        inputs["input_word_ids"],
+        input_mask=inputs["input_mask"],
+        token_type_ids=inputs["input_type_ids"],
+    )
+    found = loaded({name: inputs[name] for name in hub.INPUTS})
+    assert_close(found["sequence_output"], expected["sequence_output"].numpy(), atol=1e-6)
+    assert len(loaded.trainable_variables) == len(model.encoder.trainable_variables)
+    assert not hasattr(loaded, "mlm") and not hasattr(loaded, "sop")
+    assert set(loaded.signatures) == {"tokens", "tokenization_info"}
+
+
+def test_dropout_is_of_training_alone(directory, run):
+    path = directory()
+    config = AlbertConfig.from_json_file(str(path / "albert_config.json"))
+    config = dataclasses.replace(config, hidden_dropout_prob=0.5)
+    (path / "albert_config.json").write_text(json.dumps(config.to_dict()))
+    module = tf.saved_model.load(str(run(path)))
+    inputs, expected = golden("base")
+    inputs.pop(hub.POSITIONS)
+    assert_close(module(inputs, training=False)["pooled_output"], expected["pooled_output"])
+    difference = module(inputs, training=True)["pooled_output"] - expected["pooled_output"]
+    assert np.abs(difference).max() > 0.1
+
+
+ELSEWHERE = """
+import importlib.util
+assert importlib.util.find_spec("albert_tf") is None
+import numpy as np, tensorflow as tf, tensorflow_hub as hub, tf_keras
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+module = hub.load(PATH)
+ids = tf.constant([[2, 5, 6, 3], [2, 7, 8, 3]])
+inputs = {"input_word_ids": ids, "input_mask": tf.ones_like(ids), "input_type_ids": 0 * ids}
+
+with tf.GradientTape(persistent=True) as tape:
+    loss = tf.reduce_sum(module(inputs, training=True)["pooled_output"] ** 2)
+for _ in range(2):
+    gradients = tape.gradient(loss, module.trainable_variables)
+    assert all(gradient is not None for gradient in gradients)
+print(len(module.variables), len(module.trainable_variables), len(module.regularization_losses))
+print(len(module.mlm.trainable_variables), bool(module.do_lower_case.numpy()))
+info = module.signatures["tokenization_info"]()
+print(open(info["vocab_file"].numpy()).read().split()[2], bool(info["do_lower_case"]))
+
+tf_keras.utils.set_random_seed(1)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    layer = hub.KerasLayer(PATH, trainable=True)
+    given = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in inputs}
+    model = tf_keras.Model(given, tf_keras.layers.Dense(2)(layer(given)["pooled_output"]))
+    cost = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(tf_keras.optimizers.Adam(0.001), loss=cost)
+before = [v.numpy() for v in layer.trainable_variables]
+history = model.fit(inputs, tf.constant([0, 1]), epochs=8, verbose=0).history["loss"]
+after = [v.numpy() for v in layer.trainable_variables]
+moved = sum(not np.array_equal(a, b) for a, b in zip(before, after))
+print(len(before), moved >= len(before) - 1, history[-1] < history[0])
+"""
+
+
+def test_elsewhere(directory, run, tmp_path):
+    module = run(directory())
+    printed = python(ELSEWHERE.replace("PATH", repr(str(module))), tmp_path).splitlines()
+    # 25 variables of the encoder; 5 more of the masked-LM head. Key biases have no gradient.
+    assert printed[-4:] == ["25 25 0", "30 True", "[CLS] True", "25 True True"]
+    assert python(example_of(module), tmp_path).splitlines()[-1] == "(1, 32)"
+
+
+def test_what_a_server_sees(directory, run):
+    module = run(directory(), do_lower_case=False)
+    command = "tensorflow.python.tools.saved_model_cli"
+    shown = subprocess.run(
+        [sys.executable, "-m", command, "show", "--dir", str(module), "--all"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for name, inputs, outputs in (
+        ("tokens", 3, ["pooled_output", "sequence_output"]),
+        ("sop", 3, ["pooled_output", "sequence_output", "sop_log_probs"]),
+        ("mlm", 4, ["mlm_logits", "pooled_output", "sequence_output"]),
+        ("tokenization_info", 0, ["do_lower_case", "vocab_file"]),
+    ):
+        block = re.search(rf"signature_def\['{name}'\]:(.*?)Method name", shown, re.DOTALL)[1]
+        given, returned = block.split("outputs")[0], block.split("contains the following output")[1]
+        assert given.count("dtype: DT_INT32\n") == given.count("shape: (-1, -1)\n") == inputs
+        assert re.findall(r"outputs\['(\w+)'\]", returned) == outputs
+    assert not tf.saved_model.load(str(module)).do_lower_case.numpy()
+
+
+def test_the_module_is_a_source_of_weights(directory, run):
+    module = run(directory("groups2"))
+    assert {path.name for path in (module / "assets").iterdir()} == {
+        "albert_config.json",
+        "vocab.txt",
+    }
+    config = AlbertConfig.from_json_file(str(module / "assets" / "albert_config.json"))
+    named = checkpoints.named_variables(heads.PretrainingModel(config))
+    report = checkpoints.load(str(module), named)
+    assert not report.missing
+    reader = tf.train.load_checkpoint(str(GOLDEN / "model" / "groups2" / "model.ckpt"))
+    for name, variable in named.items():
+        np.testing.assert_array_equal(variable, reader.get_tensor(name), err_msg=name)
+
+
+def test_card(directory, run):
+    card = (run(directory("inner2")) / "README.md").read_text()
+    for line in (
+        "| embedding E, hidden H | 16, 32 |",
+        "| layers L, heads N | 2, 4 |",
+        "| parameters shared | all; 1 group(s), 2 block(s) in a layer |",
+        "| vocabulary V | 300, `assets/vocab.txt` |",
+        "| text | lower-cased |",
+    ):
+        assert line in card
+    count = re.search(r"parameters of the encoder \| ([\d,]+)", card)[1]
+    shapes = tf.train.load_checkpoint(str(GOLDEN / "model" / "inner2" / "model.ckpt"))
+    shapes = shapes.get_variable_to_shape_map()
+    sizes = [np.prod(shape) for name, shape in shapes.items() if name.startswith("bert/")]
+    assert int(count.replace(",", "")) == sum(sizes)
+
+
+@pytest.mark.parametrize("kind", ["spm_uncased.model", "vocab.txt"])
+def test_preprocessing(kind, run, tmp_path, capsys):
+    source = tmp_path / "vocabulary"
+    source.mkdir()
+    shutil.copy(GOLDEN / "tokenization" / kind, source)
+    module = run(source, export_type="preprocessing")
+    # Where texts may be cut otherwise, both the script and the card say so.
+    said = [capsys.readouterr().out, (module / "README.md").read_text()]
+    is_sentencepiece = kind.endswith("model")
+    assert [hub.EQUAL_SPLITS in text for text in said] == [is_sentencepiece] * 2
+    argument = {"spm_model_file" if is_sentencepiece else "vocab_file": str(source / kind)}
+    tokenizer = FullTokenizer(**argument)
+    texts = ["A question, with 9,000 Words?", "", "Ünder the  table"]
+    expected = [tokenizer.encode_ids(tokenizer.normalize(text)) for text in texts]
+    code = f"""
+{example_of(module)}
+print(module.tokenize(tf.constant({texts!r})).to_list())
+print(module(tf.constant({texts!r}))["input_word_ids"].shape)
+"""
+    lines = python(code, tmp_path).splitlines()
+    assert lines[-3:] == ["(1, 16)", str(expected), "(3, 128)"]
+
+
+@pytest.mark.parametrize(
+    ("positions", "flag", "expected"),
+    [(64, {}, 64), (512, {}, 128), (64, {"max_seq_length": 20}, 20)],
+)
+def test_length_of_the_preprocessing(positions, flag, expected, directory, run):
+    path = directory()
+    set_positions(path, positions)
+    module = run(path, export_type="preprocessing", **flag)
+    found = tf.saved_model.load(str(module))(tf.constant(["an answer"]))
+    assert found["input_word_ids"].shape == (1, expected)
+    assert f"int32 [B, {expected}]" in (module / "README.md").read_text()
+
+
+def set_positions(path, positions):
+    config = json.loads((path / "albert_config.json").read_text())
+    config["max_position_embeddings"] = positions
+    (path / "albert_config.json").write_text(json.dumps(config))
+
+
+SERVED = """
+import numpy as np, tensorflow as tf
+ids = np.array([[2, 5, 6, 3], [2, 7, 8, 3]])
+inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+inputs["mlm_positions"] = ids[:, :1]
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    served = tf.compat.v1.saved_model.loader.load(session, ["serve"], PATH).signature_def
+    for name in ("tokens", "sop", "mlm", "tokenization_info"):
+        outputs = {key: value.name for key, value in served[name].outputs.items()}
+        fed = {value.name: inputs[key] for key, value in served[name].inputs.items()}
+        found = session.run(outputs, fed)
+        if fed:
+            np.savez(name, **found)
+    print(open(found["vocab_file"]).read().split()[2])
+"""
+
+
+def test_servers_load_it(directory, run, tmp_path):
+    module = run(directory())
+    assert python(SERVED.replace("PATH", repr(str(module))), tmp_path).split()[-1] == "[CLS]"
+    signatures = tf.saved_model.load(str(module)).signatures
+    ids = tf.constant([[2, 5, 6, 3], [2, 7, 8, 3]])
+    inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}
+    for name in ("tokens", "sop", "mlm"):
+        positions = {"mlm_positions": ids[:, :1]} if name == "mlm" else {}
+        with np.load(tmp_path / f"{name}.npz") as found:
+            for output, expected in signatures[name](**inputs, **positions).items():
+                assert_close(found[output], expected.numpy())
+
+
+def test_sequences_longer_than_the_positions(directory, run):
+    module = tf.saved_model.load(str(run(directory())))
+    ids = tf.ones([1, POSITIONS + 1], tf.int32)
+    message = rf"longer than max_position_embeddings:\W+{POSITIONS + 1}\W+{POSITIONS}"
+    inputs, renamed = (dict.fromkeys(n, ids) for n in (hub.INPUTS, hub.SIGNATURE_INPUTS))
+    for call in (
+        lambda: module(inputs),
+        lambda: module(inputs, training=True),
+        lambda: module.sop(inputs),
+        lambda: module.signatures["tokens"](**renamed),
+        lambda: module.signatures["mlm"](**renamed, mlm_positions=ids[:, :1]),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            call()
+    # A graph that knows the length is refused by TensorFlow itself, when it is built.
+    with pytest.raises(ValueError, match=f"{POSITIONS + 1} and {POSITIONS}"):
+        tf.function(module)(inputs)
+
+
+# --- Bad input ---
+
+
+def test_a_checkpoint_without_heads(directory, run, capsys):
+    path = directory()
+    reader = tf.train.load_checkpoint(str(path / "model.ckpt"))
+    names = [n for n in reader.get_variable_to_shape_map() if n.startswith("bert/")]
+    checkpoints.WRITERS["tf1"](str(path / "bare"), {n: reader.get_tensor(n) for n in names})
+    module = tf.saved_model.load(str(run(path, checkpoint_name="bare")))
+    assert not hasattr(module, "mlm") and not hasattr(module, "sop")
+    out = capsys.readouterr().out
+    assert "no masked-LM head, and so no mlm" in out and "no sentence-order head" in out
+
+
+def damage_config(path):
+    (path / "albert_config.json").unlink()
+
+
+def damage_vocabulary(path):
+    (path / "vocab.txt").unlink()
+
+
+def damage_encoder(path):
+    checkpoints.WRITERS["tf1"](str(path / "model.ckpt"), {"cls/x": np.zeros([2], np.float32)})
+
+
+def more_groups(path):
+    """As if the config had fewer than the checkpoint."""
+    reader = tf.train.load_checkpoint(str(path / "model.ckpt"))
+    tensors = {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
+    groups = {name.replace("/group_0/", "/group_1/"): v for name, v in tensors.items()}
+    checkpoints.WRITERS["tf1"](str(path / "model.ckpt"), tensors | groups)
+
+
+def record(**values):
+    """A fine-tuning run's record beside the checkpoint."""
+
+    def write(path):
+        sha256 = run_record.sha256(str(path / "vocab.txt"))
+        vocabulary = {"flag": "vocab_file", "path": "vocab.txt", "sha256": sha256}
+        content = {"config": {}, "text": {"do_lower_case": True}, "vocabulary": vocabulary}
+        run_record.write(str(path), content | values)
+
+    return write
+
+
+def enlarge_vocabulary(path):
+    (path / "vocab.txt").write_text("\n".join([*PIECES, *(f"word{n}" for n in range(300))]))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_config, "albert_config.json"),
+        (damage_vocabulary, "holds no vocabulary: put the SentencePiece model"),
+        (damage_encoder, "encoder"),
+        (enlarge_vocabulary, "311 pieces and .* vocab_size=300: one belongs to another model"),
+        (more_groups, "has no place for, so it belongs to another config: .*group_1"),
+        (
+            record(text={"do_lower_case": False}),
+            "do_lower_case=true, .* --do_lower_case=false .*run",
+        ),
+        (
+            record(vocabulary={"flag": "vocab_file", "path": "other.txt", "sha256": "00"}),
+            "vocab.txt is not the vocabulary .* other.txt",
+        ),
+        (record(vocabulary=5), "run.json is no record of a run"),
+    ],
+)
+def test_bad_directories(damage, message, directory, run, tmp_path):
+    path = directory()
+    damage(path)
+    with pytest.raises(ValueError, match=message):
+        run(path, do_lower_case=True)
+    assert not (tmp_path / "module").exists()
+    assert not list(tmp_path.glob("module*"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"export_type": "preprocessing", "max_seq_length": 65}, "max_seq_length=65 exceeds .*=64"),
+        ({"export_type": "preprocessing", "max_seq_length": 2}, "must be at least 3"),
+        ({"max_seq_length": 8}, "is for --export_type=preprocessing"),
+    ],
+)
+def test_lengths_that_make_no_module(flags, message, directory, run, tmp_path):
+    path = directory()
+    set_positions(path, 64)
+    with pytest.raises(ValueError, match=message):
+        run(path, **flags)
+    assert not list(tmp_path.glob("module*"))
+
+
+def test_casing_is_the_trainings(directory, run):
+    path = directory()
+    record(text={"do_lower_case": False})(path)
+    assert not tf.saved_model.load(str(run(path))).do_lower_case.numpy()
+
+
+def test_an_export_path_that_is_not_empty(directory, run, tmp_path):
+    (tmp_path / "module").mkdir()
+    (tmp_path / "module" / "mine").write_text("kept")
+    with pytest.raises(ValueError, match=r"--export_path=.*module is not empty"):
+        run(directory())
+    assert (tmp_path / "module" / "mine").read_text() == "kept"
+    assert len(list((tmp_path / "module").iterdir())) == 1
+
+
+def test_nothing_half_written(directory, run, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(hub.files, "write_text", fail)
+    with pytest.raises(OSError, match="disk full"):
+        run(directory())
+    assert not list(tmp_path.glob("module*"))

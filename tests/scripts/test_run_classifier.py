@@ -1,0 +1,880 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run_classifier.py through its real main, on the original's tiny GLUE files."""
+
+import contextlib
+import functools
+import io
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags as absl_flags
+
+import run_classifier
+import run_race
+from albert_tf.checkpoints import checkpoints
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.errors import UserError
+from albert_tf.model import heads
+from albert_tf.tasks import glue
+from albert_tf.training import finetuning, loop, results
+from tests import GOLDEN, TINY_CONFIG
+
+VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
+
+
+BASE = {
+    "data_dir": GOLDEN / "finetune" / "glue_data",
+    "task_name": "RTE",
+    "spm_model_file": VOCABULARY,
+    "do_train": True,
+    "do_eval": True,
+    "do_predict": True,
+    "max_seq_length": 64,
+    "train_step": 2,
+    "save_checkpoints_steps": 1,
+    "train_batch_size": 2,
+    "allow_random_init": True,
+    "seed": 1,
+}
+EVALUATE = {"do_train": False, "do_predict": False}
+PREDICT = {"do_train": False, "do_eval": False}
+
+
+def write_config(path, **changes):
+    path.write_text(json.dumps(TINY_CONFIG | changes))
+    return path
+
+
+@pytest.fixture
+def flags(tmp_path):
+    """Flags of a run of two steps on RTE."""
+    config = write_config(tmp_path / "config.json")
+    return BASE | {"albert_config_file": config, "output_dir": tmp_path / "out"}
+
+
+@pytest.fixture(scope="module")
+def train_once(tmp_path_factory, run_main):
+    """Trains, evaluates and predicts a task once: train_once(task) -> its output directory."""
+    folders = {}
+
+    def train(task):
+        if task not in folders:
+            folder = tmp_path_factory.mktemp(task)
+            config = write_config(folder / "config.json")
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                run_main(
+                    run_classifier,
+                    **BASE | {"task_name": task, "albert_config_file": config},
+                    output_dir=folder / "out",
+                    glue_submission_dir=folder / "out" / "glue",
+                )
+            (folder / "out" / "printed.txt").write_text(printed.getvalue())
+            folders[task] = folder / "out"
+        return folders[task]
+
+    return train
+
+
+@pytest.fixture
+def trained(train_once, tmp_path):
+    """A copy, at the place that `flags` names, of a run of two steps on RTE."""
+    return Path(shutil.copytree(train_once("RTE"), tmp_path / "out"))
+
+
+def forget_evaluations(directory):
+    """Leaves of a run what training alone leaves."""
+    for path in directory.iterdir():
+        if path.name.startswith("model.ckpt-best") or path.suffix in (".txt", ".tsv"):
+            path.unlink()
+
+
+def blocks(directory):
+    return (Path(directory) / "eval_results.txt").read_text().split("=" * 50 + "\n")[:-1]
+
+
+def steps(directory):
+    return [int(re.search(r"global_step = (\d+)", block).group(1)) for block in blocks(directory)]
+
+
+def table(path):
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+# --- Training, evaluation, prediction ---
+
+
+@pytest.mark.parametrize("task", ["CoLA", "RTE", "STS-B"])
+def test_train_evaluate_predict(train_once, task):
+    out = train_once(task)
+    row = glue.find_task(task)
+    assert steps(out) == [0, 1, 2]
+    keys = [line.split(" = ")[0] for line in blocks(out)[0].splitlines()]
+    assert keys == [*sorted([*row.metrics, "loss", "global_step"]), "best"]
+    assert "best = -1" in blocks(out)[0]
+    state = results.read_best(str(out))
+    values = [float(re.search(rf"{row.key_metric} = (\S+)", b).group(1)) for b in blocks(out)]
+    assert state.step == 2 and state.best == max(values)
+    assert checkpoints.step_in(str(out / "model.ckpt-best")) == state.best_step
+    test_rows, submit = table(out / "test_results.tsv"), table(out / "submit_results.tsv")
+    assert submit[0] == ["index", "prediction"] and len(submit) == len(test_rows) + 1
+    assert len(test_rows[0]) == row.num_outputs
+    assert len(table(out / "glue" / row.submission_file)) == len(submit)
+    for name in ("train", "eval"):
+        assert len(list(out.glob(f"{task.lower()}_{name}-????????.tf_record"))) == 1
+    if not row.is_regression:
+        best = [row.labels[np.argmax([float(number) for number in line])] for line in test_rows]
+        assert [line[1] for line in submit[1:]] == best
+
+
+def test_mnli_is_measured_on_both_of_its_sets(train_once):
+    out = train_once("MNLI")
+    figures = dict(line.split(" = ") for line in blocks(out)[-1].splitlines())
+    names = ["eval_accuracy", "eval_loss", "loss"]
+    names += [f"{name}_mismatched" for name in names] + ["global_step"]
+    assert [*figures] == [*sorted(names), "best"]
+    arrays = {
+        suffix: np.float32(table(out / f"test_results{suffix}.tsv"))
+        for suffix in ("", "_mismatched", "_diagnostic")
+    }
+    for (suffix, rows), name in zip(arrays.items(), ("MNLI-m", "MNLI-mm", "AX"), strict=True):
+        assert rows.shape[1] == 3
+        assert len(table(out / "glue" / f"{name}.tsv")) == len(rows) + 1
+        assert len(table(out / f"submit_results{suffix}.tsv")) == len(rows) + 1
+
+
+def test_figures_of_the_mismatched_set_are_its_own(run_main, flags, train_once, tmp_path):
+    """They equal those of the task mismnli with the same weights."""
+    best = train_once("MNLI") / "model.ckpt-best"
+    run_main(
+        run_classifier,
+        **flags | EVALUATE | {"task_name": "mismnli", "init_checkpoint": best},
+    )
+    alone = dict(line.split(" = ") for line in blocks(tmp_path / "out")[0].splitlines())
+    together = next(
+        dict(line.split(" = ") for line in block.splitlines())
+        for block in blocks(train_once("MNLI"))
+        if f"global_step = {alone['global_step']}\n" in block
+    )
+    for name in ("eval_accuracy", "eval_loss", "loss"):
+        assert float(alone[name]) == pytest.approx(float(together[f"{name}_mismatched"]), abs=1e-6)
+    assert together["eval_loss"] != together["eval_loss_mismatched"]
+
+
+def test_absent_mismatched_set_is_named(flags, run_main, train_once, tmp_path, capsys):
+    data = tmp_path / "glue"
+    shutil.copytree(BASE["data_dir"] / "MNLI", data / "MNLI")
+    (data / "MNLI" / "dev_mismatched.tsv").unlink()
+    values = {"task_name": "MNLI", "data_dir": data, "init_checkpoint": train_once("MNLI")}
+    run_main(run_classifier, **flags | EVALUATE | values)
+    assert "dev_mismatched.tsv is not there and so left out" in capsys.readouterr().out
+    assert "mismatched" not in blocks(tmp_path / "out")[0]
+
+
+def test_companions_have_the_same_labels():
+    for task in glue.TASKS.values():
+        for _, name in task.companions:
+            assert glue.TASKS[name].labels == task.labels
+
+
+def test_a_second_process_evaluates_and_predicts_what_the_first_trained(run_main, flags, tmp_path):
+    out = tmp_path / "out"
+    run_main(run_classifier, **flags | {"do_eval": False, "do_predict": False, "train_step": 6})
+    assert len(list(out.glob("model.ckpt-*.index"))) == 7  # all wait for evaluation
+    second = flags | {"do_train": False, "train_step": 6}
+    run_main(run_classifier, **second)
+    assert steps(out) == [0, 1, 2, 3, 4, 5, 6]
+    numbered = checkpoints.numbered_in(str(out))
+    assert [step for step, _ in numbered] == [2, 3, 4, 5, 6]  # --keep_checkpoint_max=5
+    # Once more, after the end: nothing is lost, and predictions are made.
+    (out / "test_results.tsv").unlink()
+    run_main(run_classifier, **second)
+    assert len(blocks(out)) == 7
+    assert (out / "test_results.tsv").exists()
+
+
+def test_training_resumes_and_first_evaluates_what_was_not(run_main, flags, trained, capsys):
+    forget_evaluations(trained)
+    run_main(run_classifier, **flags | {"do_predict": False, "train_step": 3})
+    assert "Resuming at step 2" in capsys.readouterr().out
+    assert steps(trained) == [0, 1, 2, 3]
+
+
+def test_predict_alone_uses_the_best_and_else_the_newest(
+    run_main, flags, trained, train_once, tmp_path, capsys
+):
+    before = (trained / "test_results.tsv").read_text()
+    run_main(run_classifier, **flags | PREDICT)
+    assert f"with {trained}/model.ckpt-best" in capsys.readouterr().out
+    assert (trained / "test_results.tsv").read_text() == before
+    forget_evaluations(trained)
+    run_main(run_classifier, **flags | PREDICT)
+    assert f"No model.ckpt-best in {trained}" in capsys.readouterr().out
+    elsewhere = {"output_dir": tmp_path / "new", "init_checkpoint": train_once("RTE")}
+    run_main(run_classifier, **flags | PREDICT | elsewhere)
+    assert (tmp_path / "new" / "test_results.tsv").exists()
+
+
+def test_another_tasks_checkpoint_gives_its_encoder_and_not_its_head(
+    run_main, flags, tmp_path, train_once, capsys
+):
+    first = train_once("MNLI")
+    values = {"init_checkpoint": first, "do_predict": False, "allow_random_init": False}
+    run_main(run_classifier, **flags | values | {"do_eval": False, "train_step": 1})
+    out = capsys.readouterr().out
+    assert "The task's head starts afresh" in out and "output_weights" in out
+    ours = checkpoints.Reader(str(tmp_path / "out/model.ckpt-0"))
+    theirs = checkpoints.Reader(str(first / "model.ckpt-best"))
+    name = "bert/pooler/dense/kernel"
+    np.testing.assert_array_equal(ours[name], theirs[name])
+    assert ours.shapes["output_weights"] == [2, 32] and theirs.shapes["output_weights"] == [3, 32]
+
+
+@pytest.mark.parametrize("mode", ["train", "evaluate", "predict"])
+def test_of_a_fine_tuned_directory_the_best_is_taken(
+    run_main, flags, tmp_path, train_once, capsys, mode
+):
+    first = Path(shutil.copytree(train_once("RTE"), tmp_path / "first"))
+    checkpoints.copy(str(first / "model.ckpt-1"), str(first / "model.ckpt-best"))
+    modes = {"train": {"train_step": 1}, "evaluate": EVALUATE, "predict": PREDICT}
+    run_main(run_classifier, **flags | {"init_checkpoint": first} | modes[mode])
+    out = capsys.readouterr().out
+    assert f"{first}/model.ckpt-best" in out and f"{first}/model.ckpt-2" not in out
+
+
+def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_path):
+    message = r"for rte \(labels entailment, not_entailment\) and not for qnli \(.*--task_name"
+    for mode in ({}, EVALUATE, PREDICT):
+        with pytest.raises(ValueError, match=f"--output_dir={trained} was trained {message}"):
+            run_main(run_classifier, **flags | mode | {"task_name": "qnli"})
+    values = {"task_name": "QNLI", "init_checkpoint": trained, "output_dir": tmp_path / "new"}
+    for mode in (EVALUATE, PREDICT):
+        with pytest.raises(ValueError, match=f"--init_checkpoint={trained} was trained {message}"):
+            run_main(run_classifier, **flags | mode | values)
+    path = trained / finetuning.HEAD_FILE
+    assert json.loads(path.read_text()) == {
+        "task_name": "rte",
+        "labels": ["entailment", "not_entailment"],
+    }
+    path.write_text("[]")
+    with pytest.raises(ValueError, match=r"finetuned_task\.json is damaged"):
+        run_main(run_classifier, **flags | PREDICT)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff\xfe", b"[" * 100_000, b"null", b'{"task_name": "rte"}', b'{"labels": null}',
+     b'{"task_name": 7, "labels": null}', b'{"task_name": "rte", "labels": "ab"}',
+     b'{"task_name": "rte", "labels": [0, 1]}', b'{"task_name": ["rte"], "labels": {}}'],
+    ids=range(10),
+)  # fmt: skip
+def test_a_damaged_head_file_is_named(content, tmp_path):
+    path = tmp_path / finetuning.HEAD_FILE
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"{path} is damaged: delete it"):
+        finetuning.check_head(finetuning.Head("rte", None), str(tmp_path))
+
+
+def test_diagnostic_set_is_predicted_with_an_mnli_model(run_main, flags, tmp_path, train_once):
+    out = shutil.copytree(train_once("MNLI"), tmp_path / "out")
+    run_main(run_classifier, **flags | PREDICT | {"task_name": "ax"})
+    answers = table(out / "submit_results.tsv")
+    assert answers == table(out / "submit_results_diagnostic.tsv")
+    assert {answer for _, answer in answers[1:]} <= set(glue.TASKS["mnli"].labels)
+
+
+def test_ones_own_tsv(run_main, flags, tmp_path):
+    data = tmp_path / "own"
+    data.mkdir()
+    rows = ["good film\tyes", "bad film\tno", "fine\tyes", "awful\tno"]
+    for name in ("train", "dev", "test"):
+        (data / f"{name}.tsv").write_text("review\tliked\n" + "\n".join(rows) + "\n")
+    run_main(
+        run_classifier,
+        **flags | {"task_name": "tsv", "data_dir": data, "train_step": 1},
+        text_column="review",
+        label_column="liked",
+    )
+    answers = table(tmp_path / "out" / "submit_results.tsv")[1:]
+    assert {answer[1] for answer in answers} <= {"yes", "no"}
+    assert len(answers) == 4
+
+
+def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags, tmp_path, capsys):
+    run_main(run_classifier, **flags | {"train_step": 1}, num_trials=2)
+    values = {seed: results.read_best(str(tmp_path / f"out/trial-{seed}")).best for seed in (1, 2)}
+    best = max(values, key=values.get)
+    summary = (tmp_path / "out" / "trials.txt").read_text().splitlines()[-1]
+    scores = list(values.values())
+    assert f"median {np.median(scores):.4f}, mean {np.mean(scores):.4f}" in summary
+    assert f"standard deviation {np.std(scores, ddof=1):.4f}" in summary
+    assert summary in capsys.readouterr().out
+    weights = {
+        seed: checkpoints.Reader(str(tmp_path / f"out/trial-{seed}/model.ckpt-0"))["output_weights"]
+        for seed in (1, 2)
+    }
+    assert np.abs(weights[1] - weights[2]).max() > 0
+    for seed in (1, 2):
+        assert (tmp_path / f"out/trial-{seed}/flags.txt").exists()
+        assert (tmp_path / f"out/trial-{seed}/albert_config.json").exists()
+    for folder in ("out", "out/trial-1", "out/trial-2"):
+        assert (tmp_path / folder / finetuning.HEAD_FILE).exists()
+    kept = checkpoints.Reader(str(tmp_path / "out/model.ckpt-best"))
+    theirs = checkpoints.Reader(str(tmp_path / f"out/trial-{best}/model.ckpt-best"))
+    np.testing.assert_array_equal(kept["output_weights"], theirs["output_weights"])
+    assert (tmp_path / "out" / "submit_results.tsv").exists()
+
+
+@pytest.fixture
+def trials_that_fail(monkeypatch):
+    """Replaces training by a score, or by failure: trials_that_fail(seeds)."""
+
+    def replace(seeds):
+        def run_trial(data, config, strategy, output_dir, seed):
+            if seed in seeds:
+                raise loop.NonFiniteError("not finite\nat step 7")
+            best = Path(output_dir) / "model.ckpt-best"
+            best.parent.mkdir(exist_ok=True)  # locked, it is there
+            model = heads.ClassificationModel(config, 2)
+            named = checkpoints.named_variables(model)
+            checkpoints.make_checkpoint(named).write(str(best))
+            (best.parent / "best_trial.txt").write_text(f"1:1:0.{seed}")
+
+        monkeypatch.setattr(run_classifier, "run_trial", run_trial)
+
+    return replace
+
+
+def test_a_trial_that_fails_is_written_down_and_the_others_go_on(
+    run_main, flags, tmp_path, trials_that_fail
+):
+    trials_that_fail({2, 4})
+    run_main(run_classifier, **flags, num_trials=4)
+    lines = (tmp_path / "out" / "trials.txt").read_text().splitlines()
+    folder = tmp_path / "out" / "trial-"
+    assert lines[:4] == [
+        f"{folder}1\t0.1",
+        f"{folder}2\tfailed: not finite at step 7",
+        f"{folder}3\t0.3",
+        f"{folder}4\tfailed: not finite at step 7",
+    ]
+    assert "of 2 trials (2 failed): median 0.2000, mean 0.2000" in lines[4]
+    assert f"best 0.3000 in {folder}3" in lines[4]
+    assert checkpoints.exists(str(tmp_path / "out" / "model.ckpt-best"))
+
+
+def test_one_trial_that_succeeds_is_enough_and_none_is_an_error(
+    run_main, flags, tmp_path, trials_that_fail
+):
+    trials_that_fail({1})
+    run_main(run_classifier, **flags | {"do_predict": False}, num_trials=2)
+    summary = (tmp_path / "out" / "trials.txt").read_text().splitlines()[-1]
+    assert "of 1 trials (1 failed)" in summary and "deviation nan" in summary
+    trials_that_fail({1, 2})
+    with pytest.raises(ValueError, match="all 2 trials failed, the last one: not finite"):
+        run_main(run_classifier, **flags, num_trials=2)
+    assert len((tmp_path / "out" / "trials.txt").read_text().splitlines()) == 2
+
+
+def test_flags_and_config_are_of_the_training_that_fitted(run_main, flags, trained, tmp_path):
+    names = ("flags.txt", "albert_config.json")
+    before = {name: (trained / name).read_text() for name in names}
+    assert json.loads(before["albert_config.json"])["hidden_size"] == 32
+    wide = {"albert_config_file": write_config(tmp_path / "wide.json", hidden_size=64)}
+    with pytest.raises(ValueError):
+        run_main(run_classifier, **flags | PREDICT | wide)
+    with pytest.raises(ValueError, match="Check --albert_config_file"):
+        run_main(run_classifier, **flags | wide)
+    run_main(run_classifier, **flags | PREDICT)
+    assert {name: (trained / name).read_text() for name in names} == before
+
+
+def test_records_are_drawn_from_a_buffer_of_the_size_given(run_main, flags, monkeypatch, capsys):
+    sizes, train_dataset = [], records.train_dataset
+
+    def spy(*arguments, **options):
+        sizes.append(options["shuffle_buffer_size"])
+        return train_dataset(*arguments, **options)
+
+    monkeypatch.setattr(records, "train_dataset", spy)
+    monkeypatch.setattr(glue, "order_warning", lambda *arguments: f"sorted {arguments[-1]}")
+    values = {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 1}
+    run_main(run_classifier, **flags | values, shuffle_buffer_size=7)
+    assert sizes == [7]
+    out = capsys.readouterr().out
+    assert "Warning: sorted 7." in out
+    assert "Warning: the warm-up of 1 updates does not end before the training, of 1" in out
+
+
+def test_the_same_seed_gives_the_same_run(run_main, flags, train_once, tmp_path):
+    run_main(run_classifier, **flags | {"do_predict": False})
+    for again, first in zip(blocks(tmp_path / "out"), blocks(train_once("RTE")), strict=True):
+        again, first = (re.findall(r"(\S+) = (\S+)", block) for block in (again, first))
+        assert [name for name, _ in again] == [name for name, _ in first]
+        again, first = ([float(value) for _, value in pairs] for pairs in (again, first))
+        assert again == pytest.approx(first, abs=1e-6)  # sums of several threads
+
+
+# --- Features that are kept ---
+
+
+TRAIN = {"do_eval": False, "do_predict": False, "train_step": 1}
+
+
+def rewrite(path, change):
+    """Changes the records of a file: change(number from 1, tf.train.Example)."""
+    found = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for number, record in enumerate(found, start=1):
+            example = tf.train.Example.FromString(record)
+            change(number, example.features.feature)
+            writer.write(example.SerializeToString(deterministic=True))
+
+
+def test_runs_that_share_a_cache_keep_their_features(run_main, flags, tmp_path):
+    """A run with other settings and the same names does not change what another one reads."""
+    shared = flags | TRAIN | {"cached_dir": tmp_path / "cache"}
+    run_main(run_classifier, **shared)
+    (path,) = (tmp_path / "cache").glob("rte_train-*.tf_record")
+    before = path.stat(), path.read_bytes()
+    run_main(run_classifier, **shared | {"max_seq_length": 32, "output_dir": tmp_path / "second"})
+    assert (path.stat(), path.read_bytes()) == before
+    assert len(list((tmp_path / "cache").glob("rte_train-*.tf_record"))) == 2
+
+
+def test_warnings_about_the_data_come_again_with_kept_features(run_main, flags, tmp_path, capsys):
+    data = tmp_path / "glue"
+    text = HEADER + "0\ta\tb\tentailment\n" * 3 + "\n" + "0\ta\tb\tnot_entailment\n" * 3
+    (data / "RTE").mkdir(parents=True)
+    (data / "RTE" / "train.tsv").write_text(text)
+    values = flags | TRAIN | {"data_dir": data, "shuffle_buffer_size": 5}
+    for state in ("is made", "are used again"):
+        run_main(run_classifier, **values)
+        out = capsys.readouterr().out
+        assert state in out
+        assert "train: 1 rows without the columns needed are left out" in out
+        assert "Warning: the 6 training examples are sorted by label" in out
+    run_main(run_classifier, **values | {"shuffle_buffer_size": 6})
+    assert "sorted by label" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("input_ids", 3000, r"0 to 2999 \(vocab_size"),
+        ("segment_ids", 2**32, r"0 to 1 \(type_vocab_size"),
+        ("label_ids", 2, r"0 to 1 \(the number of labels\)"),
+        ("input_mask", 2, "0 to 1"),
+    ],
+)
+def test_a_bad_record_among_kept_features_is_named(run_main, flags, trained, name, value, allowed):
+    """In training, and in the evaluation of what was trained."""
+
+    def change(number, features):
+        if number == 3:
+            features[name].int64_list.value[0] = value
+
+    forget_evaluations(trained)
+    for kind, mode in (("train", TRAIN | {"train_step": 20}), ("eval", EVALUATE)):
+        (path,) = trained.glob(f"rte_{kind}-*.tf_record")
+        rewrite(path, change)
+        sidecar = Path(f"{path}.meta.json")
+        meta = json.loads(sidecar.read_text())
+        sidecar.write_text(json.dumps(meta | {"bytes": path.stat().st_size}))
+        message = f"^feature {name} in record 3 of {path} holds {value}; allowed are {allowed}.*"
+        with pytest.raises(UserError, match=message + "delete it"):
+            run_main(run_classifier, **flags | mode)
+
+
+def test_blank_rows_of_ones_own_test_file_are_predicted(
+    run_main, flags, train_once, tmp_path, capsys
+):
+    """Line i of the predictions is of line i of the file."""
+    rows, data = ["good film", "", "bad film", ""], tmp_path / "own"
+    data.mkdir()
+    (data / "test.tsv").write_text("".join(f"{row}\n" for row in rows))
+    shutil.copytree(train_once("RTE"), tmp_path / "out")
+    (tmp_path / "out" / finetuning.HEAD_FILE).unlink()
+    own = {"task_name": "tsv", "data_dir": data, "labels": "yes,no"}
+    run_main(run_classifier, **flags | PREDICT | own)
+    assert "test: 2 rows have no text" in capsys.readouterr().out
+    with_blanks = table(tmp_path / "out" / "test_results.tsv")
+    (data / "test.tsv").write_text("good film\nbad film\n")
+    run_main(run_classifier, **flags | PREDICT | own)
+    without = np.float32(table(tmp_path / "out" / "test_results.tsv"))
+    np.testing.assert_allclose(np.float32(with_blanks)[::2], without, atol=1e-6)
+    assert len(with_blanks) == 4 and with_blanks[1] == with_blanks[3]
+
+
+# --- Vocabularies and modules ---
+
+
+def test_wordpiece_vocabulary(run_main, flags, tmp_path):
+    vocabulary = GOLDEN / "tokenization" / "vocab.txt"
+    config = write_config(tmp_path / "wordpiece.json", vocab_size=5000)
+    values = {"spm_model_file": "", "vocab_file": vocabulary, "albert_config_file": config}
+    run_main(run_classifier, **flags | values | {"train_step": 1, "do_predict": False})
+    (path,) = (tmp_path / "out").glob("rte_eval-*.tf_record")
+    task = glue.find_task("rte")
+    ids = records.load_arrays(str(path), task.schema(64))["input_ids"]
+    golden = np.load(GOLDEN / "finetune" / "glue_features.npz")["rte/wordpiece/dev/input_ids"]
+    np.testing.assert_array_equal(ids[:, :20], golden[: len(ids), :20])
+
+
+def test_module_in_a_local_directory(run_main, flags, train_once, tmp_path, capsys):
+    """Laid out as the original's modules: config, vocabulary and weights all come from it."""
+    module = tmp_path / "module"
+    (module / "assets").mkdir(parents=True)
+    write_config(module / "assets" / "albert_config.json")
+    shutil.copy(VOCABULARY, module / "assets" / "30k-clean.model")
+    source = train_once("RTE") / "model.ckpt-best"
+    checkpoints.copy(str(source), str(module / "variables" / "variables"))
+    values = {"albert_config_file": "", "spm_model_file": "from_tf_hub", "train_step": 1}
+    values |= {"albert_hub_module_handle": module, "allow_random_init": False}
+    run_main(run_classifier, **flags | values | {"do_eval": False, "do_predict": False})
+    assert f"from {module}/variables/variables" in capsys.readouterr().out
+    name = "bert/pooler/dense/kernel"
+    np.testing.assert_array_equal(
+        checkpoints.Reader(str(tmp_path / "out/model.ckpt-0"))[name],
+        checkpoints.Reader(str(source))[name],
+    )
+
+
+# --- Bad input ---
+
+
+def bad_file(name, text):
+    """Makes a copy of the data with one file of RTE changed; returns the flag."""
+
+    def change(tmp_path):
+        data = tmp_path / "glue"
+        shutil.copytree(BASE["data_dir"] / "RTE", data / "RTE")
+        path = data / "RTE" / name
+        path.write_text(text if text is not None else "")
+        return {"data_dir": data}
+
+    return change
+
+
+def below_a_file(flag):
+    def change(tmp_path):
+        (tmp_path / "file").write_text("")
+        return {flag: tmp_path / "file" / "folder"}
+
+    return change
+
+
+def without_file(name):
+    def change(tmp_path):
+        changed = bad_file(name, None)(tmp_path)
+        (changed["data_dir"] / "RTE" / name).unlink()
+        return changed
+
+    return change
+
+
+HEADER = "index\tsentence1\tsentence2\tlabel\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"task_name": "none"}, "none"),
+        ({"do_train": False, "do_eval": False, "do_predict": False}, "nothing to do"),
+        ({"data_dir": "nowhere"}, "nowhere"),
+        ({"spm_model_file": "missing.model"}, "missing.model"),
+        ({"spm_model_file": ""}, "--spm_model_file or --vocab_file"),
+        ({"spm_model_file": "", "vocab_file": "missing.txt"}, "missing.txt"),
+        ({"albert_config_file": "missing.json"}, "missing.json"),
+        ({"max_seq_length": 128}, "max_position_embeddings=64"),
+        ({"allow_random_init": False}, "--init_checkpoint"),
+        ({"init_checkpoint": "nothing-here"}, "nothing-here"),
+        ({"train_batch_size": 0}, "--train_batch_size must be at least 1"),
+        ({"num_trials": 2, "do_eval": False}, "--num_trials"),
+        ({"continuous_eval_timeout": -1}, "--continuous_eval_timeout must be at least 0"),
+        ({"shuffle_buffer_size": 0}, "--shuffle_buffer_size must be at least 1"),
+        ({"distribution_strategy": "multi_worker_mirrored"}, "is for run_pretraining.py"),
+        ({"labels": "a,b", "regression": True}, "--labels, --regression: for --task_name=tsv"),
+        ({"text_column": 3}, "--text_column: for --task_name=tsv alone"),
+        ({"threshold_to_export": 0.5}, "--threshold_to_export needs --export_dir"),
+        ({"albert_hub_module_handle": "https://x", "albert_config_file": ""}, "https://x"),
+        (PREDICT, "holds no fine-tuned checkpoint"),
+        (EVALUATE, "holds no checkpoint to evaluate"),
+        (bad_file("train.tsv", ""), "train.tsv is empty"),
+        (bad_file("train.tsv", HEADER), "train.tsv holds no example"),
+        (bad_file("dev.tsv", HEADER + "0\ta b\tentailment\n"), "dev.tsv, line 2: 3 columns"),
+        (bad_file("dev.tsv", HEADER + "0\ta\tb\tmaybe\n"), "line 2: unknown label 'maybe'"),
+        (bad_file("test.tsv", HEADER + "0\ta\n"), "test.tsv, line 2: 2 columns"),
+        (without_file("test.tsv"), "test.tsv"),
+        (below_a_file("output_dir"), "--output_dir="),
+        (below_a_file("cached_dir"), "--cached_dir="),
+        (below_a_file("glue_submission_dir"), "--glue_submission_dir="),
+    ],
+)
+def test_bad_input_is_a_plain_error_before_training(run_main, flags, tmp_path, changed, message):
+    changed = changed(tmp_path) if callable(changed) else changed
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run_main(run_classifier, **flags | changed)
+    assert not (tmp_path / "out" / "train").exists()
+    assert not checkpoints.numbered_in(str(tmp_path / "out"))
+
+
+def test_weights_that_do_not_fit_are_an_error_before_features_are_made(
+    run_main, flags, train_once, tmp_path
+):
+    config = write_config(tmp_path / "wide.json", hidden_size=64)
+    values = {"init_checkpoint": train_once("RTE"), "albert_config_file": config}
+    with pytest.raises(ValueError, match="does not fill the encoder"):
+        run_main(run_classifier, **flags | values)
+    assert not list((tmp_path / "out").glob("*.tf_record"))
+
+
+def test_vocabulary_of_another_model_is_an_error(run_main, flags, tmp_path):
+    config = write_config(tmp_path / "small.json", vocab_size=2999)
+    with pytest.raises(ValueError, match="3000 pieces and the config has vocab_size=2999"):
+        run_main(run_classifier, **flags | {"albert_config_file": config})
+
+
+def test_errors_leave_earlier_results_alone(run_script, flags, trained, tmp_path):
+    data = tmp_path / "glue"
+    shutil.copytree(flags["data_dir"], data)
+    before = (trained / "eval_results.txt").read_text()
+    dev = data / "RTE" / "dev.tsv"
+    dev.write_text(dev.read_text() + "9\ta sentence\tanother\tmaybe\n")
+    done = run_script("run_classifier", **flags | {"train_step": 4, "data_dir": data})
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("run_classifier: error: ") and "dev.tsv" in last and "maybe" in last
+    assert (trained / "eval_results.txt").read_text() == before
+
+
+def test_key_metric_that_is_never_a_number_is_an_error(run_main, flags, trained, monkeypatch):
+    forget_evaluations(trained)
+    monkeypatch.setitem(glue.METRICS, "eval_accuracy", lambda outputs, labels: np.nan)
+    with pytest.raises(ValueError, match="eval_accuracy is not a number"):
+        run_main(run_classifier, **flags | EVALUATE)
+    assert len(blocks(trained)) == 3
+
+
+def test_collapse_into_one_class_is_warned_of(run_main, flags, trained, capsys, monkeypatch):
+    """Once in the evaluation, of three checkpoints, and once in the prediction."""
+    forget_evaluations(trained)
+    monkeypatch.setattr(finetuning, "collapse_warning", lambda labels, outputs: "all alike")
+    run_main(run_classifier, **flags | EVALUATE)
+    out = capsys.readouterr().out
+    assert out.count("Warning: all alike") == 1
+    assert out.index("Evaluation at step 1") < out.index("Warning")  # step 0 is no news
+    run_main(run_classifier, **flags | PREDICT)
+    assert capsys.readouterr().out.count("Warning: all alike") == 1
+
+
+def test_collapse_warning():
+    labels = ("yes", "no")
+    same, different = np.float32([[0.1, 0.9], [0.3, 0.7]]), np.float32([[0.1, 0.9], [0.7, 0.3]])
+    assert "all 2 examples are predicted to be 'no'" in finetuning.collapse_warning(labels, same)
+    assert finetuning.collapse_warning(labels, different) is None
+    assert finetuning.collapse_warning(labels, same[:1]) is None
+    assert finetuning.collapse_warning(None, np.float32([[1.0], [1.0]])) is None
+
+
+def test_warnings_are_said_when_they_begin_to_hold(capsys):
+    warner = finetuning.Warner()
+    for warnings in (["a", None], ["a"], ["a", "b"], [None], ["a"]):
+        warner.say(warnings)
+    assert re.findall(r"Warning: (\w)", capsys.readouterr().out) == ["a", "b", "a"]
+
+
+def test_batch_size_of_training_is_no_matter_without_training(
+    run_main, flags, trained, monkeypatch, capsys
+):
+    def refuse(*arguments):
+        raise ValueError("does not divide")
+
+    monkeypatch.setattr(loop, "check_batch_size", refuse)
+    run_main(run_classifier, **flags | PREDICT)
+    with pytest.raises(ValueError, match="does not divide"):
+        run_main(run_classifier, **flags)
+
+
+# --- Flags ---
+
+
+# flag of the original -> (type, default).
+SHARED_FLAGS = {
+    "data_dir": ("string", None),
+    "albert_config_file": ("string", None),
+    "vocab_file": ("string", None),
+    "spm_model_file": ("string", None),
+    "output_dir": ("string", None),
+    "init_checkpoint": ("string", None),
+    "albert_hub_module_handle": ("string", None),
+    "do_lower_case": ("bool", True),
+    "max_seq_length": ("int", 512),
+    "do_predict": ("bool", False),
+    "train_batch_size": ("int", 32),
+    "eval_batch_size": ("int", 8),
+    "predict_batch_size": ("int", 8),
+    "iterations_per_loop": ("int", 1000),
+    "use_tpu": ("bool", False),
+    "tpu_name": ("string", None),
+    "tpu_zone": ("string", None),
+    "gcp_project": ("string", None),
+    "master": ("string", None),
+    "num_tpu_cores": ("int", 8),
+}
+CLASSIFIER_FLAGS = {
+    "task_name": ("string", None),
+    "cached_dir": ("string", None),
+    "do_train": ("bool", False),
+    "do_eval": ("bool", False),
+    "learning_rate": ("float", 5e-05),
+    "train_step": ("int", 1000),
+    "warmup_step": ("int", 0),
+    "save_checkpoints_steps": ("int", 1000),
+    "keep_checkpoint_max": ("int", 5),
+    "optimizer": ("string", "adamw"),
+    "export_dir": ("string", None),
+    "threshold_to_export": ("float", math.nan),
+}
+RACE_FLAGS = {
+    "task_name": ("string", "race"),
+    "train_file": ("string", None),
+    "eval_file": ("string", None),
+    "predict_file": ("string", None),
+    "dropout_prob": ("float", 0.1),
+    "max_qa_length": ("int", 128),
+    "num_keep_checkpoint": ("int", 5),
+    "high_only": ("bool", False),
+    "middle_only": ("bool", False),
+    "do_train": ("bool", True),
+    "do_eval": ("bool", True),
+    "learning_rate": ("float", 1e-05),
+    "train_step": ("int", 12000),
+    "warmup_step": ("int", 1000),
+    "save_checkpoints_steps": ("int", 100),
+}
+
+
+@pytest.mark.parametrize(
+    ("script", "original"),
+    [(run_classifier, CLASSIFIER_FLAGS), (run_race, RACE_FLAGS)],
+    ids=["run_classifier", "run_race"],
+)
+def test_flags_are_the_originals(run_main, monkeypatch, script, original):
+    found = {}
+
+    def main(_):
+        for name in SHARED_FLAGS | original:
+            flag = absl_flags.FLAGS[name]
+            kind = flag.flag_type().removesuffix(" enum")
+            found[name] = (kind, flag.default)
+
+    monkeypatch.setattr(script, "main", main)
+    run_main(script, data_dir="data", task_name="race", output_dir="out")
+    assert {name: repr(row) for name, row in found.items()} == {
+        name: repr(row) for name, row in (SHARED_FLAGS | original).items()
+    }  # by repr, since nan differs from itself
+
+
+# --- Against the original, and the loop ---
+
+
+@pytest.mark.parametrize(("name", "outputs"), [("classifier2_cola", 2), ("classifier3_mnli", 3)])
+def test_head_equals_the_original(name, outputs):
+    folder = GOLDEN / "heads" / name
+    config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
+    model = heads.ClassificationModel(config, outputs)
+    named = checkpoints.named_variables(model)
+    report = checkpoints.load(str(folder), named)
+    assert not report.missing and not report.unused
+    features = {k: tf.constant(v) for k, v in np.load(folder / "inputs.npz").items()}
+    golden, gradients = np.load(folder / "outputs.npz"), np.load(folder / "gradients.npz")
+    with tf.GradientTape() as tape:
+        predicted = model(features)
+        terms = heads.classification_terms(features, predicted)
+        loss = heads.mean_loss(terms)
+    np.testing.assert_allclose(predicted["logits"], golden["logits"], atol=2e-5)
+    np.testing.assert_allclose(terms["eval_loss"][0], golden["per_example_loss"], atol=2e-5)
+    np.testing.assert_allclose(loss, golden["loss"], atol=2e-5)
+    for name, gradient in zip(named, tape.gradient(loss, list(named.values())), strict=True):
+        dense = tf.convert_to_tensor(gradient)
+        np.testing.assert_allclose(dense, gradients[name], atol=1e-5, err_msg=name)
+
+
+def test_five_steps_equal_the_originals(tmp_path):
+    """Through the loop; we clip by a norm 0.8% larger, to which Adam is nearly blind."""
+    folder = GOLDEN / "heads" / "classifier3_mnli"
+    golden = np.load(folder / "adamw_5steps_nodropout.npz")
+    config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
+    strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
+    run = finetuning.make_run(
+        strategy,
+        functools.partial(heads.ClassificationModel, config, 3, dropout_prob=0.0),
+        heads.classification_terms,
+        loop.Settings(str(tmp_path), train_steps=5, save_checkpoints_steps=5),
+        finetuning.Recipe("adamw", 1e-3, train_steps=6, warmup_steps=2, batch_size=6),
+    )
+    checkpoints.load(str(folder), run.task.variables)
+    features = dict(np.load(folder / "inputs.npz"))
+    dataset = tf.data.Dataset.from_tensors(features).repeat()
+    run.train(dataset, 6, ("eval_loss", "eval_accuracy"))
+    for name, variable in run.task.variables.items():
+        tolerance = 1e-2 if name.endswith("key/bias") else 1e-3
+        difference = np.abs(variable.numpy() - golden[name]).max()
+        assert difference <= tolerance * np.abs(golden[name]).max(), name
+
+
+def test_regression_terms():
+    predicted, labels = np.float32([[0.5], [-1.0], [4.0]]), np.float32([[0.0], [3.0], [4.25]])
+    terms = heads.regression_terms({"label_ids": labels}, {"logits": predicted})
+    assert terms.keys() == {"eval_loss"}
+    losses, weights = terms["eval_loss"]
+    np.testing.assert_allclose(losses, [0.25, 16.0, 0.0625])
+    np.testing.assert_array_equal(weights, np.ones(3))
+    np.testing.assert_allclose(heads.mean_loss(terms), (0.25 + 16.0 + 0.0625) / 3)
+
+
+def test_trimming_changes_no_prediction(tmp_path):
+    config = AlbertConfig.from_dict(TINY_CONFIG)
+    strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
+    run = finetuning.make_run(
+        strategy,
+        functools.partial(heads.ClassificationModel, config, 3),
+        heads.classification_terms,
+        loop.Settings(str(tmp_path), 1, 1),
+    )
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(3, 64, size=21)
+    mask = (np.arange(64) < lengths[:, np.newaxis]).astype(np.int32)
+    ids = rng.integers(5, 3000, size=mask.shape, dtype=np.int32) * mask
+    arrays = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(mask)}
+    trimmed = finetuning.model_outputs(run, arrays, 4, 64)
+    whole = run.predict(records.prediction_batches(arrays, 4, 64, fixed_shape=True), 21)["logits"]
+    np.testing.assert_allclose(trimmed, whole, atol=1e-6)
+
+
+def test_loss_of_the_results_is_the_mean_of_batch_means():
+    losses = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
+    assert finetuning.mean_over_batches(losses, 2) == pytest.approx((1.5 + 6.5 + 20.0) / 3)
+
+
+def test_trials_lock_their_folders_and_the_one_of_all(run_main, flags, tmp_path, monkeypatch):
+    out, seen = tmp_path / "out", []
+
+    def trial(*_):
+        seen.append({str(path.relative_to(out)) for path in out.rglob("*.lock")})
+        raise UserError("enough")
+
+    monkeypatch.setattr(run_classifier, "run_trial", trial)
+    with pytest.raises(UserError, match="all 2 trials failed"):
+        run_main(run_classifier, **flags | {"seed": 4, "num_trials": 2})
+    both = {"training.lock", "evaluating.lock"}
+    assert seen == [both | {f"trial-{seed}/{name}" for name in both} for seed in (4, 5)]
+    assert not list(out.rglob("*.lock"))

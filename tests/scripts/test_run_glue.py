@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run_glue.sh on the original's tiny GLUE files, with a tiny model."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints import checkpoints
+from albert_tf.config import AlbertConfig
+from albert_tf.model import heads
+from albert_tf.tasks import glue
+from albert_tf.training import results
+from tests import GOLDEN, ROOT, TINY_CONFIG
+
+# The original's, section l.1 of its description: warm-up, rate, steps, save, batch.
+RECIPES = {
+    "SST-2": (1256, 1e-5, 20935, 100, 32),
+    "MNLI": (1000, 3e-5, 10000, 100, 128),
+    "CoLA": (320, 1e-5, 5336, 100, 16),
+    "QNLI": (1986, 1e-5, 33112, 200, 32),
+    "QQP": (1000, 5e-5, 14000, 100, 128),
+    "RTE": (200, 3e-5, 800, 100, 32),
+    "STS-B": (214, 2e-5, 3598, 100, 16),
+    "MRPC": (200, 2e-5, 800, 100, 32),
+}
+NAMES = (
+    "warmup_step", "learning_rate", "train_step", "save_checkpoints_steps", "train_batch_size"
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory):
+    """A directory as the released archives are, of random weights."""
+    folder = tmp_path_factory.mktemp("albert_tiny")
+    (folder / "albert_config.json").write_text(json.dumps(TINY_CONFIG))
+    shutil.copy(GOLDEN / "tokenization" / "spm_uncased.model", folder / "30k-clean.model")
+    named = checkpoints.named_variables(
+        heads.ClassificationModel(AlbertConfig.from_dict(TINY_CONFIG), 2)
+    )
+    encoder = {name: value for name, value in named.items() if checkpoints.is_encoder(name)}
+    checkpoints.make_checkpoint(encoder).write(str(folder / "model.ckpt-best"))
+    return folder
+
+
+@pytest.fixture
+def run_glue(model_dir, tmp_path):
+    """Runs the script from elsewhere: run_glue(*flags, VARIABLE=value) -> completed process."""
+
+    def run(*flags, **variables):
+        environment = {
+            "ALBERT_DIR": model_dir,
+            "GLUE_DIR": GOLDEN / "finetune" / "glue_data",
+            "OUTPUT_DIR": tmp_path / "out",
+            "PYTHON": sys.executable,
+        } | variables
+        return subprocess.run(
+            [str(ROOT / "run_glue.sh"), *flags],
+            cwd=tmp_path,
+            env=os.environ | {name: str(value) for name, value in environment.items()},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def commands(run_glue, tmp_path):
+    """What would be run: commands(*flags, VARIABLE=value) -> list of lists of arguments."""
+    (tmp_path / "echo").write_text('#!/bin/sh\nprintf "%s\\t" "$@"\necho\n')
+    (tmp_path / "echo").chmod(0o755)
+
+    def run(*flags, **variables):
+        done = run_glue(*flags, PYTHON=tmp_path / "echo", OUTPUT_DIR="gs://bucket", **variables)
+        assert done.returncode == 0, done.stderr
+        return [line.split("\t")[:-1] for line in done.stdout.splitlines() if "\t" in line]
+
+    return run
+
+
+def values_of(command):
+    return dict(flag[2:].split("=", 1) for flag in command if "=" in flag)
+
+
+def test_settings_are_the_originals(commands, model_dir):
+    pairs = list(zip(*[iter(commands())] * 2, strict=True))
+    assert [values_of(first)["task_name"] for first, _ in pairs] == list(RECIPES)
+    for first, second in pairs:
+        values = values_of(first)
+        assert values == values_of(second)
+        found = tuple(float(values[name]) for name in NAMES)
+        assert found == RECIPES[values["task_name"]]
+        assert values["max_seq_length"] == "512" and values["optimizer"] == "adamw"
+        assert values["init_checkpoint"] == f"{model_dir}/model.ckpt-best"
+        assert {"--do_train", "--nodo_eval", "--nodo_predict"} <= set(first)
+        assert {"--nodo_train", "--do_eval", "--do_predict"} <= set(second)
+
+
+@pytest.mark.parametrize(("size", "divisor"), [("base", 1), ("large", 1), ("xlarge", 4)])
+def test_size_lowers_the_rates(commands, size, divisor):
+    for command in commands(SIZE=size):
+        values = values_of(command)
+        wanted = RECIPES[values["task_name"]][1] / divisor
+        assert float(values["learning_rate"]) == pytest.approx(wanted)
+
+
+def test_module_replaces_config_vocabulary_and_checkpoint(commands):
+    values = values_of(commands(ALBERT_HUB="module", TASKS="RTE")[0])
+    assert values["albert_hub_module_handle"] == "module"
+    assert not {"albert_config_file", "spm_model_file", "init_checkpoint"} & set(values)
+
+
+def check_task(folder, task):
+    """A task's results are all there, and of two checkpoints: the first and the last."""
+    row = glue.find_task(task)
+    text = (folder / task / "eval_results.txt").read_text()
+    assert re.findall(r"global_step = (\d+)", text) == ["0", "1"] and f"{row.key_metric} = " in text
+    assert results.read_best(str(folder / task)).step == 1
+    assert checkpoints.exists(str(folder / task / "model.ckpt-best"))
+    assert (folder / task / "submit_results.tsv").exists()
+    assert tf.io.gfile.exists(str(folder / "submission" / row.submission_file))
+
+
+TINY = ("--max_seq_length=64", "--train_batch_size=2", "--seed=1")
+
+
+def test_two_tasks(run_glue, tmp_path):
+    done = run_glue(*TINY, TASKS="CoLA STS-B", STEPS_DIVISOR=100000)
+    assert done.returncode == 0, done.stderr
+    for task in ("CoLA", "STS-B"):
+        check_task(tmp_path / "out", task)
+        state = results.read_best(str(tmp_path / "out" / task))
+        assert f"\n{task} {state.best_step} {state.best}\n" in done.stdout
+    assert "Starting at step 0 with given weights" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [task for task in RECIPES if task not in ("CoLA", "STS-B")])
+def test_each_other_task(run_glue, tmp_path, task):
+    done = run_glue(*TINY, TASKS=task, STEPS_DIVISOR=100000)
+    assert done.returncode == 0, done.stderr
+    check_task(tmp_path / "out", task)
+
+
+def test_tasks_without_data_are_named(commands, run_glue, tmp_path):
+    data = tmp_path / "some"
+    for task in ("RTE", "MRPC"):
+        shutil.copytree(GOLDEN / "finetune" / "glue_data" / task, data / task)
+    assert [values_of(c)["task_name"] for c in commands(GLUE_DIR=data)[::2]] == ["RTE", "MRPC"]
+    done = run_glue(GLUE_DIR=data, PYTHON="true", OUTPUT_DIR="gs://bucket")
+    absent = re.findall(rf"Left out, as there is no {data}/\S+/train\.tsv: (\S+)", done.stderr)
+    assert absent == [task for task in RECIPES if task not in ("RTE", "MRPC")]
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"TASKS": "RTE WNLI"}, "WNLI is not in the table"),
+        ({"TASKS": "RTE", "GLUE_DIR": "nowhere"}, "no nowhere/RTE/train.tsv"),
+        ({"GLUE_DIR": "nowhere"}, "no task has data in GLUE_DIR=nowhere"),
+        ({"ALBERT_DIR": ""}, "set ALBERT_DIR or ALBERT_HUB"),
+        ({"SIZE": "huge"}, "SIZE=huge"),
+        ({"STEPS_DIVISOR": "0"}, "STEPS_DIVISOR=0"),
+    ],
+)
+def test_bad_input_is_one_line(run_glue, variables, message):
+    done = run_glue(**variables)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("run_glue.sh: error: ") and message in last
+
+
+def test_other_tasks_go_on_after_one_that_fails(run_glue, tmp_path):
+    (tmp_path / "fail").write_text(
+        '#!/bin/sh\necho "$@"\ncase "$*" in *CoLA*--do_train*|*RTE*--do_predict) exit 1;; esac\n'
+    )
+    (tmp_path / "fail").chmod(0o755)
+    values = {"TASKS": "CoLA RTE MRPC", "OUTPUT_DIR": "gs://bucket"}
+    done = run_glue(PYTHON=tmp_path / "fail", **values)
+    assert done.returncode == 1
+    assert re.findall(r"^=== (\S+) ===$", done.stdout, re.M) == ["CoLA", "RTE", "MRPC"]
+    assert done.stdout.count("--task_name=CoLA") == 1  # nothing to evaluate
+    assert done.stdout.count("--task_name=MRPC") == 2
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == "run_glue.sh: error: these tasks failed, for the reasons above: CoLA RTE"
+
+
+def test_stopping_by_hand_stops_all(run_glue, tmp_path):
+    (tmp_path / "stop").write_text("#!/bin/sh\nexit 130\n")
+    (tmp_path / "stop").chmod(0o755)
+    done = run_glue(PYTHON=tmp_path / "stop")
+    assert done.returncode == 130 and done.stdout.count("===") == 2

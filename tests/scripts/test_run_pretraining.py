@@ -1,0 +1,599 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run_pretraining.py through its real main: the original's numbers, files, resuming, bad input."""
+
+import concurrent.futures
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import run_pretraining
+from albert_tf.checkpoints import checkpoints
+from albert_tf.data import records
+from albert_tf.errors import UserError
+from albert_tf.training import loop
+from tests import GOLDEN
+
+DATA = GOLDEN / "optimizers"
+LENGTH, PREDICTIONS = 24, 6
+CONFIG = DATA / "albert_config.json"
+
+
+# Enough to predict something right: a checkpoint is the best only if its accuracy is above 0.
+LEARNS = {
+    "num_train_steps": 20,
+    "save_checkpoints_steps": 4,
+    "optimizer": "adamw",
+    "learning_rate": 0.02,
+}
+
+
+def schema():
+    wanted = records.pretraining_schema(LENGTH, PREDICTIONS)
+    del wanted["token_boundary"]
+    return wanted
+
+
+def golden_batches():
+    with np.load(DATA / "batches.npz") as arrays:
+        return [
+            {name: arrays[f"{i}/{name}"][row] for name in schema()}
+            for i in range(8)
+            for row in range(4)
+        ]
+
+
+def write_records(path, rows):
+    with records.open_writers([str(path)]) as (writer,):
+        for row in rows:
+            writer.write(records.encode(row, schema()))
+    return path
+
+
+def write_tf1_checkpoint(prefix, tensors):
+    names = list(tensors)
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[tensors[name] for name in names],
+    )
+    return prefix
+
+
+@pytest.fixture
+def flags(tmp_path):
+    """Flags of a small run on the golden batches, in their order."""
+    return {
+        "albert_config_file": CONFIG,
+        "input_file": write_records(tmp_path / "batches.tfrecord", golden_batches()),
+        "output_dir": tmp_path / "out",
+        "train_batch_size": 4,
+        "eval_batch_size": 4,
+        "max_seq_length": LENGTH,
+        "max_predictions_per_seq": PREDICTIONS,
+        "shuffle_buffer_size": 1,
+        "num_train_steps": 2,
+        "num_warmup_steps": 0,
+        "learning_rate": 0.001,
+        "save_checkpoints_steps": 1,
+        "iterations_per_loop": 1,
+        "seed": 1,
+    }
+
+
+def curves(directory):
+    accumulator = EventAccumulator(str(directory), size_guidance={"tensors": 0})
+    accumulator.Reload()
+    return {
+        tag: [float(tf.make_ndarray(e.tensor_proto)) for e in accumulator.Tensors(tag)]
+        for tag in accumulator.Tags()["tensors"]
+    }
+
+
+def checkpoint_steps(directory):
+    return sorted(
+        int(match.group(1))
+        for path in Path(directory).glob("*.index")
+        if (match := re.search(r"-(\d+)\.index$", path.name))
+    )
+
+
+def read_variables(prefix):
+    reader = checkpoints.Reader(str(prefix))
+    return {name: reader[name] for name in reader.shapes}
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_reproduces_the_originals_eight_steps(run_main, flags, tmp_path, optimizer):
+    case = json.loads((DATA / "cases.json").read_text())[f"{optimizer}_onehot"]
+    golden = dict(np.load(DATA / f"{optimizer}_onehot.npz"))
+    initial = {k.removeprefix("init/"): v for k, v in golden.items() if k.startswith("init/")}
+    flags |= {
+        "init_checkpoint": write_tf1_checkpoint(tmp_path / "tf1.ckpt", initial),
+        "optimizer": optimizer,
+        "learning_rate": case["init_lr"],
+        "num_train_steps": case["num_train_steps"],
+        "num_warmup_steps": case["num_warmup_steps"],
+        "keep_checkpoint_max": 0,
+    }
+    run_main(run_pretraining, **flags)
+    seen = curves(tmp_path / "out" / "train")
+    np.testing.assert_allclose(seen["loss"][:8], golden["loss"], atol=2e-5)
+    np.testing.assert_allclose(seen["gradient_norm"][:8], golden["global_norm"], atol=2e-5)
+    np.testing.assert_allclose(seen["learning_rate"][:8], golden["learning_rate"], atol=1e-9)
+    for step in (2, 8):
+        ours = read_variables(tmp_path / "out" / f"model.ckpt-{step}")
+        for name in initial:
+            # The true gradient of key biases is 0; what moves them is rounding.
+            tolerance = 1e-3 if name.endswith("key/bias") else 1e-4
+            expected = golden[f"step{step}/{name}"]
+            difference = np.abs(ours[name] - expected).max()
+            assert difference <= tolerance * np.abs(expected).max(), (step, name, difference)
+
+
+def test_files_of_a_run(run_main, flags, tmp_path, capsys):
+    flags |= LEARNS | {"keep_checkpoint_max": 2, "do_eval": True}
+    run_main(run_pretraining, **flags)
+    out = tmp_path / "out"
+    assert checkpoint_steps(out) == [16, 20]
+    assert (out / "model.ckpt-best.index").exists()
+    state = tf.train.get_checkpoint_state(str(out))
+    assert Path(state.model_checkpoint_path).name == "model.ckpt-20"
+    text = (out / "eval_results.txt").read_text()
+    blocks = text.split("global_step = ")[1:]
+    assert [int(block.split("\n")[0]) for block in blocks] == [4, 8, 12, 16, 20]
+    keys = [line.split(" = ")[0] for line in blocks[-1].splitlines()[1:] if " = " in line]
+    assert keys == ["loss", *sorted(run_pretraining.METRICS)]
+    best = re.findall(r"saved (\S+)\.index to (\S+)\.index", text)
+    assert best and best[-1][1].endswith("model.ckpt-best")
+    best_step = int(best[-1][0].rsplit("-", 1)[1])
+    step, state_best, value = (out / "best_trial.txt").read_text().split(":")
+    assert (int(step), int(state_best)) == (20, best_step)
+    accuracies = [float(x) for x in re.findall(r"masked_lm_accuracy = (\S+)", text)]
+    assert float(value) == pytest.approx(max(accuracies))
+    assert checkpoints.step_in(str(out / "model.ckpt-best")) == best_step
+    assert "Starting at step 0 from random weights" in capsys.readouterr().out
+
+
+def test_saved_lines_follow_the_first_key_as_in_the_original(run_main, flags, tmp_path):
+    run_main(run_pretraining, **flags | LEARNS, do_eval=True)
+    lines = (tmp_path / "out" / "eval_results.txt").read_text().splitlines()
+    first_saved = next(i for i, line in enumerate(lines) if line.startswith("saved "))
+    assert lines[first_saved - 1].startswith("global_step = ")
+
+
+def test_tensorboard_curves(run_main, flags, tmp_path):
+    run_main(run_pretraining, **flags, do_eval=True)
+    train, evaluation = curves(tmp_path / "out/train"), curves(tmp_path / "out/eval")
+    figures = {"loss", *run_pretraining.METRICS}
+    assert figures | {"learning_rate", "gradient_norm", "sequences_per_second"} <= set(train)
+    assert figures <= set(evaluation)
+    assert train["learning_rate"] == pytest.approx([0.001, 0.0005])
+
+
+def test_resumed_run_equals_an_uninterrupted_one(run_main, flags, tmp_path, capsys):
+    one_batch = write_records(tmp_path / "one.tfrecord", golden_batches()[:4])
+    flags |= {"input_file": one_batch, "num_train_steps": 4, "save_checkpoints_steps": 2}
+    run_main(run_pretraining, **flags)
+    whole = read_variables(tmp_path / "out" / "model.ckpt-4")
+    # The same run, stopped after step 2.
+    halted = tmp_path / "halted"
+    halted.mkdir()
+    checkpoints.copy(str(tmp_path / "out/model.ckpt-2"), str(halted / "model.ckpt-2"))
+    capsys.readouterr()
+    run_main(run_pretraining, **flags | {"output_dir": halted})
+    assert "Resuming at step 2 from" in capsys.readouterr().out
+    resumed = read_variables(halted / "model.ckpt-4")
+    assert whole.keys() == resumed.keys()
+    for name, value in whole.items():
+        np.testing.assert_allclose(resumed[name], value, rtol=1e-6, atol=1e-7, err_msg=name)
+
+
+def test_output_dir_wins_over_init_checkpoint(run_main, flags, tmp_path, capsys):
+    run_main(run_pretraining, **flags)
+    run_main(
+        run_pretraining,
+        **flags | {"num_train_steps": 3, "init_checkpoint": tmp_path / "nowhere"},
+    )
+    assert "Resuming at step 2" in capsys.readouterr().out
+    assert checkpoint_steps(tmp_path / "out")[-1] == 3
+
+
+def test_init_checkpoint_takes_weights_but_neither_step_nor_moments(
+    run_main, flags, tmp_path, capsys
+):
+    run_main(run_pretraining, **flags)
+    capsys.readouterr()
+    second = tmp_path / "second"
+    run_main(
+        run_pretraining,
+        **flags | {"output_dir": second, "init_checkpoint": tmp_path / "out", "num_train_steps": 1},
+    )
+    assert "loaded 32 variables" in capsys.readouterr().out
+    ours, first = (
+        read_variables(second / "model.ckpt-0"),
+        read_variables(tmp_path / "out/model.ckpt-2"),
+    )
+    table = "bert/embeddings/word_embeddings"
+    np.testing.assert_array_equal(ours[table], first[table])
+    assert ours["global_step"] == 0
+    assert not ours[f"{table}/adam_m"].any()
+
+
+def test_finished_run_is_not_trained_again(run_main, flags, capsys):
+    run_main(run_pretraining, **flags)
+    capsys.readouterr()
+    run_main(run_pretraining, **flags)
+    assert "Nothing left to train: step 2 of 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("num_train_steps", [2, 1000])
+def test_evaluation_of_a_finished_run_ends(run_main, flags, tmp_path, capsys, num_train_steps):
+    run_main(run_pretraining, **flags)
+    run_main(
+        run_pretraining,
+        **flags | {"do_train": False, "do_eval": True, "num_train_steps": num_train_steps},
+    )
+    out = capsys.readouterr().out
+    assert "Evaluation at step 2" in out
+    assert ("No checkpoint after step 2" in out) == (num_train_steps == 1000)
+    assert (tmp_path / "out" / "eval_results.txt").read_text().count("global_step = ") == 1
+
+
+def test_evaluation_takes_held_out_records_and_says_if_it_does_not(
+    run_main, flags, tmp_path, capsys
+):
+    run_main(run_pretraining, **flags)
+    held_out = write_records(tmp_path / "held.tfrecord", golden_batches()[4:9])
+    flags |= {"do_train": False, "do_eval": True}
+    run_main(run_pretraining, **flags, eval_input_file=held_out)
+    assert "Evaluating on the training files" not in capsys.readouterr().out
+    run_main(run_pretraining, **flags)
+    assert "Evaluating on the training files" in capsys.readouterr().out
+    losses = re.findall(r"^loss = (\S+)", (tmp_path / "out/eval_results.txt").read_text(), re.M)
+    assert len(losses) == 2 and losses[0] != losses[1]
+
+
+def test_max_eval_steps_and_partial_batches_count_each_sequence_once(run_main, flags, tmp_path):
+    run_main(run_pretraining, **flags)
+    flags |= {"do_train": False, "do_eval": True}
+    for batch_size, steps in ((4, 2), (8, 1), (3, 100)):
+        rows = write_records(tmp_path / "eight.tfrecord", golden_batches()[:8])
+        run_main(
+            run_pretraining,
+            **flags | {"eval_batch_size": batch_size, "max_eval_steps": steps},
+            eval_input_file=rows,
+        )
+    text = (tmp_path / "out" / "eval_results.txt").read_text()
+    values = [float(v) for v in re.findall(r"^masked_lm_loss = (\S+)", text, re.M)]
+    np.testing.assert_allclose(values, values[0], rtol=1e-5)
+
+
+def test_evaluation_without_a_checkpoint_is_an_error(run_main, flags, tmp_path):
+    with pytest.raises(ValueError, match="holds no checkpoint to evaluate"):
+        run_main(run_pretraining, **flags, do_train=False, do_eval=True)
+
+
+def test_evaluates_the_originals_checkpoint_to_the_originals_figures(run_main, flags, tmp_path):
+    folder = DATA.parent / "heads" / "pretrain_eval"
+    golden = json.loads((folder / "metrics.json").read_text())
+    with np.load(folder / "inputs.npz") as arrays:
+        batches = [{k: arrays[f"{i}/{k}"] for k in schema()} for i in range(3)]
+    rows = [
+        {k: v[row] for k, v in b.items()} for b in batches for row in range(len(b["input_ids"]))
+    ]
+    run_main(
+        run_pretraining,
+        **flags
+        | {
+            "albert_config_file": DATA.parent / "heads" / "albert_config.json",
+            "input_file": write_records(tmp_path / "three.tfrecord", rows),
+            "init_checkpoint": folder / "model.ckpt",
+            "eval_batch_size": len(batches[0]["input_ids"]),
+            "do_train": False,
+            "do_eval": True,
+        },
+    )
+    text = (tmp_path / "out" / "eval_results.txt").read_text()
+    values = dict(re.findall(r"^(\w+) = (\S+)$", text, re.M))
+    for name in run_pretraining.METRICS:
+        assert float(values[name]) == pytest.approx(golden[name], abs=2e-5), name
+    mean_of_batches = np.mean(golden["batch_total_losses"])
+    assert float(values["loss"]) == pytest.approx(mean_of_batches, abs=2e-5)
+
+
+def test_non_finite_loss_stops_with_step_and_last_good_checkpoint(run_main, flags, tmp_path):
+    flags |= {"learning_rate": 1e30, "num_train_steps": 20, "optimizer": "adamw"}
+    flags |= {"save_checkpoints_steps": 10, "iterations_per_loop": 10}
+    with pytest.raises(loop.NonFiniteError, match=r"at step (\d+)\. .*model\.ckpt-0"):
+        run_main(run_pretraining, **flags)
+    assert checkpoint_steps(tmp_path / "out") == [0]
+
+
+@pytest.mark.parametrize("source", ["output_dir", "init_checkpoint"])
+def test_weights_of_nan_are_not_blamed_on_the_learning_rate(run_main, flags, tmp_path, source):
+    values = read_variables(checkpoints.find(str(DATA / "lamb_ckpt")))
+    name = "bert/pooler/dense/kernel"
+    values[name] = np.full_like(values[name], np.nan)
+    (tmp_path / "bad").mkdir()
+    prefix = write_tf1_checkpoint(tmp_path / "bad" / "model.ckpt-2", values)
+    flags |= {"output_dir": tmp_path / "new", source: tmp_path / "bad", "num_train_steps": 3}
+    with pytest.raises(UserError, match=f"^{name} in {prefix} holds nan") as error:
+        run_main(run_pretraining, **flags)
+    assert "learning_rate" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "kind, searched",
+    [
+        (tf.errors.InvalidArgumentError, True),
+        (tf.errors.DataLossError, True),
+        (tf.errors.ResourceExhaustedError, False),
+        (tf.errors.UnavailableError, False),
+        (tf.errors.InternalError, False),
+    ],
+)
+def test_a_bad_record_is_looked_for_when_data_can_be_the_cause(
+    run_main, flags, monkeypatch, kind, searched
+):
+    calls = []
+
+    def fail(*_):
+        raise kind(None, None, "it failed")
+
+    monkeypatch.setattr(run_pretraining, "train", fail)
+    monkeypatch.setattr(records, "find_bad_record", lambda *_: calls.append(1))
+    with pytest.raises(kind, match="it failed"):
+        run_main(run_pretraining, **flags)
+    assert bool(calls) is searched
+
+
+@pytest.mark.parametrize(
+    "flag, value, message",
+    [
+        ("output_dir", "", "is empty: give a path"),
+        ("num_train_steps", 10**18, "must be at most 2147483647"),
+        ("save_checkpoints_steps", 10**20, "must be at most 2147483647"),
+        ("iterations_per_loop", 2**31, "must be at most 2147483647"),
+        ("max_eval_steps", 10**400, "must be at most 2147483647"),
+        ("start_warmup_step", 10**400, "must be at most 2147483647"),
+        ("shuffle_buffer_size", 0, "must be at least 1"),
+        ("learning_rate", "inf", "must be at most"),
+        ("learning_rate", "nan", "must be at least 0"),
+        ("poly_power", -1, "must be at least 0"),
+        ("sentence_loss_weight", "nan", "must be at least 0"),
+        ("seed", -1, "must be from 0 to 4294967295"),
+        ("seed", 2**32, "must be from 0 to 4294967295"),
+    ],
+    ids=range(13),
+)
+def test_absurd_flags_are_refused(run_main, flags, flag, value, message):
+    with pytest.raises(UserError, match=f"--{flag} {message}"):
+        run_main(run_pretraining, **flags | {flag: value})
+
+
+def test_one_run_at_a_time_in_a_directory(run_main, flags, tmp_path, capsys):
+    """A second trainer is refused, an evaluator is not; after a SIGKILL the next one starts."""
+    out = tmp_path / "out"
+    values = flags | {"num_train_steps": 10**6, "save_checkpoints_steps": 10**6}
+    arguments = [f"--{name}={value}" for name, value in values.items()]
+    with subprocess.Popen(
+        [sys.executable, run_pretraining.__file__, *arguments], stderr=subprocess.DEVNULL
+    ) as first:
+        try:
+            while not (out / "checkpoint").exists() and first.poll() is None:
+                time.sleep(0.1)
+            with pytest.raises(UserError) as error:
+                run_main(run_pretraining, **flags)
+            assert f"{out} is in use: process {first.pid} on host" in str(error.value)
+            assert "is training there" in str(error.value)
+            run_main(run_pretraining, **flags | {"do_train": False, "do_eval": True})
+            assert "Evaluation at step 0" in capsys.readouterr().out
+        finally:
+            first.send_signal(signal.SIGKILL)
+    (out / "model.ckpt-7_temp").mkdir()  # as if it was killed while it saved
+    assert (out / "training.lock").exists()
+    run_main(run_pretraining, **flags)
+    assert checkpoint_steps(out)[-1] == 2
+    assert not list(out.glob("*.lock")) and not (out / "model.ckpt-7_temp").exists()
+
+
+def test_record_of_another_length_names_flag_file_and_numbers(run_main, flags):
+    with pytest.raises(ValueError, match=r"--max_seq_length=32 .* 24 .*batches\.tfrecord"):
+        run_main(run_pretraining, **flags | {"max_seq_length": 32})
+    with pytest.raises(ValueError, match=r"--max_predictions_per_seq=5 .* 6 .*batches\.tfrecord"):
+        run_main(run_pretraining, **flags | {"max_predictions_per_seq": 5})
+
+
+def test_bad_record_in_the_middle_is_found_and_named(run_main, flags, tmp_path):
+    good = list(tf.data.TFRecordDataset(str(flags["input_file"])).as_numpy_iterator())
+    short = tf.train.Example.FromString(good[5])
+    del short.features.feature["input_ids"].int64_list.value[20:]
+    with tf.io.TFRecordWriter(str(flags["input_file"])) as writer:
+        for i, record in enumerate(good):
+            writer.write(short.SerializeToString() if i == 5 else record)
+    with pytest.raises(ValueError, match=r"--max_seq_length=24 .* 20 .*record 6 of"):
+        run_main(run_pretraining, **flags)
+    good_file = write_records(tmp_path / "good.tfrecord", golden_batches())
+    bad_file, flags["input_file"] = flags["input_file"], good_file
+    with pytest.raises(ValueError, match=r"--max_seq_length=24 .* 20 .*record 6 of .*batches"):
+        run_main(run_pretraining, **flags, do_eval=True, eval_input_file=bad_file)
+
+
+def test_a_run_that_fails_leaves_the_last_ones_flags_and_config(run_main, flags, tmp_path):
+    run_main(run_pretraining, **flags)
+    config = tmp_path / "out" / "albert_config.json"
+    before = config.read_text()
+    assert json.loads(before)["hidden_size"] == 32
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(json.loads(before) | {"hidden_size": 64}))
+    with pytest.raises(ValueError, match="Check --albert_config_file"):
+        run_main(run_pretraining, **flags | {"albert_config_file": other, "num_train_steps": 3})
+    assert config.read_text() == before
+
+
+def test_ids_beyond_the_vocabulary_are_named(run_main, flags, tmp_path):
+    config = json.loads(CONFIG.read_text()) | {"vocab_size": 299}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    flags |= {"albert_config_file": tmp_path / "config.json"}
+    rows = golden_batches()
+    message = r"ids in record 1 of .* holds \d+; allowed are 0 to 9 \(vocab_size in --albert_config"
+    with pytest.raises(UserError, match=message):
+        (tmp_path / "ten.json").write_text(json.dumps(config | {"vocab_size": 10}))
+        run_main(run_pretraining, **flags | {"albert_config_file": tmp_path / "ten.json"})
+    rows[9]["input_ids"] = np.where(np.arange(LENGTH) == 3, 299, rows[9]["input_ids"] % 299)
+    write_records(flags["input_file"], rows)
+    with pytest.raises(UserError, match=r"ids in record 10 of .* holds 299; allowed are 0 to 298"):
+        run_main(run_pretraining, **flags | {"num_train_steps": 3})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("input_ids", -1, "0 to 299"),
+        ("input_ids", 2**32 + 5, "0 to 299"),  # 5 in int32
+        ("input_mask", 2, "0 to 1"),
+        ("segment_ids", 2, r"0 to 1 \(type_vocab_size"),
+        ("masked_lm_positions", LENGTH, rf"0 to {LENGTH - 1} \(--max_seq_length"),
+        ("masked_lm_ids", 300, "0 to 299"),
+        ("masked_lm_weights", -1, "0 to 3"),
+        ("masked_lm_weights", np.nan, "0 to 3"),
+        ("next_sentence_labels", 2, "0 to 1"),
+    ],
+)
+def test_values_out_of_range_are_named(run_main, flags, tmp_path, name, value, allowed):
+    """In a first record before anything is built."""
+    rows = golden_batches()
+    rows[0][name] = np.array([*rows[0][name][:-1], value])
+    write_records(flags["input_file"], rows)
+    message = rf"^feature {name} in record 1 of .*batches.tfrecord holds {float(value):.0f}"
+    with pytest.raises(UserError, match=rf"{message}(\.0)?; allowed are {allowed}"):
+        run_main(run_pretraining, **flags)
+    assert not checkpoint_steps(tmp_path / "out")
+
+
+def test_values_out_of_range_further_on_are_named(run_main, flags, tmp_path):
+    """When the step fails that reads the record, in training and in evaluation."""
+    run_main(run_pretraining, **flags | {"num_train_steps": 1})
+    rows = golden_batches()
+    rows[5]["masked_lm_weights"] = rows[5]["masked_lm_weights"] * np.nan
+    bad = write_records(tmp_path / "bad.tfrecord", rows)
+    message = "^feature masked_lm_weights in record 6 of .*bad.tfrecord holds nan; allowed are 0 to"
+    for mode in ({"num_train_steps": 9}, {"do_train": False, "do_eval": True}):
+        with pytest.raises(UserError, match=message):
+            run_main(run_pretraining, **flags | mode | {"input_file": bad})
+
+
+def test_values_out_of_range_end_in_one_line(run_script, flags):
+    rows = golden_batches()
+    rows[6]["segment_ids"] = rows[6]["segment_ids"] + 7
+    write_records(flags["input_file"], rows)
+    done = run_script("run_pretraining", **flags)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("run_pretraining: error: feature segment_ids in record 7 of ")
+
+
+def test_what_is_rarely_meant_is_warned_of(run_main, flags, capsys):
+    run_main(run_pretraining, **flags | {"num_warmup_steps": 2, "start_warmup_step": 1})
+    out = capsys.readouterr().out
+    assert "--num_warmup_steps=2 does not end before --num_train_steps=2" in out
+    assert "negative before --start_warmup_step=1" in out
+    assert "is meant for batches" not in out  # a rate was given
+    del flags["learning_rate"]
+    run_main(run_pretraining, **flags | {"num_train_steps": 3})
+    assert "--train_batch_size=4, its square root rule gives 5.5e-05" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_mixed_precision_trains_close_to_full(run_main, flags, tmp_path, dtype):
+    run_main(run_pretraining, **flags)
+    run_main(run_pretraining, **flags | {"output_dir": tmp_path / dtype}, dtype=dtype)
+    full, mixed = curves(tmp_path / "out/train"), curves(tmp_path / dtype / "train")
+    np.testing.assert_allclose(mixed["loss"], full["loss"], rtol=2e-2)
+    variables = read_variables(tmp_path / dtype / "model.ckpt-2")
+    assert {v.dtype for k, v in variables.items() if k != "global_step"} == {np.dtype("float32")}
+
+
+def test_sentence_loss_can_be_left_out(run_main, flags, tmp_path):
+    run_main(run_pretraining, **flags, sentence_loss_weight=0)
+    seen = curves(tmp_path / "out/train")
+    np.testing.assert_allclose(seen["loss"], seen["masked_lm_loss"], rtol=1e-4)
+
+
+def test_flags_of_the_original_are_all_there(run_main, flags):
+    with pytest.raises(ValueError, match="masked_lm_budget"):
+        run_main(run_pretraining, **flags, masked_lm_budget=0.1)
+    with pytest.raises(ValueError, match="nothing to do"):
+        run_main(run_pretraining, **flags, do_train=False)
+
+
+def test_obsolete_flags_are_accepted_with_a_line(run_main, flags, capsys):
+    run_main(run_pretraining, **flags, master="grpc://x", num_tpu_cores=8)
+    out = capsys.readouterr().out
+    assert "--master has no effect any more" in out
+    assert "--num_tpu_cores has no effect any more" in out
+
+
+def test_bad_input_ends_in_one_plain_line(run_script, flags, tmp_path):
+    done = run_script("run_pretraining", cwd=tmp_path, **flags | {"input_file": "none-*"})
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("run_pretraining: error: ") and "none-*" in last
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def test_two_workers_give_the_result_of_one(run_main, run_script, flags, tmp_path):
+    flags |= {"do_eval": True, "num_train_steps": 3}
+    run_main(run_pretraining, **flags)
+    workers = [f"localhost:{port}" for port in free_ports(2)]
+
+    def work(index):
+        cluster = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+        return run_script(
+            "run_pretraining",
+            environment={"TF_CONFIG": json.dumps(cluster)},
+            **flags | {"output_dir": tmp_path / "two"},
+            distribution_strategy="multi_worker_mirrored",
+        )
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for done in pool.map(work, range(2)):
+            assert done.returncode == 0, done.stderr
+    one, two = (read_variables(tmp_path / name / "model.ckpt-3") for name in ("out", "two"))
+    for name, value in one.items():
+        if "key/bias" not in name:
+            np.testing.assert_allclose(two[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+    texts = [(tmp_path / name / "eval_results.txt").read_text() for name in ("out", "two")]
+    losses = [[float(v) for v in re.findall(r"^loss = (\S+)", text, re.M)] for text in texts]
+    assert len(losses[0]) == 3
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_runs_as_a_user_runs_it_from_another_directory(run_script, flags, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = run_script("run_pretraining", cwd=elsewhere, **flags | {"output_dir": "here"})
+    assert done.returncode == 0, done.stderr
+    assert "Trained to step 2; checkpoint here/model.ckpt-2" in done.stdout
+    assert "step/s" in done.stderr  # progress line, with the time left
+    flags_text = (elsewhere / "here" / "flags.txt").read_text()
+    assert "--optimizer=lamb\n" in flags_text and "--train_batch_size=4\n" in flags_text

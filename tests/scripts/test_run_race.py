@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run_race.py through its real main, on the original's tiny RACE files."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import run_race
+from albert_tf.checkpoints import checkpoints
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.model import heads
+from albert_tf.tasks import race
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training import finetuning, loop, results
+from tests import GOLDEN, TINY_CONFIG
+
+DATA = GOLDEN / "finetune" / "glue_data"
+VOCABULARY = DATA / "tokenization" / "spm_uncased.model"
+CONFIG = TINY_CONFIG | {
+    "hidden_dropout_prob": 0,
+    "attention_probs_dropout_prob": 0,
+}
+FLAGS = {
+    "data_dir": DATA,
+    "spm_model_file": VOCABULARY,
+    "do_predict": True,
+    "max_seq_length": 64,
+    "max_qa_length": 24,
+    "train_step": 2,
+    "warmup_step": 0,
+    "save_checkpoints_steps": 1,
+    "train_batch_size": 2,
+    "allow_random_init": True,
+    "seed": 1,
+}
+EVALUATE = {"do_train": False, "do_predict": False}
+PREDICT = {"do_train": False, "do_eval": False}
+FIGURES = ["eval_accuracy", "eval_accuracy_high", "eval_accuracy_middle", "eval_loss"]
+FIGURES += ["global_step", "loss"]
+RULE = "=" * 50
+
+
+def write_config(path, **changes):
+    path.write_text(json.dumps(CONFIG | changes))
+    return path
+
+
+@pytest.fixture
+def flags(tmp_path):
+    """Flags of a run of two steps; training and evaluation are on by default, as originally."""
+    config = write_config(tmp_path / "config.json")
+    return FLAGS | {"albert_config_file": config, "output_dir": tmp_path / "out"}
+
+
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory, run_main):
+    """Output directory of a run that was trained, evaluated and predicted with."""
+    folder = tmp_path_factory.mktemp("race")
+    config = write_config(folder / "config.json")
+    run_main(run_race, **FLAGS | {"albert_config_file": config}, output_dir=folder / "out")
+    return folder / "out"
+
+
+@pytest.fixture
+def trained(first_run, tmp_path):
+    """A copy of that run, at the place that `flags` names."""
+    return Path(shutil.copytree(first_run, tmp_path / "out"))
+
+
+def blocks(directory):
+    return (directory / "eval_results.txt").read_text().split(RULE + "\n")[:-1]
+
+
+def values_of(block):
+    return {key: float(value) for key, value in re.findall(r"^(\w+) = (\S+)$", block, re.M)}
+
+
+def table(directory):
+    rows = (directory / "predictions.tsv").read_text().splitlines()
+    return [row.split("\t") for row in rows]
+
+
+def copied_data(tmp_path, change=lambda passage, split: passage):
+    """The data in the layout of the distributed archive: a file for each passage."""
+    for split in ("train", "dev", "test"):
+        for level in race.LEVELS:
+            folder = tmp_path / "data" / "RACE" / split / level
+            folder.mkdir(parents=True)
+            text = (DATA / "RACE" / split / level / "all.txt").read_text(encoding="utf-8")
+            for number, line in enumerate(filter(None, text.split("\n"))):
+                passage = change(json.loads(line), split)
+                (folder / f"{number}.txt").write_text(json.dumps(passage), encoding="utf-8")
+    return tmp_path / "data"
+
+
+# --- Files and their formats ---
+
+
+def test_blocks_of_eval_results(first_run):
+    assert len(blocks(first_run)) == 3
+    best = -1.0
+    for step, block in enumerate(blocks(first_run)):
+        lines = block.splitlines()
+        assert [line.split(" = ")[0] for line in lines[: len(FIGURES)]] == FIGURES
+        figures = values_of(block)
+        assert figures["global_step"] == step and figures["best"] == best
+        assert lines[len(FIGURES)] == f"best = {'-1' if step == 0 else best}"
+        copies = lines[len(FIGURES) + 1 :]
+        if figures["eval_accuracy"] > best:
+            best = figures["eval_accuracy"]
+            parts = ("data-00000-of-00001", "index")
+            assert copies == [
+                f"saved {first_run}/model.ckpt-{step}.{part} to {first_run}/model.ckpt-best.{part}"
+                for part in parts
+            ]
+        else:
+            assert not copies
+    state = results.read_best(str(first_run))
+    assert state.step == 2 and state.best == best
+    assert checkpoints.step_in(str(first_run / "model.ckpt-best")) == state.best_step
+
+
+def test_files_of_the_predictions(first_run):
+    lines = (first_run / "predict_results.txt").read_text().splitlines()
+    assert lines[0] == "***** Predict results *****"
+    assert [line.split(" = ")[0] for line in lines[1:]] == [*FIGURES, "best"]
+    figures, state = values_of("\n".join(lines)), results.read_best(str(first_run))
+    assert figures["best"] == state.best and figures["global_step"] == state.best_step
+    header, *rows = table(first_run)
+    assert header == ["id", "question", "prediction", "answer", "A", "B", "C", "D"]
+    tokenizer = FullTokenizer(spm_model_file=str(VOCABULARY))
+    examples = race.read_examples(str(DATA), "test", tokenizer)
+    assert [row[0] for row in rows] == [example.passage_id for example in examples]
+    assert [race.LETTERS.index(row[3]) for row in rows] == [e.label for e in examples]
+    for row in rows:
+        probabilities = [float(number) for number in row[4:]]
+        assert sum(probabilities) == pytest.approx(1, abs=1e-5)
+        chosen = probabilities[race.LETTERS.index(row[2])]
+        assert chosen == pytest.approx(max(probabilities), abs=1e-6)
+    hits = np.array([row[2] == row[3] for row in rows])
+    assert figures["eval_accuracy"] == pytest.approx(hits.mean())
+    for level in race.LEVELS:
+        wanted = hits[[example.level == level for example in examples]].mean()
+        assert figures[f"eval_accuracy_{level}"] == pytest.approx(wanted)
+
+
+def test_features_are_the_originals(first_run):
+    schema = race.schema(64)
+    (path,) = first_run.glob("race_train-????????.tf_record")
+    arrays = records.load_arrays(str(path), schema)
+    golden = np.load(DATA / "finetune" / "race_features.npz")
+    for name in ("input_ids", "input_mask", "segment_ids"):
+        wanted = golden[f"all/spm_uncased/train/L64_Q24/{name}"]
+        np.testing.assert_array_equal(arrays[name], wanted.reshape(len(wanted), -1))
+
+
+def test_each_option_is_scored_as_a_text_of_its_own():
+    """12 rows by hand: options are not mixed up, neither with each other nor among questions."""
+    model = heads.MultipleChoiceModel(AlbertConfig.from_dict(CONFIG))
+    rng = np.random.default_rng(0)
+    length = rng.integers(4, 16, size=(12, 1))
+    mask = (np.arange(16) < length).astype(np.int32)
+    rows = {
+        "input_ids": rng.integers(5, 3000, size=(12, 16), dtype=np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": (np.arange(16) >= length // 2).astype(np.int32) * mask,
+    }
+    questions = {name: tf.constant(values.reshape(3, 64)) for name, values in rows.items()}
+    logits = model(questions)["logits"].numpy()
+    single = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 1)
+    ours, theirs = map(checkpoints.named_variables, (single, model))
+    assert ours.keys() == theirs.keys()
+    for name, variable in ours.items():
+        variable.assign(theirs[name])
+    wanted = single({name: tf.constant(values) for name, values in rows.items()})["logits"]
+    assert logits.shape == (3, 4) and len(np.unique(logits)) == 12
+    np.testing.assert_allclose(logits, wanted.numpy().reshape(3, 4), atol=1e-6)
+
+
+# --- Runs in several processes ---
+
+
+def test_once_more_after_the_end_nothing_is_lost(run_main, flags, trained, capsys):
+    before = (trained / "eval_results.txt").read_text()
+    (trained / "predict_results.txt").unlink()
+    run_main(run_race, **flags | {"do_train": False})
+    out = capsys.readouterr().out
+    assert "Nothing newer to evaluate: step 2 is done" in out
+    assert re.search(rf"{trained}/race_eval-\w+.tf_record: its ", out)  # used again
+    assert (trained / "eval_results.txt").read_text() == before
+    assert (trained / "predict_results.txt").exists()
+
+
+def test_predict_alone(run_main, flags, trained, capsys, tmp_path):
+    before = {name: (trained / name).read_text() for name in ("predictions.tsv", "best_trial.txt")}
+    (trained / "predictions.tsv").unlink()
+    run_main(run_race, **flags | PREDICT, predict_file=tmp_path / "mine.tf_record")
+    assert f"with {trained}/model.ckpt-best" in capsys.readouterr().out
+    assert {name: (trained / name).read_text() for name in before} == before
+    assert (tmp_path / "mine.tf_record").exists()
+
+
+def test_best_checkpoint_without_a_record_of_its_score(run_main, flags, trained):
+    """The original writes no best_trial.txt for RACE; its best is evaluated before the others."""
+    for name in ("best_trial.txt", "eval_results.txt"):
+        (trained / name).unlink()
+    checkpoints.copy(str(trained / "model.ckpt-1"), str(trained / "model.ckpt-best"))
+    run_main(run_race, **flags | EVALUATE)
+    assert [values_of(block)["global_step"] for block in blocks(trained)] == [1, 2]
+
+
+def test_only_the_last_checkpoints_stay(run_main, flags, trained):
+    for path in [*trained.glob("model.ckpt-best*"), trained / "best_trial.txt"]:
+        path.unlink()
+    run_main(run_race, **flags | EVALUATE, num_keep_checkpoint=1)
+    assert [step for step, _ in checkpoints.numbered_in(str(trained))] == [2]
+
+
+# --- Data ---
+
+
+@pytest.mark.parametrize("level", race.LEVELS)
+def test_one_level_alone(run_main, flags, trained, level, capsys):
+    """Records of both levels are not taken for those of one."""
+    run_main(run_race, **flags | {"do_train": False}, **{f"{level}_only": True})
+    capsys.readouterr()
+    figures = values_of((trained / "predict_results.txt").read_text())
+    assert figures["eval_accuracy"] == figures[f"eval_accuracy_{level}"]
+    assert len([name for name in figures if name.startswith("eval_accuracy_")]) == 1
+    assert all(row[0].startswith(level) for row in table(trained)[1:])
+
+
+@pytest.mark.parametrize("changed", [{"max_qa_length": 20}, {"middle_only": True}])
+def test_records_of_other_settings_are_made_anew(run_main, flags, trained, changed, capsys):
+    """Beside those that are there; a file that was named is replaced."""
+    (first,) = trained.glob("race_eval-*.tf_record")
+    before = first.read_bytes()
+    named = {"eval_file": trained / "mine.tf_record"}
+    run_main(run_race, **flags | EVALUATE | changed)
+    run_main(run_race, **flags | EVALUATE | named)
+    assert named["eval_file"].read_bytes() == before == first.read_bytes()
+    capsys.readouterr()
+    run_main(run_race, **flags | EVALUATE | named | changed)
+    reason = "levels" if "middle_only" in changed else "max_qa_length"
+    assert re.search(
+        rf"{named['eval_file']}: is made, as other values hold now for .*{reason}",
+        capsys.readouterr().out,
+    )
+    (other,) = {*trained.glob("race_eval-*.tf_record")} - {first}
+    assert named["eval_file"].read_bytes() == other.read_bytes() != before
+
+
+def test_distributed_layout_gives_the_same(run_main, flags, trained, tmp_path):
+    before = (trained / "predictions.tsv").read_text()
+    run_main(run_race, **flags | PREDICT | {"data_dir": copied_data(tmp_path)})
+    assert (trained / "predictions.tsv").read_text() == before
+
+
+def test_test_set_without_answers(run_main, flags, trained, tmp_path, capsys):
+    def hide(passage, split):
+        return {key: value for key, value in passage.items() if key != "answers"}
+
+    (trained / "predict_results.txt").unlink()
+    before = table(trained)
+    run_main(run_race, **flags | PREDICT | {"data_dir": copied_data(tmp_path, hide)})
+    assert "no answers, so there are no figures" in capsys.readouterr().out
+    assert not (trained / "predict_results.txt").exists()
+    assert table(trained) == [before[0], *([*row[:3], "", *row[4:]] for row in before[1:])]
+
+
+# --- Warnings and errors ---
+
+
+def test_a_failing_run_leaves_flags_and_config_alone(run_main, flags, trained, tmp_path):
+    names = ("flags.txt", "albert_config.json")
+    before = {name: (trained / name).read_text() for name in names}
+    wide = {"albert_config_file": write_config(tmp_path / "wide.json", hidden_size=64)}
+    for mode in ({}, PREDICT):
+        with pytest.raises(ValueError):
+            run_main(run_race, **flags | mode | wide)
+    assert {name: (trained / name).read_text() for name in names} == before
+
+
+def test_a_directory_of_another_task_is_refused(run_main, flags, trained):
+    finetuning.write_head(str(trained), finetuning.Head("sst-2", ("0", "1")))
+    for mode in ({}, PREDICT):
+        with pytest.raises(ValueError, match=r"for sst-2 \(labels 0, 1\) and not for race"):
+            run_main(run_race, **flags | mode)
+
+
+def test_settings_of_training_matter_in_training_alone(run_main, flags, trained, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        finetuning, "train", lambda run, recipe, *_: sizes.append(recipe.shuffle_buffer_size)
+    )
+    run_main(run_race, **flags | {"do_predict": False}, shuffle_buffer_size=7)
+    assert sizes == [7]
+
+    def refuse(*arguments):
+        raise ValueError("does not divide")
+
+    monkeypatch.setattr(loop, "check_batch_size", refuse)
+    run_main(run_race, **flags | PREDICT)
+    with pytest.raises(ValueError, match="does not divide"):
+        run_main(run_race, **flags)
+
+
+def test_collapse_is_warned_of_once(run_main, flags, trained, capsys, monkeypatch):
+    for path in [*trained.glob("model.ckpt-best*"), trained / "best_trial.txt"]:
+        path.unlink()
+    monkeypatch.setattr(finetuning, "collapse_warning", lambda labels, outputs: f"all {labels[0]}")
+    run_main(run_race, **flags | EVALUATE)
+    assert capsys.readouterr().out.count("Warning: all A") == 1
+    run_main(run_race, **flags | PREDICT)
+    assert capsys.readouterr().out.count("Warning: all A") == 1
+
+
+@pytest.mark.parametrize(
+    ("dropout", "values", "warning"),
+    [
+        (0.1, {"init_checkpoint": "albert_base_v2"}, "albert_base_v2/model.ckpt-0 sounds like"),
+        (0.0, {"learning_rate": 2e-5}, "with --learning_rate=2e-05: the recipe is 1e-05"),
+        (0.1, {"learning_rate": 2e-5}, None),
+        (0.0, {"init_checkpoint": "albert_base_v2"}, None),
+    ],
+)
+def test_settings_of_another_version_are_warned_of(
+    run_main, flags, first_run, tmp_path, capsys, dropout, values, warning
+):
+    config = write_config(tmp_path / "with_dropout.json", hidden_dropout_prob=dropout)
+    if "init_checkpoint" in values:
+        prefix = tmp_path / values["init_checkpoint"] / "model.ckpt-0"
+        checkpoints.copy(str(first_run / "model.ckpt-best"), str(prefix))
+        values = {"init_checkpoint": prefix}
+    # Devices that are not there stop it after the warning, before any training.
+    with pytest.raises(ValueError, match="--num_gpus=99"):
+        run_main(run_race, **flags | {"albert_config_file": config} | values, num_gpus=99)
+    out = capsys.readouterr().out
+    assert warning in out if warning else "Warning" not in out
+
+
+def below_a_file(flag):
+    def change(tmp_path):
+        (tmp_path / "file").write_text("")
+        return {flag: tmp_path / "file" / "name"}
+
+    return change
+
+
+def without_a_level(tmp_path):
+    data = copied_data(tmp_path)
+    shutil.rmtree(data / "RACE" / "test" / "high")
+    return {"data_dir": data}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"data_dir": "nowhere"}, "nowhere/RACE/"),
+        (without_a_level, "RACE/test/high"),
+        ({"middle_only": True, "high_only": True}, "exclude each other"),
+        ({"max_qa_length": 61}, "--max_qa_length=61: must lie between 1 and 60"),
+        ({"max_seq_length": 128}, "max_position_embeddings=64"),
+        ({"dropout_prob": 1.5}, "--dropout_prob must be at least 0 and below 1. Received: 1.5"),
+        ({"continuous_eval_timeout": -1}, "--continuous_eval_timeout must be at least 0"),
+        ({"distribution_strategy": "multi_worker_mirrored"}, "is for run_pretraining.py"),
+        ({"do_train": False, "do_eval": False, "do_predict": False}, "nothing to do"),
+        ({"allow_random_init": False}, "--init_checkpoint"),
+        (below_a_file("output_dir"), "--output_dir="),
+        (below_a_file("train_file"), "--train_file="),
+        (PREDICT, "holds no fine-tuned checkpoint"),
+        (EVALUATE, "holds no checkpoint to evaluate"),
+    ],
+)
+def test_bad_input_is_a_plain_error_before_training(run_main, flags, tmp_path, changed, message):
+    changed = changed(tmp_path) if callable(changed) else changed
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run_main(run_race, **flags | changed)
+    assert not checkpoints.numbered_in(str(tmp_path / "out"))
+
+
+def test_error_is_one_line(run_script, flags, tmp_path):
+    done = run_script("run_race", **flags | {"data_dir": tmp_path})
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("run_race: error: ") and f"{tmp_path}/RACE/test/middle" in last

@@ -1,0 +1,797 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQuAD's heads against the original's figures; run_squad.py through its real main."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import run_squad
+from albert_tf.checkpoints import checkpoints
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.errors import UserError
+from albert_tf.model import heads
+from albert_tf.tasks import squad_features, squad_metrics, squad_predictions
+from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training import finetuning, loop, results
+from tests import GOLDEN, TINY_CONFIG
+
+DATA = GOLDEN / "finetune" / "squad_data"
+VOCABULARY = DATA / "tokenization" / "spm_uncased.model"
+FORWARD, GRADIENT = 2e-5, 1e-5  # absolute, as tests/golden/README.md says
+MODELS = {
+    "squad_v1": (heads.SquadV1Model, {}, heads.squad_v1_terms),
+    "squad_v2": (
+        heads.SquadV2Model,
+        {"start_n_top": 3, "end_n_top": 4, "dropout_prob": 0.0},
+        heads.squad_v2_terms,
+    ),
+}
+POOLER = {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
+
+
+# === The heads ===
+
+
+def golden_model(name, **options):
+    """The model with the original's weights, its variables by name, and the inputs."""
+    config = AlbertConfig.from_json_file(str(DATA / "heads" / "albert_config.json"))
+    model = MODELS[name][0](config, **MODELS[name][1] | options)
+    named = checkpoints.named_variables(model)
+    report = checkpoints.load(str(DATA / "heads" / name), named)
+    assert not report.missing and not report.unused
+    arrays = np.load(DATA / "heads" / name / "inputs.npz")
+    return model, named, {key: tf.constant(value) for key, value in arrays.items()}
+
+
+def golden_outputs(name, kind):
+    outputs = dict(np.load(DATA / "heads" / name / f"{kind}.npz"))
+    # Under its own names; what the original calls log_prob here are logits.
+    renamed = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
+    return {renamed.get(key, key): value for key, value in outputs.items()}
+
+
+def assert_predicts(outputs, expected):
+    for name, values in outputs.items():
+        if name.endswith("index"):
+            np.testing.assert_array_equal(values, expected[name], err_msg=name)
+        else:
+            assert values.dtype == tf.float32
+            np.testing.assert_allclose(values, expected[name], rtol=0, atol=FORWARD, err_msg=name)
+
+
+def test_v1_logits_are_the_originals():
+    model, _, features = golden_model("squad_v1")
+    assert_predicts(model(features, training=True), golden_outputs("squad_v1", "outputs"))
+    assert_predicts(model(features), golden_outputs("squad_v1", "predict_outputs"))
+
+
+def test_v2_log_probabilities_are_the_originals():
+    model, _, features = golden_model("squad_v2")
+    outputs, expected = model(features, training=True), golden_outputs("squad_v2", "outputs")
+    for side in ("start", "end"):
+        log_probs = tf.nn.log_softmax(outputs[f"{side}_logits"])
+        np.testing.assert_allclose(
+            log_probs, expected[f"train_{side}_log_probs"], rtol=0, atol=FORWARD
+        )
+    np.testing.assert_allclose(outputs["cls_logits"], expected["train_cls_logits"], atol=FORWARD)
+
+
+def test_v2_beams_are_the_originals():
+    model, _, features = golden_model("squad_v2")
+    outputs = model(features)
+    assert outputs.keys() == {
+        "start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs",
+        "cls_logits",
+    }  # fmt: skip
+    assert_predicts(outputs, golden_outputs("squad_v2", "predict_outputs"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_batch_of_one_is_predicted_as_in_a_larger_one(name):
+    model, _, features = golden_model(name)
+    expected = golden_outputs(name, "predict_outputs")
+    for row in (0, 5):
+        one = {key: values[row : row + 1] for key, values in features.items()}
+        assert_predicts(model(one), {key: v[row : row + 1] for key, v in expected.items()})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_and_gradients_are_the_originals(name):
+    model, named, features = golden_model(name)
+    with tf.GradientTape() as tape:
+        loss = heads.mean_loss(MODELS[name][2](features, model(features, training=True)))
+    expected = np.load(DATA / "heads" / name / "outputs.npz")["total_loss"]
+    np.testing.assert_allclose(loss, expected, rtol=0, atol=FORWARD)
+    golden = np.load(DATA / "heads" / name / "gradients.npz")
+    found = dict(zip(named, tape.gradient(loss, list(named.values())), strict=True))
+    assert {key for key, gradient in found.items() if gradient is None} == POOLER
+    dense = {k: tf.convert_to_tensor(g) for k, g in found.items() if g is not None}
+    for key, gradient in dense.items():
+        np.testing.assert_allclose(gradient, golden[key], rtol=0, atol=GRADIENT, err_msg=key)
+    norm = tf.linalg.global_norm(list(dense.values()))
+    np.testing.assert_allclose(norm, golden["__global_norm_dense"], rtol=1e-5)
+
+
+def test_v2_dropout_is_on_in_training_alone():
+    model, _, features = golden_model("squad_v2", dropout_prob=0.5)
+    expected = golden_outputs("squad_v2", "outputs")["train_cls_logits"]
+    np.testing.assert_allclose(model(features)["cls_logits"], expected, atol=FORWARD)
+    assert np.abs(model(features, training=True)["cls_logits"] - expected).max() > 1e-2
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_mixed_precision_scores_are_float32_finite_and_near(name, precision):
+    before = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy(precision)
+    try:
+        model, named, features = golden_model(name)
+    finally:
+        tf_keras.mixed_precision.set_global_policy(before)
+    with tf.GradientTape() as tape:
+        loss = heads.mean_loss(MODELS[name][2](features, model(features, training=True)))
+    expected = float(np.load(DATA / "heads" / name / "outputs.npz")["total_loss"])
+    assert float(loss) == pytest.approx(expected, rel=2e-2)
+    assert float(loss) != pytest.approx(expected, rel=1e-7)
+    for gradient in tape.gradient(loss, list(named.values())):
+        assert gradient is None or np.isfinite(tf.convert_to_tensor(gradient)).all()
+    outputs, expected = model(features), golden_outputs(name, "predict_outputs")
+    for key, values in outputs.items():
+        assert values.dtype in (tf.float32, tf.int32) and np.isfinite(values).all()
+        if key.startswith("start") and values.dtype == tf.float32:
+            np.testing.assert_allclose(values, expected[key], rtol=0, atol=0.1)
+
+
+def test_v2_beams_longer_than_the_sequence_hold_what_is_possible_first():
+    model, _, features = golden_model("squad_v2", start_n_top=5, end_n_top=6)
+    short = {key: values[:1, :4] for key, values in features.items() if values.shape.rank == 2}
+    short["input_mask"], short["p_mask"] = tf.ones([1, 4], tf.int32), tf.constant([[0, 1, 0, 0]])
+    padded = {key: tf.pad(values, [[0, 0], [0, 8]]) for key, values in short.items()}
+    padded["p_mask"] = tf.pad(short["p_mask"], [[0, 0], [0, 8]], constant_values=1)
+    found, expected = model(short), model(padded)
+    assert found["start_top_index"].shape == [1, 5] and found["end_top_index"].shape == [1, 30]
+    assert_predicts(
+        {key: found[key][:, :3] for key in ("start_top_index", "start_top_log_probs")},
+        {key: expected[key][:, :3] for key in ("start_top_index", "start_top_log_probs")},
+    )
+    # The three possible ends of the three possible starts; the rest has no probability.
+    ends = tf.reshape(found["end_top_log_probs"], [5, 6])
+    np.testing.assert_allclose(
+        ends[:3, :3], tf.reshape(expected["end_top_log_probs"], [5, 6])[:3, :3], atol=1e-6
+    )
+    assert np.all(ends[:, 3:] < -1e29)
+
+
+# === Padding ===
+
+
+@pytest.fixture(scope="module")
+def windows():
+    """Returns (examples, features, arrays) of the 2.0 development set in windows of 64."""
+    examples = squad_features.read_examples(str(DATA / "dev_v2.0.json"), training=False)
+    tokenizer = FullTokenizer(spm_model_file=str(VOCABULARY))
+    settings = squad_features.WindowSettings(64, 24, 12)
+    features = squad_features.convert_examples(examples, tokenizer, settings, training=False)
+    batches = list(features.batches())
+    arrays = {
+        name: np.concatenate([batch[name] for batch in batches]).astype(np.int32)
+        for name in batches[0]
+    }
+    return examples, features, arrays
+
+
+@pytest.mark.parametrize("version", [run_squad.VERSION_1, run_squad.VERSION_2])
+def test_padding_changes_no_answer(windows, version, tmp_path):
+    examples, features, arrays = windows
+    # Every piece is in the beams: which ones would be left out may be a matter of rounding.
+    options = (
+        {"predicted_length": 64}
+        if version is run_squad.VERSION_1
+        else {"start_n_top": 64, "end_n_top": 64}
+    )
+    tf_keras.utils.set_random_seed(3)
+    # Larger weights than at the start of training, so that answers differ from each other.
+    config = AlbertConfig.from_dict(TINY_CONFIG | {"initializer_range": 0.3})
+    run = finetuning.make_run(
+        tf.distribute.OneDeviceStrategy("device:CPU:0"),
+        lambda: version.model(config, **options),
+        version.terms,
+        loop.Settings(str(tmp_path), 1, 1),
+    )
+    inputs = {name: arrays[name] for name in version.inputs}
+    answers, lengths = [], set()
+    for fixed_shape, batch_size in ((False, 4), (False, 7), (True, 4)):
+        batches = list(records.prediction_batches(inputs, batch_size, 64, fixed_shape=fixed_shape))
+        lengths |= {batch["input_ids"].shape[1] for _, batch in batches}
+        outputs = {**run.predict(batches, len(features)), "unique_ids": arrays["unique_ids"]}
+        answers.append(version.predict(examples, features, [outputs], 64, 30))
+    assert len(lengths) > 2  # some were cut
+    assert len(set(answers[0].texts().values())) > 20
+    for other in answers[1:]:
+        assert_same_but_for_rounding(other.nbest, answers[0].nbest)
+
+
+def assert_same_but_for_rounding(found, expected, atol=1e-4):
+    """The same n-best lists; texts whose scores differ by less than atol may change places."""
+    assert list(found) == list(expected)
+    for qas_id, entries in found.items():
+        ours, theirs = (
+            {e["text"]: e["start_log_prob"] + e["end_log_prob"] for e in entries}
+            for entries in (entries, expected[qas_id])
+        )
+        np.testing.assert_allclose(list(ours.values()), list(theirs.values()), rtol=0, atol=atol)
+        last = min(ours.values())
+        for text in ours.keys() | theirs.keys():  # the last ones may have fallen off a list
+            assert ours.get(text, last) == pytest.approx(theirs.get(text, last), rel=0, abs=atol)
+
+
+def test_v1_padding_has_no_score():
+    model, _, features = golden_model("squad_v1", predicted_length=30)
+    outputs, expected = model(features), golden_outputs("squad_v1", "predict_outputs")
+    real = np.pad(features["input_mask"], [(0, 0), (0, 6)]) > 0
+    assert not real.all(axis=1).any() and real.any(axis=1).all()
+    for name, logits in outputs.items():
+        assert logits.shape == [6, 30]
+        np.testing.assert_allclose(
+            logits.numpy()[real], expected[name][real[:, :24]], atol=FORWARD, err_msg=name
+        )
+        assert (logits.numpy()[~real] == -np.inf).all()
+    assert model(features, training=True)["start_logits"].shape == [6, 24]
+
+
+# === The script ===
+
+
+@pytest.fixture
+def flags(tmp_path):
+    """Flags of a run of two steps on the tiny files of version 2."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(TINY_CONFIG))
+    return {
+        "albert_config_file": config,
+        "spm_model_file": VOCABULARY,
+        "output_dir": tmp_path / "out",
+        "train_file": DATA / "train_v2.0.json",
+        "predict_file": DATA / "dev_v2.0.json",
+        "do_train": True,
+        "do_predict": True,
+        "max_seq_length": 64,
+        "doc_stride": 40,
+        "max_query_length": 12,
+        "train_batch_size": 13,
+        "predict_batch_size": 16,
+        "num_train_epochs": 0.5,  # 52 questions: 2 steps
+        "save_checkpoints_steps": 1,
+        "allow_random_init": True,
+        "seed": 1,
+    }
+
+
+@pytest.fixture
+def flags_v1(flags):
+    """The same on those of version 1.1."""
+    files = {"train_file": DATA / "train_v1.1.json", "predict_file": DATA / "dev_v1.1.json"}
+    return flags | files | {"num_train_epochs": 0.67}  # 39 questions: 2 steps
+
+
+@pytest.fixture(scope="module")
+def finished():
+    """Directories of finished runs by name, for several tests to copy."""
+    return {}
+
+
+@pytest.fixture
+def trained(run_main, finished, tmp_path_factory, tmp_path):
+    """Gives a copy of a run with these flags, trained once: trained(name, flags) -> directory."""
+
+    def copy(name, flags):
+        if name not in finished:
+            finished[name] = tmp_path_factory.mktemp(name)
+            run_main(run_squad, **flags | {"output_dir": finished[name]})
+        return shutil.copytree(finished[name], tmp_path / name)
+
+    return copy
+
+
+def predict_only(flags, **changed):
+    """The flags of a user who has a trained model, a vocabulary and a file, and nothing else."""
+    names = (
+        "spm_model_file", "output_dir", "predict_file", "do_predict", "max_seq_length",
+        "doc_stride", "max_query_length", "predict_batch_size",
+    )  # fmt: skip
+    return {name: flags[name] for name in names} | changed
+
+
+def read_json(path):
+    return json.loads(Path(path).read_text())
+
+
+def without_answers(path, target):
+    """Writes a file as a test set comes: neither answers nor is_impossible."""
+    data = read_json(path)
+    for article in data["data"]:
+        for paragraph in article["paragraphs"]:
+            paragraph["qas"] = [
+                {"id": qa["id"], "question": qa["question"]} for qa in paragraph["qas"]
+            ]
+    target.write_text(json.dumps(data))
+    return target
+
+
+def blocks(directory):
+    """The blocks of eval_results.txt, and the last lines."""
+    return (Path(directory) / "eval_results.txt").read_text().split("=" * 50 + "\n")
+
+
+def figures_of(text):
+    return dict(line.split(" = ") for line in text.splitlines() if " = " in line)
+
+
+def check_blocks(directory, names):
+    """Checks the format of all blocks; returns the f1 of each checkpoint, and the last figures."""
+    *evaluations, final = blocks(directory)
+    values, best = [], -1.0
+    for block in evaluations:
+        lines = block.splitlines()
+        keys = [line.split(" = ")[0] for line in lines if not line.startswith(("saved", "best f1"))]
+        assert keys == sorted({*names, "global_step"})
+        values.append(float(figures_of(block)["f1"]))
+        saved = [line for line in lines if line.startswith("saved")]
+        assert bool(saved) == (values[-1] > best)
+        best = max(best, values[-1])
+        assert lines[len(keys) :] == [*saved, f"best f1 = {best}"]
+        for line in saved:
+            assert re.fullmatch(
+                r"saved (\S+model\.ckpt-\d+)\.(\S+) to \S+/model\.ckpt-best\.\2", line
+            )
+    lines = final.splitlines()
+    assert [line.split(" = ")[0] for line in lines[:-1]] == sorted(names)
+    step = checkpoints.step_in(str(directory / "model.ckpt-best"))
+    assert lines[-1] == f"best perf happened at step: {step}"
+    assert float(figures_of(final)["f1"]) == max(values)
+    return values, figures_of(final)
+
+
+V1_NAMES = {"exact_match", "f1"}
+V2_NAMES = {"exact", "f1", "total", "null_score_diff_threshold"} | {
+    f"{prefix}{name}"
+    for prefix in ("HasAns_", "NoAns_")
+    for name in ("exact", "f1", "total")
+} | {"best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"}  # fmt: skip
+
+
+def test_v2_trains_evaluates_every_checkpoint_and_predicts(trained, flags, capsys):
+    out = trained("v2", flags)
+    values, final = check_blocks(out, V2_NAMES)
+    assert len(values) == 3  # steps 0, 1 and 2
+    state = results.read_best(str(out))
+    assert state.step == 2 and state.best == max(values)
+    assert read_json(out / "albert_config.json")["hidden_size"] == 32
+    # Files: those of the best checkpoint, with its threshold.
+    predictions, odds = read_json(out / "predictions.json"), read_json(out / "null_odds.json")
+    nbest = read_json(out / "nbest_predictions.json")
+    threshold = read_json(out / "null_score_diff_threshold.json")
+    assert threshold.keys() == {"null_score_diff_threshold", "tuned_on"}
+    assert threshold["tuned_on"] == str(flags["predict_file"])
+    cut, kept = float(final["null_score_diff_threshold"]), threshold["null_score_diff_threshold"]
+    assert predictions == {q: nbest[q][0]["text"] if odds[q] < cut else "" for q in nbest}
+    assert min(abs(kept - value) for value in odds.values()) >= squad_predictions.ROUNDING / 2
+    gold, _ = squad_metrics.read_gold(str(flags["predict_file"]))
+    assert list(predictions) == list(gold)
+    official = squad_metrics.evaluate_v2(gold, predictions, odds)
+    assert official["f1"] == float(final["f1"]) and official["exact"] == float(final["exact"])
+    printed = capsys.readouterr().out
+    assert "2 of 52 questions are skipped" in printed  # they cannot be aligned
+    (listing,) = out.glob("squad_predict-*.tf_record.skipped.txt")
+    assert listing.read_text().count("\n") == 2
+    assert "Evaluation at step 2: exact " in printed
+    # The optimizer has no moments for the pooler, which the loss does not reach.
+    reader = checkpoints.Reader(str(out / "model.ckpt-2"))
+    assert not reader["bert/pooler/dense/kernel/adam_m"].any()
+    assert reader["answer_class/dense_1/kernel/adam_m"].any()
+
+
+def test_v1_trains_evaluates_every_checkpoint_and_predicts(trained, flags_v1):
+    out = trained("v1", flags_v1)
+    values, final = check_blocks(out, V1_NAMES)
+    assert len(values) == 3
+    gold, _ = squad_metrics.read_gold(str(flags_v1["predict_file"]))
+    predictions = read_json(out / "predictions.json")
+    assert squad_metrics.evaluate_v1(gold, predictions)["f1"] == float(final["f1"])
+    nbest = read_json(out / "nbest_predictions.json")
+    assert predictions == {qas_id: entries[0]["text"] for qas_id, entries in nbest.items()}
+    assert set(nbest[next(iter(nbest))][0]) == {
+        "text", "probability", "start_log_prob", "end_log_prob",
+    }  # fmt: skip
+    assert not (out / "null_odds.json").exists()
+    assert not (out / "null_score_diff_threshold.json").exists()
+
+
+def assert_answers(directory, expected):
+    """The answers in a directory; where several are equally good, any of them."""
+    found, nbest = (
+        read_json(directory / f"{name}.json") for name in ("predictions", "nbest_predictions")
+    )
+    assert found.keys() == expected.keys()
+    for qas_id, text in expected.items():
+        totals = {e["text"]: e["start_log_prob"] + e["end_log_prob"] for e in nbest[qas_id]}
+        if found[qas_id] != text:
+            assert text and found[qas_id]
+            assert totals[found[qas_id]] == pytest.approx(totals[text], abs=1e-4)
+
+
+def test_prediction_alone_needs_a_checkpoint_and_a_file(run_main, trained, flags, tmp_path, capsys):
+    out = trained("v2", flags)
+    flags |= {"output_dir": out}
+    nbest, odds = (read_json(out / f"{name}.json") for name in ("nbest_predictions", "null_odds"))
+    kept = read_json(out / "null_score_diff_threshold.json")["null_score_diff_threshold"]
+    answers = {q: nbest[q][0]["text"] if odds[q] < kept else "" for q in nbest}
+    unlabelled = without_answers(flags["predict_file"], tmp_path / "test.json")
+    capsys.readouterr()
+
+    # A file without answers: the version is the checkpoint's, the threshold the tuned one.
+    (out / "predictions.json").unlink()
+    run_main(run_squad, **predict_only(flags, predict_file=unlabelled))
+    printed = capsys.readouterr().out
+    assert "52 of 52 questions have no gold answers" in printed
+    assert f"(tuned on {flags['predict_file']})" in printed
+    assert f"Predicting with {out / 'model.ckpt-best'}" in printed
+    assert_answers(out, answers)
+
+    # The flag overrides it.
+    high = predict_only(flags, predict_file=unlabelled, null_score_diff_threshold=1e9)
+    run_main(run_squad, **high)
+    assert_answers(out, {q: nbest[q][0]["text"] for q in nbest})
+    run_main(run_squad, **high | {"null_score_diff_threshold": min(odds.values()) - 1})
+    assert set(read_json(out / "predictions.json").values()) == {""}
+
+    # A file with answers: scores; they are those of training.
+    before = blocks(out)[-1]
+    run_main(run_squad, **predict_only(flags))
+    last = blocks(out)[-1]
+    assert last.startswith(before)
+    first, second = (
+        {name: float(value) for name, value in figures_of(text).items()}
+        for text in (before, last.removeprefix(before))
+    )
+    assert second == pytest.approx(first, abs=1e-4)
+
+    # Another directory's model, which brings config and threshold.
+    elsewhere = tmp_path / "elsewhere"
+    run_main(
+        run_squad,
+        **predict_only(flags, predict_file=unlabelled, output_dir=elsewhere, init_checkpoint=out),
+    )
+    assert_answers(elsewhere, answers)
+    assert "tuned on" in capsys.readouterr().out.split("Devices")[-1]
+
+
+def test_a_second_process_evaluates_what_the_first_trained(run_main, flags_v1, tmp_path, capsys):
+    first = flags_v1 | {"do_predict": False, "num_train_epochs": 1.7}  # 5 steps
+    run_main(run_squad, **first)
+    out = tmp_path / "out"
+    assert len(checkpoints.numbered_in(str(out))) == 6  # all wait for evaluation
+    assert not (out / "eval_results.txt").exists()
+    second = predict_only(flags_v1)
+    run_main(run_squad, **second)
+    values, _ = check_blocks(out, V1_NAMES)
+    assert len(values) == 6
+    assert [step for step, _ in checkpoints.numbered_in(str(out))] == [3, 4, 5]
+    # Once more, after the end.
+    run_main(run_squad, **second)
+    assert len(blocks(out)) == 7
+
+
+def test_training_resumes_where_it_stopped(run_main, trained, flags_v1, capsys):
+    out = trained("v1", flags_v1)
+    for path in (*out.glob("model.ckpt-2*"), out / "checkpoint"):
+        path.unlink()
+    before = blocks(out)
+    capsys.readouterr()
+    run_main(run_squad, **flags_v1 | {"output_dir": out})
+    printed = capsys.readouterr().out
+    assert "Resuming at step 1" in printed and "are used again" in printed
+    assert checkpoints.Reader(str(out / "model.ckpt-2"))["global_step"] == 2
+    after = blocks(out)
+    assert after[:3] == before[:3] and "global_step = 2" in after[3] and len(after) == 5
+
+
+def test_flags_and_config_are_of_the_training_that_fitted(run_main, trained, flags, tmp_path):
+    out = trained("v2", flags)
+    names = ("flags.txt", "albert_config.json")
+    before = {name: (out / name).read_text() for name in names}
+    config = json.loads(before["albert_config.json"]) | {"hidden_size": 64}
+    (tmp_path / "wide.json").write_text(json.dumps(config))
+    wide = {"output_dir": out, "albert_config_file": tmp_path / "wide.json"}
+    with pytest.raises(ValueError, match="Check --albert_config_file"):
+        run_main(run_squad, **flags | wide)
+    run_main(run_squad, **predict_only(flags, output_dir=out))
+    assert {name: (out / name).read_text() for name in names} == before
+
+
+def test_a_squad_models_head_is_taken_too(run_main, trained, flags_v1, tmp_path):
+    source = trained("v1", flags_v1)
+    checkpoints.copy(str(source / "model.ckpt-1"), str(source / "model.ckpt-best"))
+    run_main(run_squad, **flags_v1 | {"do_predict": False, "init_checkpoint": source})
+    first = checkpoints.Reader(str(tmp_path / "out/model.ckpt-0"))
+    best = checkpoints.Reader(str(source / "model.ckpt-best"))
+    for name in ("cls/squad/output_weights", "bert/pooler/dense/kernel"):
+        np.testing.assert_array_equal(first[name], best[name])
+
+
+# === Ensembles ===
+
+
+@pytest.fixture
+def two_models(trained, flags, tmp_path):
+    """Directories of two trained models of different sizes."""
+    larger = tmp_path / "larger.json"
+    larger.write_text(json.dumps(TINY_CONFIG | {"hidden_size": 48, "num_hidden_layers": 3}))
+    own = {"albert_config_file": larger, "seed": 2, "save_checkpoints_steps": 2}
+    return [trained("v2", flags), trained("larger", flags | own)]
+
+
+def test_an_ensemble_averages_models_of_any_size(run_main, flags, two_models, tmp_path, capsys):
+    both = predict_only(flags, ensemble_dirs=",".join(map(str, two_models)))
+    run_main(run_squad, **both)
+    out = tmp_path / "out"
+    ours, *theirs = (read_json(folder / "null_odds.json") for folder in (out, *two_models))
+    for qas_id, value in ours.items():
+        assert theirs[0][qas_id] != theirs[1][qas_id] or value == 1e6  # that is, skipped
+        assert value == pytest.approx((theirs[0][qas_id] + theirs[1][qas_id]) / 2, abs=1e-5)
+    assert set(figures_of(blocks(out)[0])) == V2_NAMES
+    assert "best perf" not in blocks(out)[0]
+    assert not list(out.glob("model.ckpt*"))
+
+    # Without answers: the threshold tuned for the ensemble, else the mean of the models' own.
+    unlabelled = without_answers(flags["predict_file"], tmp_path / "test.json")
+    for directory, threshold in zip((out, *two_models), (7.0, -1.0, 2.0), strict=True):
+        path = directory / "null_score_diff_threshold.json"
+        path.write_text(json.dumps(read_json(path) | {"null_score_diff_threshold": threshold}))
+    capsys.readouterr()
+    run_main(run_squad, **both | {"predict_file": unlabelled})
+    assert "null_score_diff_threshold = 7.0 (tuned" in capsys.readouterr().out
+    (out / "null_score_diff_threshold.json").unlink()
+    run_main(run_squad, **both | {"predict_file": unlabelled})
+    assert "null_score_diff_threshold = 0.5 (tuned" in capsys.readouterr().out
+    (two_models[1] / "null_score_diff_threshold.json").unlink()
+    run_main(run_squad, **both | {"predict_file": unlabelled})
+    assert "null_score_diff_threshold = 0.0 (none was tuned" in capsys.readouterr().out
+
+    (two_models[0] / "albert_config.json").unlink()
+    with pytest.raises(ValueError, match=r"v2/albert_config\.json"):
+        run_main(run_squad, **both)
+
+
+def test_an_ensemble_of_a_model_with_itself_answers_as_it_does(run_main, trained, flags, tmp_path):
+    directory = trained("v2", flags)
+    run_main(run_squad, **predict_only(flags, ensemble_dirs=f"{directory},{directory}"))
+    both, alone = (
+        [read_json(path / f"{name}.json") for name in ("nbest_predictions", "null_odds")]
+        for path in (tmp_path / "out", directory)
+    )
+    assert_same_but_for_rounding(both[0], alone[0])
+    assert both[1] == pytest.approx(alone[1], abs=1e-5)
+    assert_answers(tmp_path / "out", read_json(directory / "predictions.json"))
+
+
+# === Steps and bad input ===
+
+
+@pytest.mark.parametrize(
+    ("questions", "epochs", "steps", "warmup"),
+    [(87_599, 2.0, 3649, 364), (130_319, 2.0, 5429, 542), (47, 1.0, 0, 0)],
+)
+def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, steps, warmup):
+    """SQuAD 1.1 and 2.0 at the README's batches of 48; windows are more, but do not count."""
+    found = []
+
+    def note(_):
+        found.append(run_squad.make_recipe(questions))
+
+    monkeypatch.setattr(run_squad, "main", note)
+    settings = flags | {"train_batch_size": 48, "num_train_epochs": epochs}
+    settings |= {"shuffle_buffer_size": 7}
+    if not steps:
+        with pytest.raises(ValueError, match="make no single update"):
+            run_main(run_squad, **settings)
+        return
+    run_main(run_squad, **settings)
+    assert (found[0].train_steps, found[0].warmup_steps) == (steps, warmup)
+    assert found[0].optimizer == "adamw" and found[0].learning_rate == 5e-5
+    assert found[0].shuffle_buffer_size == 7
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"do_train": False, "do_predict": False}, "nothing to do"),
+        ({"train_file": ""}, "--do_train needs --train_file"),
+        ({"predict_file": ""}, "--do_predict needs --predict_file"),
+        ({"train_file": "nowhere.json"}, "nowhere.json"),
+        ({"predict_file": VOCABULARY}, "is not JSON"),
+        ({"train_file": DATA / "dev_v1.1.json"}, "exactly one"),
+        ({"spm_model_file": "missing.model"}, "missing.model"),
+        ({"albert_config_file": ""}, "give --albert_config_file"),
+        ({"albert_config_file": "missing.json"}, "missing.json"),
+        ({"max_seq_length": 128}, "max_position_embeddings=64"),
+        ({"max_seq_length": 16}, "--doc_stride=40 must lie between 1 and 13"),
+        ({"allow_random_init": False}, "--init_checkpoint"),
+        ({"init_checkpoint": "nothing-here"}, "nothing-here"),
+        ({"train_batch_size": 0}, "--train_batch_size must be at least 1"),
+        ({"n_best_size": 0}, "--n_best_size must lie between 1 and"),
+        ({"n_best_size": 2**31}, "--n_best_size must lie between 1 and 2147483647"),
+        ({"max_answer_length": 10**30}, "--max_answer_length must lie between 1 and 2147483647"),
+        ({"max_query_length": 2**31}, "--max_query_length must lie between 1 and 2147483647"),
+        ({"doc_stride": 2**31}, "--doc_stride=2147483648 must lie between 1 and 61"),
+        ({"num_train_epochs": "inf"}, "--num_train_epochs must lie between 0 and"),
+        ({"shuffle_buffer_size": 0}, "--shuffle_buffer_size must be at least 1"),
+        ({"distribution_strategy": "multi_worker_mirrored"}, "is for run_pretraining.py"),
+        ({"start_n_top": 0}, "--start_n_top must lie between 1 and 64. Received: 0"),
+        ({"start_n_top": 65}, "--start_n_top must lie between 1 and 64. Received: 65"),
+        ({"end_n_top": 2**31}, "--end_n_top must lie between 1 and 64"),
+        ({"null_score_diff_threshold": "inf"}, "--null_score_diff_threshold must be a number"),
+        ({"null_score_diff_threshold": "1e300"}, "--null_score_diff_threshold must be a number"),
+        ({"warmup_proportion": 1.5}, "--warmup_proportion must lie between 0 and 1"),
+        ({"dropout_prob": 1.0}, "--dropout_prob"),
+        ({"ensemble_dirs": "a,b"}, "--ensemble_dirs"),
+        ({"do_train": False}, "holds no checkpoint"),
+        ({"do_train": False, "ensemble_dirs": "a,b"}, "a holds no checkpoint"),
+        (
+            {"version_2_with_negative": False, "null_score_diff_threshold": 1.0},
+            "--null_score_diff_threshold is for version 2",
+        ),
+        ({"predict_feature_file": "/dev/null/x"}, "--predict_feature_file"),
+    ],
+)
+def test_bad_input_is_a_plain_error_before_training(run_main, flags, tmp_path, changed, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run_main(run_squad, **flags | changed)
+    assert not list((tmp_path / "out").glob("model.ckpt*"))
+
+
+@pytest.mark.parametrize(
+    "flag", ["n_best_size", "max_answer_length", "max_query_length", "doc_stride", "end_n_top"]
+)
+def test_numbers_beyond_sense_are_found_before_any_file_is_read(run_main, flags, flag):
+    missing = {"train_file": "nowhere.json", "albert_config_file": "nowhere.json", flag: 10**30}
+    with pytest.raises(UserError, match=f"--{flag}"):
+        run_main(run_squad, **flags | missing)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[" * 100_000,
+        b"\xff",
+        "{}",
+        "[1]",
+        '{"null_score_diff_threshold": NaN, "tuned_on": "x"}',
+        '{"null_score_diff_threshold": -Infinity, "tuned_on": "x"}',
+        '{"null_score_diff_threshold": true, "tuned_on": "x"}',
+        '{"null_score_diff_threshold": 1' + "0" * 400 + ', "tuned_on": "x"}',
+        '{"null_score_diff_threshold": 1' + "0" * 5000 + ', "tuned_on": "x"}',
+        '{"null_score_diff_threshold": "1", "tuned_on": "x"}',
+        '{"null_score_diff_threshold": [[1]], "tuned_on": "x"}',
+        '{"null_score_diff_threshold": 1, "tuned_on": 2}',
+    ],
+)
+def test_a_damaged_threshold_is_one_line(tmp_path, content):
+    path = tmp_path / "null_score_diff_threshold.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError, match=r"threshold\.json is (damaged|not)") as caught:
+        run_squad.read_threshold(str(tmp_path))
+    assert len(str(caught.value)) < 600 and "\n" not in str(caught.value)
+
+
+def test_a_damaged_threshold_is_found_before_training(run_main, flags, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "null_score_diff_threshold.json").write_text("{}")
+    with pytest.raises(UserError, match=r"null_score_diff_threshold\.json is damaged"):
+        run_main(run_squad, **flags)
+    assert not list((tmp_path / "out").glob("model.ckpt*"))
+
+
+def test_answers_that_are_astray_are_reported_in_every_run(run_main, flags_v1, tmp_path, capsys):
+    data = read_json(flags_v1["train_file"])
+    qas = data["data"][0]["paragraphs"][0]["qas"]
+    qas[0]["answers"][0]["answer_start"] += 1
+    path = tmp_path / "astray.json"
+    path.write_text(json.dumps(data))
+    changed = {"train_file": path, "do_predict": False}
+    for made in ("is made", "are used again"):
+        run_main(run_squad, **flags_v1 | changed)
+        printed = capsys.readouterr().out
+        assert "answer_start of 1 of 39 questions does not point at the answer's text" in printed
+        assert f"(the first is {qas[0]['id']}); 1 of these answers occur elsewhere" in printed
+        assert made in printed
+
+
+def test_checkpoints_that_cannot_answer_are_named(run_main, trained, flags, flags_v1, tmp_path):
+    first, second = trained("v1", flags_v1), trained("v2", flags)
+    alone = predict_only(flags)
+    with pytest.raises(ValueError, match=r"version_2_with_negative=true.*version 1 of SQuAD"):
+        run_main(run_squad, **alone | {"version_2_with_negative": True, "output_dir": first})
+    headless = shutil.copytree(DATA / "heads" / "classifier2_cola", tmp_path / "headless")
+    with pytest.raises(ValueError, match="has no SQuAD head"):
+        run_main(run_squad, **alone, init_checkpoint=headless)
+    with pytest.raises(ValueError, match="the same version"):
+        run_main(run_squad, **alone, ensemble_dirs=f"{first},{second}")
+    (second / "null_score_diff_threshold.json").write_text("{}")
+    unlabelled = without_answers(flags["predict_file"], tmp_path / "test.json")
+    with pytest.raises(ValueError, match=r"null_score_diff_threshold\.json is damaged"):
+        run_main(run_squad, **alone | {"output_dir": second, "predict_file": unlabelled})
+
+
+def test_a_version_1_model_answers_questions_of_version_2(run_main, trained, flags, flags_v1):
+    """Some of them have no answer, so there is nothing to score."""
+    out = trained("v1", flags_v1)
+    before = (out / "eval_results.txt").read_text()
+    run_main(run_squad, **predict_only(flags, output_dir=out))
+    assert len(read_json(out / "predictions.json")) == 52
+    assert (out / "eval_results.txt").read_text() == before
+
+
+def test_flags_of_both_originals_are_accepted(run_script, tmp_path):
+    """With the defaults where the original has some."""
+    texts = (
+        "albert_config_file", "vocab_file", "spm_model_file", "output_dir", "train_file",
+        "predict_file", "train_feature_file", "predict_feature_file", "predict_feature_left_file",
+        "init_checkpoint", "albert_hub_module_handle", "tpu_name", "tpu_zone", "gcp_project",
+        "master", "export_dir",
+    )  # fmt: skip
+    done = run_script(
+        "run_squad",
+        **{name: tmp_path / name for name in texts},
+        **{"do_train": False, "do_predict": True, "do_lower_case": True, "max_seq_length": 384},
+        **{"doc_stride": 128, "max_query_length": 64, "train_batch_size": 32},
+        **{"predict_batch_size": 8, "learning_rate": 5e-5, "num_train_epochs": 3.0},
+        **{"warmup_proportion": 0.1, "save_checkpoints_steps": 1000, "iterations_per_loop": 1000},
+        **{"n_best_size": 20, "max_answer_length": 30, "use_tpu": False, "num_tpu_cores": 8},
+        **{"use_einsum": True, "start_n_top": 5, "end_n_top": 5, "dropout_prob": 0.1},
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("run_squad: error: ") and "no checkpoint" in last
+    for name in ("use_einsum", "master", "num_tpu_cores", "predict_feature_left_file"):
+        assert f"--{name} has no effect any more" in done.stdout
+
+
+# === Learning ===
+
+
+@pytest.mark.parametrize(("version", "steps", "f1"), [("v1.1", 90, 45), ("v2.0", 120, 55)])
+def test_the_training_questions_are_learnt(run_main, flags, tmp_path, version, steps, f1):
+    """30 passes over 39 and 52 questions; before them, f1 is 5 and 29."""
+    config = TINY_CONFIG | {
+        "embedding_size": 32,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+        "max_position_embeddings": 128,
+        "initializer_range": 0.1,
+    }
+    flags["albert_config_file"].write_text(json.dumps(config))
+    data = DATA / f"train_{version}.json"
+    changed = {
+        "train_file": data,
+        "predict_file": data,
+        "max_seq_length": 128,
+        "doc_stride": 100,
+        "num_train_epochs": 30,
+        "save_checkpoints_steps": 1000,
+        "learning_rate": 1e-3,
+        "dropout_prob": 0.0,
+    }
+    run_main(run_squad, **flags | changed)
+    state = results.read_best(str(tmp_path / "out"))
+    assert state.best_step == steps and state.best > f1

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data import records
+from albert_tf.errors import UserError
+from albert_tf.tasks import race
+from albert_tf.tasks.race import Example
+from albert_tf.text.tokenization import FullTokenizer
+from tests import GOLDEN
+
+DATA = GOLDEN / "finetune" / "glue_data"  # that the original's RACE data lies there is right
+EXAMPLES = json.loads((DATA / "finetune" / "race_examples.json").read_text(encoding="utf-8"))
+FEATURES = np.load(DATA / "finetune" / "race_features.npz")
+METRICS = json.loads((DATA / "finetune" / "classifier_metrics.json").read_text())["race"]
+METRICS_INPUTS = np.load(DATA / "finetune" / "classifier_metrics_inputs.npz")
+LEVELS = {
+    "all": race.choose_levels(),
+    "middle_only": race.choose_levels(middle_only=True),
+    "high_only": race.choose_levels(high_only=True),
+}
+PASSAGE = {
+    "id": "middle7.txt",
+    "article": "A river.",
+    "questions": ["What is _ or __ ?", "Who?"],
+    "options": [["a", "b", "c", "d"], ["I", "you", "he", "we"]],
+    "answers": ["B", "D"],
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    folder = DATA / "tokenization"
+    return {
+        "spm_uncased": FullTokenizer(spm_model_file=str(folder / "spm_uncased.model")),
+        "wordpiece": FullTokenizer(vocab_file=str(folder / "vocab.txt")),
+    }
+
+
+@pytest.fixture
+def tokenizer(tokenizers):
+    return tokenizers["spm_uncased"]
+
+
+def write(folder, name, text):
+    path = folder / "RACE" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text if isinstance(text, str) else json.dumps(text), encoding="utf-8")
+    return path
+
+
+def read_one(folder, passage, tokenizer, split="train"):
+    write(folder, f"{split}/middle/7.txt", passage)
+    return race.read_examples(str(folder), split, tokenizer, ("middle",))
+
+
+# --- The original's examples, features and records ---
+
+
+@pytest.mark.parametrize("case", EXAMPLES)
+def test_examples(case, tokenizers):
+    which, mode, split = case.split("/")
+    examples = race.read_examples(str(DATA), split, tokenizers[mode], LEVELS[which])
+    found = [(e.passage_id, e.context, list(e.endings), e.label) for e in examples]
+    keys = ("example_id", "context_sentence", "endings", "label")
+    assert found == [tuple(golden[key] for key in keys) for golden in EXAMPLES[case]]
+    assert all(example.passage_id.startswith(example.level) for example in examples)
+
+
+@pytest.mark.parametrize("case", sorted({key.rsplit("/", 1)[0] for key in FEATURES}))
+def test_features(case, tokenizers):
+    which, mode, split, lengths = case.split("/")
+    max_seq_length, max_qa_length = (int(text[1:]) for text in lengths.split("_"))
+    examples = race.read_examples(str(DATA), split, tokenizers[mode], LEVELS[which])
+    arrays = race.features(examples, tokenizers[mode], max_seq_length, max_qa_length)
+    for feature, values in arrays.items():
+        golden = FEATURES[f"{case}/{feature}"]
+        # In dev the last row of the original's fills a batch up and is no real example.
+        assert len(golden) == len(examples) + (split == "dev")
+        np.testing.assert_array_equal(values, golden[: len(examples)], err_msg=feature)
+
+
+def test_all_golden_features_are_compared():
+    assert len({key.rsplit("/", 1)[0] for key in FEATURES}) == len(EXAMPLES) == 18
+
+
+def test_records(tokenizer, tmp_path):
+    examples = race.read_examples(str(DATA), "train", tokenizer)
+    path = str(tmp_path / "train.tf_record")
+    chunks = (race.features(chunk, tokenizer, 64, 24) for chunk in records.in_chunks(examples, 4))
+    assert records.write_records(path, race.schema(64), chunks) == len(examples) == 6
+    golden = str(DATA / "finetune" / "race_train_L64_Q24.tfrecord")
+    assert parsed(path) == parsed(golden)
+
+
+def parsed(path):
+    dataset = tf.data.TFRecordDataset(path)
+    return [tf.train.Example.FromString(record) for record in dataset.as_numpy_iterator()]
+
+
+# --- Reading ---
+
+
+def test_passage(tokenizer, tmp_path):
+    first, second = read_one(tmp_path, PASSAGE, tokenizer)
+    assert first == Example(
+        passage_id="middle7.txt",
+        question=1,
+        level="middle",
+        context="a river.",
+        endings=(
+            "what is a or aa ?",
+            "what is b or bb ?",
+            "what is c or cc ?",
+            "what is d or dd ?",
+        ),
+        label=1,
+    )
+    assert second.endings == ("who? i", "who? you", "who? he", "who? we")
+    assert (second.question, second.label) == (2, 3)
+
+
+def test_one_file_per_passage_gives_the_same_as_all_txt(tokenizer, tmp_path):
+    for split, level in (("train", "middle"), ("train", "high")):
+        text = (DATA / "RACE" / split / level / "all.txt").read_text(encoding="utf-8")
+        for number, line in enumerate(text.splitlines()):
+            # spread over lines, as JSON may be
+            write(tmp_path, f"{split}/{level}/{number}.txt", json.dumps(json.loads(line), indent=1))
+    expected = race.read_examples(str(DATA), "train", tokenizer)
+    assert race.read_examples(str(tmp_path), "train", tokenizer) == expected
+
+
+def test_all_txt_goes_first_and_blank_lines_do_not_count(tokenizer, tmp_path):
+    lines = "\n".join(["", json.dumps(PASSAGE), "", json.dumps(PASSAGE), ""])
+    write(tmp_path, "train/middle/all.txt", lines)
+    assert len(read_one(tmp_path, PASSAGE, tokenizer)) == 4
+
+
+def test_files_are_sorted_and_levels_in_order(tmp_path):
+    for name in ("high/1.txt", "middle/2.txt", "middle/10.txt"):
+        write(tmp_path, f"dev/{name}", PASSAGE)
+    found = [Path(path).name for _, path in race.input_files(str(tmp_path), "dev")]
+    assert found == ["10.txt", "2.txt", "1.txt"]
+
+
+def test_levels_exclude_each_other():
+    assert list(LEVELS.values()) == [("middle", "high"), ("middle",), ("high",)]
+    with pytest.raises(ValueError, match="--middle_only and --high_only exclude each other"):
+        race.choose_levels(middle_only=True, high_only=True)
+
+
+def test_missing_files(tokenizer, tmp_path):
+    with pytest.raises(ValueError, match=r"no .txt file in .*RACE/train/middle; --data_dir must"):
+        race.read_examples(str(tmp_path), "train", tokenizer)
+
+
+@pytest.mark.parametrize("answers", [{}, {"answers": []}, {"answers": None}])
+def test_test_split_without_answers(answers, tokenizer, tmp_path):
+    passage = {key: value for key, value in PASSAGE.items() if key != "answers"} | answers
+    examples = read_one(tmp_path, passage, tokenizer, split="test")
+    assert [example.label for example in examples] == [None, None]
+    assert race.features(examples, tokenizer, 32, 8)["label_ids"].tolist() == [0, 0]
+    assert race.evaluate(examples, np.zeros([2, 4])) == {}
+    with pytest.raises(ValueError, match="'answers'"):
+        read_one(tmp_path, passage, tokenizer, split="dev")
+    write(tmp_path, "test/middle/8.txt", PASSAGE)
+    with pytest.raises(ValueError, match="2 of 4 questions have no answers"):
+        read_one(tmp_path, passage, tokenizer, split="test")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"options": None}, r"7.txt: key 'options' is not a list"),
+        ({"article": 1}, r"7.txt: key 'article' is not a str"),
+        ({"answers": ["A"]}, r"7.txt: different numbers of entries: .*'answers': 1"),
+        ({"answers": ["A", "E"]}, r"7.txt, question 2: the answer must be one of A.*'E'"),
+        ({"answers": ["AB", "A"]}, r"7.txt, question 1: the answer must be .* Received: 'AB'"),
+        ({"options": [["a"] * 4, ["a"] * 3]}, r"7.txt, question 2: 4 options are expected"),
+        ({"options": [["a"] * 4, "abcd"]}, r"7.txt, question 2: 4 options are expected"),
+        ({"options": [["a"] * 4, [1, 2, 3, 4]]}, r"7.txt, question 2: 4 options are expected"),
+        ({"questions": ["a", 1]}, r"7.txt, question 2: not a text. Received: 1"),
+    ],
+)
+def test_malformed_passage(change, message, tokenizer, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        read_one(tmp_path, PASSAGE | change, tokenizer)
+
+
+@pytest.mark.parametrize("key", PASSAGE)
+def test_missing_key(key, tokenizer, tmp_path):
+    passage = {name: value for name, value in PASSAGE.items() if name != key}
+    with pytest.raises(ValueError, match=f"7.txt: key '{key}' is missing"):
+        read_one(tmp_path, passage, tokenizer)
+
+
+def test_malformed_files(tokenizer, tmp_path):
+    with pytest.raises(ValueError, match=r"7.txt is not JSON: Expecting"):
+        read_one(tmp_path, "{'id': 1}", tokenizer)
+    with pytest.raises(ValueError, match=r"7.txt: not a JSON object but list"):
+        read_one(tmp_path, "[]", tokenizer)
+    with pytest.raises(ValueError, match=r"RACE/train holds no question"):
+        read_one(tmp_path, PASSAGE | {"questions": [], "options": [], "answers": []}, tokenizer)
+    write(tmp_path, "train/middle/all.txt", json.dumps(PASSAGE) + "\n{")
+    with pytest.raises(ValueError, match=r"all.txt, line 2 is not JSON"):
+        race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
+    path = write(tmp_path, "dev/middle/7.txt", "")
+    path.write_bytes(b'{"id": "\xe9"}')
+    with pytest.raises(ValueError, match=r"7.txt is not UTF-8 text"):
+        race.read_examples(str(tmp_path), "dev", tokenizer, ("middle",))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"id": ' + "[" * 100_000, "7.txt is not usable JSON: it is nested too deeply"),
+        (json.dumps(PASSAGE | {"article": "half \ud83d of one"}), "7.txt: not valid Unicode"),
+        (json.dumps(PASSAGE | {"id": "\udc00"}), "7.txt: not valid Unicode"),
+        (json.dumps(PASSAGE)[:-1] + "\0}", "7.txt is not JSON"),
+        (json.dumps(PASSAGE | {"questions": ["a", [[["deep"] * 99] * 99]]}), "question 2: not a"),
+        ("", "7.txt is not JSON"),
+    ],
+)
+def test_damaged_files_are_plain_errors(content, message, tokenizer, tmp_path):
+    with pytest.raises(UserError, match=message) as error:
+        read_one(tmp_path, content, tokenizer)
+    assert len(str(error.value)) < 1000
+
+
+def test_a_directory_in_place_of_a_file_and_hidden_files(tokenizer, tmp_path):
+    folder = write(tmp_path, "train/middle/.7.txt", "not read").parent
+    with pytest.raises(UserError, match=r"no \.txt file in"):
+        race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
+    (folder / "8.txt").mkdir()
+    with pytest.raises(UserError, match=r"cannot read .*8\.txt"):
+        race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
+
+
+def test_any_character_and_any_length_of_text(tokenizer, tmp_path):
+    odd = {"article": "nul \0 and \U0001f600 " + "long " * 100_000, "id": "\U0001f600"}
+    examples = read_one(tmp_path, PASSAGE | odd, tokenizer)
+    arrays = race.features(examples, tokenizer, 64, 24)
+    assert arrays["input_mask"].shape[2] == arrays["input_mask"][0, 0].sum() == 64
+
+
+# --- Features ---
+
+
+def test_what_is_cut(tokenizer):
+    context, ending = "the old bridge of the village", "who walked over the old bridge"
+    example = Example("m", 1, "middle", context, (ending,) * 4, 0)
+    arrays = race.features([example], tokenizer, 16, 4)
+    first, second = tokenizer.encode_ids(context), tokenizer.encode_ids(ending)
+    assert len(first) > 3
+    assert len(second) > 4
+    sequence = [2, *first[:9], 3, *second[-4:], 3]
+    assert arrays["input_ids"][0, 3].tolist() == (sequence + [0] * 16)[:16]
+
+
+@pytest.mark.parametrize(("max_seq_length", "max_qa_length"), [(64, 0), (64, 61), (128, 128)])
+def test_lengths_that_do_not_go_together(max_seq_length, max_qa_length, tokenizer):
+    message = f"--max_qa_length={max_qa_length}: must lie between 1 and {max_seq_length - 4} "
+    with pytest.raises(ValueError, match=message):
+        race.features([], tokenizer, max_seq_length, max_qa_length)
+    race.check_lengths(max_seq_length, max_seq_length - 4)
+
+
+# --- Metrics and answers ---
+
+
+def examples_of(levels, labels):
+    return [
+        Example(f"{level}9.txt", number, level, "", ("",) * 4, label)
+        for number, (level, label) in enumerate(zip(levels, labels, strict=True), start=1)
+    ]
+
+
+def test_metrics():
+    real = METRICS_INPUTS["race/is_real_example"] == 1
+    labels = METRICS_INPUTS["race/label_ids"][real].tolist()
+    examples = examples_of(["middle"] * len(labels), labels)
+    results = race.evaluate(examples, METRICS_INPUTS["race/logits"][real])
+    golden = METRICS | {"eval_accuracy_middle": METRICS["eval_accuracy"]}
+    assert results == pytest.approx(golden, rel=1e-6)
+
+
+def test_accuracy_of_levels():
+    examples = examples_of(["middle", "high", "high", "high"], [0, 1, 2, 3])
+    logits = np.eye(4)[[0, 1, 1, 1]]
+    results = race.evaluate(examples, logits)
+    assert results["eval_accuracy"] == 0.5
+    assert results["eval_accuracy_middle"] == 1.0
+    assert results["eval_accuracy_high"] == pytest.approx(1 / 3)
+    # loss of a hit and of a miss, two of each
+    hit = np.log(np.e + 3) - 1
+    assert results["eval_loss"] == pytest.approx((hit + hit + 1) / 2)
+
+
+def test_answers_table():
+    examples = examples_of(["middle", "high"], [2, None])
+    logits = np.log([[0.5, 0.125, 0.125, 0.25], [0.25, 0.125, 0.125, 0.5]])
+    lines = [line.split("\t") for line in race.answers_table(examples, logits).splitlines()]
+    assert lines[0] == ["id", "question", "prediction", "answer", "A", "B", "C", "D"]
+    assert lines[1][:4] == ["middle9.txt", "1", "A", "C"]
+    assert lines[2][:4] == ["high9.txt", "2", "D", ""]
+    assert [float(text) for text in lines[1][4:]] == pytest.approx([0.5, 0.125, 0.125, 0.25])
+
+
+# --- The real data ---
+
+
+@pytest.mark.shared_data
+def test_real_data(shared_data):
+    tokenizer = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
+    counts = {}
+    for split in ("train", "dev"):
+        examples = race.read_examples(str(shared_data / "race"), split, tokenizer)
+        for level in race.LEVELS:
+            counts[split, level] = sum(example.level == level for example in examples)
+        arrays = race.features(examples[::20], tokenizer, 256, 64)
+        # every sequence has passage, question and both [SEP]
+        assert arrays["segment_ids"].sum(axis=-1).min() >= 2
+        assert ((arrays["input_ids"] == 3).sum(axis=-1) == 2).all()
+    assert len({example.passage_id for example in examples}) == 400
+    assert counts == {
+        ("train", "middle"): 2430,
+        ("train", "high"): 1961,
+        ("dev", "middle"): 791,
+        ("dev", "high"): 646,
+    }

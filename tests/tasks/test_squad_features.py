@@ -1,0 +1,702 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQuAD reading, alignment and features: against the original's figures and a plain reference."""
+
+import dataclasses
+import gzip
+import json
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data import records
+from albert_tf.errors import UserError
+from albert_tf.tasks import squad_features
+from albert_tf.tasks.squad_features import SquadExample, WindowSettings
+from albert_tf.text.tokenization import FullTokenizer, preprocess_text
+from tests import GOLDEN
+
+FINETUNE = GOLDEN / "finetune"
+FEATURE_FILES = sorted(
+    path.name[: -len(".json.gz")] for path in FINETUNE.glob("squad_v*_L*.json.gz")
+)
+SMALL = WindowSettings(max_seq_length=64, doc_stride=24, max_query_length=12)
+
+
+def golden_json(name):
+    return json.loads(gzip.decompress((FINETUNE / f"{name}.json.gz").read_bytes()))
+
+
+def data_file(version, split):
+    return str(FINETUNE / "squad_data" / f"{split}_{version}.json")
+
+
+def tokenizer(kind="spm_uncased"):
+    return FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / f"{kind}.model"))
+
+
+@pytest.fixture(scope="module")
+def uncased():
+    return tokenizer()
+
+
+def write(path, questions, context="Green ideas sleep."):
+    """A SQuAD file of one paragraph; returns its path as str."""
+    paragraphs = [{"context": context, "qas": questions}]
+    path.write_text(json.dumps({"version": "1.1", "data": [{"paragraphs": paragraphs}]}))
+    return str(path)
+
+
+def question(qas_id="q1", answers=(("ideas", 6),), **more):
+    answers = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": qas_id, "question": "What sleeps?", "answers": answers, **more}
+
+
+# === Reading ===
+
+
+@pytest.mark.parametrize("version", ["v1.1", "v2.0"])
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_examples_are_the_originals(version, split):
+    expected = golden_json(f"squad_{version}_{split}_examples")
+    names = [name for name in expected[0] if name != "end_position"]
+    found = squad_features.read_examples(data_file(version, split), split == "train")
+    assert [{name: getattr(example, name) for name in names} for example in found] == [
+        {name: example[name] for name in names} for example in expected
+    ]
+
+
+def test_gold_answers_are_kept_for_scoring():
+    found = squad_features.read_examples(data_file("v2.0", "dev"), training=False)
+    answers = {example.qas_id: example.answers for example in found}
+    assert answers["q002"] == ("The", "The", "the THE!")
+    assert answers["q003i"] == ()
+
+
+@pytest.mark.parametrize("version, expected", [("v1.1", False), ("v2.0", True)])
+def test_version_is_read_from_the_data(version, expected):
+    assert squad_features.is_v2(data_file(version, "dev")) is expected
+
+
+def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
+    bare = question("q2")
+    del bare["answers"]
+    path = write(tmp_path / "new.json", [question("q1"), bare, question("q3", answers=())])
+    found = squad_features.read_examples(path, training=False)
+    assert [example.answers for example in found] == [("ideas",), None, ()]
+    assert squad_features.unlabelled(found, version_2=False) == ["q2", "q3"]
+    assert squad_features.unlabelled(found, version_2=True) == ["q2"]
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("{", "bad.json is not JSON"),
+        ("[]", "bad.json: 'data' is missing, a SQuAD file has a list there"),
+        ('{"data": 3}', "bad.json: 'data' is 3, a SQuAD file has a list there"),
+        ('{"data": [{}]}', "article 0: 'paragraphs' is missing"),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}', "paragraph 0: 'context' is missing"),
+        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{}]}]}]}', "0: 'id' is missing"),
+        ('{"data": []}', "bad.json holds no question"),
+        ('{"data": [1]}', "article 0: 'paragraphs' is missing"),
+        ('{"data": ' + "[" * 100_000, "bad.json is not usable JSON: it is nested too deeply"),
+        ('{"data": {"a": ' + "[" * 300 + "]" * 300 + "}}", "'data' is .*, a SQuAD file has a list"),
+        (
+            '{"data": [{"paragraphs": [{"context": "\\ud800", "qas": []}]}]}',
+            "article 0, paragraph 0: 'context' is not valid Unicode",
+        ),
+    ],
+)
+def test_what_is_no_squad_file_is_an_error(tmp_path, content, message):
+    path = tmp_path / "bad.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        squad_features.read_examples(str(path), training=False)
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match=r"cannot read .*absent\.json"):
+        squad_features.read_examples(str(tmp_path / "absent.json"), training=False)
+
+
+@pytest.mark.parametrize(
+    "bad, message",
+    [
+        (question(answers=()), "question q1: 0 answers; to train on it takes exactly one"),
+        (question(answers=(("a", 0), ("b", 1))), "question q1: 2 answers"),
+        (question(answers=(("ideas", 14),)), "'ideas' from answer_start=14 does not lie in the"),
+        (question(answers=(("ideas", -1),)), "answer_start=-1 does not lie"),
+        (question(answers=(("", 3),)), "the answer '' from answer_start=3 does not lie"),
+        (question(answers=(("a", "6"),)), "question q1: 'answer_start' is '6'"),
+        (question(answers=(("a", True),)), "question q1: 'answer_start' is True"),
+        (question(answers=(("a", 10**400),)), "from answer_start=100000.* does not lie in the"),
+        (question(answers=(("a", 1.0),)), "question q1: 'answer_start' is 1.0"),
+        ({**question(), "answers": [1]}, "question q1: 'text' is missing"),
+        ({**question(), "answers": {"text": "a"}}, "question q1: 'answers' is {'text': 'a'}"),
+        ({**question(), "question": 5}, "question q1: 'question' is 5"),
+        ({**question(), "question": "\ud800"}, "question q1: 'question' is not valid Unicode"),
+        ({**question(), "id": 7}, "article 0, paragraph 0: 'id' is 7"),
+        (question(is_impossible=1), "question q1: 'is_impossible' is 1"),
+        (question(is_impossible="no"), "question q1: 'is_impossible' is 'no'"),
+        ({"id": "q1", "question": "?"}, "question q1: 'answers' is missing"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_an_error(tmp_path, bad, message):
+    with pytest.raises(UserError, match=message) as caught:
+        squad_features.read_examples(write(tmp_path / "bad.json", [bad]), training=True)
+    assert "bad.json, " in str(caught.value) and len(str(caught.value)) < 300
+    assert "\n" not in str(caught.value)
+
+
+def test_an_answer_may_end_with_the_context(tmp_path):
+    path = write(tmp_path / "a.json", [question(answers=(("sleep.", 12),))])
+    (example,) = squad_features.read_examples(path, training=True)
+    assert (example.orig_answer_text, example.start_position) == ("sleep.", 12)
+
+
+def test_duplicate_ids_and_empty_contexts_are_errors(tmp_path):
+    with pytest.raises(ValueError, match=r"twice\.json: two questions have the id 'q1'"):
+        squad_features.read_examples(
+            write(tmp_path / "twice.json", [question(), question()]), training=False
+        )
+    with pytest.raises(ValueError, match=r"empty\.json, article 0, paragraph 0: the context is"):
+        squad_features.read_examples(
+            write(tmp_path / "empty.json", [question()], context=" \n"), training=False
+        )
+
+
+def test_what_is_odd_and_used_is_reported(tmp_path, capsys):
+    questions = [
+        question("right"),
+        question("moved", answers=(("ideas", 5),)),
+        question("gone", answers=(("idea!", 6),)),
+        {**question("silent"), "question": " "},
+        question("none", answers=(), is_impossible=True),
+    ]
+    path = write(tmp_path / "train.json", questions)
+    examples = squad_features.read_examples(path, training=True)
+    squad_features.report_oddities(examples, path)
+    assert capsys.readouterr().out.splitlines() == [
+        f"{path}: 1 questions have no text (the first is silent)",
+        f"{path}: answer_start of 2 of 5 questions does not point at the answer's text (the first "
+        "is moved); 1 of these answers occur elsewhere in their context. Training takes the "
+        "characters at answer_start",
+    ]
+    squad_features.report_oddities(examples[:1], path)
+    squad_features.report_oddities(squad_features.read_examples(path, training=False)[:3], path)
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.shared_data
+def test_answers_of_the_real_data_are_where_they_should_be(shared_data, capsys):
+    path = str(shared_data / "squad" / "train-v1.1.subset.json")
+    squad_features.report_oddities(squad_features.read_examples(path, training=True), path)
+    assert not capsys.readouterr().out
+
+
+def test_strange_characters_have_features(uncased):
+    """NUL, a question without text, a paragraph without a letter."""
+    examples = [
+        SquadExample("q1", "who\0?", "the \0 count shrugged"),
+        SquadExample("q2", " ", "the count shrugged"),
+        SquadExample("q3", "who?", "\0"),
+    ]
+    features = squad_features.convert_examples(examples, uncased, SMALL, False)
+    assert {0, 1} <= set(features.example_index.tolist())
+
+
+def test_shuffling_is_that_of_the_original():
+    # The first ten of random.Random(12345).shuffle(list(range(40))), as Python gives them.
+    examples = [SquadExample(str(i), "", "") for i in range(40)]
+    order = [int(example.qas_id) for example in squad_features.shuffled(examples)]
+    assert order[:10] == [35, 29, 4, 6, 7, 14, 32, 38, 9, 15]
+    assert sorted(order) == list(range(40))
+    assert [example.qas_id for example in examples] == [str(i) for i in range(40)]
+
+
+# === Alignment ===
+
+
+def reference_links(characters, joined):
+    """The banded longest common subsequence, cell by cell, as the specification words it.
+
+    Returns:
+        (list of positions in `joined` or -1, score).
+    """
+    n, m = len(characters), len(joined)
+    for attempt in (1, 2):
+        width = (abs(n - m) + 5) * attempt
+        table, trace = np.zeros((n, m), np.float32), {}
+        for i in range(n):
+            for j in range(max(i - width, 0), min(i + width, m)):
+                if i > 0:
+                    trace[i, j], table[i, j] = "up", table[i - 1, j]
+                if j > 0 and table[i, j - 1] > table[i, j]:
+                    trace[i, j], table[i, j] = "left", table[i, j - 1]
+                previous = table[i - 1, j - 1] if i > 0 and j > 0 else 0
+                if characters[i] == joined[j] and previous + 1 > table[i, j]:
+                    trace[i, j], table[i, j] = "link", previous + 1
+        if table[n - 1, m - 1] > 0.8 * n:
+            break
+    links, i, j = [-1] * n, n - 1, m - 1
+    while i >= 0 and j >= 0 and (i, j) in trace:
+        step = trace[i, j]
+        if step == "link":
+            links[i] = j
+        i, j = i - (step != "left"), j - (step != "up")
+    return links, int(table[n - 1, m - 1])
+
+
+def assert_same_links(characters, joined):
+    links, score = squad_features.link_characters(characters, joined)
+    expected, expected_score = reference_links(characters, joined)
+    assert score == expected_score, (characters, joined)
+    assert links.tolist() == expected, (characters, joined)
+
+
+def random_texts(random):
+    """A text of few characters, so that it is full of ties, and the same with parts moved."""
+    letters = list("abcd "[: random.randint(1, 6)])
+    text = random.choice(letters, random.randint(1, 60)).tolist()
+    other = list(text)
+    for _ in range(random.randint(0, 4)):  # cut here, put in there
+        at, size = random.randint(0, len(other) + 1), random.randint(0, 14)
+        inserted = random.choice(letters, random.randint(0, 14)).tolist()
+        other[at : at + size] = inserted if random.rand() < 0.5 else []
+    if random.rand() < 0.3:  # as characters that normalise to two, or to none
+        text = [random.choice(["", "ab", char], p=[0.1, 0.1, 0.8]) for char in text]
+    return text, "".join(other)
+
+
+def full_table(characters, joined, half_width):
+    """The table with all its columns, and its trace as `_Table.trace` words it.
+
+    Returns:
+        (list of positions in `joined` or -1, score, whether the trace left the band).
+    """
+    n, m = len(characters), len(joined)
+    table, trace = np.zeros((n + 1, m + 1), int), {}  # row 0 and column 0 stand for nothing
+    for i in range(n):
+        for j in range(m):
+            up, left = table[i, j + 1], table[i + 1, j]
+            trace[i, j] = "left" if left > up else "up"
+            table[i + 1, j + 1] = max(up, left)
+            in_band = i - half_width <= j < i + half_width
+            if in_band and characters[i] == joined[j] and table[i, j] + 1 > max(up, left):
+                trace[i, j], table[i + 1, j + 1] = "link", table[i, j] + 1
+    links, i, j, has_left = [-1] * n, n - 1, m - 1, False
+    while i >= 0 and j >= 0:
+        has_left |= not i - half_width <= j < i + half_width
+        step = trace[i, j]
+        if step == "link":
+            links[i] = j
+        i, j = i - (step != "left"), j - (step != "up")
+    return links, int(table[n, m]), has_left
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 1024])
+def test_the_table_in_blocks_is_the_full_table(monkeypatch, rows):
+    monkeypatch.setattr(squad_features, "BLOCK_ROWS", rows)
+    random = np.random.RandomState(rows)
+    outside = 0
+    for _ in range(150):
+        characters, joined = random_texts(random)
+        if not joined:
+            continue
+        half_width = abs(len(characters) - len(joined)) + random.randint(1, 6)
+        links, score, has_left = full_table(characters, joined, half_width)
+        table = squad_features._Table(characters, joined, half_width)
+        assert table.score == score
+        assert table.trace().tolist() == links
+        outside += has_left
+    assert outside > 5
+
+
+def test_links_of_random_texts_are_those_of_the_reference():
+    """Moved blocks push the trace to the band's edges."""
+    random = np.random.RandomState(1)
+    edges = 0
+    for _ in range(400):
+        text, other = random_texts(random)
+        if other:
+            assert_same_links(text, other)
+            edges += squad_features.link_characters(text, other)[1] < len(text)
+    assert edges > 100  # else the texts were too much alike to try anything
+
+
+def test_links_at_both_edges_of_the_band():
+    # 12 more characters early on and 12 less later: the lengths agree, so the band is 5 wide, and
+    # the best way leads out of it on either side.
+    for head, tail in (("x" * 12, ""), ("", "x" * 12)):
+        text = "abcdefghij" * 4
+        assert_same_links(list(head + text + tail), tail + text + head)
+        assert_same_links(list(head + "aab" * 12 + tail), tail + "aab" * 12 + head)
+
+
+@pytest.mark.parametrize(
+    "text, joined",
+    [
+        ("a", "b"),  # no link at all
+        ("a", "a"),
+        ("aaaa", " aaaa"),  # ties everywhere, and yet one way
+        ("    ", "     "),  # only spaces: the short cut does not hold
+        (" a  b", " a b"),
+        ("abcde", "vwxyz"),
+        ("abcdefghij", "abcdefgh"),  # exactly 0.8: a second attempt, and not skipped
+    ],
+)
+def test_links_of_small_texts(text, joined):
+    assert_same_links(list(text), joined)
+
+
+STRANGE = (
+    "½ ﬁ ﬃ é é Å ℃ ² Ⅷ № … “ ” ’ – — 東京 ﷺ ㎏ 　 \xa0 \u200b \n \n\n \t  İ ß Σ ς 2,000, 3, ( ) 😀"
+)
+
+
+@pytest.mark.parametrize("kind", ["spm_uncased", "spm_cased"])
+def test_links_of_normalised_texts_are_those_of_the_reference(kind):
+    """The trivial way around the table, and the table, on texts as they come."""
+    random = np.random.RandomState(2)
+    words = [
+        "the",
+        "count",
+        "Broad",
+        "shoulders.",
+        "résumé",
+        "1,000,000",
+        "2,000,",
+        "  ",
+        "\n",
+        *STRANGE.split(" "),
+    ]
+    lower = kind == "spm_uncased"
+    processor = tokenizer(kind)
+    tables = 0
+    for length in range(2, 40):
+        chosen = [words[i] for i in random.randint(0, len(words), length)]
+        text = " ".join(chosen[: length // 2]) + "".join(chosen[length // 2 :]) * 2
+        joined = "".join(processor.tokenize(preprocess_text(text, lower=lower)))
+        characters = squad_features.normalized_characters(text, lower)
+        if joined:
+            assert_same_links(characters, joined.replace("▁", " "))
+            tables += characters != list(joined[1:])
+    assert tables > 20
+
+
+def test_most_paragraphs_need_no_table(monkeypatch):
+    monkeypatch.setattr(squad_features, "_Table", None)
+    text = "aaa and bbb, and so on. The end"
+    links, score = squad_features.link_characters(list(text), " " + text)
+    assert links.tolist() == list(range(1, len(text) + 1))
+    assert score == len(text)
+
+
+@pytest.mark.shared_data
+def test_links_of_real_paragraphs_are_those_of_the_reference(shared_data):
+    examples = squad_features.read_examples(str(shared_data / "squad" / "dev-v1.1.json"), False)
+    processor = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
+    texts = dict.fromkeys(example.paragraph_text for example in examples)
+    compared = 0
+    for text in texts:
+        joined = "".join(processor.tokenize(preprocess_text(text, lower=True))).replace("▁", " ")
+        characters = squad_features.normalized_characters(text, True)
+        simple = characters == list(joined[1:])
+        if len(text) < 900 and (not simple or len(text) < 250):
+            assert_same_links(characters, joined)
+            compared += not simple
+        if compared == 25:
+            break
+    assert compared == 25
+
+
+def peak_memory(function):
+    """Bytes that are allocated at most while a function runs; and what it returns."""
+    tracemalloc.start()
+    try:
+        result = function()
+        return tracemalloc.get_traced_memory()[1], result
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_for_links_grows_with_the_text():
+    """One row for each character, all in full width, took n * m / 4 bytes: 50 MB here."""
+    random = np.random.RandomState(4)
+    text = "".join(random.choice(list("abcdefgh "), 14_000))
+    doubled = text.replace(" a", "  a")
+    peak, (links, score) = peak_memory(
+        lambda: squad_features.link_characters(list(doubled), " " + text)
+    )
+    assert score == len(text) and (links != squad_features.UNLINKED).sum() == score
+    assert peak < 8e6
+
+
+def test_a_text_with_little_in_common_needs_no_table(monkeypatch, uncased):
+    monkeypatch.setattr(squad_features, "_Table", None)
+    text = "the count" + " " * 500 + "shrugged"
+    assert squad_features.align(text, uncased, True) is None
+
+
+def test_position_conversion_is_that_of_the_original():
+    for index, position, limit, is_start, expected in golden_json("squad_unit_convert_index"):
+        links = np.array([-1 if link is None else link for link in index])
+        if expected == "AssertionError":
+            assert (links == -1).all()
+        else:
+            found = squad_features.convert_positions(links, position, is_start, limit)
+            assert found == expected, (index, position, limit, is_start)
+
+
+def test_positions_are_converted_all_at_once():
+    links = np.array([-1, 2, -1, -1, 7, -1])
+    for is_start, expected in ((True, [0, 2, 3, 3, 7, 8]), (False, [1, 2, 6, 6, 7, 8])):
+        found = squad_features.convert_positions(links, np.arange(6), is_start, 9)
+        assert found.tolist() == expected
+
+
+def test_alignment_fails_under_four_fifths(uncased):
+    assert squad_features.align("½" * 20, uncased, True) is None
+    assert squad_features.align("\u0301", uncased, True) is None  # no piece is left
+    assert squad_features.align("th ½", uncased, True) is None  # 3 of 4
+    aligned = squad_features.align("the ½", uncased, True)  # 4 of 5
+    assert aligned.links.tolist() == [1, 2, 3, 4, squad_features.UNLINKED]
+
+
+# === Features ===
+
+
+@pytest.fixture(scope="module", params=FEATURE_FILES)
+def converted(request):
+    """Features of one golden file: (its content, examples, Features, tokenizer)."""
+    _, version, split, _, case, *_ = request.param.split("_")
+    golden = golden_json(request.param)
+    settings = WindowSettings(
+        *(golden[name] for name in ("max_seq_length", "doc_stride", "max_query_length")),
+        do_lower_case=golden["do_lower_case"],
+    )
+    processor = tokenizer(f"spm_{case}")
+    examples = squad_features.read_examples(data_file(version, split), golden["is_training"])
+    features = squad_features.convert_examples(examples, processor, settings, golden["is_training"])
+    return golden, examples, features, processor
+
+
+def test_all_golden_feature_files_are_here():
+    assert len(FEATURE_FILES) == 8
+
+
+def test_features_are_the_originals(converted):
+    golden, examples, features, processor = converted
+    found = json.loads(json.dumps(list(squad_features.original_features(features, processor))))
+    assert len(features) == len(golden["features"])
+    for one, expected in zip(found, golden["features"], strict=True):
+        assert one == expected
+    assert len(features.skipped(examples)) == golden["mismatch_dropped"]
+
+
+def test_skipped_questions_are_named(uncased):
+    examples = squad_features.read_examples(data_file("v1.1", "dev"), False)
+    features = squad_features.convert_examples(examples, uncased, SMALL, False)
+    assert features.skipped(examples) == ["q031", "q032"]
+
+
+@pytest.mark.parametrize("version", ["v1.1", "v2.0"])
+def test_training_records_are_the_originals(tmp_path, capsys, version, uncased):
+    name = f"squad_{version}_train_spm_uncased_L64_S24_Q12.tfrecord.gz"
+    original = tmp_path / "original"
+    original.write_bytes(gzip.decompress((FINETUNE / name).read_bytes()))
+    source = data_file(version, "train")
+    examples = squad_features.read_examples(source, True)
+    made = str(tmp_path / "train.tf_record")
+    path = squad_features.write_training_records(made, examples, uncased, SMALL, [source])
+    schema = records.squad_schema(64, training=True)
+    assert records.find_bad_record([made], schema, {}) is None
+    assert read_all(made) == read_all(str(original))
+    assert path == made
+    skipped = f"2 of {len(examples)} questions are skipped"
+    assert skipped in capsys.readouterr().out
+    assert Path(f"{made}.skipped.txt").read_text() == "q031\nq032\n"
+    # Again: taken as they are, and what is missing in them is said again.
+    assert squad_features.write_training_records(made, examples, None, SMALL, [source]) == made
+    out = capsys.readouterr().out
+    assert "used again" in out and skipped in out
+
+
+def read_all(path):
+    """Records as dicts from feature name to list."""
+    return [
+        {
+            name: list(value.int64_list.value)
+            for name, value in tf.train.Example.FromString(record).features.feature.items()
+        }
+        for record in tf.data.TFRecordDataset(path).as_numpy_iterator()
+    ]
+
+
+def test_prediction_records_are_used_again(tmp_path, capsys, uncased):
+    source = data_file("v2.0", "dev")
+    examples = squad_features.read_examples(source, False)
+    path = str(tmp_path / "eval.tf_record")
+
+    def run(settings=SMALL):
+        features, used = squad_features.prediction_features(
+            path, examples, uncased, settings, [source]
+        )
+        assert used == path
+        return features
+
+    expected = list(squad_features.original_features(run(), uncased))
+    assert read_all(path)[7]["unique_ids"] == [1_000_000_007]
+    assert "is made" in capsys.readouterr().out
+    again = run()
+    printed = capsys.readouterr().out
+    assert "used again" in printed and "2 of 52 questions are skipped" in printed
+    assert list(squad_features.original_features(again, uncased)) == expected
+    other = run(dataclasses.replace(SMALL, doc_stride=30))
+    assert len(other) == len(read_all(path)) < len(expected)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "eval.tf_record", "eval.tf_record.meta.json", "eval.tf_record.skipped.txt",
+    ]  # fmt: skip
+
+
+def test_prediction_files_of_other_settings_lie_side_by_side(tmp_path, uncased):
+    source = data_file("v2.0", "dev")
+    examples = squad_features.read_examples(source, False)
+    path = str(tmp_path / "predict.tf_record")
+    for settings in (SMALL, dataclasses.replace(SMALL, doc_stride=30)):
+        features, used = squad_features.prediction_features(
+            path, examples, uncased, settings, [source], add_key=True
+        )
+        assert len(features) == len(read_all(used))
+    assert len(list(tmp_path.glob("predict-????????.tf_record"))) == 2
+
+
+def test_a_list_of_skipped_questions_goes_when_none_is_skipped(tmp_path, uncased):
+    listing = tmp_path / "train.skipped.txt"
+    listing.write_text("q031\n")
+    examples = [SquadExample("q1", "who?", "the count")]
+    features = squad_features.convert_examples(examples, uncased, SMALL, False)
+    assert squad_features.list_skipped(features, examples, str(tmp_path / "train")) == 0
+    assert not listing.exists()
+
+
+def test_an_answer_no_piece_holds_is_skipped(uncased):
+    # The accent leaves nothing behind: a start there would be in the next word, an end in this one.
+    text = "the count\u0301 shrugged his shoulders"
+    lost = SquadExample("lost", "who?", text, orig_answer_text="\u0301", start_position=9)
+    kept = SquadExample("kept", "who?", text, orig_answer_text="count\u0301", start_position=4)
+    features = squad_features.convert_examples([lost, kept], uncased, SMALL, True)
+    assert features.skipped([lost, kept]) == ["lost"]
+    assert features.example_index.tolist() == [1]
+    (dict_,) = squad_features.original_features(features, uncased)
+    assert dict_["tokens"][dict_["start_position"]] == "▁count"
+    assert dict_["start_position"] == dict_["end_position"]
+    # Without its label there is nothing to lose.
+    assert len(squad_features.convert_examples([lost], uncased, SMALL, False)) == 1
+
+
+def naive_windows(pieces, width, stride):
+    spans, start = [], 0
+    while True:
+        length = min(pieces - start, width)
+        spans.append((start, length))
+        if start + length == pieces:
+            return spans
+        start += min(length, stride)
+
+
+def test_windows_cover_the_paragraph():
+    random = np.random.RandomState(3)
+    counts, widths = random.randint(1, 90, 200), random.randint(1, 30, 200)
+    counts[::10] = 0  # skipped questions
+    for stride in (1, 7, 25, 1000):
+        example, start, length = squad_features._windows(counts, widths, stride)
+        expected = [
+            (e, *span)
+            for e, (count, width) in enumerate(zip(counts, widths, strict=True))
+            if count
+            for span in naive_windows(count, width, stride)
+        ]
+        assert list(zip(example, start, length, strict=True)) == expected
+
+
+def test_context_counts_for_the_longer_window():
+    windows = squad_features._windows(np.array([5, 420]), np.array([300, 300]), 250)
+    features = squad_features.Features(SMALL, None, [[1], [2]], [], np.array([0, 1]), *windows, {})
+    assert features.span_length.tolist() == [5, 300, 170]
+    # Piece 275 has 24 pieces behind it in the window before and 25 ahead of it in the next one:
+    # 24 + 3.0 and 25 + 1.7.
+    best = features.max_context
+    assert best.sum(axis=1).tolist() == [5, 276, 420 - 276]
+    assert best[0, :5].all()
+    assert best[1, :276].all()
+    assert best[2, 276 - 250 : 170].all()
+
+
+def test_the_best_window_of_a_piece_in_a_long_paragraph():
+    """Compared with all windows at once; those who did so took 8 * windows * pieces bytes."""
+    counts, widths = np.array([12_000, 0, 3, 700]), np.array([60, 50, 50, 41])
+    example, start, length = squad_features._windows(counts, widths, 17)
+    features = squad_features.Features(
+        SMALL, None, [[1]] * 4, [], np.arange(4), example, start, length, {}
+    )
+    peak, best = peak_memory(lambda: features.max_context)
+    assert best.shape == (len(features), 60) and peak < 2e6
+    context = np.minimum(np.arange(60), length[:, np.newaxis] - 1 - np.arange(60))
+    score = np.where(context >= 0, context + 0.01 * length[:, np.newaxis], -np.inf)
+    for e, count in enumerate(counts):
+        windows = np.flatnonzero(example == e)
+        for piece in range(0, count, 7):
+            holders = [w for w in windows if 0 <= piece - start[w] < length[w]]
+            scores = [score[w, piece - start[w]] for w in holders]
+            found = [w for w in holders if best[w, piece - start[w]]]
+            assert found == [holders[int(np.argmax(scores))]]
+
+
+def test_questions_without_answer_and_out_of_window_teach_cls(uncased):
+    examples = squad_features.read_examples(data_file("v2.0", "train"), True)
+    features = squad_features.convert_examples(examples, uncased, SMALL, True)
+    impossible = [examples[e].is_impossible for e in features.example_index]
+    labels = features.labels
+    outside = labels["is_impossible"] == 1
+    assert outside[impossible].all()
+    assert not outside.all()
+    assert (outside & ~np.array(impossible)).any()
+    assert (labels["start_positions"][outside] == 0).all()
+    assert (labels["end_positions"][outside] == 0).all()
+    assert (labels["start_positions"][~outside] >= features.window_offset[~outside]).all()
+
+
+# === Settings ===
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"max_seq_length": 3}, "--max_seq_length=3 leaves no room"),
+        ({"doc_stride": 0}, "--doc_stride=0 must lie between 1 and 61"),
+        ({"doc_stride": 62}, "--doc_stride=62 must lie between 1 and 61, the widest window"),
+        ({"max_query_length": 0}, "--max_query_length=0 must be at least 1"),
+    ],
+)
+def test_settings_without_a_window_are_errors(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SMALL, **change)
+
+
+def test_a_question_that_fills_the_sequence_is_an_error(uncased):
+    examples = [SquadExample("q7", "who are you and who is he?", "the count")]
+    pieces = len(uncased.encode_ids(preprocess_text(examples[0].question_text, lower=True)))
+    fits = WindowSettings(pieces + 4, 1, 64)
+    assert len(squad_features.convert_examples(examples, uncased, fits, False)) > 1
+    with pytest.raises(ValueError, match=f"question q7 has {pieces} pieces and leaves no room"):
+        tight = dataclasses.replace(fits, max_seq_length=pieces + 3)
+        squad_features.convert_examples(examples, uncased, tight, False)
+
+
+def test_wordpiece_is_an_error():
+    wordpiece = FullTokenizer(vocab_file=str(GOLDEN / "tokenization" / "vocab.txt"))
+    with pytest.raises(ValueError, match="SQuAD needs a SentencePiece model"):
+        squad_features.convert_examples([], wordpiece, SMALL, False)

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQuAD scores: against the original's figures and the Model Garden's official scripts."""
+
+import functools
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
+
+from albert_tf.tasks import squad_metrics
+from tests import GOLDEN, ROOT
+
+FINETUNE = GOLDEN / "finetune"
+
+# Sums of floats: Python's `sum` rounds less from 3.12 on.
+close = functools.partial(pytest.approx, rel=1e-12, abs=1e-12)
+
+
+def golden_json(name):
+    return json.loads(gzip.decompress((FINETUNE / "squad_postprocess" / f"{name}.gz").read_bytes()))
+
+
+def data_file(version):
+    return str(FINETUNE / "squad_data" / f"dev_{version}.json")
+
+
+def articles(version):
+    return json.loads(Path(data_file(version)).read_text())["data"]
+
+
+@pytest.fixture
+def v2():
+    """Golden run of version 2: gold answers, texts without threshold, null odds."""
+    gold, is_v2 = squad_metrics.read_gold(data_file("v2.0"))
+    assert is_v2
+    name = "v2_L64_S24_Q12"
+    texts = golden_json(f"{name}_nothresh_predictions.json")
+    return gold, texts, golden_json(f"{name}_null_odds.json")
+
+
+def test_importing_it_imports_no_tensorflow():
+    code = "import sys, albert_tf.squad_metrics; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+# === One answer ===
+
+
+def test_answers_score_as_in_the_original():
+    rows = golden_json("answer_metric_table.json")
+    assert len(rows) > 100
+    for prediction, gold, normalized, f1_v1, exact_v1, f1_v2, exact_v2 in rows:
+        assert squad_metrics.normalize_answer(prediction) == normalized
+        assert squad_metrics.f1_score_v1(prediction, gold) == f1_v1
+        assert squad_metrics.exact_score(prediction, gold) == exact_v1 == bool(exact_v2)
+        assert squad_metrics.f1_score_v2(prediction, gold) == f1_v2
+
+
+def test_normalisation_takes_the_steps_in_order():
+    # Punctuation goes before articles do, so "a-n" is one; only ASCII punctuation goes.
+    assert squad_metrics.normalize_answer(" The  “Cat’s”, a-n\tAN u.s.a. ") == "“cat’s” usa"
+
+
+def test_f1_counts_repeated_words_once_each():
+    # 2 words in common of 3 and of 4.
+    expected = 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)
+    assert squad_metrics.f1_score_v1("cat cat dog", "cat cat cat bird") == expected
+
+
+# === Files ===
+
+
+@pytest.mark.parametrize("window", ["L64_S24_Q12", "L384_S128_Q64"])
+@pytest.mark.parametrize(
+    "suffix, name", [("", "n_best_size_20_max_answer_30"), ("_n3_a4", "n_best_size_3_max_answer_4")]
+)
+def test_v1_scores_are_the_originals(window, suffix, name):
+    gold, is_v2 = squad_metrics.read_gold(data_file("v1.1"))
+    predictions = golden_json(f"v1_{window}{suffix}_predictions.json")
+    result = squad_metrics.evaluate_v1(gold, predictions)
+    assert result == close(golden_json(f"v1_{window}_eval.json")[name])
+    assert not is_v2
+    official = squad_evaluate_v1_1.evaluate(articles("v1.1"), predictions)
+    assert result["exact_match"] == pytest.approx(100 * official["exact_match"], abs=1e-9)
+    assert result["f1"] == pytest.approx(100 * official["final_f1"], abs=1e-9)
+
+
+def test_v1_missing_prediction_scores_zero(capsys):
+    gold = {"a": ("cat",), "b": ("dog", "the dog"), "c": ("bird",)}
+    result = squad_metrics.evaluate_v1(gold, {"a": "A cat!", "b": "dog house", "z": "x"})
+    assert result == close({"exact_match": 100 / 3, "f1": 100 * (1 + 2 / 3) / 3})
+    assert capsys.readouterr().err == "Unanswered question c will receive score 0.\n"
+
+
+def test_v1_needs_gold_answers():
+    with pytest.raises(ValueError, match="question b has no gold answer"):
+        squad_metrics.evaluate_v1({"a": ("x",), "b": ()}, {"a": "x"})
+    with pytest.raises(ValueError, match="no question"):
+        squad_metrics.evaluate_v1({}, {})
+
+
+def test_v2_raw_scores_are_the_originals(v2):
+    gold, texts, _ = v2
+    expected = golden_json("v2_L64_S24_Q12_eval.json")
+    raw = squad_metrics.raw_scores_v2(gold, texts)
+    assert raw.exact == expected["raw_exact"]
+    assert raw.f1 == expected["raw_f1"]
+
+
+def test_v2_run_is_scored_as_in_the_original(v2):
+    gold, texts, null_odds = v2
+
+    def texts_at(threshold):
+        return {
+            qas_id: text if threshold is None or null_odds[qas_id] < threshold else ""
+            for qas_id, text in texts.items()
+        }
+
+    result = squad_metrics.evaluate_run_v2(gold, texts_at, null_odds)
+    expected = golden_json("v2_L64_S24_Q12_eval.json")["final"]
+    assert {name: result[name] for name in expected} == close(expected)
+    assert texts_at(expected["null_score_diff_threshold"]) == golden_json(
+        "v2_L64_S24_Q12_final_predictions.json"
+    )
+    # best_* belong to the answers without threshold.
+    free = squad_metrics.evaluate_v2(gold, texts, null_odds)
+    best = {name: value for name, value in free.items() if name.startswith("best_")}
+    assert len(best) == 4
+    assert {name: result[name] for name in best} == best
+    # A threshold that is given is used, and none is looked for.
+    given = squad_metrics.evaluate_run_v2(gold, texts_at, null_odds, -100.0)
+    nothing = squad_metrics.evaluate_v2(gold, dict.fromkeys(texts, ""), null_odds)
+    assert given == {**nothing, **best, "null_score_diff_threshold": -100.0}
+    assert given["NoAns_exact"] == 100.0
+
+
+def assert_agrees_with_official(data, gold, predictions, na_scores):
+    result = squad_metrics.evaluate_v2(gold, predictions, na_scores)
+    official = squad_evaluate_v2_0.evaluate(data, predictions, na_scores)
+    shared = ["exact", "f1", "total"]
+    shared += [name for name in official if name.startswith(("HasAns_", "NoAns_"))]
+    assert {name: result[name] for name in shared} == close(
+        {name: official[name] for name in shared}
+    )
+    for ours, theirs in (("best_exact", "final_exact"), ("best_f1", "final_f1")):
+        assert result[ours] == close(official[theirs])
+        assert result[f"{ours}_thresh"] == official[f"{theirs}_thresh"]
+    assert len(result) == len(shared) + 4
+
+
+def test_v2_agrees_with_the_official_script(v2):
+    gold, texts, null_odds = v2
+    data = articles("v2.0")
+    assert_agrees_with_official(data, gold, texts, null_odds)
+    random = np.random.RandomState(4)
+    for _ in range(20):
+        predictions = {
+            qas_id: text if random.rand() < 0.6 else "" for qas_id, text in texts.items()
+        }
+        # Rounded: ties. Up to 2: some are above 1.0.
+        scores = {qas_id: round(2 * random.rand(), 1) for qas_id in texts}
+        assert_agrees_with_official(data, gold, predictions, scores)
+        some = {qas_id: text for qas_id, text in predictions.items() if random.rand() < 0.5}
+        assert_agrees_with_official(data, gold, some, {qas_id: scores[qas_id] for qas_id in some})
+
+
+def test_v2_by_hand(capsys):
+    gold = {"a": ("cat",), "b": ("dog", "the"), "c": (), "d": (), "e": ("x",)}
+    predictions = {"a": "cat", "b": "dog house", "c": "something", "d": ""}
+    scores = {"a": 0.1, "c": 0.3, "b": 0.2, "d": 1.5, "e": 9.0}
+    result = squad_metrics.evaluate_v2(gold, predictions, scores)
+    assert capsys.readouterr().err == "Missing prediction for e\n"
+    assert result == pytest.approx(
+        {
+            "exact": 50.0,  # a, d
+            "f1": 100 * (1 + 2 / 3 + 0 + 1) / 4,
+            "total": 4,
+            "HasAns_exact": 50.0,
+            "HasAns_f1": 100 * (1 + 2 / 3) / 2,
+            "HasAns_total": 2,
+            "NoAns_exact": 50.0,
+            "NoAns_f1": 50.0,
+            "NoAns_total": 2,
+            "best_exact": 75.0,  # a answered, c and d not
+            "best_exact_thresh": 0.1,
+            "best_f1": 100 * (2 + 1 + 2 / 3) / 4,
+            "best_f1_thresh": 0.2,
+        }
+    )
+    # Above its threshold, a question counts as unanswered.
+    strict = squad_metrics.evaluate_v2(gold, predictions, scores, na_threshold=0.15)
+    assert (strict["exact"], strict["HasAns_exact"], strict["NoAns_exact"]) == (75.0, 50.0, 100.0)
+    plain = squad_metrics.evaluate_v2(gold, predictions)
+    assert plain == {name: result[name] for name in plain}
+    assert not any(name.startswith("best") for name in plain)
+
+
+def test_v2_nothing_worth_answering_gives_threshold_zero():
+    gold, predictions = {"a": (), "b": ("x",)}, {"a": "y", "b": "z"}
+    result = squad_metrics.evaluate_v2(gold, predictions, {"a": -3.0, "b": -2.0})
+    assert (result["best_f1"], result["best_f1_thresh"]) == (50.0, 0.0)
+
+
+def test_v2_bad_input():
+    with pytest.raises(ValueError, match="1 predictions have no no-answer score, the first is b"):
+        squad_metrics.evaluate_v2({"a": (), "b": ()}, {"a": "", "b": ""}, {"a": 0.0})
+    with pytest.raises(ValueError, match="answer none of the questions"):
+        squad_metrics.evaluate_v2({"a": ()}, {"z": ""})
+
+
+# === The command ===
+
+
+def run(capsys, *arguments):
+    code = squad_metrics.main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture
+def prediction_file(tmp_path):
+    """Returns a function that unpacks a golden JSON file and gives its path."""
+
+    def unpack(name):
+        path = tmp_path / name
+        path.write_text(json.dumps(golden_json(name)))
+        return path
+
+    return unpack
+
+
+def test_command_v1(capsys, prediction_file):
+    predictions = prediction_file("v1_L64_S24_Q12_predictions.json")
+    code, out, _ = run(capsys, "--data_file", data_file("v1.1"), "--predictions_file", predictions)
+    assert code == 0
+    expected = golden_json("v1_L64_S24_Q12_eval.json")["n_best_size_20_max_answer_30"]
+    assert json.loads(out) == expected
+
+
+def test_command_v2(capsys, prediction_file, v2):
+    gold, texts, null_odds = v2
+    given = ["--data_file", data_file("v2.0")]
+    given += ["--predictions_file", prediction_file("v2_L64_S24_Q12_nothresh_predictions.json")]
+    _, out, _ = run(capsys, *given)
+    assert json.loads(out) == squad_metrics.evaluate_v2(gold, texts)
+    given += ["--na_prob_file", prediction_file("v2_L64_S24_Q12_null_odds.json")]
+    _, out, _ = run(capsys, *given)
+    assert json.loads(out) == squad_metrics.evaluate_v2(gold, texts, null_odds)
+    assert list(json.loads(out)) == [
+        *("exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total"),
+        *("NoAns_exact", "NoAns_f1", "NoAns_total"),
+        *("best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"),
+    ]
+    _, out, _ = run(capsys, *given, "--na_prob_thresh", "-1.5")
+    assert json.loads(out) == squad_metrics.evaluate_v2(gold, texts, null_odds, -1.5)
+
+
+def test_command_runs_as_a_module(prediction_file):
+    predictions = prediction_file("v1_L64_S24_Q12_predictions.json")
+    command = [sys.executable, "-m", "albert_tf.squad_metrics", "--data_file", data_file("v1.1")]
+    command += ["--predictions_file", str(predictions)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(json.loads(done.stdout)) == {"exact_match", "f1"}
+
+
+@pytest.mark.parametrize(
+    "data, predictions, message",
+    [
+        (None, "{}", "cannot read"),
+        ("{", "{}", "is not JSON"),
+        ("{}", "{}", "data.json: 'data' is missing, a SQuAD file has a list there"),
+        ("[]", "{}", "data.json: 'data' is missing"),
+        ("[" * 100_000, "{}", "data.json is not usable JSON: it is nested too deeply"),
+        (
+            '{"data": [{"paragraphs": [{"qas": [{"id": "a", "answers": [1]}]}]}]}',
+            "{}",
+            "data.json, question a: 'text' is missing",
+        ),
+        (
+            '{"data": [{"paragraphs": [{"qas": [{"id": "a", "answers": [{"text": 5}]}]}]}]}',
+            "{}",
+            "data.json, question a: 'text' is 5, a SQuAD file has a str there",
+        ),
+        (
+            '{"data": [{"paragraphs": [{"qas": [{"id": ["a"], "answers": []}]}]}]}',
+            "{}",
+            "article 0, paragraph 0: 'id' is ['a'], a SQuAD file has a str there",
+        ),
+        ('{"data": []}', "{}", "there is no question to score"),
+        (
+            '{"data": [{"paragraphs": [{"qas": [{"id": "a", "answers": []}, {"id": "b"}]}]}]}',
+            "{}",
+            "question b: 'answers' is missing",
+        ),
+        (
+            '{"data": [{"paragraphs": [{"qas": [{"id": "a", "answers": []}, '
+            '{"id": "a", "answers": []}]}]}]}',
+            "{}",
+            "two questions have the id 'a'",
+        ),
+        ('{"data": []}', "[]", "must hold one JSON object, from question id to text"),
+        ('{"data": []}', '{"a": "x", "b": 1}', "predictions.json: 'b' has 1, which is no text"),
+        ('{"data": []}', '{"a": [["x"]]}', "predictions.json: 'a' has [['x']], which is no text"),
+        ('{"data": []}', "[" * 100_000, "predictions.json is not usable JSON"),
+    ],
+)
+def test_command_on_bad_files(capsys, tmp_path, data, predictions, message):
+    files = tmp_path / "data.json", tmp_path / "predictions.json"
+    for path, content in zip(files, (data, predictions), strict=True):
+        if content is not None:
+            path.write_text(content)
+    code, out, err = run(capsys, "--data_file", files[0], "--predictions_file", files[1])
+    assert (code, out) == (1, "")
+    assert err.startswith("squad_metrics: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "scores, message",
+    [
+        ('{"a": NaN}', "is not JSON: it holds NaN"),
+        ('{"a": 0.5, "b": -Infinity}', "is not JSON: it holds -Infinity"),
+        ('{"a": true}', "'a' has True, which is no number"),
+        ('{"a": null}', "'a' has None, which is no number"),
+        ('{"a": 1' + "0" * 400 + "}", "which is no number"),
+        ('{"a": 1' + "0" * 5000 + "}", "is not JSON"),
+        ('{"a": [[[1]]]}', "'a' has [[[1]]], which is no number"),
+        ('{"a": ' + "[" * 100_000, "is not usable JSON: it is nested too deeply"),
+        ("[0.5]", "must hold one JSON object, from question id to number"),
+    ],
+)
+def test_command_on_bad_na_scores(capsys, tmp_path, prediction_file, scores, message):
+    path = tmp_path / "odds.json"
+    path.write_text(scores)
+    predictions = prediction_file("v2_L64_S24_Q12_nothresh_predictions.json")
+    given = ["--data_file", data_file("v2.0"), "--predictions_file", predictions]
+    code, out, err = run(capsys, *given, "--na_prob_file", path)
+    assert (code, out) == (1, "")
+    assert err.startswith("squad_metrics: error: ") and "odds.json" in err and message in err
+    assert err.count("\n") == 1 and len(err) < 300
+
+
+def test_command_refuses_a_threshold_that_is_no_number(capsys, prediction_file):
+    predictions = prediction_file("v1_L64_S24_Q12_predictions.json")
+    given = ["--data_file", data_file("v1.1"), "--predictions_file", predictions]
+    code, _, err = run(capsys, *given, "--na_prob_thresh", "nan")
+    assert code == 1 and "--na_prob_thresh must be a number" in err
+
+
+def test_command_refuses_na_scores_for_v1(capsys, prediction_file):
+    predictions = prediction_file("v1_L64_S24_Q12_predictions.json")
+    given = ["--data_file", data_file("v1.1"), "--predictions_file", predictions]
+    code, _, err = run(capsys, *given, "--na_prob_file", predictions)
+    assert code == 1
+    assert "--na_prob_file is for version 2" in err

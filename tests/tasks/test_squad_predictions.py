@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQuAD answers from model outputs: against the original's files and a plain reference."""
+
+import gzip
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+from albert_tf.tasks import squad_features, squad_predictions
+from albert_tf.tasks.squad_features import WindowSettings
+from albert_tf.text.tokenization import FullTokenizer
+from tests import GOLDEN
+
+POSTPROCESS = GOLDEN / "finetune" / "squad_postprocess"
+WINDOWS = {"L64_S24_Q12": (64, 24, 12), "L384_S128_Q64": (384, 128, 64)}
+
+
+def golden_text(name):
+    return gzip.decompress((POSTPROCESS / f"{name}.json.gz").read_bytes()).decode()
+
+
+def golden_arrays(name):
+    return dict(np.load(POSTPROCESS / f"{name}.npz"))
+
+
+@pytest.fixture(scope="module")
+def dev():
+    """Returns a function (version, window) -> (examples, features), made once each."""
+    processor = FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model"))
+    made = {}
+
+    def convert(version, window="L64_S24_Q12"):
+        if (version, window) not in made:
+            path = GOLDEN / "finetune" / "squad_data" / f"dev_{version}.json"
+            examples = squad_features.read_examples(str(path), training=False)
+            settings = WindowSettings(*WINDOWS[window])
+            features = squad_features.convert_examples(examples, processor, settings, False)
+            made[version, window] = examples, features
+        return made[version, window]
+
+    return convert
+
+
+def written(tmp_path, values):
+    path = tmp_path / "out.json"
+    squad_predictions.write_json(str(path), values)
+    return path.read_text()
+
+
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]\d+)?")
+
+
+def assert_same_file(found, expected):
+    """Same up to the rounding of numbers: from Python 3.12 on, `sum` rounds less."""
+    assert NUMBER.sub("0", found) == NUMBER.sub("0", expected)
+    numbers = [np.array(NUMBER.findall(text), float) for text in (found, expected)]
+    np.testing.assert_allclose(*numbers, rtol=1e-12, atol=0)
+
+
+# === The original's files ===
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("suffix, n_best, longest", [("", 20, 30), ("_n3_a4", 3, 4)])
+def test_v1_files_are_the_originals(dev, tmp_path, window, suffix, n_best, longest):
+    examples, features = dev("v1.1", window)
+    run = golden_arrays(f"v1_{window}_logits")
+    found = squad_predictions.predict_v1(examples, features, [run], n_best, longest)
+    name = f"v1_{window}{suffix}"
+    assert_same_file(written(tmp_path, found.texts()), golden_text(f"{name}_predictions"))
+    assert_same_file(written(tmp_path, found.nbest), golden_text(f"{name}_nbest"))
+    assert found.null_odds is None
+
+
+def test_v2_files_are_the_originals(dev, tmp_path):
+    examples, features = dev("v2.0")
+    name = "v2_L64_S24_Q12"
+    run = golden_arrays(f"{name}_outputs")
+    found = squad_predictions.predict_v2(examples, features, [run], 20, 30)
+    assert_same_file(written(tmp_path, found.texts()), golden_text(f"{name}_nothresh_predictions"))
+    assert_same_file(written(tmp_path, found.nbest), golden_text(f"{name}_nbest"))
+    assert_same_file(written(tmp_path, found.null_odds), golden_text(f"{name}_null_odds"))
+    threshold = json.loads(golden_text(f"{name}_eval"))["final"]["null_score_diff_threshold"]
+    final = found.texts(threshold)
+    assert written(tmp_path, final) == golden_text(f"{name}_final_predictions")
+    # The question that has the threshold as its own score is not below it.
+    (at_threshold,) = [q for q, odds in found.null_odds.items() if odds == threshold]
+    assert final[at_threshold] == "" != found.texts()[at_threshold]
+
+
+# === A plain reference, for several runs ===
+
+
+def reference(examples, features, runs, n_best, longest, pairs_of, empty):
+    """N-best texts and scores of each question, pair by pair as the specification words it."""
+    processor = FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model"))
+    scores = {}
+    windows = list(squad_features.original_features(features, processor))
+    for run in runs:
+        row_of = {unique_id: row for row, unique_id in enumerate(run["unique_ids"].tolist())}
+        for window in windows:
+            offset = window["tokens"].index("[SEP]") + 1
+            length = len(window["tok_start_to_orig_index"])
+            of_example = scores.setdefault(window["example_index"], {})
+            of_window = of_example.setdefault(window["unique_id"], {})
+            for start, end, *both in pairs_of(run, row_of[window["unique_id"]]):
+                if (
+                    window["token_is_max_context"].get(start)
+                    and end - offset < length
+                    and 0 <= end - start < longest
+                ):
+                    of_window.setdefault((start - offset, end - offset), []).append(both)
+    lists = {}
+    for number, example in enumerate(examples):
+        candidates = []
+        for unique_id, spans in scores.get(number, {}).items():
+            window = windows[unique_id - 1_000_000_000]
+            for (start, end), found in spans.items():
+                begin = window["tok_start_to_orig_index"][start]
+                stop = window["tok_end_to_orig_index"][end] + 1
+                means = [sum(column) / len(found) for column in zip(*found, strict=True)]
+                candidates.append((example.paragraph_text[begin:stop].strip(), *means))
+        candidates.sort(key=lambda candidate: candidate[1] + candidate[2], reverse=True)
+        kept = {}
+        for text, *means in candidates:
+            if len(kept) < n_best:
+                kept.setdefault(text, means)
+        lists[example.qas_id] = list(kept.items()) or [empty]
+    return lists
+
+
+def pairs_v1(n_best):
+    def pairs(run, row):
+        def best(logits):
+            return sorted(range(len(logits)), key=lambda i: logits[i], reverse=True)[:n_best]
+
+        starts, ends = run["start_logits"][row].tolist(), run["end_logits"][row].tolist()
+        return [(s, e, starts[s], ends[e]) for s in best(starts) for e in best(ends)]
+
+    return pairs
+
+
+def pairs_v2(run, row):
+    width = run["end_top_index"].shape[1] // run["start_top_index"].shape[1]
+    return [
+        (
+            int(start),
+            int(run["end_top_index"][row, i * width + j]),
+            float(run["start_top_log_probs"][row, i]),
+            float(run["end_top_log_probs"][row, i * width + j]),
+        )
+        for i, start in enumerate(run["start_top_index"][row])
+        for j in range(width)
+    ]
+
+
+def assert_same_lists(found, expected):
+    assert list(found) == list(expected)
+    for qas_id, entries in found.items():
+        assert [
+            (entry["text"], [entry["start_log_prob"], entry["end_log_prob"]]) for entry in entries
+        ] == expected[qas_id], qas_id
+
+
+@pytest.mark.parametrize("run_count", [1, 3])
+def test_v1_runs_are_averaged(dev, run_count):
+    examples, features = dev("v1.1")
+    random = np.random.RandomState(5)
+    shape = len(features), 64
+    runs = [  # whole numbers: ties
+        {
+            "unique_ids": random.permutation(len(features)) + 1_000_000_000,
+            "start_logits": random.randint(-4, 5, shape).astype(np.float32),
+            "end_logits": random.randint(-4, 5, shape).astype(np.float32),
+        }
+        for _ in range(run_count)
+    ]
+    found = squad_predictions.predict_v1(examples, features, runs, 6, 9)
+    expected = reference(examples, features, runs, 6, 9, pairs_v1(6), ("empty", [0.0, 0.0]))
+    assert_same_lists(found.nbest, expected)
+
+
+def test_v2_runs_are_averaged(dev):
+    examples, features = dev("v2.0")
+    random = np.random.RandomState(6)
+    golden = golden_arrays("v2_L64_S24_Q12_outputs")
+    rows = len(features)
+    other = {name: values.copy() for name, values in golden.items()}
+    other["start_top_index"] = np.array([random.permutation(64)[:5] for _ in range(rows)])
+    other["end_top_index"] = np.array(
+        [np.concatenate([random.permutation(64)[:5] for _ in range(5)]) for _ in range(rows)]
+    )
+    other["cls_logits"] = random.normal(size=rows).astype(np.float32)
+    runs = [golden, other]
+    found = squad_predictions.predict_v2(examples, features, runs, 20, 30)
+    expected = reference(examples, features, runs, 20, 30, pairs_v2, ("", [-1e6, -1e6]))
+    assert_same_lists(found.nbest, expected)
+    for number, example in enumerate(examples):
+        rows = np.flatnonzero(features.example_index == number)
+        lowest = [float(run["cls_logits"][rows].min()) if rows.size else 1e6 for run in runs]
+        assert found.null_odds[example.qas_id] == sum(lowest) / 2
+
+
+def test_probabilities_are_the_softmax_of_what_is_kept(dev):
+    examples, features = dev("v1.1")
+    run = golden_arrays("v1_L64_S24_Q12_logits")
+    found = squad_predictions.predict_v1(examples, features, [run], 3, 4)
+    for entries in found.nbest.values():
+        weights = [math.exp(e["start_log_prob"] + e["end_log_prob"]) for e in entries]
+        expected = [weight / sum(weights) for weight in weights]
+        assert [e["probability"] for e in entries] == pytest.approx(expected, abs=1e-12)
+
+
+def test_many_windows_are_taken_in_parts(dev, monkeypatch):
+    examples, features = dev("v1.1")
+    run = golden_arrays("v1_L64_S24_Q12_logits")
+    whole = squad_predictions.predict_v1(examples, features, [run], 20, 30)
+    monkeypatch.setattr(squad_predictions, "PAIRS_AT_ONCE", 7 * 20 * 20)
+    assert squad_predictions.predict_v1(examples, features, [run], 20, 30) == whole
+
+
+# === What comes from outside ===
+
+
+def test_rows_that_fill_a_batch_are_left_out(dev):
+    examples, features = dev("v1.1")
+    run = golden_arrays("v1_L64_S24_Q12_logits")
+    expected = squad_predictions.predict_v1(examples, features, [run], 20, 30)
+    filled = {
+        name: np.concatenate([values, np.zeros_like(values[:5])]) for name, values in run.items()
+    }
+    assert squad_predictions.predict_v1(examples, features, [filled], 20, 30) == expected
+
+
+def test_incomplete_and_broken_outputs_are_errors(dev):
+    examples, features = dev("v1.1")
+    run = golden_arrays("v1_L64_S24_Q12_logits")
+    short = {name: values[:-3] for name, values in run.items()}
+    with pytest.raises(ValueError, match=r"outputs lack 3 of 168 windows"):
+        squad_predictions.predict_v1(examples, features, [short], 20, 30)
+    run["end_logits"][5, 5] = np.nan
+    with pytest.raises(ValueError, match="end_logits hold NaN"):
+        squad_predictions.predict_v1(examples, features, [run], 20, 30)
+
+
+@pytest.mark.parametrize("n_best, longest", [(0, 30), (20, 0)])
+def test_settings_below_one_are_errors(dev, n_best, longest):
+    examples, features = dev("v1.1")
+    with pytest.raises(ValueError, match=r"=0 must be at least 1"):
+        squad_predictions.predict_v1(examples, features, [], n_best, longest)
+    with pytest.raises(ValueError, match=r"=0 must be at least 1"):
+        squad_predictions.predict_v2(examples, features, [], n_best, longest)
+
+
+# === The threshold to keep ===
+
+
+def answers_at(odds, threshold):
+    return [value < threshold for value in odds]
+
+
+@pytest.mark.parametrize(
+    "odds, official, expected",
+    [
+        ([-3.0, -1.0, 2.0], -1.0, -2.0),  # the question at the threshold gets no answer
+        ([2.0, -1.0, -1.0, -3.0], -1.0, -2.0),  # nor do two of them
+        ([-3.0, -1.0, 2.0], -3.0, -4.0),  # the first: nobody is answered
+        ([1.5, 3.0], 0.0, 0.0),  # it is best to answer nobody, and 0 is far from all of them
+        ([0.25, 3.0], 0.0, -0.75),
+        ([0.0, 3.0], 0.0, -1.0),
+        ([-0.5, 3.0], 0.0, 1.25),  # and yet negative logits are answered
+        ([-7.0, -2.0], 0.0, 0.0),
+        ([-7.0, -0.5], 0.0, 0.5),
+        ([-7.0, -0.5, 1e6], 0.0, 0.5),  # a question without a window has no logit
+        ([-7.0, -0.5, 1e6], 1e6, 1e6),
+        ([1e6], 0.0, 0.0),
+    ],
+)
+def test_the_threshold_to_keep_lies_between_logits(odds, official, expected):
+    predictions = squad_predictions.Predictions({}, dict(enumerate(odds)))
+    threshold = predictions.robust_threshold(official)
+    assert threshold == expected
+    assert answers_at(odds, threshold) == answers_at(odds, official)
+    rounded = [value + sign * 2e-5 for value in odds if value < 1e6 for sign in (1, -1)]
+    exact = [value for value in odds if value < 1e6 for _ in range(2)]
+    assert answers_at(rounded, threshold) == answers_at(exact, threshold)
+
+
+def test_logits_that_are_nearly_the_same_are_not_told_apart():
+    odds = [-2.0, 1.0, 1.00001, 1.00002, 3.0]
+    predictions = squad_predictions.Predictions({}, dict(enumerate(odds)))
+    assert predictions.robust_threshold(1.00002) == -0.5
+    assert predictions.robust_threshold(3.0) == pytest.approx(2.00001)
+    lowest = squad_predictions.Predictions({}, dict(enumerate(odds[1:])))
+    assert lowest.robust_threshold(1.00002) == 0.0
+
+
+def test_the_threshold_to_keep_gives_the_originals_answers(dev, tmp_path):
+    examples, features = dev("v2.0")
+    name = "v2_L64_S24_Q12"
+    run = golden_arrays(f"{name}_outputs")
+    found = squad_predictions.predict_v2(examples, features, [run], 20, 30)
+    official = json.loads(golden_text(f"{name}_eval"))["final"]["null_score_diff_threshold"]
+    kept = found.robust_threshold(official)
+    assert kept < official and kept not in found.null_odds.values()
+    assert written(tmp_path, found.texts(kept)) == golden_text(f"{name}_final_predictions")

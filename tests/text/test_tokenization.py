@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: Apache-2.0
+import io
+import json
+import multiprocessing
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from albert_tf.text import tokenization
+from albert_tf.text.tokenization import FullTokenizer, SpecialIds, preprocess_text
+from tests import GOLDEN, ROOT, SHARED
+
+DATA = GOLDEN / "tokenization"
+TABLE = json.loads((DATA / "table.json").read_text(encoding="utf-8"))
+
+SPM_MODELS = ["spm_uncased", "spm_cased"]
+SPM_TEXTS = ["raw", "preprocess_lower_True", "preprocess_lower_False"]
+WORDPIECE_CASES = [
+    ("vocab.txt", True),
+    ("vocab.txt", False),
+    ("vocab_quirks.txt", True),
+    ("vocab_quirks.txt", False),
+]
+
+
+def make_tokenizer(mode):
+    if mode == "sentencepiece":
+        return FullTokenizer(spm_model_file=str(DATA / "spm_uncased.model"))
+    return FullTokenizer(vocab_file=str(DATA / "vocab.txt"))
+
+
+@pytest.fixture(scope="module")
+def spm():
+    return make_tokenizer("sentencepiece")
+
+
+@pytest.fixture(scope="module")
+def wordpiece():
+    return make_tokenizer("wordpiece")
+
+
+# --- Every row of the original's table ---
+
+
+@pytest.mark.parametrize("model", SPM_MODELS)
+@pytest.mark.parametrize("kind", SPM_TEXTS)
+def test_sentencepiece_rows(model, kind):
+    path = str(DATA / f"{model}.model")
+    tokenizer = FullTokenizer(spm_model_file=path)
+    processor = tokenization.load_sentencepiece(path)
+    assert len(TABLE[model]) == len(TABLE["strings"]) == 230
+    for row in (row[kind] for row in TABLE[model]):
+        text = row["text"]
+        assert tokenizer.tokenize(text) == row["pieces"], text
+        assert tokenizer.convert_tokens_to_ids(row["pieces"]) == row["ids"], text
+        assert tokenizer.encode_ids(text) == row["encode_ids"], text
+        assert tokenization.encode_pieces(processor, text) == row["pieces"], text
+        assert tokenization.encode_ids(processor, text) == row["encode_ids"], text
+
+
+@pytest.mark.parametrize("model", SPM_MODELS)
+def test_preprocess_rows(model):
+    for string, row in zip(TABLE["strings"], TABLE[model], strict=True):
+        assert row["raw"]["text"] == string
+        assert preprocess_text(string, lower=True) == row["preprocess_lower_True"]["text"]
+        assert preprocess_text(string) == row["preprocess_lower_False"]["text"]
+        kept = preprocess_text(string, lower=True, remove_space=False)
+        assert kept == row["preprocess_keepspace_lower"]
+
+
+@pytest.mark.parametrize("model", SPM_MODELS)
+def test_sentencepiece_vocabulary(model):
+    tokenizer = FullTokenizer(spm_model_file=str(DATA / f"{model}.model"))
+    assert tokenizer.vocab_size == len(tokenizer.vocab) == TABLE[f"{model}_vocab_len"]
+    assert list(tokenizer.vocab)[:20] == TABLE[f"{model}_first20"]
+    assert list(tokenizer.vocab.values()) == list(range(tokenizer.vocab_size))
+
+
+@pytest.mark.parametrize(("vocab", "lower"), WORDPIECE_CASES)
+def test_wordpiece_rows(vocab, lower):
+    tokenizer = FullTokenizer(str(DATA / vocab), do_lower_case=lower)
+    rows = TABLE[f"wordpiece_{vocab}_lower_{lower}"]
+    assert len(rows) == (7 if "quirks" in vocab else 230)
+    for row in rows:
+        text = row["text"]
+        assert tokenization.basic_tokens(text, lower) == row["basic"], text
+        assert tokenizer.tokenize(text) == row["pieces"], text
+        assert tokenizer.convert_tokens_to_ids(row["pieces"]) == row["ids"], text
+        assert tokenizer.encode_ids(text) == row["ids"], text
+
+
+def test_vocabulary_quirks():
+    vocab = tokenization.load_vocabulary(str(DATA / "vocab_quirks.txt"))
+    assert list(vocab.items()) == [tuple(entry) for entry in TABLE["vocab_quirks_loaded"]]
+
+
+# --- Examples of the specification ---
+
+
+def test_preprocess_examples():
+    assert preprocess_text(" A\tB\nÉclair ﬁ  ½ İ ", lower=True) == "a b eclair fi 1⁄2 i"
+    assert preprocess_text("Ⅷ·\u0301x", lower=True) == "viii·x"
+    assert preprocess_text("``a''") == "``a''"
+    # NFKD makes two characters, a space first, of this accent: it is not collapsed any more.
+    assert preprocess_text("a \u00b4 b") == "a   b"
+
+
+class FakeProcessor:
+    """Encodes by a table, to show each step of the digit-comma rule."""
+
+    TABLE = {"1990,000": ["▁199", "0,", "000"], "0": ["▁", "0"], "12": ["▁12"], "²": ["▁2"]} | {
+        text: text.split("|") for text in ["▁1▁2,", "0,", "²,", ",", "a,", "▁,", "a|,|b"]
+    }
+
+    def __init__(self):
+        self.encoded = []
+
+    def encode(self, text, out_type):
+        assert out_type is str
+        self.encoded.append(text)
+        return self.TABLE[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "encoded"),
+    [
+        ("1990,000", ["▁199", "▁", "0", ",", "000"], ["1990,000", "0"]),
+        ("▁1▁2,", ["▁12", ","], ["▁1▁2,", "12"]),
+        ("0,", ["▁", "0", ","], ["0,", "0"]),
+        ("²,", ["▁2", ","], ["²,", "²"]),
+        # No digit before the comma: left alone, and the model is asked just once.
+        (",", [","], [","]),
+        ("a,", ["a,"], ["a,"]),
+        ("▁,", ["▁,"], ["▁,"]),
+        ("a|,|b", ["a", ",", "b"], ["a|,|b"]),
+    ],
+)
+def test_digit_comma_rule(text, pieces, encoded):
+    processor = FakeProcessor()
+    assert tokenization.encode_pieces(processor, text) == pieces
+    assert processor.encoded == encoded
+
+
+def test_wordpiece_of_the_original_release(tmp_path):
+    tokens = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    tokenizer = FullTokenizer(vocab_file=str(path), do_lower_case=True)
+    assert tokenizer.tokenize("UNwantéd,running") == ["un", "##want", "##ed", ",", "runn", "##ing"]
+    assert tokenizer.encode_ids("UNwantéd,running") == [7, 4, 5, 10, 8, 9]
+    assert tokenizer.tokenize("UNwantéd,running".encode()) == tokenizer.tokenize("UNwantéd,running")
+    assert tokenizer.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
+
+
+@pytest.mark.parametrize(
+    ("text", "lower", "tokens"),
+    [
+        ("ah博推zz", True, "ah 博 推 zz"),
+        ("ÀÉ x\u00a0y\u200bz\ufffd 中文a_b`c ‘q’", True, "ae x yz 中 文 a _ b ` c ‘ q ’"),
+        ("ÀÉ", False, "ÀÉ"),
+        ("a\u00a0b\u2003c", True, "a b c"),  # white space beyond ASCII
+        ("a\x05b\x00c", True, "abc"),  # control characters go
+        ("a\U0001f4a9b", True, "a\U0001f4a9b"),  # an emoji is none
+        ("a-b$c`d.e", True, "a - b $ c ` d . e"),
+        ("ΟΔΟΣ ΑΣ", True, "οδος ας"),
+    ],
+)
+def test_basic_tokens(text, lower, tokens):
+    assert tokenization.basic_tokens(text, lower) == tokens.split(" ")
+
+
+def test_every_cjk_block_is_split_and_its_neighbours_are_not():
+    first_and_last = [
+        (0x4E00, 0x9FFF),
+        (0x3400, 0x4DBF),
+        (0x20000, 0x2A6DF),
+        (0x2A700, 0x2B73F),
+        (0x2B740, 0x2B81F),
+        (0x2B820, 0x2CEAF),
+        (0xF900, 0xFAFF),
+        (0x2F800, 0x2FA1F),
+    ]
+    inside = {code for block in first_and_last for code in block}
+    border = {code + step for code in inside for step in (-1, 1)}
+    for code in inside | border:
+        is_cjk = any(first <= code <= last for first, last in first_and_last)
+        tokens = tokenization.basic_tokens(f"a{chr(code)}b", lower=False)
+        assert (len(tokens) == 3) == is_cjk, hex(code)
+
+
+def test_word_of_200_characters_is_the_longest():
+    vocab = {"a": 0, "##a": 1}
+    assert tokenization.wordpieces("a" * 200, vocab) == ["a"] + ["##a"] * 199
+    assert tokenization.wordpieces("a" * 201, vocab) == ["[UNK]"]
+
+
+@pytest.mark.parametrize("mode", ["sentencepiece", "wordpiece"])
+def test_ids_there_and_back(mode):
+    tokenizer = make_tokenizer(mode)
+    pieces = tokenizer.tokenize(tokenizer.normalize("To Sherlock Holmes she is always THE woman."))
+    ids = np.array(tokenizer.convert_tokens_to_ids(pieces))
+    assert tokenizer.convert_ids_to_tokens(ids) == pieces
+    assert tokenizer.inv_vocab == {id_: piece for piece, id_ in tokenizer.vocab.items()}
+
+
+def test_unknown_piece_of_sentencepiece(spm):
+    assert spm.convert_tokens_to_ids(["no such piece", "[MASK]"]) == [1, 4]
+
+
+def test_normalize():
+    text = " Éa  B "
+    spm, vocab = str(DATA / "spm_uncased.model"), str(DATA / "vocab.txt")
+    assert FullTokenizer(spm_model_file=spm).normalize(text) == "ea b"
+    assert FullTokenizer(spm_model_file=spm, do_lower_case=False).normalize(text) == "Ea B"
+    assert FullTokenizer(vocab_file=vocab).normalize(text) == text
+    assert FullTokenizer(vocab_file=vocab).normalize(text.encode() + b"\xff") == text
+
+
+def test_sentencepiece_wins_over_vocabulary(spm, wordpiece):
+    both = FullTokenizer(str(DATA / "vocab.txt"), True, str(DATA / "spm_uncased.model"))
+    assert both.is_sentencepiece and spm.is_sentencepiece and not wordpiece.is_sentencepiece
+    assert both.vocab == spm.vocab
+
+
+def test_sentencepiece_does_not_lower_case(spm):
+    assert spm.tokenize("The") != spm.tokenize("the")
+
+
+# --- Special pieces ---
+
+
+@pytest.mark.parametrize("mode", ["sentencepiece", "wordpiece"])
+def test_special_ids(mode):
+    tokenizer = make_tokenizer(mode)
+    assert tokenizer.special_ids() == SpecialIds(pad=0, cls=2, sep=3, mask=4)
+    assert tokenizer.special_ids(with_mask=False) == tokenizer.special_ids()
+
+
+def train_model(path, **options):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat and that was that"] * 20),
+        model_writer=model,
+        vocab_size=30,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **options,
+    )
+    path.write_bytes(model.getvalue())
+    return str(path)
+
+
+def test_model_without_special_pieces(tmp_path):
+    path = train_model(tmp_path / "plain.model")
+    tokenizer = FullTokenizer(spm_model_file=path)
+    assert "".join(tokenizer.tokenize("the cat")) == "▁the▁cat"
+    with pytest.raises(ValueError, match=r"plain\.model lacks .*\[CLS\] and \[SEP\] and \[MASK\]"):
+        tokenizer.special_ids()
+
+
+def test_model_without_mask(tmp_path):
+    path = train_model(tmp_path / "nomask.model", control_symbols="[CLS],[SEP]")
+    tokenizer = FullTokenizer(spm_model_file=path)
+    assert tokenizer.special_ids(with_mask=False) == SpecialIds(0, 3, 4, None)
+    with pytest.raises(ValueError, match=r"nomask\.model lacks the piece \[MASK\]; .*control_symb"):
+        tokenizer.special_ids()
+
+
+def test_vocabulary_without_special_pieces(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("[UNK]\n[CLS]\nword\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"words\.txt lacks the piece \[SEP\]; add"):
+        FullTokenizer(str(path)).special_ids(with_mask=False)
+
+
+# --- Where words start ---
+
+
+@pytest.mark.parametrize("piece", list('!"#$%&()*+,-./:;?@[\\]^_`{|}~'))
+def test_single_mark_starts_a_word(piece, spm):
+    assert spm.is_start_piece(piece)
+    assert not spm.is_start_piece(piece + piece)
+
+
+@pytest.mark.parametrize(
+    ("piece", "starts"),
+    [
+        ("▁the", True),
+        ("▁", True),
+        ("<unk>", True),
+        ("the", False),
+        ("THE", False),
+        ("a.b", False),
+        ("7", True),
+        ("s7", True),
+        ("é", True),
+        ("中", True),
+        ("€", True),
+        ("'", True),
+        ("=", True),
+        (">", True),
+        ("a=", True),
+        ("a>", True),
+        ("a<", True),
+        ("n't", True),
+        ("[CLS]", False),
+        ("\u212a", False),  # the Kelvin sign, k in lower case
+        ("İ", True),  # two characters in lower case, the second no letter
+    ],
+)
+def test_start_piece_of_sentencepiece(piece, starts, spm):
+    assert spm.is_start_piece(piece) is starts
+    assert tokenization.is_start_piece(piece) is starts
+
+
+@pytest.mark.parametrize(("piece", "starts"), [("##a", False), ("#", True), ("a", True)])
+def test_start_piece_of_wordpiece(piece, starts, wordpiece):
+    assert wordpiece.is_start_piece(piece) is starts
+    assert tokenization.is_start_piece(piece, is_sentencepiece=False) is starts
+
+
+# --- Workers ---
+
+
+def encode_in_worker(tokenizer, text):
+    return tokenizer.encode_ids(tokenizer.normalize(text)), "tensorflow" in sys.modules
+
+
+@pytest.mark.parametrize("mode", ["sentencepiece", "wordpiece"])
+def test_pickle(mode):
+    tokenizer = make_tokenizer(mode)
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert copy.vocab == tokenizer.vocab and copy.inv_vocab == tokenizer.inv_vocab
+    assert copy.special_ids() == tokenizer.special_ids()
+    for string in TABLE["strings"]:
+        assert copy.tokenize(string) == tokenizer.tokenize(string)
+        assert copy.normalize(string) == tokenizer.normalize(string)
+
+
+def test_spawned_worker_encodes_without_tensorflow(spm, wordpiece):
+    text = "In 2,000, he left"
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        results = pool.starmap(encode_in_worker, [(spm, text), (wordpiece, text)])
+    assert [ids for ids, _ in results] == [
+        tokenizer.encode_ids(tokenizer.normalize(text)) for tokenizer in (spm, wordpiece)
+    ]
+    assert not any(has_tensorflow for _, has_tensorflow in results)
+
+
+def test_import_is_cheap():
+    code = "import sys, albert_tf.text.tokenization; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+# --- Files ---
+
+
+def test_files_are_read_through_gfile():
+    import tensorflow as tf  # not on top: a spawned worker imports this file
+
+    gfile = tf.io.gfile
+    for name in ("spm_uncased.model", "vocab_quirks.txt"):
+        gfile.copy(str(DATA / name), f"ram://{name}", overwrite=True)
+    tokenizer = FullTokenizer(spm_model_file="ram://spm_uncased.model")
+    assert tokenizer.encode_ids("the") == [tokenizer.vocab["▁the"]]
+    assert len(tokenization.load_vocabulary("ram://vocab_quirks.txt")) == 14
+
+
+def test_line_ends_only_at_a_newline(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes("a\u2028b\nc\x0bd\n\u3000\nx\ry\r\ne".encode())
+    assert tokenization.load_vocabulary(str(path)) == {"a": 0, "c": 1, " ": 2, "xy": 3, "e": 4}
+    path.write_bytes(b"a\n")
+    assert tokenization.load_vocabulary(str(path)) == {"a": 0}
+    path.write_bytes(b"a\n\n")
+    assert tokenization.load_vocabulary(str(path)) == {"a": 0, " ": 1}
+
+
+def test_no_file_at_all():
+    for arguments in ({}, {"vocab_file": "", "spm_model_file": ""}):
+        with pytest.raises(ValueError, match="give spm_model_file or vocab_file"):
+            FullTokenizer(**arguments)
+
+
+@pytest.mark.parametrize("argument", ["vocab_file", "spm_model_file"])
+def test_missing_file(argument, tmp_path):
+    for path in (tmp_path / "absent.file", tmp_path):
+        with pytest.raises(ValueError, match=rf"{argument}: cannot read {path}: .*check the path"):
+            FullTokenizer(**{argument: str(path)})
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\nworld\n", b"\x0a\x05\x0a\x01a\x15\x00"])
+def test_file_is_no_sentencepiece_model(content, tmp_path):
+    path = tmp_path / "wrong.model"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"wrong\.model is not a SentencePiece model; give the"):
+        tokenization.load_sentencepiece(str(path))
+
+
+def test_file_is_no_vocabulary(tmp_path):
+    with pytest.raises(ValueError, match=r"spm_cased\.model is not UTF-8 .* spm_model_file"):
+        FullTokenizer(vocab_file=str(DATA / "spm_cased.model"))
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    with pytest.raises(ValueError, match=r"empty\.txt is empty"):
+        FullTokenizer(vocab_file=str(empty))
+
+
+def test_token_missing_from_vocabulary(wordpiece):
+    with pytest.raises(ValueError, match=r"vocab\.txt has no token 'qwertz'"):
+        wordpiece.convert_tokens_to_ids(["the", "qwertz"])
+
+
+@pytest.mark.parametrize("id_", [-1, 3000])
+def test_id_outside_vocabulary(id_, spm):
+    with pytest.raises(ValueError, match=rf"no piece with id {id_}; its ids go from 0 to 2999"):
+        spm.convert_ids_to_tokens([5, id_])
+
+
+def test_half_a_surrogate_pair(spm):
+    with pytest.raises(ValueError, match=r"not valid Unicode, correct it: 'a\\ud83d'"):
+        spm.tokenize(spm.normalize("a\ud83d"))
+
+
+# --- The published model ---
+
+
+@pytest.mark.shared_data
+def test_published_model():
+    folder = SHARED / "data" / "spm"
+    if not folder.is_dir():
+        pytest.skip(f"needs the published 30k-clean model in {folder}")
+    tokenizer = FullTokenizer(spm_model_file=str(folder / "30k-clean.model"))
+    lines = (folder / "30k-clean.vocab").read_text(encoding="utf-8").split("\n")
+    assert list(tokenizer.vocab) == [line.split("\t")[0] for line in lines if line]
+    assert tokenizer.vocab_size == 30000
+    assert tokenizer.special_ids() == SpecialIds(pad=0, cls=2, sep=3, mask=4)
+    assert tokenizer.encode_ids(tokenizer.normalize("This is a test")) == [48, 25, 21, 1289]

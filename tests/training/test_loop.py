@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Distribution: replicas give one device's numbers; strategies are built as asked or not at all."""
+
+import functools
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints import checkpoints
+from albert_tf.config import AlbertConfig
+from albert_tf.data import records
+from albert_tf.errors import UserError
+from albert_tf.model import heads, optimization
+from albert_tf.training import loop
+from tests import GOLDEN, ROOT
+
+DATA = GOLDEN / "optimizers"
+
+
+def golden_rows():
+    batches = np.load(DATA / "batches.npz")
+    schema = records.pretraining_schema(24, 6)
+    del schema["token_boundary"]
+    return {name: np.concatenate([batches[f"{i}/{name}"] for i in range(4)]) for name in schema}
+
+
+def golden_run(strategy, directory):
+    """A run with the golden weights; its checkpoint of step 0 is saved."""
+    config = AlbertConfig.from_json_file(str(DATA / "albert_config.json"))
+    with strategy.scope():
+        model = heads.PretrainingModel(config)
+        optimizer = loop.create_optimizer("lamb", 0.01)
+    task = loop.Task(
+        model, checkpoints.named_variables(model), heads.pretraining_terms, heads.pretraining_loss
+    )
+    golden = np.load(DATA / "lamb_onehot.npz")
+    for name, variable in task.variables.items():
+        variable.assign(golden[f"init/{name}"])
+    settings = loop.Settings(directory, train_steps=4, save_checkpoints_steps=4)
+    run = loop.Run(strategy, task, optimizer, settings)
+    run.save()
+    return run
+
+
+def train_on(strategy, precision, directory):
+    """Trains 4 steps on the golden batches; returns losses, figures and variables."""
+    loop.set_precision(precision)
+    rows, run = golden_rows(), golden_run(strategy, directory)
+    dataset = tf.data.Dataset.from_tensor_slices(rows).batch(4, drop_remainder=True)
+    run.train(dataset.repeat(), 4, METRICS)
+    # 14 of 16 rows in batches of 4: the last batch is split unevenly.
+    results = run.evaluate(dataset.unbatch().take(14).batch(4), METRICS)
+    # 16 rows in batches of 5, whose last one has fewer rows than there are replicas.
+    predicted = run.predict(records.prediction_batches(rows, 5, 24), 16)
+    values = {name: variable.numpy().tolist() for name, variable in run.task.variables.items()}
+    return {
+        "results": {k: float(v) for k, v in results.items()},
+        "variables": values,
+        "predicted": predicted["sentence_order_logits"].tolist(),
+    }
+
+
+def cluster(worker, kind="worker", index=0, **jobs):
+    """A TF_CONFIG."""
+    return json.dumps(
+        {"cluster": {"worker": worker, **jobs}, "task": {"type": kind, "index": index}}
+    )
+
+
+METRICS = (
+    "masked_lm_accuracy",
+    "masked_lm_loss",
+    "sentence_order_accuracy",
+    "sentence_order_loss",
+)
+
+
+@functools.cache
+def run_in_fresh_process(kind):
+    """Logical devices have to be set before TensorFlow starts, so each case has its process."""
+    root = ROOT
+    with socket.create_server(("localhost", 0)) as free:
+        address = f"localhost:{free.getsockname()[1]}"
+    done = subprocess.run(
+        [sys.executable, __file__, kind],
+        env={**os.environ, "PYTHONPATH": str(root), "TF_CONFIG": cluster([address])},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("kind", ["mirrored", "multi_worker_mirrored", "off"])
+def test_replicas_give_the_result_of_one_device(kind):
+    one, other = run_in_fresh_process("one_device"), run_in_fresh_process(kind)
+    assert other["replicas"] == (2 if kind == "mirrored" else 1)
+    for name, value in one["results"].items():
+        if name != "loss":  # a mean of batch means: the same batches, so the same too
+            np.testing.assert_allclose(other["results"][name], value, rtol=2e-5, err_msg=name)
+    np.testing.assert_allclose(other["results"]["loss"], one["results"]["loss"], rtol=2e-5)
+    np.testing.assert_allclose(other["predicted"], one["predicted"], atol=1e-4)
+    for name, value in one["variables"].items():
+        tolerance = 1e-3 if name.endswith("key/bias") else 1e-4
+        difference = np.abs(np.subtract(other["variables"][name], value)).max()
+        assert difference <= tolerance * np.abs(value).max(), name
+
+
+def test_batch_size_must_divide_among_replicas():
+    strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
+    loop.check_batch_size(strategy, 3, "train_batch_size")
+    with pytest.raises(ValueError, match=r"--train_batch_size=0 must be a multiple .*\(1\)"):
+        loop.check_batch_size(strategy, 0, "train_batch_size")
+
+
+def test_gpus_that_are_not_there_are_an_error():
+    available = len(tf.config.list_physical_devices("GPU"))
+    with pytest.raises(ValueError, match=f"--num_gpus={available + 1}, but"):
+        loop.create_strategy("mirrored", num_gpus=available + 1)
+
+
+TWO = ["a:1", "b:1"]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "is not set, and --distribution_strategy=multi_worker_mirrored needs it"),
+        ("{'cluster': 1}", "is not JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ("[]", "must have the objects cluster and task"),
+        ('{"task": {"type": "worker", "index": 0}}', "must have the objects cluster and task"),
+        ('{"cluster": {"worker": ["a:1"]}}', "must have the objects cluster and task"),
+        ('{"cluster": {}, "task": {}}', "has no worker in cluster"),
+        (cluster([]), "must have a list of addresses as worker of cluster"),
+        (cluster("a:1"), "must have a list of addresses as worker of cluster"),
+        (cluster([1]), "has an address that is not host:port, 1"),
+        (cluster(["a"]), "has an address that is not host:port, 'a'"),
+        (cluster(["a:1", "b:"]), "has an address that is not host:port, 'b:'"),
+        (cluster(["a:0"]), "has an address that is not host:port, 'a:0'"),
+        (cluster(["a:65536"]), "has an address that is not host:port, 'a:65536'"),
+        (cluster(["a:1", "a:1"]), "has the same address twice"),
+        (cluster(TWO, "master"), "has the task type 'master', which is not one of worker"),
+        (cluster(TWO, "ps", ps=["c:1"]), "has the task type 'ps', which is not one of worker"),
+        (cluster(TWO, ["worker"]), r"has the task type \['worker'\]"),
+        (cluster(TWO, index=2), "has the task index 2, and cluster has 2 of type worker"),
+        (cluster(TWO, index=-1), "has the task index -1"),
+        (cluster(TWO, index=None), "has the task index None"),
+        (cluster(TWO, index=True), "has the task index True"),
+        (cluster(TWO, "chief", 1, chief=["c:1"]), "cluster has 1 of type chief"),
+    ],
+    ids=range(23),
+)
+def test_mistakes_in_tf_config_are_named(text, message, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(UserError, match=message) as error:
+        loop.create_strategy("multi_worker_mirrored")
+    assert "TF_CONFIG" in str(error.value) and "\n" not in str(error.value)
+    assert '"task": {"type": "worker", "index": 0}' in str(error.value)  # how it must be
+
+
+def test_clusters_that_are_described_well():
+    for text in (
+        cluster(TWO, index=1),
+        cluster(TWO, index="1"),  # TensorFlow takes it too
+        cluster(["[::1]:2222", "host-2.example:80"]),
+        cluster(TWO, "chief", chief=["c:1"], evaluator=["d:1"]),
+    ):
+        loop.check_cluster(text)
+
+
+def test_a_worker_that_cannot_listen_at_its_address_is_told(monkeypatch):
+    def fail(*_, **__):
+        raise tf.errors.UnknownError(None, None, "Could not start gRPC server")
+
+    monkeypatch.setenv("TF_CONFIG", cluster(["a:1"]))
+    monkeypatch.setattr(loop.distribute_utils, "get_distribution_strategy", fail)
+    with pytest.raises(UserError, match=r"at its own address \(Could not start"):
+        loop.create_strategy("multi_worker_mirrored")
+
+
+@pytest.mark.parametrize(
+    "kind, index, others, expected",
+    [
+        ("worker", 0, {}, True),
+        ("worker", 1, {}, False),
+        ("chief", 0, {"chief": ["c:1"]}, True),
+        ("worker", 0, {"chief": ["c:1"]}, False),
+    ],
+)
+def test_one_worker_writes(kind, index, others, expected, monkeypatch):
+    class Strategy(tf.distribute.MultiWorkerMirroredStrategy):
+        def __init__(self):
+            pass
+
+        cluster_resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+
+    monkeypatch.setenv("TF_CONFIG", cluster(TWO, kind, index, **others))
+    assert loop.is_chief(Strategy()) is expected
+
+
+@pytest.mark.parametrize("name", ["off", "one_device"])
+def test_one_device_takes_no_two_gpus(name, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["one", "two"])
+    with pytest.raises(UserError, match="--num_gpus=2 needs --distribution_strategy=mirrored"):
+        loop.create_strategy(name, num_gpus=2)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return golden_run(tf.distribute.OneDeviceStrategy("device:CPU:0"), str(tmp_path))
+
+
+NAME = "bert/pooler/dense/bias"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("moment", [False, True])
+def test_what_is_not_finite_is_not_saved(value, moment, run, tmp_path):
+    before = sorted(path.name for path in tmp_path.iterdir())
+    index = list(run.task.variables).index(NAME)
+    variable = run.optimizer.adam_v[index] if moment else run.task.variables[NAME]
+    variable.assign(tf.fill(variable.shape, value))
+    with pytest.raises(loop.NonFiniteError, match=f"1 of 96 variables .*{NAME}.* not saved"):
+        run.save()
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("diverged", [True, False])
+def test_an_interrupted_run_saves_what_is_finite(diverged, run, tmp_path, capsys, monkeypatch):
+    def interrupt(*_):
+        if diverged:
+            run.task.variables[NAME].assign(tf.fill([32], np.nan))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop._Progress, "advance", interrupt)
+    dataset = tf.data.Dataset.from_tensor_slices(golden_rows()).batch(4).repeat()
+    with pytest.raises(KeyboardInterrupt):
+        run.train(dataset, 4, METRICS)
+    out = capsys.readouterr().out
+    assert (tmp_path / "model.ckpt-1.index").exists() is not diverged
+    if diverged:
+        assert "not finite at step 1" in out and "so it is not saved" in out
+        assert f"Last good checkpoint: {tmp_path}/model.ckpt-0" in out
+    else:
+        assert f"Stopped at step 1; saved {tmp_path}/model.ckpt-1" in out
+
+
+def test_an_interrupt_leaves_the_checkpoint_of_the_same_step_alone(run, tmp_path):
+    index = tmp_path / "model.ckpt-0.index"
+    index.with_suffix(".data-00000-of-00001").chmod(0o444)
+    before = index.stat().st_mtime_ns
+    assert run._stop() == f"Stopped at step 0; {tmp_path}/model.ckpt-0 holds it"
+    assert index.stat().st_mtime_ns == before
+
+
+def test_a_huge_run_needs_no_list_of_its_checkpoints(run):
+    settings = loop.Settings("", train_steps=2**31 - 1, save_checkpoints_steps=1)
+    run.settings = settings
+    stops = run._stops()
+    assert [next(stops), next(stops)] == [1, 2]
+
+
+def test_a_new_run_removes_what_a_killed_one_left(run, tmp_path):
+    (tmp_path / "model.ckpt-3_temp").mkdir()
+    (tmp_path / "model.ckpt-3_temp" / "part-00000-of-00001.index").write_text("half")
+    (tmp_path / "checkpoint").write_bytes(b"\xff\xfe")
+    again = golden_run(run.strategy, str(tmp_path))
+    assert not (tmp_path / "model.ckpt-3_temp").exists()
+    assert checkpoints.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-0"
+    assert again.step == 0
+
+
+def test_unknown_strategy_is_an_error():
+    with pytest.raises(ValueError, match="parameter_server"):
+        loop.create_strategy("parameter_server")
+
+
+def test_tpu_strategy_is_asked_for_by_name_zone_and_project(monkeypatch):
+    asked = {}
+
+    def resolver(**kwargs):
+        asked.update(kwargs)
+        return "resolver"
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", asked.setdefault)
+    monkeypatch.setattr(
+        tf.tpu.experimental, "initialize_tpu_system", lambda r: asked.update(initialised=r)
+    )
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda r: ("strategy", r))
+    strategy = loop.create_strategy("tpu", None, "node", "zone-a", "project-b")
+    assert strategy == ("strategy", "resolver")
+    assert asked["tpu"] == "node" and asked["initialised"] == "resolver"
+    assert (asked["zone"], asked["project"]) == ("zone-a", "project-b")
+
+
+def test_missing_tpu_is_a_plain_error():
+    with pytest.raises(ValueError, match="no TPU found"):
+        loop.create_strategy("tpu")
+
+
+def test_loss_scaling_belongs_to_float16_alone():
+    loop.set_precision("fp16")
+    try:
+        scaled = loop.create_optimizer("adamw", 0.1)
+    finally:
+        loop.set_precision("fp32")
+    assert isinstance(scaled.inner_optimizer, optimization.AdamW)
+    assert isinstance(loop.create_optimizer("adamw", 0.1), optimization.AdamW)
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1]
+    if wanted == "mirrored":
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+        )
+        made = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    else:
+        made = loop.create_strategy(wanted, num_gpus=0)
+    with tempfile.TemporaryDirectory() as scratch:
+        outcome = train_on(made, "fp32", scratch)
+    print(json.dumps({"replicas": made.num_replicas_in_sync, **outcome}))
+
+
+def test_progress_keeps_its_speed_where_no_step_was_made(capsys):
+    progress = loop._Progress(0, 10, batch_size=4, visible=True)
+    progress.advance(10)
+    for _ in range(2):  # after the last steps, and when the loop ends
+        progress.show({"loss": 1.0})
+    progress.close()
+    shown = re.findall(r"sequences/s=([\d.]+)", capsys.readouterr().err)
+    assert shown and float(shown[-1]) > 0

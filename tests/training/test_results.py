@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files evaluations leave, the best checkpoint, following a run."""
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints import checkpoints
+from albert_tf.errors import UserError
+from albert_tf.training import results
+
+
+def write_checkpoint(directory, step):
+    """A checkpoint that holds its step alone."""
+    variable = tf.Variable(step, dtype=tf.int64)
+    checkpoint = checkpoints.make_checkpoint({"global_step": variable})
+    return checkpoint.write(str(directory / f"model.ckpt-{step}"))
+
+
+def record(directory, step, value):
+    return results.record(
+        str(directory),
+        step,
+        {"global_step": step, "figure": value},
+        write_checkpoint(directory, step),
+        "figure",
+        initial_best=-1.0,
+        block=lambda figures, state, saved: [
+            *results.sorted_lines(figures),
+            f"best = {state.best}",
+            *saved,
+        ],
+    )
+
+
+def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
+    assert [record(tmp_path, *row) for row in ((1, 0.5), (2, 0.25), (3, 0.75))] == [
+        True,
+        False,
+        True,
+    ]
+    assert results.read_best(str(tmp_path)) == (3, 3, 0.75)
+    assert checkpoints.step_in(str(tmp_path / "model.ckpt-best")) == 3
+    lines = (tmp_path / results.EVAL_RESULTS).read_text().splitlines()
+    assert [line for line in lines if not line.startswith("saved ")] == [
+        "figure = 0.5", "global_step = 1", "best = -1.0",
+        "figure = 0.25", "global_step = 2", "best = 0.5",
+        "figure = 0.75", "global_step = 3", "best = 0.5",
+    ]  # fmt: skip
+    saved = [line for line in lines if line.startswith("saved ")]
+    assert len(saved) == 4
+    assert saved[1] == f"saved {tmp_path}/model.ckpt-1.index to {tmp_path}/model.ckpt-best.index"
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_what_is_not_finite_is_never_the_best(value, tmp_path):
+    assert not record(tmp_path, 1, float(value))
+    assert results.read_best(str(tmp_path)) == (1, -1, -1.0)
+    assert not (tmp_path / "model.ckpt-best.index").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1:2", "1:2:nan", "1:2:inf", "1:2:-inf", "1:2:1e999", "-1:2:0.5", "1:-2:0.5", "True:1:0.5",
+     "1:False:0.5", "1:1:True", "1_0:1:0.5", f"{10**30}:1:0.5", "1:1:0.5:7", "1.5:1:0.5", "1:1:e",
+     " ", "9" * 5000],
+)  # fmt: skip
+def test_damaged_state_is_a_plain_error(text, tmp_path):
+    (tmp_path / results.BEST_STATE).write_text(text)
+    with pytest.raises(UserError, match=r"best_trial\.txt must read .* Delete it") as error:
+        results.read_best(str(tmp_path))
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "text, state",
+    [("4:0:0.0", (4, 0, 0.0)), ("4:-1:-1", (4, -1, -1.0)), ("8:4:-0.25", (8, 4, -0.25)),
+     ("8:4:8.5e-05", (8, 4, 8.5e-05)), ("8:4:87.5\n", (8, 4, 87.5))],
+)  # fmt: skip
+def test_states_of_the_original_and_of_negative_figures_are_read(text, state, tmp_path):
+    (tmp_path / results.BEST_STATE).write_text(text)
+    assert results.read_best(str(tmp_path)) == state
+
+
+def test_follow_gives_all_or_the_newest(tmp_path):
+    for step in (2, 10, 4):
+        write_checkpoint(tmp_path, step)
+    every = list(results.follow(str(tmp_path), 99, 0.0, newest_only=False))
+    assert [checkpoints.step_of(prefix) for prefix in every] == [2, 4, 10]
+    later = list(results.follow(str(tmp_path), 99, 0.0, seen=2, newest_only=False))
+    assert later == every[1:]
+    assert list(results.follow(str(tmp_path), 99, 0.0)) == every[-1:]
+
+
+def test_follow_gives_what_is_there_beyond_the_last_step(tmp_path):
+    for step in (2, 10, 14):
+        write_checkpoint(tmp_path, step)
+    found = list(results.follow(str(tmp_path), 4, 60.0, seen=6, newest_only=False))
+    assert [checkpoints.step_of(prefix) for prefix in found] == [10, 14]
+
+
+def test_best_state_survives(tmp_path):
+    assert results.read_best(str(tmp_path)) is None
+    (tmp_path / results.BEST_STATE).write_text("40:20:0.625")
+    assert results.read_best(str(tmp_path)) == (40, 20, 0.625)
+
+
+def test_follow_waits_for_newer_checkpoints_and_ends(tmp_path):
+    variable = tf.Variable(7, dtype=tf.int64)
+    checkpoint = checkpoints.make_checkpoint({"global_step": variable})
+    manager = tf.train.CheckpointManager(
+        checkpoint, str(tmp_path), max_to_keep=None, checkpoint_name="model.ckpt"
+    )
+    assert list(results.follow(str(tmp_path), 9, timeout=0.0)) == []
+    manager.save(checkpoint_number=7)
+    seen = []
+    for prefix in results.follow(str(tmp_path), 9, timeout=5.0):
+        seen.append(checkpoints.step_in(prefix))
+        if variable.numpy() < 9:
+            variable.assign_add(1)
+            manager.save(checkpoint_number=int(variable.numpy()))
+    assert seen == [7, 8, 9]
