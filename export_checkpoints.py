@@ -12,12 +12,12 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.checkpoints import checkpoints, transformers
-from albert_tf.cli import launch
+from albert_tf.cli import launch, model_flags
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.publish import hub, transformers_tokenizer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import finetuning
+from albert_tf.training import finetuned_task
 
 FLAGS = flags.FLAGS
 CONFIG = "albert_config.json"
@@ -141,9 +141,9 @@ def read_tokenizer(config, has_masked_lm):
     Raises:
         UserError: there is none, it is of another model, or transformers has no such tokenizer.
     """
-    path, arguments = launch.directory_vocabulary()
+    path, arguments = model_flags.directory_vocabulary()
     tokenizer = FullTokenizer(**arguments)
-    launch.check_vocabulary(config, tokenizer, path)
+    model_flags.check_vocabulary(config, tokenizer, path)
     ids = tokenizer.special_ids(with_mask=False)
     settings = (arguments["do_lower_case"], config.max_position_embeddings, has_masked_lm)
     if not tokenizer.is_sentencepiece:
@@ -164,7 +164,7 @@ def export_to_transformers(config):
         raise UserError(f"--export_format=hf: {error}") from error
     hub.check_export_path(FLAGS.export_path, "export_path")
     prefix = checkpoints.find(checkpoint_path())
-    head = finetuning.read_head(os.path.dirname(prefix))
+    head = finetuned_task.read(os.path.dirname(prefix))
     shapes = checkpoints.open_reader(prefix).shapes
     architecture, outputs = transformers.architecture_of(shapes, config.hidden_size, head)
     ids, tokenizer_files = read_tokenizer(config, architecture in transformers.WITH_MASKED_LM)
@@ -174,7 +174,7 @@ def export_to_transformers(config):
     with files.replacing_directory(FLAGS.export_path) as directory:
         written = transformers.write(directory, their_config, tensors, tokenizer_files)
         if head:
-            finetuning.write_head(directory, head)
+            finetuned_task.write(directory, head)
     left_out = [name for name in tensors if name not in written]
     if left_out:
         print(f"  {architecture} has no place for: {', '.join(left_out)}")

@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf.checkpoints import checkpoints
-from albert_tf.cli import launch
+from albert_tf.cli import flag_groups, launch, model_flags
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
@@ -39,7 +39,7 @@ def define_flags():
         "checkpoint_name", checkpoints.BEST, "Prefix of the checkpoint in that directory."
     )
     flags.DEFINE_bool("do_lower_case", True, "Whether the model is for lower-cased text.")
-    launch.define_obsolete_flags("use_einsum")
+    flag_groups.define_obsolete_flags("use_einsum")
     flags.DEFINE_integer(
         "max_seq_length",
         None,
@@ -96,7 +96,7 @@ def export_model(vocabulary, arguments):
     tokenizer = FullTokenizer(**arguments)
     config_path = os.path.join(FLAGS.albert_directory, CONFIG)
     config = AlbertConfig.from_json_file(config_path)
-    launch.check_vocabulary(config, tokenizer, vocabulary)
+    model_flags.check_vocabulary(config, tokenizer, vocabulary)
     model, loaded = load_model(config)
     module = hub.HubModule(
         model,
@@ -143,13 +143,13 @@ def export_preprocessing(vocabulary, arguments):
 
 def main(_):
     """Checks everything, then exports."""
-    launch.note_obsolete_flags()
-    launch.check_not_empty("albert_directory", "export_path")
-    launch.check_at_least(3, "max_seq_length")  # [CLS], a piece, [SEP]
+    flag_groups.note_obsolete_flags()
+    flag_groups.check_not_empty("albert_directory", "export_path")
+    flag_groups.check_at_least(3, "max_seq_length")  # [CLS], a piece, [SEP]
     if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
     hub.check_export_path(FLAGS.export_path, "export_path")
-    vocabulary, arguments = launch.directory_vocabulary()
+    vocabulary, arguments = model_flags.directory_vocabulary()
     exporters = {"model": export_model, "preprocessing": export_preprocessing}
     exporters[FLAGS.export_type](vocabulary, arguments)
     print(f"Written: {FLAGS.export_path}, with a README.md that shows how to call it.")

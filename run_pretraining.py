@@ -7,23 +7,20 @@ python run_pretraining.py \
   --do_train --do_eval --train_batch_size=64 --num_train_steps=2000 --num_warmup_steps=200
 """
 
-import functools
-
 from absl import flags
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
-from albert_tf.cli import launch
-from albert_tf.data import records
+from albert_tf.cli import flag_groups, launch, model_flags
 from albert_tf.errors import UserError
-from albert_tf.model import heads, optimization
-from albert_tf.training import loop, results
+from albert_tf.model import optimization
+from albert_tf.training import loop, pretraining
 
 FLAGS = flags.FLAGS
-METRICS = (
-    "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss",
+SAME_NAMES = (  # flags that are values of pretraining.Options
+    "input_file", "eval_input_file", "do_train", "do_eval", "max_seq_length",
+    "max_predictions_per_seq", "sentence_loss_weight", "eval_batch_size", "max_eval_steps",
+    "init_checkpoint", "init_from_group0", "seed",
 )  # fmt: skip
-KEY_METRIC = "masked_lm_accuracy"
 PAPER_BATCH = 4096  # what the default learning rate belongs to, section 4.1
 
 
@@ -89,13 +86,13 @@ def define_flags():
         "elsewhere.",
     )
     flags.DEFINE_float("masked_lm_budget", 0.0, "The original's masking on the fly; must be 0.")
-    launch.define_device_flags()
+    flag_groups.define_device_flags()
     flags.mark_flags_as_required(["albert_config_file", "input_file", "output_dir"])
 
 
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
-    launch.check_not_empty("output_dir")
+    flag_groups.check_not_empty("output_dir")
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise UserError("nothing to do: give --do_train, --do_eval or both")
     if FLAGS.masked_lm_budget:
@@ -103,19 +100,19 @@ def check_flags():
             f"--masked_lm_budget={FLAGS.masked_lm_budget}: masking on the fly does not exist, in "
             "the original neither. Leave it at 0; create_pretraining_data.py masks"
         )
-    launch.check_at_least(
+    flag_groups.check_at_least(
         1, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
         "num_train_steps", "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop",
         "max_eval_steps", "shuffle_buffer_size",
     )  # fmt: skip
-    launch.check_at_least(
+    flag_groups.check_at_least(
         0, "num_warmup_steps", "start_warmup_step", "keep_checkpoint_max", "learning_rate",
         "continuous_eval_timeout", "poly_power", "sentence_loss_weight",
     )  # fmt: skip
 
 
 def warn():
-    """Prints what is allowed and rarely meant."""
+    """Prints warnings about values that are mostly a mistake."""
     if FLAGS.start_warmup_step:
         print(
             f"Warning: the learning rate is negative before --start_warmup_step="
@@ -135,54 +132,16 @@ def warn():
         )
 
 
-def find_inputs(config):
-    """Schema and checked files: (schema, training files, evaluation files)."""
-    schema = records.pretraining_schema(
-        FLAGS.max_seq_length,
-        FLAGS.max_predictions_per_seq,
-        vocab_size=config.vocab_size,
-        type_vocab_size=config.type_vocab_size,
-    )
-    del schema["token_boundary"]  # written for other uses; the model does not read it
-    train_files = records.expand_patterns(FLAGS.input_file, "input_file")
-    eval_files = train_files
-    if FLAGS.eval_input_file:
-        eval_files = records.expand_patterns(FLAGS.eval_input_file, "eval_input_file")
-    elif FLAGS.do_eval:
-        print("Evaluating on the training files: give --eval_input_file for held-out text.")
-    wanted = {*(train_files if FLAGS.do_train else ()), *(eval_files if FLAGS.do_eval else ())}
-    records.check_records(sorted(wanted), schema, record_flags(schema))
-    return schema, train_files, eval_files
-
-
-def record_flags(schema):
-    """Which flag sets the length of a feature, for messages."""
-    return {
-        name: "max_predictions_per_seq" if name.startswith("masked_lm") else "max_seq_length"
-        for name in schema
-        if name != "next_sentence_labels"
-    }
-
-
-def make_run(config, strategy):
-    """Model, optimizer and run under the strategy."""
-    with strategy.scope():
-        model = heads.PretrainingModel(config, use_one_hot_embeddings=loop.is_tpu(strategy))
-        schedule = optimization.PolynomialDecayWithWarmup(
-            peak=FLAGS.learning_rate,
-            train_steps=FLAGS.num_train_steps,
-            warmup_steps=FLAGS.num_warmup_steps,
-            power=FLAGS.poly_power,
-            start_warmup_step=FLAGS.start_warmup_step,
-        )
-        optimizer = loop.create_optimizer(FLAGS.optimizer, schedule) if FLAGS.do_train else None
-    task = loop.Task(
-        model=model,
-        variables=checkpoints.named_variables(model),
-        terms=heads.pretraining_terms,
-        loss=functools.partial(
-            heads.pretraining_loss, sentence_loss_weight=FLAGS.sentence_loss_weight
-        ),
+def read_options():
+    """What the flags ask for."""
+    recipe = pretraining.Recipe(
+        optimizer=FLAGS.optimizer,
+        learning_rate=FLAGS.learning_rate,
+        warmup_steps=FLAGS.num_warmup_steps,
+        start_warmup_step=FLAGS.start_warmup_step,
+        poly_power=FLAGS.poly_power,
+        batch_size=FLAGS.train_batch_size,
+        shuffle_buffer_size=FLAGS.shuffle_buffer_size,
     )
     settings = loop.Settings(
         output_dir=FLAGS.output_dir,
@@ -191,104 +150,25 @@ def make_run(config, strategy):
         steps_per_loop=FLAGS.steps_per_loop or FLAGS.iterations_per_loop,
         keep_checkpoint_max=FLAGS.keep_checkpoint_max,
     )
-    return loop.Run(strategy, task, optimizer, settings)
-
-
-def train(run, config, schema, train_files, on_checkpoint):
-    """Trains from where the run stands, or from the weights given."""
-    print(run.start(FLAGS.init_checkpoint, FLAGS.init_from_group0))
-    if run.is_chief:
-        launch.record_run(FLAGS.output_dir, config, run, train_files)
-    # A resumed run goes on with other records than it began with, whatever the seed.
-    seed = None if FLAGS.seed is None else FLAGS.seed + run.step
-    dataset = records.train_dataset(
-        train_files,
-        schema,
-        FLAGS.train_batch_size,
-        seed=seed,
-        shuffle_buffer_size=FLAGS.shuffle_buffer_size,
+    same = {name: FLAGS[name].value for name in SAME_NAMES}
+    return pretraining.Options(
+        recipe=recipe,
+        loop=settings,
+        eval_timeout=FLAGS.continuous_eval_timeout,
+        record=model_flags.record_of_flags(),
+        **same,
     )
-    run.train(dataset, FLAGS.train_batch_size, METRICS, on_checkpoint)
-    print(f"Trained to step {run.step}; checkpoint {checkpoints.latest_in(FLAGS.output_dir)}")
-
-
-def evaluate(run, dataset, prefix):
-    """Evaluates the weights at hand, prints and records the figures, keeps the best."""
-    figures = run.evaluate(dataset, METRICS, FLAGS.max_eval_steps)
-    best = run.is_chief and results.record(
-        FLAGS.output_dir,
-        run.step,
-        {"global_step": run.step, **figures},
-        prefix,
-        KEY_METRIC,
-        initial_best=0.0,
-        block=results_block,
-    )
-    shown = ", ".join(f"{name} {figures[name]:.4f}" for name in ("loss", *METRICS))
-    loop.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
-
-
-def results_block(figures, _, saved):
-    """Lines of `eval_results.txt`; the original has the copied files after the first key."""
-    first, *rest = results.sorted_lines(figures)
-    return [first, *saved, *rest]
-
-
-def evaluate_directory(run, dataset):
-    """Evaluates the newest checkpoint of output_dir, and newer ones while they come.
-
-    Where there is none, --init_checkpoint is evaluated: released weights, on one's own text.
-    """
-    evaluated = 0
-    for prefix in results.follow(
-        FLAGS.output_dir, FLAGS.num_train_steps, FLAGS.continuous_eval_timeout
-    ):
-        run.load(prefix)
-        evaluate(run, dataset, prefix)
-        evaluated += 1
-    if not evaluated and FLAGS.init_checkpoint:
-        prefix = checkpoints.find(FLAGS.init_checkpoint)
-        print(f"--output_dir={FLAGS.output_dir} holds no checkpoint: evaluating {prefix}")
-        run.load(prefix)
-        evaluate(run, dataset, prefix)
-    elif not evaluated:
-        raise UserError(f"--output_dir={FLAGS.output_dir} holds no checkpoint to evaluate")
-    elif run.step < FLAGS.num_train_steps:
-        print(
-            f"No checkpoint after step {run.step} of --num_train_steps={FLAGS.num_train_steps}. "
-            "To follow a run that goes on, set --continuous_eval_timeout."
-        )
 
 
 def main(_):
-    """Reads flags, checks them, then trains and evaluates."""
-    launch.note_obsolete_flags()
+    """Makes values of the flags, then trains and evaluates."""
+    flag_groups.note_obsolete_flags()
     check_flags()
     if FLAGS.do_train:
         warn()
-    config = launch.read_config()
+    config = model_flags.read_config()
     files.check_writable(FLAGS.output_dir, "output_dir")
-    strategy = launch.set_up_devices()
-    if FLAGS.do_train:
-        loop.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
-    with launch.locked(FLAGS.output_dir, strategy):
-        train_and_evaluate(config, strategy)
-
-
-def train_and_evaluate(config, strategy):
-    """What the flags ask for."""
-    schema, train_files, eval_files = find_inputs(config)
-    run = make_run(config, strategy)
-    eval_dataset = records.eval_dataset(
-        eval_files, schema, FLAGS.eval_batch_size, drop_remainder=loop.is_tpu(strategy)
-    )
-    read = sorted({*train_files, *eval_files})
-    with records.naming_bad_records(read, schema, record_flags(schema)):
-        if FLAGS.do_train:
-            on_checkpoint = functools.partial(evaluate, run, eval_dataset)
-            train(run, config, schema, train_files, on_checkpoint if FLAGS.do_eval else None)
-        else:
-            evaluate_directory(run, eval_dataset)
+    pretraining.pretrain(config, read_options(), launch.set_up_devices())
 
 
 if __name__ == "__main__":

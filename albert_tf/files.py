@@ -233,6 +233,16 @@ def check_writable(directory, flag):
 # === Locks ===
 
 
+@contextlib.contextmanager
+def locked(directory, *purposes):
+    """Holds a `lock` of a directory for each purpose while the block runs."""
+    with contextlib.ExitStack() as held:
+        for purpose in purposes:
+            lock(directory, purpose)
+            held.callback(unlock, directory, purpose)
+        yield
+
+
 def lock(directory, purpose):
     """Makes sure that one process at a time does something in a directory, until it ends.
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -51,12 +52,9 @@ def make_run(args):
         options = {"predicted_length": args.max_seq_length}
     else:
         kind, terms, options = heads.SquadV2Model, heads.squad_v2_terms, {}
-    return finetuning.make_run(
-        loop.create_strategy("one_device"),
-        lambda: kind(config, **options),
-        terms,
-        loop.Settings(tempfile.mkdtemp(), train_steps=1, save_checkpoints_steps=1),
-    )
+    task = SimpleNamespace(make_model=lambda config, **_: kind(config, **options), terms=terms)
+    settings = loop.Settings(tempfile.mkdtemp(), train_steps=1, save_checkpoints_steps=1)
+    return finetuning.make_run(task, config, loop.create_strategy("one_device"), settings)
 
 
 def windows_per_second(run, arrays, args, always_padded):

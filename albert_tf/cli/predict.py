@@ -26,7 +26,7 @@ from absl import flags
 from tqdm import tqdm
 
 from albert_tf import files
-from albert_tf.cli import launch
+from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import UserError, one_line, parse_json
 
 FLAGS = flags.FLAGS
@@ -377,7 +377,7 @@ def main(_):
 
 def check_flags():
     """Raises UserError for flags that make no sense, before a model is loaded."""
-    launch.check_at_least(1, "predict_batch_size")
+    flag_groups.check_at_least(1, "predict_batch_size")
     given = _given()
     if given and FLAGS.input_file:
         raise UserError(f"--input_file and --{next(iter(given))} exclude each other")

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fine-tuning scripts share: train, evaluate every checkpoint, predict with the best."""
+"""Fine-tuning of any task: trains, evaluates every checkpoint, predicts with the best, exports."""
 
 import dataclasses
-import json
+import functools
 import math
 import os
 
-import numpy as np
-import tensorflow as tf
-
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints, transformers
+from albert_tf.checkpoints import checkpoints
 from albert_tf.data import records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.training import loop, results
+from albert_tf.publish import served, serving
+from albert_tf.training import finetuned_task, loop, results, run_record, trials
+from albert_tf.training.task import Predicted
 
-HEAD_FILE = "finetuned_task.json"
+RULE = "=" * 50  # between the blocks of eval_results.txt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,95 +32,97 @@ class Recipe:
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """Where the weights come from, if output_dir holds no run to resume."""
+class Options:
+    """What to do, where and how.
 
+    Attributes:
+        output_dir: str, the run's directory.
+        do_train, do_eval, do_predict: bool, the parts of the work.
+        recipe: Recipe; None without training.
+        max_seq_length: int, T.
+        eval_batch_size, predict_batch_size: int.
+        loop: training.Settings.
+        init_checkpoint: str or None, where weights come from if output_dir holds no run: to train
+            those of an encoder, else those of a fine-tuned model.
+        allow_random_init: bool, whether training may start without any given weights.
+        eval_timeout: float, seconds to wait for the next checkpoint of a run elsewhere.
+        seed: int or None.
+        num_trials: int, runs with seeds of their own.
+        ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
+        record: run_record.Given; None without training.
+    """
+
+    output_dir: str
+    do_train: bool
+    do_eval: bool
+    do_predict: bool
+    recipe: Recipe | None
+    max_seq_length: int
+    eval_batch_size: int
+    predict_batch_size: int
+    loop: loop.Settings
     init_checkpoint: str | None = None
     allow_random_init: bool = False
+    eval_timeout: float = 0.0
+    seed: int | None = None
+    num_trials: int = 1
+    ensemble: tuple = ()
+    record: run_record.Given | None = None
+
+    @property
+    def purposes(self):
+        """What the run does in its directory, for the locks: tuple of str."""
+        evaluates = self.do_eval or self.do_predict
+        return ("training",) * self.do_train + ("evaluating",) * evaluates
+
+    def in_directory(self, directory, **changes):
+        """The same options for another directory."""
+        settings = dataclasses.replace(self.loop, output_dir=directory)
+        return dataclasses.replace(self, output_dir=directory, loop=settings, **changes)
 
 
-@dataclasses.dataclass(frozen=True)
-class Head:
-    """What a head is trained for: the task, and its labels in order (None in regression)."""
-
-    task_name: str
-    labels: tuple[str, ...] | None
-
-    def __str__(self):
-        labels = "scores" if self.labels is None else f"labels {', '.join(self.labels)}"
-        return f"{self.task_name} ({labels})"
-
-
-def write_head(directory, head):
-    """Writes down what the head of a run's checkpoints is trained for.
-
-    Args:
-        directory: str, the run's.
-        head: Head.
-    """
-    text = json.dumps(dataclasses.asdict(head), indent=2) + "\n"
-    files.write_text(os.path.join(directory, HEAD_FILE), text)
-
-
-def check_head(head, output_dir, given=None):
-    """Raises UserError if the checkpoints to go on with are of another task.
-
-    Where `HEAD_FILE` is absent, nothing can be told: the original writes none.
+def fine_tune(task, config, options, strategy):
+    """Trains, evaluates and predicts, as the options ask for.
 
     Args:
-        head: Head, of the task in question.
-        output_dir: str, the run's directory.
-        given: str or None, a fine-tuned checkpoint that is used if output_dir holds none.
-    """
-    remedy = "give --output_dir a directory of its own"
-    _check_head_in(output_dir, head, f"--output_dir={output_dir}", remedy)
-    if given and not trained_in(output_dir):
-        directory = given if tf.io.gfile.isdir(given) else os.path.dirname(given)
-        remedy = "give a checkpoint of this task, or train with --do_train"
-        _check_head_in(directory, head, f"--init_checkpoint={given}", remedy)
-
-
-def _check_head_in(directory, head, flag, remedy):
-    found = read_head(directory)
-    if found is None:
-        labels = transformers.read_labels(directory)
-        if labels in (None, head.labels):
-            return
-        found = Head("another task", labels)
-    if found != head:
-        raise UserError(
-            f"{flag} was trained for {found} and not for {head}: {remedy}, or change --task_name"
-        )
-
-
-def read_head(directory):
-    """What the head of a directory's checkpoints is trained for, where `HEAD_FILE` tells it.
-
-    Args:
-        directory: str.
-
-    Returns:
-        Head or None.
+        task: training.task.Task.
+        config: AlbertConfig.
+        options: Options.
+        strategy: tf.distribute.Strategy.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
-    path = os.path.join(directory, HEAD_FILE)
-    if not tf.io.gfile.exists(path):
-        return None
-    try:
-        content = files.read_json(path)
-    except UserError as error:
-        raise UserError(f"{path} is damaged: delete it ({error})") from error
-    content = content if isinstance(content, dict) else {}
-    task_name, labels = content.get("task_name"), content.get("labels", "absent")
-    are_labels = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
-    if not isinstance(task_name, str) or not (labels is None or are_labels):
-        raise UserError(
-            f"{path} is damaged: delete it (it must hold task_name, a string, and labels, a list "
-            "of strings or null)"
-        )
-    return Head(task_name, None if labels is None else tuple(labels))
+    if options.recipe:
+        loop.check_batch_size(strategy, options.recipe.batch_size, "train_batch_size")
+    if options.do_predict and loop.is_tpu(strategy):
+        loop.check_batch_size(strategy, options.predict_batch_size, "predict_batch_size")
+    if options.do_predict:
+        task.read_test_set()
+    with files.locked(options.output_dir, *options.purposes):
+        run = None
+        if options.num_trials > 1:
+            _run_trials(task, config, options, strategy)
+        elif options.do_train or options.do_eval:
+            run = train_and_evaluate(task, config, options, strategy)
+        if options.do_predict:
+            _predict(task, config, options, strategy, run)
+
+
+def export(task, config, prefix, settings):
+    """Writes a checkpoint of a task as a SavedModel.
+
+    Args:
+        task: training.task.Task.
+        config: AlbertConfig.
+        prefix: str.
+        settings: publish.served.Settings.
+    """
+    loop.set_precision("fp32")
+    model = task.make_served_model(config)
+    serving.load(model, prefix)
+    functions = task.served_functions(model, settings.tokenizer, prefix)
+    served.export(model, functions, config, settings, task.labels, task.export_folder)
 
 
 def check_strategy(name):
@@ -137,13 +138,16 @@ def check_strategy(name):
         )
 
 
-def make_run(strategy, make_model, terms, settings, recipe=None):
+# --- Training ------------------------------------------------------------------------------------
+
+
+def make_run(task, config, strategy, settings, recipe=None):
     """Builds model, optimizer and run under a strategy.
 
     Args:
+        task: training.task.Task.
+        config: AlbertConfig.
         strategy: tf.distribute.Strategy.
-        make_model: callable without arguments -> model with an encoder and a head.
-        terms: callable, of `training.Task`, with `eval_loss` among its figures.
         settings: training.Settings.
         recipe: Recipe, or None for a run that does not train.
 
@@ -151,67 +155,68 @@ def make_run(strategy, make_model, terms, settings, recipe=None):
         training.Run.
     """
     with strategy.scope():
-        model = make_model()
+        model = task.make_model(config, use_one_hot_embeddings=loop.is_tpu(strategy))
         optimizer = None
         if recipe is not None:
             schedule = optimization.PolynomialDecayWithWarmup(
                 recipe.learning_rate, recipe.train_steps, recipe.warmup_steps
             )
             optimizer = loop.create_optimizer(recipe.optimizer, schedule)
-    task = loop.Task(model, checkpoints.named_variables(model), terms, heads.mean_loss)
-    return loop.Run(strategy, task, optimizer, settings)
+    what = loop.Task(model, checkpoints.named_variables(model), task.terms, heads.mean_loss)
+    return loop.Run(strategy, what, optimizer, settings)
 
 
-def start(run, source):
-    """Fills the model and says from where: from output_dir if it holds a run, else as told.
+def _run_trials(task, config, options, strategy):
+    def run_trial(directory, seed):
+        files.check_writable(directory, "output_dir")
+        recipe = dataclasses.replace(options.recipe, seed=seed)
+        trial = options.in_directory(directory, recipe=recipe, seed=seed)
+        with files.locked(directory, *trial.purposes):
+            train_and_evaluate(task, config, trial, strategy)
 
-    Encoder weights alone are taken from elsewhere; the head starts afresh. Nothing is written yet.
+    first = options.seed or 0
+    seeds = range(first, first + options.num_trials)
+    trials.run(run_trial, options.output_dir, seeds, task.key_metric)
 
-    Args:
-        run: training.Run.
-        source: Source.
 
-    Raises:
-        UserError: the checkpoint does not fit, or there is none and there must be.
-    """
-    print(
-        run.start(
-            source.init_checkpoint and prefer_best(source.init_checkpoint),
-            take_heads=False,
-            allow_random_init=source.allow_random_init,
-            save=False,
-        )
+def train_and_evaluate(task, config, options, strategy):
+    """Trains and evaluates once; returns the run."""
+    loop.set_seed(options.seed)
+    run = make_run(task, config, strategy, options.loop, options.recipe)
+    if options.do_train:
+        _start(run, task, config, options)
+    on_checkpoint = None
+    if options.do_eval:
+        on_checkpoint = _Evaluator(run, task, options)
+    if options.do_train:
+        _train(run, task, options, on_checkpoint)
+    else:
+        _evaluate_checkpoints(run, on_checkpoint, options)
+    if options.do_eval:
+        results.check_key_metric(options.output_dir, task.key_metric)
+    return run
+
+
+def _start(run, task, config, options):
+    """Fills the model, says from where, and writes down what the run is made with."""
+    source = options.init_checkpoint and results.prefer_best(options.init_checkpoint)
+    line = run.start(
+        source,
+        take_heads=task.takes_head,
+        allow_random_init=options.allow_random_init,
+        save=False,
     )
+    print(line)
+    inputs = task.input_files(options.do_eval)
+    run_record.write(options.output_dir, options.record, config, run, inputs)
+    if task.kind:
+        finetuned_task.write(options.output_dir, task.kind)
 
 
-def prefer_best(path):
-    """`model.ckpt-best` of a directory that has one, since the newest is mostly overtrained.
-
-    Args:
-        path: str, anything that `checkpoints.find` takes; all else is returned as it is.
-    """
-    best = os.path.join(path, checkpoints.BEST)
-    return best if checkpoints.exists(best) else path
-
-
-def train(run, recipe, record_files, schema, max_seq_length, figures, on_checkpoint=None):
-    """Trains on record files, from the weights of `start`.
-
-    Checkpoints that an earlier process left without evaluation are evaluated first.
-
-    Args:
-        run: training.Run.
-        recipe: Recipe.
-        record_files: list of str.
-        schema: dict from feature name to `records.Feature`.
-        max_seq_length: int, T.
-        figures: sequence of str, names of the task's terms.
-        on_checkpoint: callable or None, called with the prefix of each checkpoint.
-
-    Raises:
-        UserError: a record is damaged or does not fit the schema.
-    """
-    directory = run.settings.output_dir
+def _train(run, task, options, on_checkpoint):
+    """Trains; checkpoints that an earlier process left without evaluation are evaluated first."""
+    recipe, directory = options.recipe, options.output_dir
+    paths, schema = task.training_records()
     if recipe.warmup_steps >= recipe.train_steps:
         print(
             f"Warning: the warm-up of {recipe.warmup_steps} updates does not end before the "
@@ -223,63 +228,86 @@ def train(run, recipe, record_files, schema, max_seq_length, figures, on_checkpo
         pending = [
             prefix
             for step, prefix in checkpoints.numbered_in(directory)
-            if step > evaluated_step(directory)
+            if step > results.evaluated_step(directory)
         ]
-        if _evaluate_each(run, on_checkpoint, pending):
+        if on_checkpoint.each(pending):
             run.start()  # weights, moments and step of the newest again
     dataset = records.train_dataset(
-        record_files,
+        paths,
         schema,
         recipe.batch_size,
         seed=None if recipe.seed is None else recipe.seed + run.step,
         shuffle_buffer_size=recipe.shuffle_buffer_size,
-        trim_to=None if loop.is_tpu(run.strategy) else max_seq_length,
+        trim_to=None if loop.is_tpu(run.strategy) else options.max_seq_length,
     )
-    with records.naming_bad_records(record_files, schema, remedy=records.CACHE_REMEDY):
-        run.train(dataset, recipe.batch_size, figures, on_checkpoint)
+    with records.naming_bad_records(paths, schema, remedy=records.CACHE_REMEDY):
+        run.train(dataset, recipe.batch_size, task.shown_terms, on_checkpoint)
 
 
-def evaluated_step(directory):
-    """The last step of a run that was evaluated, -1 if none was."""
-    state = results.read_best(directory)
-    return -1 if state is None else state.step
+# --- Evaluation ----------------------------------------------------------------------------------
 
 
-def _evaluate_each(run, evaluate, prefixes):
-    """Evaluates checkpoints as they come; of these the newest `keep_checkpoint_max` stay.
+class _Evaluator:
+    """Evaluates a run's weights on the development set, read once."""
 
-    Returns:
-        int, how many there were.
-    """
-    kept, count = [], 0
-    longest = run.settings.keep_checkpoint_max or math.inf
-    for prefix in prefixes:
-        run.load(prefix)
-        evaluate(prefix)
-        count += 1
-        kept.append(prefix)
-        if run.is_chief and len(kept) > longest:
-            checkpoints.delete(kept.pop(0))
-    return count
+    def __init__(self, run, task, options):
+        self._run, self._task, self._options = run, task, options
+        self._splits, self._warner = task.evaluation_splits(), Warner()
+
+    def __call__(self, prefix):
+        """Evaluates the weights at hand, those of `prefix`; records and prints the figures."""
+        run, task, batch_size = self._run, self._task, self._options.eval_batch_size
+        outputs = model_outputs(run, task, self._splits, batch_size, self._options.max_seq_length)
+        evaluation = task.evaluate(self._splits, outputs, batch_size)
+        best = results.record(
+            run.settings.output_dir,
+            run.step,
+            {"global_step": run.step} | evaluation.figures,
+            prefix,
+            task.key_metric,
+            initial_best=-1,
+            block=lambda lines, *now: [*lines, *task.results_end(*now), RULE],
+        )
+        if best and evaluation.keep:
+            evaluation.keep()
+        names = task.shown_figures or evaluation.figures
+        shown = [f"{name} {evaluation.figures[name]:.4f}" for name in names]
+        loop.say(
+            f"Evaluation at step {run.step}: {', '.join(shown)}{' (best so far)' if best else ''}"
+        )
+        if run.step:  # before training it is no news
+            self._warner.say(evaluation.warnings)
+
+    def each(self, prefixes):
+        """Evaluates checkpoints as they come; of these the newest `keep_checkpoint_max` stay.
+
+        Returns:
+            int, how many there were.
+        """
+        kept, count = [], 0
+        longest = self._run.settings.keep_checkpoint_max or math.inf
+        for prefix in prefixes:
+            self._run.load(prefix)
+            self(prefix)
+            count += 1
+            kept.append(prefix)
+            if len(kept) > longest:
+                checkpoints.delete(kept.pop(0))
+        return count
 
 
-def evaluate_checkpoints(run, evaluate, timeout=0.0, given=None):
+def _evaluate_checkpoints(run, evaluate, options):
     """Evaluates the run's checkpoints that were not evaluated yet, in the order of their steps.
 
     Of those that are evaluated, the newest `keep_checkpoint_max` stay; the best one has a copy. A
     directory with a best checkpoint and no `best_trial.txt`, such as the original's RACE runs, has
-    that one evaluated first: later ones must beat it.
-
-    Args:
-        run: training.Run.
-        evaluate: callable, called with each prefix, its weights loaded.
-        timeout: float, seconds to wait for the next checkpoint of a run that goes on elsewhere.
-        given: str or None, a fine-tuned checkpoint to evaluate where the directory holds none.
+    that one evaluated first: later ones must beat it. Where the directory holds no checkpoint,
+    `init_checkpoint` is evaluated.
 
     Raises:
         UserError: there is no checkpoint at all.
     """
-    directory = run.settings.output_dir
+    directory = options.output_dir
     best = os.path.join(directory, checkpoints.BEST)
     if results.read_best(directory) is None and checkpoints.exists(best):
         run.load(best)
@@ -288,111 +316,20 @@ def evaluate_checkpoints(run, evaluate, timeout=0.0, given=None):
     prefixes = results.follow(
         directory,
         run.settings.train_steps,
-        timeout,
-        seen=evaluated_step(directory),
+        options.eval_timeout,
+        seen=results.evaluated_step(directory),
         newest_only=False,
     )
-    if _evaluate_each(run, evaluate, prefixes):
+    if evaluate.each(prefixes):
         return
-    if state is None and given:
-        given = checkpoints.find(prefer_best(given))
+    if state is None and options.init_checkpoint:
+        given = checkpoints.find(results.prefer_best(options.init_checkpoint))
         print(f"--output_dir={directory} holds no checkpoint: evaluating {given}")
-        _evaluate_each(run, evaluate, [given])
+        evaluate.each([given])
         return
     if state is None:
         raise UserError(f"--output_dir={directory} holds no checkpoint to evaluate")
     print(f"Nothing newer to evaluate: step {state.step} is done, the best is {state.best_step}.")
-
-
-def trained_in(directory):
-    """A run's best checkpoint or, where nothing was evaluated, its newest; or None."""
-    best = os.path.join(directory, checkpoints.BEST)
-    return best if checkpoints.exists(best) else checkpoints.latest_in(directory)
-
-
-def find_best(directory, given=None):
-    """Prefix of `model.ckpt-best`; where nothing was evaluated of the newest, and a line says so.
-
-    Args:
-        directory: str, a run's.
-        given: str or None, a fine-tuned checkpoint to take where the directory holds none.
-
-    Raises:
-        UserError: there is none.
-    """
-    prefix = trained_in(directory)
-    if prefix == os.path.join(directory, checkpoints.BEST):
-        return prefix
-    prefix = prefix or (given and checkpoints.find(prefer_best(given)))
-    if not prefix:
-        raise UserError(
-            f"--output_dir={directory} holds no fine-tuned checkpoint: train first, or give one as "
-            "--init_checkpoint"
-        )
-    print(f"No {checkpoints.BEST} in {directory} (no evaluation was made): using {prefix}")
-    return prefix
-
-
-def load_best(run, given=None):
-    """Loads the checkpoint of `find_best` into a run; returns its prefix."""
-    prefix = find_best(run.settings.output_dir, given)
-    run.load(prefix)
-    return prefix
-
-
-def model_outputs(run, arrays, batch_size, max_seq_length):
-    """The model's logits for all rows, in their order: float32 [n, C].
-
-    Args:
-        run: training.Run, its weights loaded.
-        arrays: dict of numpy arrays, of `records.load_arrays`.
-        batch_size: int.
-        max_seq_length: int, T.
-    """
-    inputs = {name: arrays[name] for name in ("input_ids", "input_mask", "segment_ids")}
-    batches = records.prediction_batches(
-        inputs, batch_size, max_seq_length, fixed_shape=loop.is_tpu(run.strategy)
-    )
-    return run.predict(batches, len(inputs["input_ids"]))["logits"]
-
-
-def mean_over_batches(losses, batch_size):
-    """`loss` of the original's results: the mean of the batches' means, the last one's included."""
-    starts = np.arange(0, len(losses), batch_size)
-    sizes = np.diff(np.append(starts, len(losses)))
-    return float(np.mean(np.add.reduceat(losses, starts) / sizes))
-
-
-def check_key_metric(directory, key_metric):
-    """Raises UserError if no evaluation had a finite key metric."""
-    state = results.read_best(directory)
-    if state is None or state.best_step < 0 or not math.isfinite(state.best):
-        raise UserError(
-            f"{key_metric} is not a number for any checkpoint in {directory}, so none is the best: "
-            "the model gives every example the same output (lower --learning_rate, or train "
-            "longer), or the development set has a single example"
-        )
-
-
-def collapse_warning(labels, outputs):
-    """A warning if all examples are given the same class; a sign that training has failed.
-
-    Args:
-        labels: sequence of C str, or None in regression, where there is nothing to warn of.
-        outputs: array of logits [n, C].
-
-    Returns:
-        str or None.
-    """
-    if labels is None or len(outputs) < 2:
-        return None
-    found = set(np.argmax(outputs, axis=-1).tolist())
-    if len(found) > 1:
-        return None
-    return (
-        f"all {len(outputs)} examples are predicted to be {labels[found.pop()]!r}: the model has "
-        "probably not learnt; try a lower --learning_rate, a longer --warmup_step or another --seed"
-    )
 
 
 class Warner:
@@ -411,3 +348,45 @@ class Warner:
         for warning in sorted(now - self._holding):
             loop.say(f"Warning: {warning}")
         self._holding = now
+
+
+# --- Prediction ----------------------------------------------------------------------------------
+
+
+def _predict(task, config, options, strategy, run):
+    """Predicts with the best checkpoint or an ensemble; `run` is None or that of the training."""
+    splits, members = task.prediction_splits(), []
+    one = functools.partial(results.find_best, options.output_dir, options.init_checkpoint)
+    for member_config, prefix in options.ensemble or [(config, one())]:
+        if run is None or options.ensemble:
+            run = make_run(task, member_config, strategy, options.loop)
+        run.load(prefix)
+        print(f"Predicting with {prefix} (step {run.step})")
+        outputs = model_outputs(
+            run, task, splits, options.predict_batch_size, options.max_seq_length
+        )
+        members.append(Predicted(prefix, run.step, outputs))
+    task.write_predictions(splits, members, options.predict_batch_size)
+
+
+def model_outputs(run, task, splits, batch_size, max_seq_length):
+    """What the model makes of all rows of splits, in their order.
+
+    Args:
+        run: training.Run, its weights loaded.
+        task: training.task.Task.
+        splits: dict of key -> Split.
+        batch_size: int.
+        max_seq_length: int, T.
+
+    Returns:
+        dict of key -> dict of numpy arrays [n, ...].
+    """
+    outputs = {}
+    for key, split in splits.items():
+        inputs = {name: split.arrays[name] for name in task.inputs}
+        batches = records.prediction_batches(
+            inputs, batch_size, max_seq_length, fixed_shape=loop.is_tpu(run.strategy)
+        )
+        outputs[key] = run.predict(batches, len(inputs["input_ids"]))
+    return outputs

@@ -211,6 +211,18 @@ def set_precision(dtype):
     tf_keras.mixed_precision.set_global_policy(PRECISIONS[dtype])
 
 
+def set_seed(seed):
+    """Fixes weights, dropout and shuffling to come; None leaves them to chance.
+
+    Raises:
+        UserError: NumPy has no such seed.
+    """
+    if seed is not None and not 0 <= seed < 2**32:
+        raise UserError(f"--seed must be from 0 to {2**32 - 1}. Received: {seed}")
+    if seed is not None:
+        tf_keras.utils.set_random_seed(seed)
+
+
 def create_optimizer(name, learning_rate):
     """`optimization.create_optimizer`, with loss scaling where the precision needs it."""
     optimizer = optimization.create_optimizer(name, learning_rate)

@@ -57,8 +57,9 @@ def record(directory, step, figures, prefix, key_metric, initial_best, block):
         prefix: str, the checkpoint.
         key_metric: str, name of the figure that decides; larger is better, nan is never the best.
         initial_best: float, what the first checkpoint has to beat.
-        block: callable, (figures, state before, saved) -> list of lines, as the script's original
-            writes them. `saved` is a line for each file copied to `model.ckpt-best`.
+        block: callable, (`key = value` lines of the figures, best value before, value, saved) ->
+            list of lines, as the script's original writes them. `saved` is a line for each file
+            copied to `model.ckpt-best`.
 
     Returns:
         bool, whether it is the best so far.
@@ -69,12 +70,16 @@ def record(directory, step, figures, prefix, key_metric, initial_best, block):
     if improved:
         copied = checkpoints.copy(prefix, os.path.join(directory, checkpoints.BEST))
         saved = [f"saved {source} to {destination}" for source, destination in copied]
-    path = os.path.join(directory, EVAL_RESULTS)
-    added = "".join(f"{line}\n" for line in block(figures, state, saved))
-    files.write_text(path, files.read_text(path) + added)
+    add_lines(directory, block(sorted_lines(figures), state.best, value, saved))
     best = (step, value) if improved else (state.best_step, state.best)
     files.write_text(os.path.join(directory, BEST_STATE), ":".join(map(str, (step, *best))))
     return improved
+
+
+def add_lines(directory, lines):
+    """Adds lines to `eval_results.txt`."""
+    path = os.path.join(directory, EVAL_RESULTS)
+    files.write_text(path, files.read_text(path) + "".join(f"{line}\n" for line in lines))
 
 
 def sorted_lines(figures):
@@ -113,3 +118,62 @@ def follow(directory, last_step, timeout, seen=-1, newest_only=True):
             return
         else:
             time.sleep(min(1.0, timeout))
+
+
+# --- Checkpoints to go on with -------------------------------------------------------------------
+
+
+def prefer_best(path):
+    """`model.ckpt-best` of a directory that has one, since the newest is mostly overtrained.
+
+    Args:
+        path: str, anything that `checkpoints.find` takes; all else is returned as it is.
+    """
+    best = os.path.join(path, checkpoints.BEST)
+    return best if checkpoints.exists(best) else path
+
+
+def trained_in(directory):
+    """A run's best checkpoint or, where nothing was evaluated, its newest; or None."""
+    best = os.path.join(directory, checkpoints.BEST)
+    return best if checkpoints.exists(best) else checkpoints.latest_in(directory)
+
+
+def find_best(directory, given=None):
+    """Prefix of `model.ckpt-best`; where nothing was evaluated of the newest, and a line says so.
+
+    Args:
+        directory: str, a run's.
+        given: str or None, a fine-tuned checkpoint to take where the directory holds none.
+
+    Raises:
+        UserError: there is none.
+    """
+    prefix = trained_in(directory)
+    if prefix == os.path.join(directory, checkpoints.BEST):
+        return prefix
+    prefix = prefix or (given and checkpoints.find(prefer_best(given)))
+    if not prefix:
+        raise UserError(
+            f"--output_dir={directory} holds no fine-tuned checkpoint: train first, or give one as "
+            "--init_checkpoint"
+        )
+    print(f"No {checkpoints.BEST} in {directory} (no evaluation was made): using {prefix}")
+    return prefix
+
+
+def evaluated_step(directory):
+    """The last step of a run that was evaluated, -1 if none was."""
+    state = read_best(directory)
+    return -1 if state is None else state.step
+
+
+def check_key_metric(directory, key_metric):
+    """Raises UserError if no evaluation had a finite key metric."""
+    state = read_best(directory)
+    if state is None or state.best_step < 0 or not math.isfinite(state.best):
+        raise UserError(
+            f"{key_metric} is not a number for any checkpoint in {directory}, so none is the best: "
+            "the model gives every example the same output (lower --learning_rate, or train "
+            "longer), or the development set has a single example"
+        )

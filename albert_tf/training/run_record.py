@@ -4,14 +4,18 @@
 import hashlib
 import json
 import os
+import platform
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf import files
+from albert_tf import __version__, files
 from albert_tf.errors import UserError
 
 FILE = "run.json"
+CONFIG_FILE = "albert_config.json"
+FLAGS_FILE = "flags.txt"
+FILES = (FILE, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
 # How text becomes the model's input: flag -> type. Beside these, the vocabulary.
 TEXT_FLAGS = {
     "do_lower_case": bool,
@@ -40,9 +44,56 @@ class Record(NamedTuple):
     vocabulary: dict | None
 
 
-def write(directory, content):
-    """Writes the record of the run in a directory; `content` is a dict for JSON."""
-    files.write_text(os.path.join(directory, FILE), json.dumps(content, indent=2) + "\n")
+class Given(NamedTuple):
+    """What is recorded of the flags of a run.
+
+    Attributes:
+        flags: dict of those that have a value.
+        text: dict of those of TEXT_FLAGS that the run has.
+        vocabulary: dict, as in `Record`.
+    """
+
+    flags: dict
+    text: dict
+    vocabulary: dict | None
+
+
+def write(directory, given, config, run, input_files):
+    """Writes down what a training run is made with, so that it can be read, repeated and exported.
+
+    `flags.txt` and `albert_config.json` are for scripts to take again, `run.json` for exports and
+    for people. To be called once the run's weights are found to fit: a run that fails must not
+    leave another config beside the checkpoints of the one before.
+
+    Args:
+        directory: str.
+        given: Given.
+        config: AlbertConfig.
+        run: training.Run.
+        input_files: sequence of str, what is trained and evaluated on.
+    """
+    content = {
+        # JSON has no nan; absl's flags have one where none was given
+        "flags": {name: value for name, value in given.flags.items() if value == value},
+        "config": config.to_dict(),
+        "text": given.text,
+        "vocabulary": given.vocabulary,
+        "versions": {
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,
+            "albert_tf": __version__,
+        },
+        "devices": list(run.strategy.extended.worker_devices),
+        "parameter_count": sum(v.shape.num_elements() for v in run.task.variables.values()),
+        "input_files": {path: tf.io.gfile.stat(path).length for path in input_files},
+    }
+    lines = [f"--{name}={value}\n" for name, value in given.flags.items()]
+    for name, text in (
+        (FLAGS_FILE, "".join(lines)),
+        (CONFIG_FILE, config.to_json_string()),
+        (FILE, json.dumps(content, indent=2) + "\n"),
+    ):
+        files.write_text(os.path.join(directory, name), text)
 
 
 def read(directory):

@@ -28,9 +28,9 @@ from albert_tf.tasks import glue
 from tests import GOLDEN
 
 DATA = GOLDEN / "finetune"
-SENTENCEPIECE = DATA / "tokenization" / "spm_uncased.model"
-CASED = DATA / "tokenization" / "spm_cased.model"
-WORDPIECE = DATA / "tokenization" / "vocab.txt"
+SENTENCEPIECE = GOLDEN / "tokenization" / "spm_uncased.model"
+CASED = GOLDEN / "tokenization" / "spm_cased.model"
+WORDPIECE = GOLDEN / "tokenization" / "vocab.txt"
 CONFIG = AlbertConfig(
     vocab_size=3000,
     embedding_size=16,

@@ -16,7 +16,7 @@ from albert_tf.checkpoints import checkpoints, transformers
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.training import finetuning
+from albert_tf.training import finetuned_task
 from tests import GOLDEN
 
 MODELS = GOLDEN / "model"
@@ -183,9 +183,9 @@ def test_heads_decide_the_class(without, architecture, count, written):
         np.testing.assert_array_equal(reader[name], tensors[name], err_msg=name)
 
 
-REGRESSION = finetuning.Head("sts-b", None)
-THREE = finetuning.Head("mnli", ("contradiction", "entailment", "neutral"))
-RACE = finetuning.Head("race", ("A", "B", "C", "D"))
+REGRESSION = finetuned_task.FinetunedTask("sts-b", None)
+THREE = finetuned_task.FinetunedTask("mnli", ("contradiction", "entailment", "neutral"))
+RACE = finetuned_task.FinetunedTask("race", ("A", "B", "C", "D"))
 
 
 def classifier(outputs):
@@ -259,9 +259,9 @@ def test_configs_that_tell_no_labels(names, tmp_path):
     ["3", '{"task_name": "x", "labels": [1]}', '{"task_name": 1, "labels": null}', "[" * 100_000],
 )
 def test_a_damaged_record_of_the_task_is_named(text, tmp_path):
-    (tmp_path / finetuning.HEAD_FILE).write_text(text)
+    (tmp_path / finetuned_task.FILE).write_text(text)
     with pytest.raises(UserError, match=rf"{tmp_path}/finetuned_task\.json is damaged"):
-        finetuning.read_head(str(tmp_path))
+        finetuned_task.read(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -586,7 +586,7 @@ def mnli_directory(tmp_path):
         config = config_of(vocab_size=3000, max_position_embeddings=64)
         named = checkpoints.named_variables(heads.ClassificationModel(config, 3))
         tensors = {name: variable.numpy() for name, variable in named.items()}
-        write(tmp_path / "hf", config, tensors, finetuning.Head("mnli", labels))
+        write(tmp_path / "hf", config, tensors, finetuned_task.FinetunedTask("mnli", labels))
         return tmp_path / "hf"
 
     return make

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -17,6 +18,7 @@ import run_squad
 from albert_tf import files
 from albert_tf.cli import launch
 from albert_tf.errors import UserError, one_line
+from albert_tf.training import finetuning, loop, pretraining
 
 PATHS = {"data_dir": "none", "output_dir": "out", "albert_config_file": "none", "input_file": "x"}
 PATHS |= {
@@ -76,28 +78,21 @@ def held(tmp_path):
     return hold
 
 
-@pytest.fixture
-def given(monkeypatch):
-    """Sets what the flags say."""
-
-    def give(**values):
-        fake = type("Flags", (dict,), {"__getattr__": lambda self, name: self[name].value})()
-        for name, value in values.items():
-            fake[name] = type("Flag", (), {"value": value})
-        monkeypatch.setattr(launch, "FLAGS", fake)
-
-    return give
+TRAIN, EVALUATE = {"do_train": True}, {"do_eval": True}
+PREDICT, BOTH = {"do_predict": True}, {"do_train": True, "do_eval": True}
 
 
-ONE = tf.distribute.OneDeviceStrategy("device:CPU:0")
-TRAIN = {"do_train": True, "do_eval": False}
-EVALUATE = {"do_train": False, "do_eval": True}
-PREDICT = {"do_train": False, "do_predict": True}  # of run_squad.py, which has no do_eval
-BOTH = {"do_train": True, "do_eval": True, "do_predict": False}
+def purposes(parts):
+    """What `finetuning.Options` with these parts lock."""
+    nothing = dict.fromkeys(("do_train", "do_eval", "do_predict"), False)
+    sizes = {"max_seq_length": 64, "eval_batch_size": 8, "predict_batch_size": 8}
+    return finetuning.Options(
+        output_dir="", recipe=None, loop=None, **nothing | parts, **sizes
+    ).purposes
 
 
 @pytest.mark.parametrize(
-    "flags, locks",
+    "parts, locks",
     [
         (TRAIN, ["training"]),
         (EVALUATE, ["evaluating"]),
@@ -105,16 +100,15 @@ BOTH = {"do_train": True, "do_eval": True, "do_predict": False}
         (BOTH, ["evaluating", "training"]),
     ],
 )
-def test_what_a_run_locks_and_gives_up(flags, locks, given, tmp_path):
-    given(**flags)
-    with pytest.raises(KeyboardInterrupt), launch.locked(str(tmp_path), ONE):
+def test_what_a_run_locks_and_gives_up(parts, locks, tmp_path):
+    with pytest.raises(KeyboardInterrupt), files.locked(str(tmp_path), *purposes(parts)):
         assert sorted(path.name for path in tmp_path.iterdir()) == [f"{n}.lock" for n in locks]
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    "purpose, flags, refused",
+    "purpose, parts, refused",
     [
         ("training", TRAIN, True),
         ("training", EVALUATE, False),
@@ -124,22 +118,27 @@ def test_what_a_run_locks_and_gives_up(flags, locks, given, tmp_path):
         ("evaluating", BOTH, True),
     ],
 )
-def test_who_may_work_beside_whom(purpose, flags, refused, held, given, tmp_path):
+def test_who_may_work_beside_whom(purpose, parts, refused, held, tmp_path):
     path = held(purpose)
-    given(**flags)
     expected = contextlib.nullcontext()
     if refused:
         expected = pytest.raises(UserError, match=f"{os.getppid()} .* is {purpose} there")
-    with expected, launch.locked(str(tmp_path), ONE):
+    with expected, files.locked(str(tmp_path), *purposes(parts)):
         assert not refused
     assert list(tmp_path.iterdir()) == [path]  # and no lock of this process
 
 
-def test_only_the_chief_locks(given, monkeypatch, tmp_path):
-    given(**BOTH)
-    monkeypatch.setattr(launch.training, "is_chief", lambda _: False)
-    with launch.locked(str(tmp_path), ONE):
-        assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("is_chief", [True, False])
+def test_only_the_chief_locks(is_chief, monkeypatch, tmp_path):
+    found = []
+    monkeypatch.setattr(loop, "is_chief", lambda _: is_chief)
+    monkeypatch.setattr(
+        pretraining, "_train_and_evaluate", lambda *_: found.extend(tmp_path.iterdir())
+    )
+    settings = SimpleNamespace(output_dir=str(tmp_path))
+    options = SimpleNamespace(do_train=False, do_eval=True, loop=settings)
+    pretraining.pretrain(None, options, None)
+    assert [path.name for path in found] == ["evaluating.lock"] * is_chief
 
 
 IN_GRAPH = (

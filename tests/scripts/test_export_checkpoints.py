@@ -16,7 +16,7 @@ import export_checkpoints
 from albert_tf.checkpoints import checkpoints
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, optimization
-from albert_tf.training import finetuning
+from albert_tf.training import finetuned_task
 from tests import GOLDEN
 
 MODELS = GOLDEN / "model"
@@ -274,7 +274,7 @@ def fine_tuned(with_vocabulary):
         tensors = {name: variable.numpy() for name, variable in named.items()}
         write(folder / "model.ckpt", tensors)
         if FINE_TUNED[kind][0]:
-            (folder / finetuning.HEAD_FILE).write_text(json.dumps(FINE_TUNED[kind][0]))
+            (folder / finetuned_task.FILE).write_text(json.dumps(FINE_TUNED[kind][0]))
         return folder, tensors
 
     return make
@@ -290,8 +290,8 @@ def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, export, capsys
     assert json.loads((theirs / "config.json").read_text())["architectures"] == [name]
     tokenizer = json.loads((theirs / "tokenizer_config.json").read_text())
     assert tokenizer["split_special_tokens"] is True  # only a masked LM is asked with [MASK]
-    head = finetuning.read_head(str(folder))
-    assert finetuning.read_head(str(theirs)) == head and (head is None) == (kind == "squad1")
+    head = finetuned_task.read(str(folder))
+    assert finetuned_task.read(str(theirs)) == head and (head is None) == (kind == "squad1")
     again = export(theirs, "again/model.ckpt", "model.safetensors")
     assert_same(read(again), tensors | {"global_step": np.int64(0)})
 
@@ -306,10 +306,10 @@ def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
 
 def test_one_output_needs_its_task(fine_tuned, export):
     folder, _ = fine_tuned("race")
-    (folder / finetuning.HEAD_FILE).unlink()
+    (folder / finetuned_task.FILE).unlink()
     with pytest.raises(ValueError, match=r"has one row.*put a finetuned_task\.json"):
         export(folder, "hf", export_format="hf")
-    (folder / finetuning.HEAD_FILE).write_text('{"task_name": "sts-b", "labels": null}')
+    (folder / finetuned_task.FILE).write_text('{"task_name": "sts-b", "labels": null}')
     config = json.loads((export(folder, "hf", export_format="hf") / "config.json").read_text())
     assert config["problem_type"] == "regression" and config["id2label"] == {"0": "LABEL_0"}
 

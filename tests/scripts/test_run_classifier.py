@@ -2,13 +2,13 @@
 """run_classifier.py through its real main, on the original's tiny GLUE files."""
 
 import contextlib
-import functools
 import io
 import json
 import math
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +23,11 @@ from albert_tf.data import records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import glue
-from albert_tf.training import finetuning, loop, results
+from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.figures import collapse_warning, mean_over_batches
+from albert_tf.training import finetuned_task, finetuning, loop, results
+from albert_tf.training.finetuned_task import FinetunedTask
+from albert_tf.training.task import Split
 from tests import GOLDEN, TINY_CONFIG
 
 VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
@@ -258,7 +262,7 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     for mode in (EVALUATE, PREDICT):
         with pytest.raises(ValueError, match=f"--init_checkpoint={trained} was trained {message}"):
             run_main(run_classifier, **flags | mode | values)
-    path = trained / finetuning.HEAD_FILE
+    path = trained / finetuned_task.FILE
     assert json.loads(path.read_text()) == {
         "task_name": "rte",
         "labels": ["entailment", "not_entailment"],
@@ -276,10 +280,10 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     ids=range(10),
 )  # fmt: skip
 def test_a_damaged_head_file_is_named(content, tmp_path):
-    path = tmp_path / finetuning.HEAD_FILE
+    path = tmp_path / finetuned_task.FILE
     path.write_bytes(content)
     with pytest.raises(UserError, match=f"{path} is damaged: delete it"):
-        finetuning.check_head(finetuning.Head("rte", None), str(tmp_path))
+        finetuned_task.check(FinetunedTask("rte", None), str(tmp_path))
 
 
 def test_diagnostic_set_is_predicted_with_an_mnli_model(run_main, flags, tmp_path, train_once):
@@ -325,7 +329,7 @@ def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags,
         assert (tmp_path / f"out/trial-{seed}/flags.txt").exists()
         assert (tmp_path / f"out/trial-{seed}/albert_config.json").exists()
     for folder in ("out", "out/trial-1", "out/trial-2"):
-        assert (tmp_path / folder / finetuning.HEAD_FILE).exists()
+        assert (tmp_path / folder / finetuned_task.FILE).exists()
     kept = checkpoints.Reader(str(tmp_path / "out/model.ckpt-best"))
     theirs = checkpoints.Reader(str(tmp_path / f"out/trial-{best}/model.ckpt-best"))
     np.testing.assert_array_equal(kept["output_weights"], theirs["output_weights"])
@@ -337,17 +341,18 @@ def trials_that_fail(monkeypatch):
     """Replaces training by a score, or by failure: trials_that_fail(seeds)."""
 
     def replace(seeds):
-        def run_trial(data, config, strategy, output_dir, seed):
+        def run_trial(task, config, options, strategy):
+            seed = options.seed
             if seed in seeds:
                 raise loop.NonFiniteError("not finite\nat step 7")
-            best = Path(output_dir) / "model.ckpt-best"
+            best = Path(options.output_dir) / "model.ckpt-best"
             best.parent.mkdir(exist_ok=True)  # locked, it is there
             model = heads.ClassificationModel(config, 2)
             named = checkpoints.named_variables(model)
             checkpoints.make_checkpoint(named).write(str(best))
             (best.parent / "best_trial.txt").write_text(f"1:1:0.{seed}")
 
-        monkeypatch.setattr(run_classifier, "run_trial", run_trial)
+        monkeypatch.setattr(finetuning, "train_and_evaluate", run_trial)
 
     return replace
 
@@ -501,7 +506,7 @@ def test_blank_rows_of_ones_own_test_file_are_predicted(
     data.mkdir()
     (data / "test.tsv").write_text("".join(f"{row}\n" for row in rows))
     shutil.copytree(train_once("RTE"), tmp_path / "out")
-    (tmp_path / "out" / finetuning.HEAD_FILE).unlink()
+    (tmp_path / "out" / finetuned_task.FILE).unlink()
     own = {"task_name": "tsv", "data_dir": data, "labels": "yes,no"}
     run_main(run_classifier, **flags | PREDICT | own)
     assert "test: 2 rows have no text" in capsys.readouterr().out
@@ -678,10 +683,10 @@ def test_collapse_into_one_class_is_warned_of(run_main, flags, trained, capsys, 
 def test_collapse_warning():
     labels = ("yes", "no")
     same, different = np.float32([[0.1, 0.9], [0.3, 0.7]]), np.float32([[0.1, 0.9], [0.7, 0.3]])
-    assert "all 2 examples are predicted to be 'no'" in finetuning.collapse_warning(labels, same)
-    assert finetuning.collapse_warning(labels, different) is None
-    assert finetuning.collapse_warning(labels, same[:1]) is None
-    assert finetuning.collapse_warning(None, np.float32([[1.0], [1.0]])) is None
+    assert "all 2 examples are predicted to be 'no'" in collapse_warning(labels, same)
+    assert collapse_warning(labels, different) is None
+    assert collapse_warning(labels, same[:1]) is None
+    assert collapse_warning(None, np.float32([[1.0], [1.0]])) is None
 
 
 def test_warnings_are_said_when_they_begin_to_hold(capsys):
@@ -808,6 +813,15 @@ def test_head_equals_the_original(name, outputs):
         np.testing.assert_allclose(dense, gradients[name], atol=1e-5, err_msg=name)
 
 
+def three_classes(**options):
+    """A task of three classes, as far as runs need it."""
+    return SimpleNamespace(
+        make_model=lambda config, **_: heads.ClassificationModel(config, 3, **options),
+        terms=heads.classification_terms,
+        inputs=ClassificationTask.inputs,
+    )
+
+
 def test_five_steps_equal_the_originals(tmp_path):
     """Through the loop; we clip by a norm 0.8% larger, to which Adam is nearly blind."""
     folder = GOLDEN / "heads" / "classifier3_mnli"
@@ -815,9 +829,9 @@ def test_five_steps_equal_the_originals(tmp_path):
     config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
     run = finetuning.make_run(
+        three_classes(dropout_prob=0.0),
+        config,
         strategy,
-        functools.partial(heads.ClassificationModel, config, 3, dropout_prob=0.0),
-        heads.classification_terms,
         loop.Settings(str(tmp_path), train_steps=5, save_checkpoints_steps=5),
         finetuning.Recipe("adamw", 1e-3, train_steps=6, warmup_steps=2, batch_size=6),
     )
@@ -844,25 +858,22 @@ def test_regression_terms():
 def test_trimming_changes_no_prediction(tmp_path):
     config = AlbertConfig.from_dict(TINY_CONFIG)
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
-    run = finetuning.make_run(
-        strategy,
-        functools.partial(heads.ClassificationModel, config, 3),
-        heads.classification_terms,
-        loop.Settings(str(tmp_path), 1, 1),
-    )
+    task = three_classes()
+    run = finetuning.make_run(task, config, strategy, loop.Settings(str(tmp_path), 1, 1))
     rng = np.random.default_rng(0)
     lengths = rng.integers(3, 64, size=21)
     mask = (np.arange(64) < lengths[:, np.newaxis]).astype(np.int32)
     ids = rng.integers(5, 3000, size=mask.shape, dtype=np.int32) * mask
     arrays = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(mask)}
-    trimmed = finetuning.model_outputs(run, arrays, 4, 64)
+    splits = {"": Split(arrays, None)}
+    trimmed = finetuning.model_outputs(run, task, splits, 4, 64)[""]["logits"]
     whole = run.predict(records.prediction_batches(arrays, 4, 64, fixed_shape=True), 21)["logits"]
     np.testing.assert_allclose(trimmed, whole, atol=1e-6)
 
 
 def test_loss_of_the_results_is_the_mean_of_batch_means():
     losses = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
-    assert finetuning.mean_over_batches(losses, 2) == pytest.approx((1.5 + 6.5 + 20.0) / 3)
+    assert mean_over_batches(losses, 2) == pytest.approx((1.5 + 6.5 + 20.0) / 3)
 
 
 def test_trials_lock_their_folders_and_the_one_of_all(run_main, flags, tmp_path, monkeypatch):
@@ -872,7 +883,7 @@ def test_trials_lock_their_folders_and_the_one_of_all(run_main, flags, tmp_path,
         seen.append({str(path.relative_to(out)) for path in out.rglob("*.lock")})
         raise UserError("enough")
 
-    monkeypatch.setattr(run_classifier, "run_trial", trial)
+    monkeypatch.setattr(finetuning, "train_and_evaluate", trial)
     with pytest.raises(UserError, match="all 2 trials failed"):
         run_main(run_classifier, **flags | {"seed": 4, "num_trials": 2})
     both = {"training.lock", "evaluating.lock"}

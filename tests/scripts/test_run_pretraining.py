@@ -20,7 +20,7 @@ import run_pretraining
 from albert_tf.checkpoints import checkpoints
 from albert_tf.data import records
 from albert_tf.errors import UserError
-from albert_tf.training import loop
+from albert_tf.training import loop, pretraining
 from tests import GOLDEN
 
 DATA = GOLDEN / "optimizers"
@@ -153,7 +153,7 @@ def test_files_of_a_run(run_main, flags, tmp_path, capsys):
     blocks = text.split("global_step = ")[1:]
     assert [int(block.split("\n")[0]) for block in blocks] == [4, 8, 12, 16, 20]
     keys = [line.split(" = ")[0] for line in blocks[-1].splitlines()[1:] if " = " in line]
-    assert keys == ["loss", *sorted(run_pretraining.METRICS)]
+    assert keys == ["loss", *sorted(pretraining.METRICS)]
     best = re.findall(r"saved (\S+)\.index to (\S+)\.index", text)
     assert best and best[-1][1].endswith("model.ckpt-best")
     best_step = int(best[-1][0].rsplit("-", 1)[1])
@@ -175,7 +175,7 @@ def test_saved_lines_follow_the_first_key_as_in_the_original(run_main, flags, tm
 def test_tensorboard_curves(run_main, flags, tmp_path):
     run_main(run_pretraining, **flags, do_eval=True)
     train, evaluation = curves(tmp_path / "out/train"), curves(tmp_path / "out/eval")
-    figures = {"loss", *run_pretraining.METRICS}
+    figures = {"loss", *pretraining.METRICS}
     assert figures | {"learning_rate", "gradient_norm", "sequences_per_second"} <= set(train)
     assert figures <= set(evaluation)
     assert train["learning_rate"] == pytest.approx([0.001, 0.0005])
@@ -306,7 +306,7 @@ def test_evaluates_the_originals_checkpoint_to_the_originals_figures(run_main, f
     )
     text = (tmp_path / "out" / "eval_results.txt").read_text()
     values = dict(re.findall(r"^(\w+) = (\S+)$", text, re.M))
-    for name in run_pretraining.METRICS:
+    for name in pretraining.METRICS:
         assert float(values[name]) == pytest.approx(golden[name], abs=2e-5), name
     mean_of_batches = np.mean(golden["batch_total_losses"])
     assert float(values["loss"]) == pytest.approx(mean_of_batches, abs=2e-5)
@@ -351,7 +351,7 @@ def test_a_bad_record_is_looked_for_when_data_can_be_the_cause(
     def fail(*_):
         raise kind(None, None, "it failed")
 
-    monkeypatch.setattr(run_pretraining, "train", fail)
+    monkeypatch.setattr(pretraining, "_train", fail)
     monkeypatch.setattr(records, "find_bad_record", lambda *_: calls.append(1))
     with pytest.raises(kind, match="it failed"):
         run_main(run_pretraining, **flags)

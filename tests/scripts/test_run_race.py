@@ -15,13 +15,13 @@ from albert_tf.checkpoints import checkpoints
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.model import heads
-from albert_tf.tasks import race
+from albert_tf.tasks import multiple_choice, race
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import finetuning, loop, results
+from albert_tf.training import finetuned_task, finetuning, loop, results
 from tests import GOLDEN, TINY_CONFIG
 
 DATA = GOLDEN / "finetune" / "glue_data"
-VOCABULARY = DATA / "tokenization" / "spm_uncased.model"
+VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
 CONFIG = TINY_CONFIG | {
     "hidden_dropout_prob": 0,
     "attention_probs_dropout_prob": 0,
@@ -154,7 +154,7 @@ def test_features_are_the_originals(first_run):
     schema = race.schema(64)
     (path,) = first_run.glob("race_train-????????.tf_record")
     arrays = records.load_arrays(str(path), schema)
-    golden = np.load(DATA / "finetune" / "race_features.npz")
+    golden = np.load(GOLDEN / "finetune" / "race_features.npz")
     for name in ("input_ids", "input_mask", "segment_ids"):
         wanted = golden[f"all/spm_uncased/train/L64_Q24/{name}"]
         np.testing.assert_array_equal(arrays[name], wanted.reshape(len(wanted), -1))
@@ -288,7 +288,7 @@ def test_a_failing_run_leaves_flags_and_config_alone(run_main, flags, trained, t
 
 
 def test_a_directory_of_another_task_is_refused(run_main, flags, trained):
-    finetuning.write_head(str(trained), finetuning.Head("sst-2", ("0", "1")))
+    finetuned_task.write(str(trained), finetuned_task.FinetunedTask("sst-2", ("0", "1")))
     for mode in ({}, PREDICT):
         with pytest.raises(ValueError, match=r"for sst-2 \(labels 0, 1\) and not for race"):
             run_main(run_race, **flags | mode)
@@ -297,7 +297,9 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained):
 def test_settings_of_training_matter_in_training_alone(run_main, flags, trained, monkeypatch):
     sizes = []
     monkeypatch.setattr(
-        finetuning, "train", lambda run, recipe, *_: sizes.append(recipe.shuffle_buffer_size)
+        finetuning,
+        "_train",
+        lambda run, task, options, *_: sizes.append(options.recipe.shuffle_buffer_size),
     )
     run_main(run_race, **flags | {"do_predict": False}, shuffle_buffer_size=7)
     assert sizes == [7]
@@ -314,7 +316,9 @@ def test_settings_of_training_matter_in_training_alone(run_main, flags, trained,
 def test_collapse_is_warned_of_once(run_main, flags, trained, capsys, monkeypatch):
     for path in [*trained.glob("model.ckpt-best*"), trained / "best_trial.txt"]:
         path.unlink()
-    monkeypatch.setattr(finetuning, "collapse_warning", lambda labels, outputs: f"all {labels[0]}")
+    monkeypatch.setattr(
+        multiple_choice, "collapse_warning", lambda labels, outputs: f"all {labels[0]}"
+    )
     run_main(run_race, **flags | EVALUATE)
     assert capsys.readouterr().out.count("Warning: all A") == 1
     run_main(run_race, **flags | PREDICT)

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,13 +18,19 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.tasks import squad_features, squad_metrics, squad_predictions
+from albert_tf.tasks import (
+    squad,
+    squad_features,
+    squad_metrics,
+    squad_predictions,
+    squad_thresholds,
+)
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning, loop, results
 from tests import GOLDEN, TINY_CONFIG
 
 DATA = GOLDEN / "finetune" / "squad_data"
-VOCABULARY = DATA / "tokenization" / "spm_uncased.model"
+VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
 FORWARD, GRADIENT = 2e-5, 1e-5  # absolute, as tests/golden/README.md says
 MODELS = {
     "squad_v1": (heads.SquadV1Model, {}, heads.squad_v1_terms),
@@ -41,17 +48,17 @@ POOLER = {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
 
 def golden_model(name, **options):
     """The model with the original's weights, its variables by name, and the inputs."""
-    config = AlbertConfig.from_json_file(str(DATA / "heads" / "albert_config.json"))
+    config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
     model = MODELS[name][0](config, **MODELS[name][1] | options)
     named = checkpoints.named_variables(model)
-    report = checkpoints.load(str(DATA / "heads" / name), named)
+    report = checkpoints.load(str(GOLDEN / "heads" / name), named)
     assert not report.missing and not report.unused
-    arrays = np.load(DATA / "heads" / name / "inputs.npz")
+    arrays = np.load(GOLDEN / "heads" / name / "inputs.npz")
     return model, named, {key: tf.constant(value) for key, value in arrays.items()}
 
 
 def golden_outputs(name, kind):
-    outputs = dict(np.load(DATA / "heads" / name / f"{kind}.npz"))
+    outputs = dict(np.load(GOLDEN / "heads" / name / f"{kind}.npz"))
     # Under its own names; what the original calls log_prob here are logits.
     renamed = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
     return {renamed.get(key, key): value for key, value in outputs.items()}
@@ -107,9 +114,9 @@ def test_losses_and_gradients_are_the_originals(name):
     model, named, features = golden_model(name)
     with tf.GradientTape() as tape:
         loss = heads.mean_loss(MODELS[name][2](features, model(features, training=True)))
-    expected = np.load(DATA / "heads" / name / "outputs.npz")["total_loss"]
+    expected = np.load(GOLDEN / "heads" / name / "outputs.npz")["total_loss"]
     np.testing.assert_allclose(loss, expected, rtol=0, atol=FORWARD)
-    golden = np.load(DATA / "heads" / name / "gradients.npz")
+    golden = np.load(GOLDEN / "heads" / name / "gradients.npz")
     found = dict(zip(named, tape.gradient(loss, list(named.values())), strict=True))
     assert {key for key, gradient in found.items() if gradient is None} == POOLER
     dense = {k: tf.convert_to_tensor(g) for k, g in found.items() if g is not None}
@@ -137,7 +144,7 @@ def test_mixed_precision_scores_are_float32_finite_and_near(name, precision):
         tf_keras.mixed_precision.set_global_policy(before)
     with tf.GradientTape() as tape:
         loss = heads.mean_loss(MODELS[name][2](features, model(features, training=True)))
-    expected = float(np.load(DATA / "heads" / name / "outputs.npz")["total_loss"])
+    expected = float(np.load(GOLDEN / "heads" / name / "outputs.npz")["total_loss"])
     assert float(loss) == pytest.approx(expected, rel=2e-2)
     assert float(loss) != pytest.approx(expected, rel=1e-7)
     for gradient in tape.gradient(loss, list(named.values())):
@@ -187,24 +194,23 @@ def windows():
     return examples, features, arrays
 
 
-@pytest.mark.parametrize("version", [run_squad.VERSION_1, run_squad.VERSION_2])
+@pytest.mark.parametrize("version", [squad.VERSION_1, squad.VERSION_2])
 def test_padding_changes_no_answer(windows, version, tmp_path):
     examples, features, arrays = windows
     # Every piece is in the beams: which ones would be left out may be a matter of rounding.
     options = (
         {"predicted_length": 64}
-        if version is run_squad.VERSION_1
+        if version is squad.VERSION_1
         else {"start_n_top": 64, "end_n_top": 64}
     )
     tf_keras.utils.set_random_seed(3)
     # Larger weights than at the start of training, so that answers differ from each other.
     config = AlbertConfig.from_dict(TINY_CONFIG | {"initializer_range": 0.3})
-    run = finetuning.make_run(
-        tf.distribute.OneDeviceStrategy("device:CPU:0"),
-        lambda: version.model(config, **options),
-        version.terms,
-        loop.Settings(str(tmp_path), 1, 1),
+    task = SimpleNamespace(
+        make_model=lambda config, **_: version.model(config, **options), terms=version.terms
     )
+    strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
+    run = finetuning.make_run(task, config, strategy, loop.Settings(str(tmp_path), 1, 1))
     inputs = {name: arrays[name] for name in version.inputs}
     answers, lengths = [], set()
     for fixed_shape, batch_size in ((False, 4), (False, 7), (True, 4)):
@@ -592,15 +598,12 @@ def test_an_ensemble_of_a_model_with_itself_answers_as_it_does(run_main, trained
 def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, steps, warmup):
     """SQuAD 1.1 and 2.0 at the README's batches of 48; windows are more, but do not count."""
     found = []
-
-    def note(_):
-        found.append(run_squad.make_recipe(questions))
-
-    monkeypatch.setattr(run_squad, "main", note)
+    monkeypatch.setattr(squad.SquadTask, "train_examples", [None] * questions)
+    monkeypatch.setattr(finetuning, "fine_tune", lambda *values: found.append(values[2].recipe))
     settings = flags | {"train_batch_size": 48, "num_train_epochs": epochs}
-    settings |= {"shuffle_buffer_size": 7}
+    settings |= {"shuffle_buffer_size": 7, "do_predict": False}
     if not steps:
-        with pytest.raises(ValueError, match="make no single update"):
+        with pytest.raises(UserError, match="make no single update"):
             run_main(run_squad, **settings)
         return
     run_main(run_squad, **settings)
@@ -689,7 +692,7 @@ def test_a_damaged_threshold_is_one_line(tmp_path, content):
     path = tmp_path / "null_score_diff_threshold.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError, match=r"threshold\.json is (damaged|not)") as caught:
-        run_squad.read_threshold(str(tmp_path))
+        squad_thresholds.read(str(tmp_path))
     assert len(str(caught.value)) < 600 and "\n" not in str(caught.value)
 
 
@@ -721,7 +724,7 @@ def test_checkpoints_that_cannot_answer_are_named(run_main, trained, flags, flag
     alone = predict_only(flags)
     with pytest.raises(ValueError, match=r"version_2_with_negative=true.*version 1 of SQuAD"):
         run_main(run_squad, **alone | {"version_2_with_negative": True, "output_dir": first})
-    headless = shutil.copytree(DATA / "heads" / "classifier2_cola", tmp_path / "headless")
+    headless = shutil.copytree(GOLDEN / "heads" / "classifier2_cola", tmp_path / "headless")
     with pytest.raises(ValueError, match="has no SQuAD head"):
         run_main(run_squad, **alone, init_checkpoint=headless)
     with pytest.raises(ValueError, match="the same version"):

@@ -19,10 +19,10 @@ from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import GOLDEN
 
 DATA = GOLDEN / "finetune" / "glue_data"
-EXAMPLES = json.loads((DATA / "finetune" / "glue_examples.json").read_text(encoding="utf-8"))
-FEATURES = np.load(DATA / "finetune" / "glue_features.npz")
-METRICS = json.loads((DATA / "finetune" / "classifier_metrics.json").read_text())
-METRICS_INPUTS = np.load(DATA / "finetune" / "classifier_metrics_inputs.npz")
+EXAMPLES = json.loads((GOLDEN / "finetune" / "glue_examples.json").read_text(encoding="utf-8"))
+FEATURES = np.load(GOLDEN / "finetune" / "glue_features.npz")
+METRICS = json.loads((GOLDEN / "finetune" / "classifier_metrics.json").read_text())
+METRICS_INPUTS = np.load(GOLDEN / "finetune" / "classifier_metrics_inputs.npz")
 
 LENGTHS = {"spm_uncased": 24, "spm_cased": 24, "wordpiece": 40}
 CASES = [key for key in EXAMPLES if not key.endswith("/labels")]
@@ -31,7 +31,7 @@ TSV = {"text_column": "text", "text_pair_column": None, "label_column": "label"}
 
 @pytest.fixture(scope="module")
 def tokenizers():
-    folder = DATA / "tokenization"
+    folder = GOLDEN / "tokenization"
     return {
         "spm_uncased": FullTokenizer(spm_model_file=str(folder / "spm_uncased.model")),
         "spm_cased": FullTokenizer(
@@ -96,7 +96,7 @@ def test_records(name, tokenizer, tmp_path):
     path = str(tmp_path / "train.tf_record")
     arrays = glue.features(examples, task, tokenizer, 24)
     assert records.write_records(path, task.schema(24), [arrays]) == len(examples)
-    golden = str(DATA / "finetune" / f"glue_{name}_train.tfrecord")
+    golden = str(GOLDEN / "finetune" / f"glue_{name}_train.tfrecord")
     assert parsed(path) == parsed(golden)
 
 

@@ -14,10 +14,10 @@ from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
 
 DATA = GOLDEN / "finetune" / "glue_data"  # that the original's RACE data lies there is right
-EXAMPLES = json.loads((DATA / "finetune" / "race_examples.json").read_text(encoding="utf-8"))
-FEATURES = np.load(DATA / "finetune" / "race_features.npz")
-METRICS = json.loads((DATA / "finetune" / "classifier_metrics.json").read_text())["race"]
-METRICS_INPUTS = np.load(DATA / "finetune" / "classifier_metrics_inputs.npz")
+EXAMPLES = json.loads((GOLDEN / "finetune" / "race_examples.json").read_text(encoding="utf-8"))
+FEATURES = np.load(GOLDEN / "finetune" / "race_features.npz")
+METRICS = json.loads((GOLDEN / "finetune" / "classifier_metrics.json").read_text())["race"]
+METRICS_INPUTS = np.load(GOLDEN / "finetune" / "classifier_metrics_inputs.npz")
 LEVELS = {
     "all": race.choose_levels(),
     "middle_only": race.choose_levels(middle_only=True),
@@ -34,7 +34,7 @@ PASSAGE = {
 
 @pytest.fixture(scope="module")
 def tokenizers():
-    folder = DATA / "tokenization"
+    folder = GOLDEN / "tokenization"
     return {
         "spm_uncased": FullTokenizer(spm_model_file=str(folder / "spm_uncased.model")),
         "wordpiece": FullTokenizer(vocab_file=str(folder / "vocab.txt")),
@@ -93,7 +93,7 @@ def test_records(tokenizer, tmp_path):
     path = str(tmp_path / "train.tf_record")
     chunks = (race.features(chunk, tokenizer, 64, 24) for chunk in records.in_chunks(examples, 4))
     assert records.write_records(path, race.schema(64), chunks) == len(examples) == 6
-    golden = str(DATA / "finetune" / "race_train_L64_Q24.tfrecord")
+    golden = str(GOLDEN / "finetune" / "race_train_L64_Q24.tfrecord")
     assert parsed(path) == parsed(golden)
 
 

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags of the fine-tuning scripts, and the values that they become."""
+
+from absl import flags
+
+from albert_tf import files
+from albert_tf.cli import flag_groups, model_flags
+from albert_tf.errors import UserError
+from albert_tf.model import optimization
+from albert_tf.publish import served
+from albert_tf.training import finetuning, loop, results
+
+FLAGS = flags.FLAGS
+_AT_LEAST_1 = (
+    "train_batch_size", "eval_batch_size", "predict_batch_size", "train_step",
+    "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop", "num_trials",
+    "shuffle_buffer_size",
+)  # fmt: skip
+_AT_LEAST_0 = (
+    "warmup_step", "keep_checkpoint_max", "num_keep_checkpoint", "learning_rate",
+    "continuous_eval_timeout",
+)  # fmt: skip
+
+
+def define_flags(
+    max_seq_length, learning_rate, save_checkpoints_steps, do_train=False, do_eval=False
+):
+    """Flags that the fine-tuning scripts share; the arguments are the script's own defaults."""
+    flags.DEFINE_enum("optimizer", "adamw", sorted(optimization.OPTIMIZERS), "Optimizer.")
+    _define_export_flags()
+    flags.DEFINE_string(
+        "albert_config_file",
+        None,
+        "JSON file with the model's architecture: albert_config.json, or config.json of the "
+        "transformers library.",
+    )
+    flags.DEFINE_string(
+        "spm_model_file", None, "SentencePiece model; empty or unset where --vocab_file is given."
+    )
+    flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary, for models without the former.")
+    flags.DEFINE_string("output_dir", None, "Directory for checkpoints and results.")
+    flags.DEFINE_string(
+        "init_checkpoint",
+        None,
+        "Encoder weights to start from: a prefix, its .index file, a directory, or "
+        "model.safetensors of the transformers library. The head starts afresh. Without "
+        "--do_train: a fine-tuned model to evaluate or predict with. Not read if --output_dir "
+        "holds a run.",
+    )
+    flags.DEFINE_string(
+        "albert_hub_module_handle",
+        None,
+        "Local directory of an exported module, of TensorFlow 1 or 2, in place of "
+        "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
+        "--do_lower_case.",
+    )
+    flags.DEFINE_integer("max_seq_length", max_seq_length, "Longest sequence, in pieces.")
+    _define_run_flags(learning_rate, save_checkpoints_steps, do_train, do_eval)
+    flag_groups.define_device_flags()
+
+
+def _define_run_flags(learning_rate, save_checkpoints_steps, do_train, do_eval):
+    flags.DEFINE_bool("allow_random_init", False, "Train from random weights if none are given.")
+    flags.DEFINE_bool("do_lower_case", True, "Lower-case the text, as the released models need.")
+    flags.DEFINE_bool("do_train", do_train, "Train.")
+    flags.DEFINE_bool("do_eval", do_eval, "Evaluate every checkpoint and keep the best.")
+    flags.DEFINE_bool("do_predict", False, "Predict the test set with the best checkpoint.")
+    flags.DEFINE_integer("train_batch_size", 32, "Examples of an update, over all replicas.")
+    flags.DEFINE_integer("eval_batch_size", 8, "Examples of an evaluation batch.")
+    flags.DEFINE_integer("predict_batch_size", 8, "Examples of a prediction batch.")
+    flags.DEFINE_integer(
+        "shuffle_buffer_size",
+        100,
+        "Records from which training draws at random; more, up to all, where a file is sorted.",
+    )
+    flags.DEFINE_float("learning_rate", learning_rate, "Peak learning rate.")
+    flags.DEFINE_integer(
+        "save_checkpoints_steps", save_checkpoints_steps, "Updates between checkpoints."
+    )
+    flags.DEFINE_integer(
+        "iterations_per_loop", 1000, "Updates between two points of the TensorBoard curves."
+    )
+    flags.DEFINE_integer(
+        "steps_per_loop", None, "The Model Garden's name of --iterations_per_loop."
+    )
+    flags.DEFINE_float(
+        "continuous_eval_timeout",
+        0.0,
+        "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
+        "elsewhere.",
+    )
+
+
+def _define_export_flags():
+    flags.DEFINE_string(
+        "export_dir",
+        None,
+        "Where to write the best checkpoint as a SavedModel, in a folder named after the time: ids "
+        "in or text in, predictions out. predict.py runs it. Settings of text are the training's.",
+    )
+    flags.DEFINE_bool(
+        "export_text",
+        True,
+        "Let the SavedModel take text too, which needs tensorflow-text to be loaded; without, it "
+        "takes ids alone and tensorflow suffices.",
+    )
+    flags.DEFINE_bool(
+        "export_tflite",
+        False,
+        "Write TFLite files of the model into --export_dir too: float32, float16 and int8.",
+    )
+
+
+def define_steps(train_step, warmup_step):
+    """Flags of the scripts whose training is counted in updates."""
+    flags.DEFINE_integer("train_step", train_step, "Updates in all; the decay ends there.")
+    flags.DEFINE_integer("warmup_step", warmup_step, "Updates of the linear warm-up.")
+
+
+def check():
+    """Raises UserError for values of shared flags that make no run, before anything is read."""
+    flag_groups.check_not_empty("output_dir", "export_dir")
+    wanted = [name for name in ("do_train", "do_eval", "do_predict") if name in FLAGS]
+    if not (FLAGS.export_dir or any(FLAGS[name].value for name in wanted)):
+        names = [f"--{name}" for name in wanted]
+        raise UserError(f"nothing to do: give {', '.join(names)} or --export_dir")
+    if FLAGS.export_tflite and not FLAGS.export_dir:
+        raise UserError("--export_tflite needs --export_dir")
+    if not (FLAGS.export_text or FLAGS.export_dir):
+        raise UserError("--export_text=false needs --export_dir")
+    for smallest, names in ((1, _AT_LEAST_1), (0, _AT_LEAST_0)):
+        flag_groups.check_at_least(smallest, *(name for name in names if name in FLAGS))
+    finetuning.check_strategy(FLAGS.distribution_strategy)
+
+
+def check_writable(*directories):
+    """Raises UserError if one of the directories that these flags name cannot be written to."""
+    for flag in ("output_dir", "export_dir", *directories):
+        if FLAGS[flag].value:
+            files.check_writable(FLAGS[flag].value, flag)
+
+
+def follow_run():
+    """Has an export of an earlier run follow what that was trained with (D24)."""
+    if FLAGS.export_dir and not FLAGS.do_train:
+        trained = results.trained_in(FLAGS.output_dir)
+        model_flags.follow_run(trained or FLAGS.init_checkpoint)
+
+
+def given_checkpoint():
+    """A fine-tuned model to use where --output_dir holds none; None in training."""
+    return None if FLAGS.do_train else FLAGS.init_checkpoint
+
+
+def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
+    """What the flags ask for.
+
+    Args:
+        train_steps: int, updates to train for, or the step that ends a wait for checkpoints.
+        warmup_steps: int.
+        keep_checkpoint_max: int or None for all.
+        **others: further values of `finetuning.Options`, or others than those of the flags.
+
+    Returns:
+        finetuning.Options.
+    """
+    recipe = None
+    if FLAGS.do_train:
+        recipe = finetuning.Recipe(
+            optimizer=FLAGS.optimizer,
+            learning_rate=FLAGS.learning_rate,
+            train_steps=train_steps,
+            warmup_steps=warmup_steps,
+            batch_size=FLAGS.train_batch_size,
+            seed=FLAGS.seed,
+            shuffle_buffer_size=FLAGS.shuffle_buffer_size,
+        )
+    settings = loop.Settings(
+        output_dir=FLAGS.output_dir,
+        train_steps=train_steps,
+        save_checkpoints_steps=FLAGS.save_checkpoints_steps,
+        steps_per_loop=FLAGS.steps_per_loop or FLAGS.iterations_per_loop,
+        keep_checkpoint_max=keep_checkpoint_max,
+    )
+    values = {
+        "output_dir": FLAGS.output_dir,
+        "do_train": FLAGS.do_train,
+        "do_predict": FLAGS.do_predict,
+        "recipe": recipe,
+        "loop": settings,
+        "max_seq_length": FLAGS.max_seq_length,
+        "predict_batch_size": FLAGS.predict_batch_size,
+        "init_checkpoint": FLAGS.init_checkpoint,
+        "allow_random_init": FLAGS.allow_random_init,
+        "eval_timeout": FLAGS.continuous_eval_timeout,
+        "seed": FLAGS.seed,
+    }
+    if FLAGS.do_train:
+        values["init_checkpoint"] = model_flags.init_checkpoint()
+        values["record"] = model_flags.record_of_flags()
+    for name in ("do_eval", "eval_batch_size"):  # SQuAD has no such flags
+        if name not in others:
+            values[name] = FLAGS[name].value
+    return finetuning.Options(**values | others)
+
+
+def read_export_settings():
+    """What --export_dir and its flags ask for: publish.served.Settings."""
+    return served.Settings(
+        directory=FLAGS.export_dir,
+        tokenizer=model_flags.make_graph_tokenizer(),
+        vocabulary_file=model_flags.vocabulary_file(),
+        max_seq_length=FLAGS.max_seq_length,
+        with_text=FLAGS.export_text,
+        with_tflite=FLAGS.export_tflite,
+    )

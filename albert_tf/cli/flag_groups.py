@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags that several scripts share, and the checks of their values."""
+
+import sys
+
+from absl import flags
+
+from albert_tf.errors import UserError
+from albert_tf.training import loop
+
+FLAGS = flags.FLAGS
+
+INT32_MAX = 2**31 - 1  # what TensorFlow's loops count in
+
+# The original's flags without any meaning left (D20): name -> (default, what to know instead).
+_OBSOLETE = {
+    "master": (None, "--tpu_name takes a TPU's grpc address"),
+    "num_tpu_cores": (8, "all cores of the TPU are used"),
+    "predict_feature_left_file": (None, "what it held is computed in every run"),
+    "use_einsum": (True, "there is one implementation, with the same results"),
+}
+
+
+def define_obsolete_flags(*names):
+    """Defines flags that are accepted and do nothing; `note_obsolete_flags` says so."""
+    for name in names:
+        default, instead = _OBSOLETE[name]
+        text = f"Accepted and without effect: {instead}."
+        if isinstance(default, bool):
+            flags.DEFINE_bool(name, default, text)
+        elif isinstance(default, int):
+            flags.DEFINE_integer(name, default, text)
+        else:
+            flags.DEFINE_string(name, default, text)
+
+
+def note_obsolete_flags():
+    """Prints a line for each flag without effect that the user gave."""
+    for name, (_, instead) in _OBSOLETE.items():
+        if name in FLAGS and FLAGS[name].present:
+            print(f"--{name} has no effect any more: {instead}.")
+
+
+def define_device_flags():
+    """Flags on devices, precision and chance, with the Model Garden's names."""
+    flags.DEFINE_enum(
+        "distribution_strategy",
+        "one_device",
+        loop.STRATEGIES,
+        "Where to train: one_device (a GPU if there is one), mirrored (all GPUs of this machine), "
+        "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off.",
+    )
+    flags.DEFINE_integer("num_gpus", None, "GPUs to use; all by default.")
+    flags.DEFINE_bool("use_tpu", False, "Same as --distribution_strategy=tpu.")
+    flags.DEFINE_string("tpu_name", None, "Cloud TPU name or grpc address; none for a local TPU.")
+    flags.DEFINE_string("tpu_zone", None, "Zone of the Cloud TPU, if it cannot be found out.")
+    flags.DEFINE_string("gcp_project", None, "Project of the Cloud TPU, if it cannot be found out.")
+    flags.DEFINE_enum(
+        "dtype",
+        "fp32",
+        sorted(loop.PRECISIONS),
+        "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs.",
+    )
+    flags.DEFINE_bool("enable_xla", False, "Compile with XLA (GPU; a TPU always does).")
+    flags.DEFINE_integer(
+        "seed", None, "Fixes weights, dropout and the order of records; random by default."
+    )
+    define_obsolete_flags("master", "num_tpu_cores")
+
+
+def check_at_least(smallest, *names):
+    """Raises UserError for a flag with a smaller value, infinity or beyond int32; None is none."""
+    for name in names:
+        value = FLAGS[name].value
+        if value is not None and not value >= smallest:  # nan is neither
+            raise UserError(f"--{name} must be at least {smallest}. Received: {value}")
+        largest = INT32_MAX if isinstance(value, int) else sys.float_info.max
+        if value is not None and value > largest:
+            raise UserError(f"--{name} must be at most {largest}. Received: {value}")
+
+
+def check_between(smallest, largest, *names):
+    """Raises UserError for a flag whose value lies outside the two."""
+    for name in names:
+        if not smallest <= FLAGS[name].value <= largest:  # nan is not between
+            raise UserError(
+                f"--{name} must lie between {smallest} and {largest}. Received: {FLAGS[name].value}"
+            )
+
+
+def check_not_empty(*names):
+    """Raises UserError for a flag of a path that is given and empty."""
+    for name in names:
+        if FLAGS[name].value == "":
+            raise UserError(f"--{name} is empty: give a path, such as ./{name}")

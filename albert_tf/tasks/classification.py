@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The task object of GLUE and of one's own tab-separated files; `glue` knows the files."""
+
+import dataclasses
+import functools
+import os
+
+from albert_tf import files
+from albert_tf.data import records
+from albert_tf.model import heads
+from albert_tf.publish import serving, text_inputs
+from albert_tf.tasks import glue
+from albert_tf.tasks.figures import collapse_warning, mean_over_batches
+from albert_tf.tasks.text_input import TextInput
+from albert_tf.training.finetuned_task import FinetunedTask
+from albert_tf.training.task import Evaluation, RecordFiles, Split
+
+HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassificationTask:
+    """A training.task.Task for a row of `glue.TASKS` or one of `glue.tsv_task`.
+
+    Attributes:
+        name: str, in lower case.
+        row: GlueTask.
+        text: TextInput.
+        data_dir: str, directory of the GLUE data, or of one's own files.
+        output_dir: str, where predictions go.
+        cached_dir: str, where record files go.
+        submission_dir: str or None, where predictions go as the GLUE server takes them.
+        shuffle_buffer_size: int, of the training.
+        threshold: float or None, a number to export with the model.
+    """
+
+    name: str
+    row: glue.GlueTask
+    text: TextInput
+    data_dir: str
+    output_dir: str
+    cached_dir: str
+    submission_dir: str | None = None
+    shuffle_buffer_size: int = 100
+    threshold: float | None = None
+
+    inputs = ("input_ids", "input_mask", "segment_ids")
+    shown_figures = None
+    takes_head = False
+    export_folder = ""
+
+    @property
+    def kind(self):
+        """What checkpoints of it are of: a FinetunedTask."""
+        return FinetunedTask(glue.model_task(self.name), self.row.labels)
+
+    @property
+    def labels(self):
+        """Names of the classes; None in regression."""
+        return self.row.labels
+
+    @property
+    def key_metric(self):
+        """The figure that chooses the best checkpoint."""
+        return self.row.key_metric
+
+    @property
+    def terms(self):
+        """Loss and figures of the training."""
+        return heads.regression_terms if self.row.is_regression else heads.classification_terms
+
+    @property
+    def shown_terms(self):
+        """Names of the figures that training shows."""
+        return ("eval_loss",) if self.row.is_regression else ("eval_loss", "eval_accuracy")
+
+    def make_model(self, config, use_one_hot_embeddings=False):
+        """The classifier or regressor."""
+        return heads.ClassificationModel(
+            config,
+            self.row.num_outputs,
+            dropout_prob=HEAD_DROPOUT,
+            use_one_hot_embeddings=use_one_hot_embeddings,
+        )
+
+    # --- Training and evaluation ---
+
+    def input_files(self, do_eval):
+        """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
+        splits = ["train"] + ["dev"] * do_eval
+        return [glue.input_file(self.row, self.data_dir, split) for split in splits]
+
+    def training_records(self):
+        """RecordFiles of the training set, made if they are not there."""
+        return RecordFiles([self._records(self.row, "train", "_train")], self._schema(self.row))
+
+    def evaluation_splits(self):
+        """The development set, and those of the task's companions."""
+        splits = {}
+        for suffix, row in glue.with_companions(self.row, self.data_dir, "dev").items():
+            path = self._records(row, "dev", f"{suffix}_eval")
+            splits[suffix] = Split(records.load_arrays(path, self._schema(row)), row)
+        return splits
+
+    def evaluate(self, splits, outputs, batch_size):
+        """Figures of the development sets, the original's `loss` among them."""
+        figures, warnings = {}, []
+        for suffix, (arrays, row) in splits.items():
+            logits, labels = outputs[suffix]["logits"], arrays["label_ids"][:, 0]
+            found = glue.evaluate(row, logits, labels)
+            found["loss"] = mean_over_batches(glue.example_losses(row, logits, labels), batch_size)
+            figures |= {f"{name}{suffix}": value for name, value in found.items()}
+            warnings.append(collapse_warning(row.labels, logits))
+        return Evaluation(figures, tuple(warnings))
+
+    def results_end(self, best_before, value, saved):
+        """The original shows the best before this evaluation."""
+        return [f"best = {best_before}"]
+
+    def _schema(self, row):
+        return row.schema(self.text.max_seq_length, **self.text.sizes)
+
+    def _records(self, row, split, name):
+        """Makes the record file of a split, unless it is there and made of the same; its path."""
+
+        def make(cache):
+            examples, counts = self._examples(row, split)
+            cache.counts.update(counts)
+            return self._batches(row, examples)
+
+        columns = dataclasses.asdict(row) | dict.fromkeys(("guid", "test_guid"))
+        cache = records.cached_records(
+            os.path.join(self.cached_dir, f"{self.name}{name}.tf_record"),
+            self._schema(row),
+            {"task": columns, **self.text.cache_settings},
+            [glue.input_file(row, self.data_dir, split), self.text.vocabulary_file],
+            make,
+            add_key=True,
+        )
+        self._say_counts(split, cache.counts)
+        return cache.path
+
+    def _examples(self, row, split):
+        """Reads a split; returns its examples and what is to be said of it."""
+        examples, left_out = glue.read_examples(row, self.data_dir, split, self.text.tokenizer)
+        return examples, {
+            "left_out": left_out,
+            "without_text": sum(not (example.text_a or example.text_b) for example in examples),
+            "sorted_by_label": glue.num_sorted(row, examples) if split == "train" else 0,
+        }
+
+    def _say_counts(self, split, counts):
+        """Prints what is noteworthy of a split, whether it was read now or before."""
+        if counts["left_out"]:
+            print(f"{split}: {counts['left_out']} rows without the columns needed are left out")
+        if counts["without_text"]:
+            print(f"{split}: {counts['without_text']} rows have no text and are taken as they are")
+        warning = glue.order_warning(counts["sorted_by_label"], self.shuffle_buffer_size)
+        if warning:
+            print(f"Warning: {warning}.")
+
+    def _batches(self, row, examples):
+        """Feature arrays of examples, some at a time."""
+        for chunk in records.in_chunks(examples):
+            yield glue.features(chunk, row, self.text.tokenizer, self.text.max_seq_length)
+
+    # --- Prediction and export ---
+
+    def read_test_set(self):
+        """Reads what is to be predicted, so that errors in it come before the training."""
+        return self._test_sets
+
+    @functools.cached_property
+    def _test_sets(self):
+        """Dict of suffix -> (row, examples)."""
+        sets = {}
+        for suffix, row in glue.with_companions(self.row, self.data_dir, "test").items():
+            examples, counts = self._examples(row, "test")
+            self._say_counts("test", counts)
+            sets[suffix] = (row, examples)
+        return sets
+
+    def prediction_splits(self):
+        """The test sets, and those of the task's companions."""
+        splits = {}
+        for suffix, (row, examples) in self._test_sets.items():
+            path = os.path.join(self.output_dir, f"predict{suffix}.tf_record")
+            schema = self._schema(row)
+            records.write_records(path, schema, self._batches(row, examples))
+            splits[suffix] = Split(records.load_arrays(path, schema), (row, examples))
+        return splits
+
+    def write_predictions(self, splits, members, batch_size):
+        """Writes the original's two files of each test set, and those for the GLUE server."""
+        (prefix, _, outputs) = members[0]
+        for suffix, (_, (row, examples)) in splits.items():
+            logits = outputs[suffix]["logits"]
+            warning = collapse_warning(row.labels, logits)
+            if warning:
+                print(f"Warning: {warning}")
+            predicted = glue.predictions(row, logits)
+            texts = {
+                os.path.join(self.output_dir, f"test_results{suffix}.tsv"): glue.test_results(
+                    predicted
+                ),
+                os.path.join(self.output_dir, f"submit_results{suffix}.tsv"): glue.submit_results(
+                    row, examples, predicted
+                ),
+            }
+            if self.submission_dir:
+                path = os.path.join(self.submission_dir, row.submission_file)
+                texts[path] = glue.glue_submission(row, examples, predicted)
+            for path, text in texts.items():
+                files.write_text(path, text)
+            print(f"Predicted {len(examples)} examples with {prefix}: {', '.join(texts)}")
+
+    def make_served_model(self, config):
+        """The model to export."""
+        return heads.ClassificationModel(config, self.row.num_outputs)
+
+    def served_functions(self, model, tokenizer, prefix):
+        """What is served of a model."""
+        has_pair = len(self.row.text) == 2
+        texts = text_inputs.SentencePairs(tokenizer, self.text.max_seq_length, has_pair)
+        return serving.ClassifierFunctions(model, texts, self.row.labels, self.threshold)

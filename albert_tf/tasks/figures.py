@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several tasks make of outputs: the original's loss, and a sign of failed training."""
+
+import numpy as np
+
+
+def mean_over_batches(losses, batch_size):
+    """`loss` of the original's results: the mean of the batches' means, the last one's included.
+
+    Args:
+        losses: array [n].
+        batch_size: int.
+
+    Returns:
+        float.
+    """
+    starts = np.arange(0, len(losses), batch_size)
+    sizes = np.diff(np.append(starts, len(losses)))
+    return float(np.mean(np.add.reduceat(losses, starts) / sizes))
+
+
+def collapse_warning(labels, logits):
+    """A warning if all examples are given the same class, as a model does that has not learnt.
+
+    Args:
+        labels: sequence of C str, or None in regression, where there is nothing to warn of.
+        logits: array [n, C].
+
+    Returns:
+        str or None.
+    """
+    if labels is None or len(logits) < 2:
+        return None
+    found = set(np.argmax(logits, axis=-1).tolist())
+    if len(found) > 1:
+        return None
+    return (
+        f"all {len(logits)} examples are predicted to be {labels[found.pop()]!r}: the model has "
+        "probably not learnt; try a lower --learning_rate, a longer --warmup_step or another --seed"
+    )

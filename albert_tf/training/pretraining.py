@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pre-training: masked words and sentence order, from record files (paper, section 3)."""
+
+import contextlib
+import dataclasses
+import functools
+
+from albert_tf import files
+from albert_tf.checkpoints import checkpoints
+from albert_tf.data import records
+from albert_tf.errors import UserError
+from albert_tf.model import heads, optimization
+from albert_tf.training import loop, results, run_record
+
+METRICS = (
+    "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss",
+)  # fmt: skip
+KEY_METRIC = "masked_lm_accuracy"
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How to train; steps are updates, batches are of all replicas."""
+
+    optimizer: str
+    learning_rate: float
+    warmup_steps: int
+    start_warmup_step: int
+    poly_power: float
+    batch_size: int
+    shuffle_buffer_size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What to do, where and how.
+
+    Attributes:
+        input_file: str, comma-separated patterns of the records to train on.
+        eval_input_file: str or None, of those to evaluate on; None for the same.
+        do_train, do_eval: bool, the parts of the work.
+        max_seq_length: int, T.
+        max_predictions_per_seq: int, predictions of a record.
+        sentence_loss_weight: float, weight of the sentence-order loss.
+        recipe: Recipe.
+        loop: training.Settings.
+        eval_batch_size: int.
+        max_eval_steps: int, most batches of an evaluation.
+        eval_timeout: float, seconds to wait for the next checkpoint of a run elsewhere.
+        init_checkpoint: str or None, where weights come from if output_dir holds no run.
+        init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
+        seed: int or None.
+        record: run_record.Given.
+    """
+
+    input_file: str
+    eval_input_file: str | None
+    do_train: bool
+    do_eval: bool
+    max_seq_length: int
+    max_predictions_per_seq: int
+    sentence_loss_weight: float
+    recipe: Recipe
+    loop: loop.Settings
+    eval_batch_size: int
+    max_eval_steps: int
+    eval_timeout: float
+    init_checkpoint: str | None
+    init_from_group0: bool
+    seed: int | None
+    record: run_record.Given
+
+
+def pretrain(config, options, strategy):
+    """Trains and evaluates, as the options ask for.
+
+    Args:
+        config: AlbertConfig.
+        options: Options.
+        strategy: tf.distribute.Strategy.
+
+    Raises:
+        UserError: a file, checkpoint or record does not fit, or the training diverges.
+    """
+    if options.do_train:
+        loop.check_batch_size(strategy, options.recipe.batch_size, "train_batch_size")
+    purposes = ("training",) * options.do_train + ("evaluating",) * options.do_eval
+    lock = contextlib.nullcontext()
+    if loop.is_chief(strategy):
+        lock = files.locked(options.loop.output_dir, *purposes)
+    with lock:
+        _train_and_evaluate(config, options, strategy)
+
+
+def _train_and_evaluate(config, options, strategy):
+    schema, train_files, eval_files = _find_inputs(config, options)
+    run = _make_run(config, options, strategy)
+    eval_dataset = records.eval_dataset(
+        eval_files, schema, options.eval_batch_size, drop_remainder=loop.is_tpu(strategy)
+    )
+    read = sorted({*train_files, *eval_files})
+    with records.naming_bad_records(read, schema, _record_flags(schema)):
+        if options.do_train:
+            on_checkpoint = functools.partial(_evaluate, run, options, eval_dataset)
+            _train(
+                run,
+                config,
+                options,
+                schema,
+                train_files,
+                on_checkpoint if options.do_eval else None,
+            )
+        else:
+            _evaluate_directory(run, options, eval_dataset)
+
+
+def _find_inputs(config, options):
+    """Schema and checked files: (schema, training files, evaluation files)."""
+    schema = records.pretraining_schema(
+        options.max_seq_length,
+        options.max_predictions_per_seq,
+        vocab_size=config.vocab_size,
+        type_vocab_size=config.type_vocab_size,
+    )
+    del schema["token_boundary"]  # written for other uses; the model does not read it
+    train_files = records.expand_patterns(options.input_file, "input_file")
+    eval_files = train_files
+    if options.eval_input_file:
+        eval_files = records.expand_patterns(options.eval_input_file, "eval_input_file")
+    elif options.do_eval:
+        print("Evaluating on the training files: give --eval_input_file for held-out text.")
+    wanted = {*(train_files if options.do_train else ()), *(eval_files if options.do_eval else ())}
+    records.check_records(sorted(wanted), schema, _record_flags(schema))
+    return schema, train_files, eval_files
+
+
+def _record_flags(schema):
+    """Which flag sets the length of a feature, for messages."""
+    return {
+        name: "max_predictions_per_seq" if name.startswith("masked_lm") else "max_seq_length"
+        for name in schema
+        if name != "next_sentence_labels"
+    }
+
+
+def _make_run(config, options, strategy):
+    """Model, optimizer and run under the strategy."""
+    recipe = options.recipe
+    with strategy.scope():
+        model = heads.PretrainingModel(config, use_one_hot_embeddings=loop.is_tpu(strategy))
+        schedule = optimization.PolynomialDecayWithWarmup(
+            peak=recipe.learning_rate,
+            train_steps=options.loop.train_steps,
+            warmup_steps=recipe.warmup_steps,
+            power=recipe.poly_power,
+            start_warmup_step=recipe.start_warmup_step,
+        )
+        optimizer = loop.create_optimizer(recipe.optimizer, schedule) if options.do_train else None
+    task = loop.Task(
+        model=model,
+        variables=checkpoints.named_variables(model),
+        terms=heads.pretraining_terms,
+        loss=functools.partial(
+            heads.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
+        ),
+    )
+    return loop.Run(strategy, task, optimizer, options.loop)
+
+
+def _train(run, config, options, schema, train_files, on_checkpoint):
+    """Trains from where the run stands, or from the weights given."""
+    directory, recipe = options.loop.output_dir, options.recipe
+    print(run.start(options.init_checkpoint, options.init_from_group0))
+    if run.is_chief:
+        run_record.write(directory, options.record, config, run, train_files)
+    dataset = records.train_dataset(
+        train_files,
+        schema,
+        recipe.batch_size,
+        # A resumed run goes on with other records than it began with, whatever the seed.
+        seed=None if options.seed is None else options.seed + run.step,
+        shuffle_buffer_size=recipe.shuffle_buffer_size,
+    )
+    run.train(dataset, recipe.batch_size, METRICS, on_checkpoint)
+    print(f"Trained to step {run.step}; checkpoint {checkpoints.latest_in(directory)}")
+
+
+def _evaluate(run, options, dataset, prefix):
+    """Evaluates the weights at hand, prints and records the figures, keeps the best."""
+    figures = run.evaluate(dataset, METRICS, options.max_eval_steps)
+    best = run.is_chief and results.record(
+        options.loop.output_dir,
+        run.step,
+        {"global_step": run.step, **figures},
+        prefix,
+        KEY_METRIC,
+        initial_best=0.0,
+        # The original has the copied files after the first key.
+        block=lambda lines, best_before, value, saved: [lines[0], *saved, *lines[1:]],
+    )
+    shown = ", ".join(f"{name} {figures[name]:.4f}" for name in ("loss", *METRICS))
+    loop.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+
+
+def _evaluate_directory(run, options, dataset):
+    """Evaluates the newest checkpoint of output_dir, and newer ones while they come.
+
+    Where there is none, the given checkpoint is evaluated: released weights, on one's own text.
+    """
+    directory, last_step = options.loop.output_dir, options.loop.train_steps
+    evaluated = 0
+    for prefix in results.follow(directory, last_step, options.eval_timeout):
+        run.load(prefix)
+        _evaluate(run, options, dataset, prefix)
+        evaluated += 1
+    if not evaluated and options.init_checkpoint:
+        prefix = checkpoints.find(options.init_checkpoint)
+        print(f"--output_dir={directory} holds no checkpoint: evaluating {prefix}")
+        run.load(prefix)
+        _evaluate(run, options, dataset, prefix)
+    elif not evaluated:
+        raise UserError(f"--output_dir={directory} holds no checkpoint to evaluate")
+    elif run.step < last_step:
+        print(
+            f"No checkpoint after step {run.step} of --num_train_steps={last_step}. "
+            "To follow a run that goes on, set --continuous_eval_timeout."
+        )

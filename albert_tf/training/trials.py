@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several runs with seeds of their own, as the paper's medians over five; the best one is kept."""
+
+import math
+import os
+import statistics
+
+from albert_tf import files
+from albert_tf.checkpoints import checkpoints
+from albert_tf.errors import UserError
+from albert_tf.training import finetuned_task, results, run_record
+
+SUMMARY = "trials.txt"
+_KEPT = (*run_record.FILES, finetuned_task.FILE)  # beside the best checkpoint
+
+
+def run(run_trial, output_dir, seeds, key_metric):
+    """Runs trials in folders of their own, keeps the best in output_dir and sums them up.
+
+    One that fails is written down as such, and the others go on.
+
+    Args:
+        run_trial: callable, (directory, seed) -> trains and evaluates there.
+        output_dir: str.
+        seeds: sequence of int.
+        key_metric: str, name of the figure that decides.
+
+    Raises:
+        UserError: all of them fail.
+    """
+    values, lines = {}, []
+    for seed in seeds:
+        directory = os.path.join(output_dir, f"trial-{seed}")
+        print(f"Trial with seed {seed}: {directory}")
+        try:
+            run_trial(directory, seed)
+        except UserError as error:
+            reason = " ".join(str(error).split())
+            print(f"Trial with seed {seed} failed: {reason}")
+            lines.append(f"{directory}\tfailed: {reason}")
+        else:
+            values[directory] = results.read_best(directory).best
+            lines.append(f"{directory}\t{values[directory]}")
+        _write(output_dir, lines)
+    if not values:
+        raise UserError(f"all {len(seeds)} trials failed, the last one: {reason}")
+    best = max(values, key=values.get)
+    for name in _KEPT:
+        files.write_text(os.path.join(output_dir, name), files.read_text(os.path.join(best, name)))
+    checkpoints.copy(
+        os.path.join(best, checkpoints.BEST), os.path.join(output_dir, checkpoints.BEST)
+    )
+    summary = _summary(key_metric, values, best, len(seeds) - len(values))
+    _write(output_dir, [*lines, summary])
+    print(summary)
+
+
+def _write(output_dir, lines):
+    files.write_text(os.path.join(output_dir, SUMMARY), "\n".join(lines) + "\n")
+
+
+def _summary(metric, values, best, failed):
+    """A line on the trials that succeeded, from a dict of directory -> value; one at least."""
+    scores = list(values.values())
+    spread = statistics.stdev(scores) if len(scores) > 1 else math.nan
+    return (
+        f"{metric} of {len(scores)} trials{f' ({failed} failed)' if failed else ''}: "
+        f"median {statistics.median(scores):.4f}, mean {statistics.fmean(scores):.4f}, "
+        f"standard deviation {spread:.4f}, best {values[best]:.4f} in {best}"
+    )
