@@ -15,7 +15,7 @@ from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
 from albert_tf.errors import UserError
 from albert_tf.tasks import glue
 from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.training import finetuned_task, finetuning, results
+from albert_tf.training import finetuned_task, finetuning
 
 FLAGS = flags.FLAGS
 TSV_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "regression")
@@ -126,9 +126,6 @@ def main(_):
         num_trials=FLAGS.num_trials,
     )
     finetuning.fine_tune(task, config, options, launch.set_up_devices())
-    if FLAGS.export_dir:
-        prefix = results.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
-        finetuning.export(task, config, prefix, finetuning_flags.read_export_settings())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from albert_tf import files
 from albert_tf.cli import flag_groups, launch, model_flags
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
-from albert_tf.training import loop, pretraining
+from albert_tf.training import pretraining
 
 FLAGS = flags.FLAGS
 SAME_NAMES = (  # flags that are values of pretraining.Options
@@ -67,25 +67,13 @@ def define_flags():
     flags.DEFINE_integer("num_train_steps", 125000, "Updates in all; the decay ends there.")
     flags.DEFINE_integer("num_warmup_steps", 3125, "Updates of the linear warm-up.")
     flags.DEFINE_integer("start_warmup_step", 0, "Step at which the warm-up begins.")
-    flags.DEFINE_integer("save_checkpoints_steps", 5000, "Updates between checkpoints.")
     flags.DEFINE_integer("keep_checkpoint_max", 5, "Newest checkpoints to keep; 0 for all.")
-    flags.DEFINE_integer(
-        "iterations_per_loop", 1000, "Updates between two points of the TensorBoard curves."
-    )
-    flags.DEFINE_integer(
-        "steps_per_loop", None, "The Model Garden's name of --iterations_per_loop."
-    )
     flags.DEFINE_integer("max_eval_steps", 100, "Most batches of an evaluation.")
     flags.DEFINE_integer(
         "shuffle_buffer_size", 100, "Records to shuffle among; 1 keeps the order of the files."
     )
-    flags.DEFINE_float(
-        "continuous_eval_timeout",
-        0.0,
-        "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
-        "elsewhere.",
-    )
     flags.DEFINE_float("masked_lm_budget", 0.0, "The original's masking on the fly; must be 0.")
+    flag_groups.define_loop_flags(save_checkpoints_steps=5000)
     flag_groups.define_device_flags()
     flags.mark_flags_as_required(["albert_config_file", "input_file", "output_dir"])
 
@@ -118,11 +106,7 @@ def warn():
             f"Warning: the learning rate is negative before --start_warmup_step="
             f"{FLAGS.start_warmup_step}, as in the original: it is for runs that begin there."
         )
-    if FLAGS.num_warmup_steps >= FLAGS.num_train_steps:
-        print(
-            f"Warning: --num_warmup_steps={FLAGS.num_warmup_steps} does not end before "
-            f"--num_train_steps={FLAGS.num_train_steps}: --learning_rate is never reached."
-        )
+    flag_groups.warn_of_warmup(FLAGS.num_warmup_steps, FLAGS.num_train_steps)
     if FLAGS.train_batch_size < PAPER_BATCH and FLAGS["learning_rate"].using_default_value:
         scaled = FLAGS.learning_rate * (FLAGS.train_batch_size / PAPER_BATCH) ** 0.5
         print(
@@ -143,20 +127,12 @@ def read_options():
         batch_size=FLAGS.train_batch_size,
         shuffle_buffer_size=FLAGS.shuffle_buffer_size,
     )
-    settings = loop.Settings(
-        output_dir=FLAGS.output_dir,
-        train_steps=FLAGS.num_train_steps,
-        save_checkpoints_steps=FLAGS.save_checkpoints_steps,
-        steps_per_loop=FLAGS.steps_per_loop or FLAGS.iterations_per_loop,
-        keep_checkpoint_max=FLAGS.keep_checkpoint_max,
-    )
-    same = {name: FLAGS[name].value for name in SAME_NAMES}
     return pretraining.Options(
         recipe=recipe,
-        loop=settings,
+        loop=flag_groups.loop_settings(FLAGS.num_train_steps, FLAGS.keep_checkpoint_max),
         eval_timeout=FLAGS.continuous_eval_timeout,
         record=model_flags.record_of_flags(),
-        **same,
+        **{name: FLAGS[name].value for name in SAME_NAMES},
     )
 
 

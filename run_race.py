@@ -11,11 +11,10 @@ python run_race.py \
 from absl import flags
 
 from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
-from albert_tf.data import records
 from albert_tf.errors import UserError
 from albert_tf.tasks import race
 from albert_tf.tasks.multiple_choice import RaceTask
-from albert_tf.training import finetuned_task, finetuning, results
+from albert_tf.training import finetuned_task, finetuning
 
 FLAGS = flags.FLAGS
 V2_LEARNING_RATE = 1e-5  # the original's for version 2; higher ones diverge
@@ -98,9 +97,8 @@ def main(_):
         dropout_prob=FLAGS.dropout_prob,
     )
     finetuned_task.check(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
-    finetuning_flags.check_writable()
-    for split, flag in RECORD_FLAGS.items():
-        records.check_writable(task.record_file(split), flag)
+    record_files = {flag: task.record_file(split) for split, flag in RECORD_FLAGS.items()}
+    finetuning_flags.check_writable(**record_files)
     if FLAGS.do_train:
         warn_of_version(config)
     options = finetuning_flags.read_options(
@@ -110,9 +108,6 @@ def main(_):
         FLAGS.num_keep_checkpoint if FLAGS.do_eval else None,
     )
     finetuning.fine_tune(task, config, options, launch.set_up_devices())
-    if FLAGS.export_dir:
-        prefix = results.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
-        finetuning.export(task, config, prefix, finetuning_flags.read_export_settings())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import dataclasses
 from absl import flags
 
 from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
-from albert_tf.data import records
 from albert_tf.errors import UserError
 from albert_tf.tasks import squad
 from albert_tf.tasks.squad_features import WindowSettings
@@ -79,10 +78,10 @@ def define_flags():
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
     finetuning_flags.check()
-    if FLAGS.ensemble_dirs and FLAGS.export_dir:
-        raise UserError("an ensemble is no single model: --ensemble_dirs goes without --export_dir")
-    if FLAGS.ensemble_dirs and FLAGS.do_train:
-        raise UserError("--ensemble_dirs are to predict with: they do not go with --do_train")
+    if FLAGS.ensemble_dirs and (FLAGS.do_train or FLAGS.export_dir):
+        raise UserError(
+            "--ensemble_dirs are to predict with: neither with --do_train nor with --export_dir"
+        )
     for flag, file in (("do_train", "train_file"), ("do_predict", "predict_file")):
         if FLAGS[flag].value and not FLAGS[file].value:
             raise UserError(f"--{flag} needs --{file}")
@@ -93,33 +92,25 @@ def check_flags():
     flag_groups.check_between(
         1, flag_groups.INT32_MAX, "n_best_size", "max_answer_length", "max_query_length"
     )
-    read_settings()
-    read_windows(do_lower_case=True)
+    values_of(squad.Settings)
+    values_of(WindowSettings)
 
 
-def read_settings():
-    """How questions are answered."""
-    names = [field.name for field in dataclasses.fields(squad.Settings)]
-    return squad.Settings(**{name: FLAGS[name].value for name in names})
-
-
-def read_windows(do_lower_case):
-    """How questions and paragraphs are cut; UserError where no window fits."""
-    return WindowSettings(
-        FLAGS.max_seq_length, FLAGS.doc_stride, FLAGS.max_query_length, do_lower_case
-    )
+def values_of(kind, **others):
+    """A dataclass whose fields are named as flags; UserError for values that it refuses."""
+    names = {field.name for field in dataclasses.fields(kind)} - others.keys()
+    return kind(**{name: FLAGS[name].value for name in names}, **others)
 
 
 def make_task(prefixes, configs):
     """The task, with the version of its data or of the checkpoints."""
-    wanted = FLAGS.version_2_with_negative
-    version = squad.choose_version(prefixes, FLAGS.train_file, wanted)
+    version = squad.choose_version(prefixes, FLAGS.train_file, FLAGS.version_2_with_negative)
     text = model_flags.text_input(configs)
     return squad.SquadTask(
         version=version,
-        settings=read_settings(),
+        settings=values_of(squad.Settings),
         text=text,
-        windows=read_windows(text.do_lower_case),
+        windows=values_of(WindowSettings, do_lower_case=text.do_lower_case),
         output_dir=FLAGS.output_dir,
         train_file=FLAGS.train_file,
         predict_file=FLAGS.predict_file,
@@ -139,27 +130,22 @@ def main(_):
     configs = model_flags.read_configs(prefixes, bool(FLAGS.ensemble_dirs))
     task = make_task(prefixes, configs)
     task.check_thresholds(prefixes)
-    steps, last_step = 0, squad.last_step(FLAGS.output_dir, FLAGS.continuous_eval_timeout)
+    steps = squad.last_step(FLAGS.output_dir, FLAGS.continuous_eval_timeout)
     if FLAGS.do_train:
-        count = len(task.train_examples)
-        steps = squad.train_steps(count, FLAGS.train_batch_size, FLAGS.num_train_epochs)
-    do_eval = FLAGS.do_predict and task.is_labelled and not FLAGS.ensemble_dirs
-    finetuning_flags.check_writable()
-    for purpose, flag in RECORD_FLAGS.items():
-        records.check_writable(task.record_file(purpose), flag)
+        steps = task.train_steps(FLAGS.train_batch_size, FLAGS.num_train_epochs)
+    can_evaluate = FLAGS.do_predict and task.is_labelled and not FLAGS.ensemble_dirs
+    record_files = {flag: task.record_file(use) for use, flag in RECORD_FLAGS.items()}
+    finetuning_flags.check_writable(**record_files)
     options = finetuning_flags.read_options(
-        steps or last_step,
+        steps,
         int(steps * FLAGS.warmup_proportion),
         # Without evaluation, another process may evaluate later: until then all have to stay.
         KEEP_CHECKPOINTS if FLAGS.do_predict else None,
-        do_eval=do_eval and bool(FLAGS.do_train or results.trained_in(FLAGS.output_dir)),
+        do_eval=can_evaluate and bool(FLAGS.do_train or results.trained_in(FLAGS.output_dir)),
         eval_batch_size=FLAGS.predict_batch_size,
         ensemble=tuple(zip(configs, prefixes, strict=True)) if FLAGS.ensemble_dirs else (),
     )
     finetuning.fine_tune(task, configs[0], options, launch.set_up_devices())
-    if FLAGS.export_dir:
-        prefix = results.find_best(FLAGS.output_dir, model_flags.init_checkpoint())
-        finetuning.export(task, configs[0], prefix, finetuning_flags.read_export_settings())
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.cli import flag_groups, model_flags
+from albert_tf.data import records
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.publish import served
-from albert_tf.training import finetuning, loop, results
+from albert_tf.training import finetuning, results
 
 FLAGS = flags.FLAGS
 _AT_LEAST_1 = (
@@ -74,21 +75,7 @@ def _define_run_flags(learning_rate, save_checkpoints_steps, do_train, do_eval):
         "Records from which training draws at random; more, up to all, where a file is sorted.",
     )
     flags.DEFINE_float("learning_rate", learning_rate, "Peak learning rate.")
-    flags.DEFINE_integer(
-        "save_checkpoints_steps", save_checkpoints_steps, "Updates between checkpoints."
-    )
-    flags.DEFINE_integer(
-        "iterations_per_loop", 1000, "Updates between two points of the TensorBoard curves."
-    )
-    flags.DEFINE_integer(
-        "steps_per_loop", None, "The Model Garden's name of --iterations_per_loop."
-    )
-    flags.DEFINE_float(
-        "continuous_eval_timeout",
-        0.0,
-        "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
-        "elsewhere.",
-    )
+    flag_groups.define_loop_flags(save_checkpoints_steps)
 
 
 def _define_export_flags():
@@ -133,11 +120,18 @@ def check():
     finetuning.check_strategy(FLAGS.distribution_strategy)
 
 
-def check_writable(*directories):
-    """Raises UserError if one of the directories that these flags name cannot be written to."""
+def check_writable(*directories, **record_files):
+    """Raises UserError for a place that cannot be written to.
+
+    Args:
+        *directories: str, names of flags.
+        **record_files: str, path of each file, by the flag that may name it.
+    """
     for flag in ("output_dir", "export_dir", *directories):
         if FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)
+    for flag, path in record_files.items():
+        records.check_writable(path, flag)
 
 
 def follow_run():
@@ -166,6 +160,7 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
     """
     recipe = None
     if FLAGS.do_train:
+        flag_groups.warn_of_warmup(warmup_steps, train_steps)
         recipe = finetuning.Recipe(
             optimizer=FLAGS.optimizer,
             learning_rate=FLAGS.learning_rate,
@@ -175,19 +170,12 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
             seed=FLAGS.seed,
             shuffle_buffer_size=FLAGS.shuffle_buffer_size,
         )
-    settings = loop.Settings(
-        output_dir=FLAGS.output_dir,
-        train_steps=train_steps,
-        save_checkpoints_steps=FLAGS.save_checkpoints_steps,
-        steps_per_loop=FLAGS.steps_per_loop or FLAGS.iterations_per_loop,
-        keep_checkpoint_max=keep_checkpoint_max,
-    )
     values = {
         "output_dir": FLAGS.output_dir,
         "do_train": FLAGS.do_train,
         "do_predict": FLAGS.do_predict,
         "recipe": recipe,
-        "loop": settings,
+        "loop": flag_groups.loop_settings(train_steps, keep_checkpoint_max),
         "max_seq_length": FLAGS.max_seq_length,
         "predict_batch_size": FLAGS.predict_batch_size,
         "init_checkpoint": FLAGS.init_checkpoint,
@@ -198,14 +186,15 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
     if FLAGS.do_train:
         values["init_checkpoint"] = model_flags.init_checkpoint()
         values["record"] = model_flags.record_of_flags()
+    if FLAGS.export_dir:
+        values["export"] = _export_settings()
     for name in ("do_eval", "eval_batch_size"):  # SQuAD has no such flags
         if name not in others:
             values[name] = FLAGS[name].value
     return finetuning.Options(**values | others)
 
 
-def read_export_settings():
-    """What --export_dir and its flags ask for: publish.served.Settings."""
+def _export_settings():
     return served.Settings(
         directory=FLAGS.export_dir,
         tokenizer=model_flags.make_graph_tokenizer(),

@@ -68,6 +68,50 @@ def define_device_flags():
     define_obsolete_flags("master", "num_tpu_cores")
 
 
+def define_loop_flags(save_checkpoints_steps):
+    """Flags on checkpoints and curves; the argument is the script's own default."""
+    flags.DEFINE_integer(
+        "save_checkpoints_steps", save_checkpoints_steps, "Updates between checkpoints."
+    )
+    flags.DEFINE_integer(
+        "iterations_per_loop", 1000, "Updates between two points of the TensorBoard curves."
+    )
+    flags.DEFINE_integer(
+        "steps_per_loop", None, "The Model Garden's name of --iterations_per_loop."
+    )
+    flags.DEFINE_float(
+        "continuous_eval_timeout",
+        0.0,
+        "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
+        "elsewhere.",
+    )
+
+
+def loop_settings(train_steps, keep_checkpoint_max):
+    """What these flags ask for: training.Settings.
+
+    Args:
+        train_steps: int, updates to train for.
+        keep_checkpoint_max: int or None for all.
+    """
+    return loop.Settings(
+        output_dir=FLAGS.output_dir,
+        train_steps=train_steps,
+        save_checkpoints_steps=FLAGS.save_checkpoints_steps,
+        steps_per_loop=FLAGS.steps_per_loop or FLAGS.iterations_per_loop,
+        keep_checkpoint_max=keep_checkpoint_max,
+    )
+
+
+def warn_of_warmup(warmup_steps, train_steps):
+    """Prints a warning if the warm-up is as long as the training."""
+    if warmup_steps >= train_steps:
+        print(
+            f"Warning: the warm-up of {warmup_steps} updates does not end before the training, of "
+            f"{train_steps}: --learning_rate is never reached."
+        )
+
+
 def check_at_least(smallest, *names):
     """Raises UserError for a flag with a smaller value, infinity or beyond int32; None is none."""
     for name in names:

@@ -144,27 +144,6 @@ def trained_checkpoints(output_dir, ensemble_dirs=(), given=None):
     return found
 
 
-def train_steps(num_questions, batch_size, epochs):
-    """Updates of a training; an epoch is as many examples as questions, as in the original.
-
-    Args:
-        num_questions: int.
-        batch_size: int.
-        epochs: float.
-
-    Raises:
-        UserError: there is not one update.
-    """
-    steps = int(num_questions / batch_size * epochs)
-    if steps < 1:
-        raise UserError(
-            f"{num_questions} questions, --train_batch_size={batch_size} and "
-            f"--num_train_epochs={epochs} make no single update: lower the former or raise the "
-            "latter"
-        )
-    return steps
-
-
 def last_step(directory, timeout):
     """The step after which evaluation need not wait for another checkpoint.
 
@@ -303,6 +282,26 @@ class SquadTask:
         found = squad_features.read_examples(self.train_file, training=True)
         squad_features.report_oddities(found, self.train_file)
         return found
+
+    def train_steps(self, batch_size, epochs):
+        """Updates of a training; an epoch is as many examples as questions, as in the original.
+
+        Args:
+            batch_size: int.
+            epochs: float.
+
+        Raises:
+            UserError: there is not one update.
+        """
+        count = len(self.train_examples)
+        steps = int(count / batch_size * epochs)
+        if steps < 1:
+            raise UserError(
+                f"{count} questions, --train_batch_size={batch_size} and "
+                f"--num_train_epochs={epochs} make no single update: lower the former or raise the "
+                "latter"
+            )
+        return steps
 
     def input_files(self, do_eval):
         """Paths of the files that are read to train and, if `do_eval`, to evaluate."""

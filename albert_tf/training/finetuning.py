@@ -50,6 +50,7 @@ class Options:
         num_trials: int, runs with seeds of their own.
         ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
         record: run_record.Given; None without training.
+        export: publish.served.Settings; None for no export.
     """
 
     output_dir: str
@@ -68,6 +69,7 @@ class Options:
     num_trials: int = 1
     ensemble: tuple = ()
     record: run_record.Given | None = None
+    export: served.Settings | None = None
 
     @property
     def purposes(self):
@@ -82,7 +84,7 @@ class Options:
 
 
 def fine_tune(task, config, options, strategy):
-    """Trains, evaluates and predicts, as the options ask for.
+    """Trains, evaluates, predicts and exports, as the options ask for.
 
     Args:
         task: training.task.Task.
@@ -107,22 +109,8 @@ def fine_tune(task, config, options, strategy):
             run = train_and_evaluate(task, config, options, strategy)
         if options.do_predict:
             _predict(task, config, options, strategy, run)
-
-
-def export(task, config, prefix, settings):
-    """Writes a checkpoint of a task as a SavedModel.
-
-    Args:
-        task: training.task.Task.
-        config: AlbertConfig.
-        prefix: str.
-        settings: publish.served.Settings.
-    """
-    loop.set_precision("fp32")
-    model = task.make_served_model(config)
-    serving.load(model, prefix)
-    functions = task.served_functions(model, settings.tokenizer, prefix)
-    served.export(model, functions, config, settings, task.labels, task.export_folder)
+    if options.export:
+        _export(task, config, options)
 
 
 def check_strategy(name):
@@ -217,11 +205,6 @@ def _train(run, task, options, on_checkpoint):
     """Trains; checkpoints that an earlier process left without evaluation are evaluated first."""
     recipe, directory = options.recipe, options.output_dir
     paths, schema = task.training_records()
-    if recipe.warmup_steps >= recipe.train_steps:
-        print(
-            f"Warning: the warm-up of {recipe.warmup_steps} updates does not end before the "
-            f"training, of {recipe.train_steps}: --learning_rate is never reached."
-        )
     if run.step == 0:
         run.save()
     if on_checkpoint:
@@ -367,6 +350,16 @@ def _predict(task, config, options, strategy, run):
         )
         members.append(Predicted(prefix, run.step, outputs))
     task.write_predictions(splits, members, options.predict_batch_size)
+
+
+def _export(task, config, options):
+    """Writes the best checkpoint as a SavedModel."""
+    prefix = results.find_best(options.output_dir, options.init_checkpoint)
+    loop.set_precision("fp32")
+    model = task.make_served_model(config)
+    serving.load(model, prefix)
+    functions = task.served_functions(model, options.export.tokenizer, prefix)
+    served.export(model, functions, config, options.export, task.labels, task.export_folder)
 
 
 def model_outputs(run, task, splits, batch_size, max_seq_length):

@@ -4,7 +4,6 @@
 import contextlib
 import io
 import json
-import math
 import re
 import shutil
 from pathlib import Path
@@ -13,10 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import flags as absl_flags
 
 import run_classifier
-import run_race
 from albert_tf.checkpoints import checkpoints
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
@@ -706,86 +703,6 @@ def test_batch_size_of_training_is_no_matter_without_training(
     run_main(run_classifier, **flags | PREDICT)
     with pytest.raises(ValueError, match="does not divide"):
         run_main(run_classifier, **flags)
-
-
-# --- Flags ---
-
-
-# flag of the original -> (type, default).
-SHARED_FLAGS = {
-    "data_dir": ("string", None),
-    "albert_config_file": ("string", None),
-    "vocab_file": ("string", None),
-    "spm_model_file": ("string", None),
-    "output_dir": ("string", None),
-    "init_checkpoint": ("string", None),
-    "albert_hub_module_handle": ("string", None),
-    "do_lower_case": ("bool", True),
-    "max_seq_length": ("int", 512),
-    "do_predict": ("bool", False),
-    "train_batch_size": ("int", 32),
-    "eval_batch_size": ("int", 8),
-    "predict_batch_size": ("int", 8),
-    "iterations_per_loop": ("int", 1000),
-    "use_tpu": ("bool", False),
-    "tpu_name": ("string", None),
-    "tpu_zone": ("string", None),
-    "gcp_project": ("string", None),
-    "master": ("string", None),
-    "num_tpu_cores": ("int", 8),
-}
-CLASSIFIER_FLAGS = {
-    "task_name": ("string", None),
-    "cached_dir": ("string", None),
-    "do_train": ("bool", False),
-    "do_eval": ("bool", False),
-    "learning_rate": ("float", 5e-05),
-    "train_step": ("int", 1000),
-    "warmup_step": ("int", 0),
-    "save_checkpoints_steps": ("int", 1000),
-    "keep_checkpoint_max": ("int", 5),
-    "optimizer": ("string", "adamw"),
-    "export_dir": ("string", None),
-    "threshold_to_export": ("float", math.nan),
-}
-RACE_FLAGS = {
-    "task_name": ("string", "race"),
-    "train_file": ("string", None),
-    "eval_file": ("string", None),
-    "predict_file": ("string", None),
-    "dropout_prob": ("float", 0.1),
-    "max_qa_length": ("int", 128),
-    "num_keep_checkpoint": ("int", 5),
-    "high_only": ("bool", False),
-    "middle_only": ("bool", False),
-    "do_train": ("bool", True),
-    "do_eval": ("bool", True),
-    "learning_rate": ("float", 1e-05),
-    "train_step": ("int", 12000),
-    "warmup_step": ("int", 1000),
-    "save_checkpoints_steps": ("int", 100),
-}
-
-
-@pytest.mark.parametrize(
-    ("script", "original"),
-    [(run_classifier, CLASSIFIER_FLAGS), (run_race, RACE_FLAGS)],
-    ids=["run_classifier", "run_race"],
-)
-def test_flags_are_the_originals(run_main, monkeypatch, script, original):
-    found = {}
-
-    def main(_):
-        for name in SHARED_FLAGS | original:
-            flag = absl_flags.FLAGS[name]
-            kind = flag.flag_type().removesuffix(" enum")
-            found[name] = (kind, flag.default)
-
-    monkeypatch.setattr(script, "main", main)
-    run_main(script, data_dir="data", task_name="race", output_dir="out")
-    assert {name: repr(row) for name, row in found.items()} == {
-        name: repr(row) for name, row in (SHARED_FLAGS | original).items()
-    }  # by repr, since nan differs from itself
 
 
 # --- Against the original, and the loop ---

@@ -507,7 +507,7 @@ def test_values_out_of_range_end_in_one_line(run_script, flags):
 def test_what_is_rarely_meant_is_warned_of(run_main, flags, capsys):
     run_main(run_pretraining, **flags | {"num_warmup_steps": 2, "start_warmup_step": 1})
     out = capsys.readouterr().out
-    assert "--num_warmup_steps=2 does not end before --num_train_steps=2" in out
+    assert "the warm-up of 2 updates does not end before the training, of 2" in out
     assert "negative before --start_warmup_step=1" in out
     assert "is meant for batches" not in out  # a rate was given
     del flags["learning_rate"]
