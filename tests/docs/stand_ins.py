@@ -14,13 +14,11 @@ COPIES = {  # name in the pages -> name in the corpus of tests/fuzz
     "text/heldout.txt": "text.txt",
     "text/all.txt": "text.txt",
     f"{MODEL}/30k-clean.model": "spm.model",
-    "chinese/vocab.txt": "vocab.txt",
     "data/RACE": "race/RACE",
     "train-v1.1.json": "squad1.json",
     "dev-v1.1.json": "squad1.json",
     "train-v2.0.json": "squad2.json",
     "dev-v2.0.json": "squad2.json",
-    "reviews.txt": "text.txt",
 }
 COLUMNS = "review\tsummary\tliked"  # of the pages' example of a user's own data
 

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from tests import ROOT
-from tests.docs import markdown, stand_ins
+from tests.docs import check, markdown, stand_ins
 
 LONGEST_README = 200  # lines
 RUN_HERE = ("README.md", "docs/python.md")  # their Python needs no output of a command
@@ -61,6 +61,26 @@ def test_a_wrong_command_is_seen(command):
     ((program, arguments),) = markdown.programs(command)
     with pytest.raises(Exception, match="flag"):
         markdown.check_arguments(program, arguments)
+
+
+def test_blocks_and_their_marks(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "Text.\n```bash\n# said\npython run_x.py \\\n  --a=b\nmake demo\n```\n"
+        "<!-- docs-check: skip, needs a TPU -->\n```python\nx = 1\n```\n"
+    )
+    first, second = markdown.blocks(page)
+    assert (first.line, first.language, first.skipped) == (2, "bash", None)
+    assert first.commands == ["python run_x.py --a=b", "make demo"]
+    assert (second.line, second.text, second.skipped) == (9, "x = 1", "needs a TPU")
+
+
+def test_sizes_above_the_table_are_lowered_and_said():
+    given = ["--do_train", "--train_step=800", "--warmup_step=1", "--task_name=RTE"]
+    arguments, changed = check.smaller("run_classifier.py", given)
+    assert arguments[:3] == ["--do_train", "--warmup_step=1", "--task_name=RTE"]
+    assert {"--train_step=2", "--train_batch_size=2"} <= set(arguments[3:])
+    assert {"train_step 800 -> 2", "train_batch_size 32 -> 2"} <= set(changed)
 
 
 @pytest.mark.parametrize("page", [*markdown.pages(), "CONTRIBUTING.md", "CHANGELOG.md"])
