@@ -18,18 +18,19 @@ FUZZ_CASES ?= 200
 FUZZ_CRASHES ?= 24
 FUZZ_SEED ?= 1
 
-.PHONY: help setup test test-onednn-off lint fuzz demo books clean
+.PHONY: help setup test test-onednn-off lint docs-check fuzz demo books clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
 	@echo "make test    the tests (TESTS=tests/model/test_encoder.py for a part)"
 	@echo "make test-onednn-off  those of the model's figures, with TensorFlow's other kernels"
 	@echo "make lint    ruff: rules and format"
+	@echo "make docs-check  the commands of README.md and docs/, with tiny models and data: 5 minutes"
 	@echo "make fuzz    the scripts on damaged input, and killed while they write: FUZZ_CASES=200,"
 	@echo "             FUZZ_CRASHES=24; another FUZZ_SEED gives others"
 	@echo "make demo    corpus -> SentencePiece -> records -> pre-training -> curves, in $(DEMO_DIR)"
 	@echo "             (DEMO_STEPS=30 for a short one; what is done is not done again)"
-	@echo "make books   the small model of the README's results, from BOOKS=DIR with text and vocabulary"
+	@echo "make books   the small model of docs/results.md, from BOOKS=DIR with text and vocabulary"
 	@echo "make clean   delete $(DEMO_DIR) and the tools' caches; $(VENV) stays"
 
 setup: $(READY)
@@ -57,6 +58,9 @@ test-onednn-off: test
 lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+docs-check: $(READY)
+	$(RUN) -m tests.docs.check
 
 fuzz: $(READY)
 	$(RUN) -m tests.fuzz --cases=$(FUZZ_CASES) --crashes=$(FUZZ_CRASHES) --seed=$(FUZZ_SEED)
@@ -112,7 +116,7 @@ $(MODEL)/summary.txt: $(MODEL)/.trained demo/plot_curves.py | $(READY)
 	$(RUN) -m demo.plot_curves --run_dir=$(MODEL) --png_file=$(MODEL)/curves.png \
 	  --summary_file=$@ > /dev/null
 
-# --- the README's first result: a small ALBERT pre-trained on English books --------------------------
+# --- the first result of docs/results.md: a small ALBERT pre-trained on English books ---------------
 
 BOOKS ?= ../shared/data
 BOOKS_DIR ?= output/books

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of CONTRIBUTING.md, read from the imports of every source file."""
+"""The rules of docs/architecture.md, read from the imports of every source file."""
 
 import ast
 import graphlib

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small files under the names that the pages use: weights, vocabulary, text and data sets."""
+
+import json
+import shutil
+
+from tests import GOLDEN
+from tests.fuzz import corpus
+
+CONFIG = corpus.CONFIG | {"max_position_embeddings": 512}  # the lengths of the pages fit
+MODEL = "albert_base"
+COPIES = {  # name in the pages -> name in the corpus of tests/fuzz
+    "text/train-0.txt": "text.txt",
+    "text/heldout.txt": "text.txt",
+    "text/all.txt": "text.txt",
+    f"{MODEL}/30k-clean.model": "spm.model",
+    "data/RACE": "race/RACE",
+    "train-v1.1.json": "squad1.json",
+    "dev-v1.1.json": "squad1.json",
+    "train-v2.0.json": "squad2.json",
+    "dev-v2.0.json": "squad2.json",
+}
+COLUMNS = "review\tsummary\tliked"  # of the pages' example of a user's own data
+
+
+def write(directory):
+    """Writes them into a directory (Path) that is empty or absent.
+
+    `albert_base` stands for an unpacked archive of the original release: a tiny model with random
+    weights, in its form.
+    """
+    source = directory.parent / f"{directory.name}-corpus"
+    corpus.write_files(source)
+    for name, original in COPIES.items():
+        path, found = directory / name, source / original
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if found.is_dir() else shutil.copy)(found, path)
+    shutil.copytree(GOLDEN / "finetune" / "glue_data", directory / "glue")
+    (directory / "reviews").mkdir()
+    for split in ("train", "dev", "test"):
+        _, _, rows = (source / "tsv" / f"{split}.tsv").read_text().partition("\n")
+        (directory / "reviews" / f"{split}.tsv").write_text(f"{COLUMNS}\n{rows}")
+    shutil.rmtree(source)
+    questions = json.loads((directory / "dev-v1.1.json").read_text())
+    for article in questions["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                del question["answers"]
+    (directory / "questions.json").write_text(json.dumps(questions))
+    (directory / MODEL / "albert_config.json").write_text(json.dumps(CONFIG))
+
+
+def write_weights(directory):
+    """Writes the checkpoint of `albert_base`; imports TensorFlow."""
+    from albert_tf.checkpoints import checkpoints
+    from albert_tf.config import AlbertConfig
+    from albert_tf.model import heads
+
+    model = heads.PretrainingModel(AlbertConfig.from_dict(CONFIG))
+    tensors = {name: v.numpy() for name, v in checkpoints.named_variables(model).items()}
+    checkpoints.write(str(directory / MODEL / "model.ckpt-best"), tensors, "tf1")

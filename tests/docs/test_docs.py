@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""README.md and docs/*.md: commands parse, links resolve, the Python examples run.
+
+`make docs-check` runs the commands too.
+"""
+
+import contextlib
+import re
+
+import pytest
+
+from tests import ROOT
+from tests.docs import check, markdown, stand_ins
+
+LONGEST_README = 200  # lines
+RUN_HERE = ("README.md", "docs/python.md")  # their Python needs no output of a command
+
+
+@contextlib.contextmanager
+def naming(block, what):
+    """Adds the place of a block to whatever is raised."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"{block.page}:{block.line}: {what}")
+        raise
+
+
+def text_of(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_the_readme_is_short():
+    assert len(text_of("README.md").splitlines()) <= LONGEST_README
+
+
+def test_every_command_of_the_pages_is_parsed_by_its_script():
+    checked = []
+    for block in markdown.code("bash"):
+        for command in block.commands:
+            for program, arguments in markdown.programs(command):
+                with naming(block, command):
+                    markdown.check_arguments(program, arguments)
+                checked.append(program)
+    scripts = {path.name for path in ROOT.glob("*.py")}
+    assert scripts <= set(checked), "no page shows these"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python run_race.py --output_dir=o --data_dir=d --no_such_flag=1",
+        "python run_race.py --output_dir=o --data_dir=d --train_step=many",
+        "python run_race.py --output_dir=o",
+        "A=b ./run_glue.sh --data_dir=glue --task_name=RTE --output_dir=o --warmup=3",
+        "python -m demo.train_sentencepiece --input_file=a.txt --model_prefix=b --size=3",
+        "printf 'one\n' | python predict.py --saved_models=exports > lines",
+    ],
+)
+def test_a_wrong_command_is_seen(command):
+    ((program, arguments),) = markdown.programs(command)
+    with pytest.raises(Exception, match="flag"):
+        markdown.check_arguments(program, arguments)
+
+
+def test_blocks_and_their_marks(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "Text.\n```bash\n# said\npython run_x.py \\\n  --a=b\nmake demo\n```\n"
+        "<!-- docs-check: skip, needs a TPU -->\n```python\nx = 1\n```\n"
+    )
+    first, second = markdown.blocks(page)
+    assert (first.line, first.language, first.skipped) == (2, "bash", None)
+    assert first.commands == ["python run_x.py --a=b", "make demo"]
+    assert (second.line, second.text, second.skipped) == (9, "x = 1", "needs a TPU")
+
+
+def test_sizes_above_the_table_are_lowered_and_said():
+    given = ["--do_train", "--train_step=800", "--warmup_step=1", "--task_name=RTE"]
+    arguments, changed = check.smaller("run_classifier.py", given)
+    assert arguments[:3] == ["--do_train", "--warmup_step=1", "--task_name=RTE"]
+    assert {"--train_step=2", "--train_batch_size=2"} <= set(arguments[3:])
+    assert {"train_step 800 -> 2", "train_batch_size 32 -> 2"} <= set(changed)
+
+
+@pytest.mark.parametrize("page", [*markdown.pages(), "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(page):
+    for link in markdown.links(text_of(page)):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in markdown.anchors(target.read_text(encoding="utf-8")), link
+
+
+def test_every_page_is_linked_from_the_readme():
+    assert {p for p in markdown.pages() if p != "README.md"} <= {
+        link.partition("#")[0] for link in markdown.links(text_of("README.md"))
+    }
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/faithfulness.md"])
+def test_files_of_the_repository_that_a_page_names_exist(page):
+    for name in re.findall(r"`((?:albert_tf|tests|demo|benchmarks)/[\w./*-]+)`", text_of(page)):
+        assert list(ROOT.glob(name)), name
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    path = tmp_path_factory.mktemp("docs") / "work"
+    stand_ins.write(path)
+    stand_ins.write_weights(path)
+    return path
+
+
+@pytest.mark.parametrize("page", RUN_HERE)
+def test_the_python_of_a_page_runs(page, directory, monkeypatch):
+    monkeypatch.chdir(directory)
+    names = {}  # a page is read from top to bottom
+    for block in markdown.blocks(page):
+        if block.language == "python" and not block.skipped:
+            with naming(block, "python"):
+                exec(compile(block.text, f"{page}:{block.line}", "exec"), names)
+    assert names, "no example"
