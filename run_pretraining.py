@@ -16,11 +16,6 @@ from albert_tf.model import optimization
 from albert_tf.training import pretraining
 
 FLAGS = flags.FLAGS
-SAME_NAMES = (  # flags that are values of pretraining.Options
-    "input_file", "eval_input_file", "do_train", "do_eval", "max_seq_length",
-    "max_predictions_per_seq", "sentence_loss_weight", "eval_batch_size", "max_eval_steps",
-    "init_checkpoint", "init_from_group0", "seed",
-)  # fmt: skip
 PAPER_BATCH = 4096  # what the default learning rate belongs to, section 4.1
 
 
@@ -118,21 +113,17 @@ def warn():
 
 def read_options():
     """What the flags ask for."""
-    recipe = pretraining.Recipe(
-        optimizer=FLAGS.optimizer,
-        learning_rate=FLAGS.learning_rate,
+    recipe = flag_groups.values_of(
+        pretraining.Recipe,
         warmup_steps=FLAGS.num_warmup_steps,
-        start_warmup_step=FLAGS.start_warmup_step,
-        poly_power=FLAGS.poly_power,
         batch_size=FLAGS.train_batch_size,
-        shuffle_buffer_size=FLAGS.shuffle_buffer_size,
     )
-    return pretraining.Options(
+    return flag_groups.values_of(
+        pretraining.Options,
         recipe=recipe,
         loop=flag_groups.loop_settings(FLAGS.num_train_steps, FLAGS.keep_checkpoint_max),
         eval_timeout=FLAGS.continuous_eval_timeout,
         record=model_flags.record_of_flags(),
-        **{name: FLAGS[name].value for name in SAME_NAMES},
     )
 
 

@@ -8,8 +8,6 @@ python run_squad.py \
   --num_train_epochs=2 --warmup_proportion=0.1 --save_checkpoints_steps=1000
 """
 
-import dataclasses
-
 from absl import flags
 
 from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
@@ -89,28 +87,19 @@ def check_flags():
     flag_groups.check_between(0, 1.0, "warmup_proportion")
     flag_groups.check_between(0, 0.999, "dropout_prob")
     flag_groups.check_between(1, FLAGS.max_seq_length, "start_n_top", "end_n_top")
-    flag_groups.check_between(
-        1, flag_groups.INT32_MAX, "n_best_size", "max_answer_length", "max_query_length"
-    )
-    values_of(squad.Settings)
-    values_of(WindowSettings)
+    flag_groups.check_at_least(1, "n_best_size", "max_answer_length", "max_query_length")
+    flag_groups.values_of(squad.Settings)
+    flag_groups.values_of(WindowSettings)
 
 
-def values_of(kind, **others):
-    """A dataclass whose fields are named as flags; UserError for values that it refuses."""
-    names = {field.name for field in dataclasses.fields(kind)} - others.keys()
-    return kind(**{name: FLAGS[name].value for name in names}, **others)
-
-
-def make_task(prefixes, configs):
-    """The task, with the version of its data or of the checkpoints."""
-    version = squad.choose_version(prefixes, FLAGS.train_file, FLAGS.version_2_with_negative)
+def make_task(version, configs):
+    """The task, for models of these configs."""
     text = model_flags.text_input(configs)
     return squad.SquadTask(
         version=version,
-        settings=values_of(squad.Settings),
+        settings=flag_groups.values_of(squad.Settings),
         text=text,
-        windows=values_of(WindowSettings, do_lower_case=text.do_lower_case),
+        windows=flag_groups.values_of(WindowSettings, do_lower_case=text.do_lower_case),
         output_dir=FLAGS.output_dir,
         train_file=FLAGS.train_file,
         predict_file=FLAGS.predict_file,
@@ -127,8 +116,9 @@ def main(_):
         given = model_flags.init_checkpoint()
         prefixes = squad.trained_checkpoints(FLAGS.output_dir, FLAGS.ensemble_dirs, given)
     finetuning_flags.follow_run()
+    version = squad.choose_version(prefixes, FLAGS.train_file, FLAGS.version_2_with_negative)
     configs = model_flags.read_configs(prefixes, bool(FLAGS.ensemble_dirs))
-    task = make_task(prefixes, configs)
+    task = make_task(version, configs)
     task.check_thresholds(prefixes)
     steps = squad.last_step(FLAGS.output_dir, FLAGS.continuous_eval_timeout)
     if FLAGS.do_train:

@@ -161,37 +161,26 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
     recipe = None
     if FLAGS.do_train:
         flag_groups.warn_of_warmup(warmup_steps, train_steps)
-        recipe = finetuning.Recipe(
-            optimizer=FLAGS.optimizer,
-            learning_rate=FLAGS.learning_rate,
+        recipe = flag_groups.values_of(
+            finetuning.Recipe,
             train_steps=train_steps,
             warmup_steps=warmup_steps,
             batch_size=FLAGS.train_batch_size,
-            seed=FLAGS.seed,
-            shuffle_buffer_size=FLAGS.shuffle_buffer_size,
         )
     values = {
-        "output_dir": FLAGS.output_dir,
-        "do_train": FLAGS.do_train,
-        "do_predict": FLAGS.do_predict,
         "recipe": recipe,
         "loop": flag_groups.loop_settings(train_steps, keep_checkpoint_max),
-        "max_seq_length": FLAGS.max_seq_length,
-        "predict_batch_size": FLAGS.predict_batch_size,
-        "init_checkpoint": FLAGS.init_checkpoint,
-        "allow_random_init": FLAGS.allow_random_init,
         "eval_timeout": FLAGS.continuous_eval_timeout,
-        "seed": FLAGS.seed,
+        "init_checkpoint": FLAGS.init_checkpoint,
+        "num_trials": 1,
+        "ensemble": (),
+        "record": None,
+        "export": _export_settings() if FLAGS.export_dir else None,
     }
     if FLAGS.do_train:
         values["init_checkpoint"] = model_flags.init_checkpoint()
         values["record"] = model_flags.record_of_flags()
-    if FLAGS.export_dir:
-        values["export"] = _export_settings()
-    for name in ("do_eval", "eval_batch_size"):  # SQuAD has no such flags
-        if name not in others:
-            values[name] = FLAGS[name].value
-    return finetuning.Options(**values | others)
+    return flag_groups.values_of(finetuning.Options, **values | others)
 
 
 def _export_settings():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags that several scripts share, and the checks of their values."""
 
+import dataclasses
 import sys
 
 from absl import flags
@@ -66,6 +67,20 @@ def define_device_flags():
         "seed", None, "Fixes weights, dropout and the order of records; random by default."
     )
     define_obsolete_flags("master", "num_tpu_cores")
+
+
+def values_of(kind, **others):
+    """A dataclass with the values of the flags that are named as its fields.
+
+    Args:
+        kind: the dataclass.
+        **others: values of fields that have no flag of their name.
+
+    Raises:
+        UserError: the dataclass refuses a value.
+    """
+    names = {field.name for field in dataclasses.fields(kind)} - others.keys()
+    return kind(**{name: FLAGS[name].value for name in names}, **others)
 
 
 def define_loop_flags(save_checkpoints_steps):

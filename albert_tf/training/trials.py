@@ -46,7 +46,9 @@ def run(run_trial, output_dir, seeds, key_metric):
         raise UserError(f"all {len(seeds)} trials failed, the last one: {reason}")
     best = max(values, key=values.get)
     for name in _KEPT:
-        files.write_text(os.path.join(output_dir, name), files.read_text(os.path.join(best, name)))
+        text = files.read_text(os.path.join(best, name))
+        if text:
+            files.write_text(os.path.join(output_dir, name), text)
     checkpoints.copy(
         os.path.join(best, checkpoints.BEST), os.path.join(output_dir, checkpoints.BEST)
     )

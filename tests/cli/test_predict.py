@@ -310,7 +310,7 @@ def test_a_defect_keeps_its_traceback(classifier, tmp_path):
     """Only errors meant for users end in one line."""
     code = f"""
 import sys
-from albert_tf import cli, predict
+from albert_tf.cli import predict
 predict.prediction = lambda *_: int("x")
 sys.argv = ["albert-predict", "--saved_model={classifier}", "--text=a", "--text_pair=b"]
 predict.run()

@@ -19,7 +19,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.tasks import glue
+from albert_tf.tasks import classification, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.training import finetuned_task, finetuning, loop, results
@@ -668,7 +668,7 @@ def test_key_metric_that_is_never_a_number_is_an_error(run_main, flags, trained,
 def test_collapse_into_one_class_is_warned_of(run_main, flags, trained, capsys, monkeypatch):
     """Once in the evaluation, of three checkpoints, and once in the prediction."""
     forget_evaluations(trained)
-    monkeypatch.setattr(finetuning, "collapse_warning", lambda labels, outputs: "all alike")
+    monkeypatch.setattr(classification, "collapse_warning", lambda labels, outputs: "all alike")
     run_main(run_classifier, **flags | EVALUATE)
     out = capsys.readouterr().out
     assert out.count("Warning: all alike") == 1
