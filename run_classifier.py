@@ -16,7 +16,7 @@ import statistics
 from absl import flags
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import run_directory
 from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
@@ -389,8 +389,8 @@ def run_trials(data, config, strategy):
     if not values:
         raise UserError(f"all {FLAGS.num_trials} trials failed, the last one: {reason}")
     best = max(values, key=values.get)
-    checkpoints.copy(
-        os.path.join(best, checkpoints.BEST), os.path.join(FLAGS.output_dir, checkpoints.BEST)
+    run_directory.copy(
+        os.path.join(best, run_directory.BEST), os.path.join(FLAGS.output_dir, run_directory.BEST)
     )
     summary = trials_summary(data.task.key_metric, values)
     write_trials([*lines, summary])

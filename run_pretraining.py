@@ -12,7 +12,7 @@ import functools
 from absl import flags
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.cli import launch
 from albert_tf.data import records
 from albert_tf.errors import UserError
@@ -178,7 +178,7 @@ def make_run(config, strategy):
         optimizer = loop.create_optimizer(FLAGS.optimizer, schedule) if FLAGS.do_train else None
     task = loop.Task(
         model=model,
-        variables=checkpoints.named_variables(model),
+        variables=name_table.named_variables(model),
         terms=heads.pretraining_terms,
         loss=functools.partial(
             heads.pretraining_loss, sentence_loss_weight=FLAGS.sentence_loss_weight
@@ -209,7 +209,7 @@ def train(run, config, schema, train_files, on_checkpoint):
         shuffle_buffer_size=FLAGS.shuffle_buffer_size,
     )
     run.train(dataset, FLAGS.train_batch_size, METRICS, on_checkpoint)
-    print(f"Trained to step {run.step}; checkpoint {checkpoints.latest_in(FLAGS.output_dir)}")
+    print(f"Trained to step {run.step}; checkpoint {run_directory.latest_in(FLAGS.output_dir)}")
 
 
 def evaluate(run, dataset, prefix):
@@ -247,7 +247,7 @@ def evaluate_directory(run, dataset):
         evaluate(run, dataset, prefix)
         evaluated += 1
     if not evaluated and FLAGS.init_checkpoint:
-        prefix = checkpoints.find(FLAGS.init_checkpoint)
+        prefix = run_directory.find(FLAGS.init_checkpoint)
         print(f"--output_dir={FLAGS.output_dir} holds no checkpoint: evaluating {prefix}")
         run.load(prefix)
         evaluate(run, dataset, prefix)

@@ -22,7 +22,7 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import readers, run_directory
 from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
@@ -219,7 +219,7 @@ def trained_checkpoints():
     directories = FLAGS.ensemble_dirs or [FLAGS.output_dir]
     found = [finetuning.trained_in(directory) for directory in directories]
     if found == [None] and not FLAGS.ensemble_dirs and launch.init_checkpoint():
-        return [checkpoints.find(finetuning.prefer_best(launch.init_checkpoint()))]
+        return [run_directory.find(finetuning.prefer_best(launch.init_checkpoint()))]
     for directory, prefix in zip(directories, found, strict=True):
         if prefix is None:
             raise UserError(
@@ -261,7 +261,7 @@ def _version_of(prefixes):
     """The version for which all these checkpoints were trained."""
     versions = []
     for prefix in prefixes:
-        shapes = checkpoints.open_reader(prefix).shapes
+        shapes = readers.open_reader(prefix).shapes
         found = [version for version in (VERSION_1, VERSION_2) if version.variable in shapes]
         if not found:
             raise UserError(
@@ -399,7 +399,7 @@ def make_run(config, version, strategy, directory, recipe=None):
 
 def _last_step(directory):
     """The step after which evaluation need not wait for another checkpoint."""
-    numbered = checkpoints.numbered_in(directory)
+    numbered = run_directory.numbered_in(directory)
     if FLAGS.continuous_eval_timeout or not numbered:
         return sys.maxsize  # nobody can tell, so the timeout ends it
     return numbered[-1][0]

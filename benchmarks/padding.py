@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.model import heads, optimization
@@ -69,7 +69,7 @@ def compiled(function, names):
 def make_update(model, names):
     """One update as in training: AdamW, gradients clipped."""
     optimizer = optimization.create_optimizer("adamw", 1e-5)
-    variables = list(checkpoints.named_variables(model).values())
+    variables = list(name_table.named_variables(model).values())
     optimizer.build(variables)
 
     def update(features):
@@ -149,9 +149,9 @@ def main():
         task = glue.find_task(name)
         model = heads.ClassificationModel(config, task.num_outputs)
         if args.init_checkpoint:
-            named = checkpoints.named_variables(model)
-            encoder = {key: value for key, value in named.items() if checkpoints.is_encoder(key)}
-            checkpoints.load(args.init_checkpoint, encoder)
+            named = name_table.named_variables(model)
+            encoder = {key: value for key, value in named.items() if name_table.is_encoder(key)}
+            loading.load(args.init_checkpoint, encoder)
         measure(task, model, tokenizer, args)
 
 

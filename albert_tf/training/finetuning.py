@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints, transformers
+from albert_tf.checkpoints import name_table, run_directory, transformers
 from albert_tf.data import records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
@@ -158,7 +158,7 @@ def make_run(strategy, make_model, terms, settings, recipe=None):
                 recipe.learning_rate, recipe.train_steps, recipe.warmup_steps
             )
             optimizer = loop.create_optimizer(recipe.optimizer, schedule)
-    task = loop.Task(model, checkpoints.named_variables(model), terms, heads.mean_loss)
+    task = loop.Task(model, name_table.named_variables(model), terms, heads.mean_loss)
     return loop.Run(strategy, task, optimizer, settings)
 
 
@@ -188,10 +188,10 @@ def prefer_best(path):
     """`model.ckpt-best` of a directory that has one, since the newest is mostly overtrained.
 
     Args:
-        path: str, anything that `checkpoints.find` takes; all else is returned as it is.
+        path: str, anything that `run_directory.find` takes; all else is returned as it is.
     """
-    best = os.path.join(path, checkpoints.BEST)
-    return best if checkpoints.exists(best) else path
+    best = os.path.join(path, run_directory.BEST)
+    return best if run_directory.exists(best) else path
 
 
 def train(run, recipe, record_files, schema, max_seq_length, figures, on_checkpoint=None):
@@ -222,7 +222,7 @@ def train(run, recipe, record_files, schema, max_seq_length, figures, on_checkpo
     if on_checkpoint:
         pending = [
             prefix
-            for step, prefix in checkpoints.numbered_in(directory)
+            for step, prefix in run_directory.numbered_in(directory)
             if step > evaluated_step(directory)
         ]
         if _evaluate_each(run, on_checkpoint, pending):
@@ -259,7 +259,7 @@ def _evaluate_each(run, evaluate, prefixes):
         count += 1
         kept.append(prefix)
         if run.is_chief and len(kept) > longest:
-            checkpoints.delete(kept.pop(0))
+            run_directory.delete(kept.pop(0))
     return count
 
 
@@ -280,8 +280,8 @@ def evaluate_checkpoints(run, evaluate, timeout=0.0, given=None):
         UserError: there is no checkpoint at all.
     """
     directory = run.settings.output_dir
-    best = os.path.join(directory, checkpoints.BEST)
-    if results.read_best(directory) is None and checkpoints.exists(best):
+    best = os.path.join(directory, run_directory.BEST)
+    if results.read_best(directory) is None and run_directory.exists(best):
         run.load(best)
         evaluate(best)
     state = results.read_best(directory)
@@ -295,7 +295,7 @@ def evaluate_checkpoints(run, evaluate, timeout=0.0, given=None):
     if _evaluate_each(run, evaluate, prefixes):
         return
     if state is None and given:
-        given = checkpoints.find(prefer_best(given))
+        given = run_directory.find(prefer_best(given))
         print(f"--output_dir={directory} holds no checkpoint: evaluating {given}")
         _evaluate_each(run, evaluate, [given])
         return
@@ -306,8 +306,8 @@ def evaluate_checkpoints(run, evaluate, timeout=0.0, given=None):
 
 def trained_in(directory):
     """A run's best checkpoint or, where nothing was evaluated, its newest; or None."""
-    best = os.path.join(directory, checkpoints.BEST)
-    return best if checkpoints.exists(best) else checkpoints.latest_in(directory)
+    best = os.path.join(directory, run_directory.BEST)
+    return best if run_directory.exists(best) else run_directory.latest_in(directory)
 
 
 def find_best(directory, given=None):
@@ -321,15 +321,15 @@ def find_best(directory, given=None):
         UserError: there is none.
     """
     prefix = trained_in(directory)
-    if prefix == os.path.join(directory, checkpoints.BEST):
+    if prefix == os.path.join(directory, run_directory.BEST):
         return prefix
-    prefix = prefix or (given and checkpoints.find(prefer_best(given)))
+    prefix = prefix or (given and run_directory.find(prefer_best(given)))
     if not prefix:
         raise UserError(
             f"--output_dir={directory} holds no fine-tuned checkpoint: train first, or give one as "
             "--init_checkpoint"
         )
-    print(f"No {checkpoints.BEST} in {directory} (no evaluation was made): using {prefix}")
+    print(f"No {run_directory.BEST} in {directory} (no evaluation was made): using {prefix}")
     return prefix
 
 

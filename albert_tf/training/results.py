@@ -8,7 +8,7 @@ import time
 from typing import NamedTuple
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 
 EVAL_RESULTS = "eval_results.txt"
@@ -67,7 +67,7 @@ def record(directory, step, figures, prefix, key_metric, initial_best, block):
     value = float(figures[key_metric])
     improved = math.isfinite(value) and value > state.best
     if improved:
-        copied = checkpoints.copy(prefix, os.path.join(directory, checkpoints.BEST))
+        copied = run_directory.copy(prefix, os.path.join(directory, run_directory.BEST))
         saved = [f"saved {source} to {destination}" for source, destination in copied]
     path = os.path.join(directory, EVAL_RESULTS)
     added = "".join(f"{line}\n" for line in block(figures, state, saved))
@@ -101,7 +101,9 @@ def follow(directory, last_step, timeout, seen=-1, newest_only=True):
     """
     deadline = time.time() + timeout
     while True:
-        new = [(step, prefix) for step, prefix in checkpoints.numbered_in(directory) if step > seen]
+        new = [
+            (step, prefix) for step, prefix in run_directory.numbered_in(directory) if step > seen
+        ]
         for step, prefix in new[-1:] if newest_only else new:
             yield prefix
             seen = step

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.data import records
 from albert_tf.errors import UserError
@@ -39,7 +39,7 @@ def golden_run(strategy, directory):
         model = heads.PretrainingModel(config)
         optimizer = loop.create_optimizer("lamb", 0.01)
     task = loop.Task(
-        model, checkpoints.named_variables(model), heads.pretraining_terms, heads.pretraining_loss
+        model, name_table.named_variables(model), heads.pretraining_terms, heads.pretraining_loss
     )
     golden = np.load(DATA / "lamb_onehot.npz")
     for name, variable in task.variables.items():
@@ -277,7 +277,7 @@ def test_a_new_run_removes_what_a_killed_one_left(run, tmp_path):
     (tmp_path / "checkpoint").write_bytes(b"\xff\xfe")
     again = golden_run(run.strategy, str(tmp_path))
     assert not (tmp_path / "model.ckpt-3_temp").exists()
-    assert checkpoints.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-0"
+    assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-0"
     assert again.step == 0
 
 
