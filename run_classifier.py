@@ -19,7 +19,7 @@ from albert_tf import files
 from albert_tf.checkpoints import run_directory
 from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.publish import serving, text_inputs
@@ -168,7 +168,7 @@ class Data:
             cache.counts.update(counts)
             return self.batches(examples)
 
-        cache = records.cached_records(
+        cache = feature_cache.cached_records(
             path,
             self.schema,
             {
@@ -237,7 +237,7 @@ def development_sets(data):
     for suffix, task in glue.with_companions(data.task, FLAGS.data_dir, "dev").items():
         one = dataclasses.replace(data, task=task)
         path = one.records("dev", f"{suffix}_eval")
-        sets[suffix] = (task, records.load_arrays(path, one.schema))
+        sets[suffix] = (task, input_pipeline.load_arrays(path, one.schema))
     return sets
 
 
@@ -306,7 +306,7 @@ def predict_set(run, data, examples, suffix):
     directory, task = run.settings.output_dir, data.task
     path = os.path.join(directory, f"predict{suffix}.tf_record")
     records.write_records(path, data.schema, data.batches(examples))
-    arrays = records.load_arrays(path, data.schema)
+    arrays = input_pipeline.load_arrays(path, data.schema)
     outputs = finetuning.model_outputs(run, arrays, FLAGS.predict_batch_size, FLAGS.max_seq_length)
     finetuning.Warner().say([finetuning.collapse_warning(task.labels, outputs)])
     predicted = glue.predictions(task, outputs)

@@ -14,7 +14,7 @@ from absl import flags
 from albert_tf import files
 from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.cli import launch
-from albert_tf.data import records
+from albert_tf.data import input_pipeline, record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.training import loop, results
@@ -144,14 +144,14 @@ def find_inputs(config):
         type_vocab_size=config.type_vocab_size,
     )
     del schema["token_boundary"]  # written for other uses; the model does not read it
-    train_files = records.expand_patterns(FLAGS.input_file, "input_file")
+    train_files = files.expand_patterns(FLAGS.input_file, "input_file")
     eval_files = train_files
     if FLAGS.eval_input_file:
-        eval_files = records.expand_patterns(FLAGS.eval_input_file, "eval_input_file")
+        eval_files = files.expand_patterns(FLAGS.eval_input_file, "eval_input_file")
     elif FLAGS.do_eval:
         print("Evaluating on the training files: give --eval_input_file for held-out text.")
     wanted = {*(train_files if FLAGS.do_train else ()), *(eval_files if FLAGS.do_eval else ())}
-    records.check_records(sorted(wanted), schema, record_flags(schema))
+    record_checks.check_records(sorted(wanted), schema, record_flags(schema))
     return schema, train_files, eval_files
 
 
@@ -201,7 +201,7 @@ def train(run, config, schema, train_files, on_checkpoint):
         launch.record_run(FLAGS.output_dir, config, run, train_files)
     # A resumed run goes on with other records than it began with, whatever the seed.
     seed = None if FLAGS.seed is None else FLAGS.seed + run.step
-    dataset = records.train_dataset(
+    dataset = input_pipeline.train_dataset(
         train_files,
         schema,
         FLAGS.train_batch_size,
@@ -279,11 +279,11 @@ def train_and_evaluate(config, strategy):
     """What the flags ask for."""
     schema, train_files, eval_files = find_inputs(config)
     run = make_run(config, strategy)
-    eval_dataset = records.eval_dataset(
+    eval_dataset = input_pipeline.eval_dataset(
         eval_files, schema, FLAGS.eval_batch_size, drop_remainder=loop.is_tpu(strategy)
     )
     read = sorted({*train_files, *eval_files})
-    with records.naming_bad_records(read, schema, record_flags(schema)):
+    with record_checks.naming_bad_records(read, schema, record_flags(schema)):
         if FLAGS.do_train:
             on_checkpoint = functools.partial(evaluate, run, eval_dataset)
             train(run, config, schema, train_files, on_checkpoint if FLAGS.do_eval else None)

@@ -16,7 +16,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.cli import launch
-from albert_tf.data import records
+from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.publish import serving, text_inputs
@@ -117,7 +117,7 @@ class Data:
     Attributes:
         tokenizer: FullTokenizer.
         levels: tuple of str, of race.LEVELS.
-        schema: dict from feature name to `records.Feature`.
+        schema: dict from feature name to `records.FeatureSpec`.
     """
 
     tokenizer: object
@@ -143,7 +143,7 @@ class Data:
             examples: list of Example, or None to read them if they are needed.
         """
         sources = [source for _, source in race.input_files(FLAGS.data_dir, split, self.levels)]
-        cache = records.cached_records(
+        cache = feature_cache.cached_records(
             record_file(flag),
             self.schema,
             {
@@ -215,7 +215,7 @@ def figures_of(run, examples, arrays, batch_size):
 def development_set(run, data):
     """Reads the development set; returns what evaluates a checkpoint on it."""
     examples = data.examples("dev")
-    arrays = records.load_arrays(data.records("dev", "eval_file", examples), data.schema)
+    arrays = input_pipeline.load_arrays(data.records("dev", "eval_file", examples), data.schema)
     return functools.partial(evaluate, run, examples, arrays, finetuning.Warner())
 
 
@@ -247,7 +247,7 @@ def predict(run, data, examples):
     prefix = finetuning.load_best(run, FLAGS.init_checkpoint)
     path = record_file("predict_file")
     records.write_records(path, data.schema, data.batches(examples))
-    arrays = records.load_arrays(path, data.schema)
+    arrays = input_pipeline.load_arrays(path, data.schema)
     logits, figures = figures_of(run, examples, arrays, FLAGS.predict_batch_size)
     finetuning.Warner().say([finetuning.collapse_warning(race.LETTERS, logits)])
     answers = os.path.join(FLAGS.output_dir, "predictions.tsv")
@@ -294,7 +294,7 @@ def main(_):
         if FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)
     for flag in DEFAULT_RECORDS:
-        records.check_writable(record_file(flag), flag)
+        files.check_file_writable(record_file(flag), flag)
     # Errors in the test set come now rather than after training.
     test_examples = data.examples("test") if FLAGS.do_predict else None
     warning = version_warning(config) if FLAGS.do_train else None

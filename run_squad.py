@@ -25,7 +25,7 @@ from albert_tf import files
 from albert_tf.checkpoints import readers, run_directory
 from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.publish import serving, text_inputs
@@ -364,7 +364,7 @@ def check_outputs():
         if FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)
     for flag in DEFAULT_FILES:
-        records.check_writable(feature_file(flag), flag)
+        files.check_file_writable(feature_file(flag), flag)
 
 
 def check_batch_sizes(strategy):
@@ -429,7 +429,7 @@ class Questions:
     def outputs(self, run):
         """What a model, its weights loaded, makes of all windows: a run of `squad_predictions`."""
         inputs = {name: self.arrays[name] for name in self.version.inputs}
-        batches = records.prediction_batches(
+        batches = input_pipeline.prediction_batches(
             inputs,
             FLAGS.predict_batch_size,
             FLAGS.max_seq_length,
@@ -478,7 +478,7 @@ def make_questions(data, configs):
     )
     schema = record_schema(configs, training=False)
     wanted = {name: schema[name] for name in ("unique_ids", *data.version.inputs)}
-    arrays = records.load_arrays(path, wanted)
+    arrays = input_pipeline.load_arrays(path, wanted)
     without = squad_features.unlabelled(data.examples, data.version.has_negatives)
     if without:
         print(f"{len(without)} of {len(data.examples)} questions have no gold answers: no scores.")

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline, records
 from albert_tf.model import heads, optimization
 from albert_tf.tasks import glue
 from albert_tf.text.tokenization import FullTokenizer
@@ -40,7 +40,9 @@ def training_batches(task, examples, tokenizer, args):
     arrays = glue.features(examples, task, tokenizer, args.max_seq_length)
     records.write_records(path, schema, [arrays])
     return {
-        kind: iter(records.train_dataset([path], schema, args.batch_size, seed=1, trim_to=length))
+        kind: iter(
+            input_pipeline.train_dataset([path], schema, args.batch_size, seed=1, trim_to=length)
+        )
         for kind, length in zip(KINDS, (args.max_seq_length, None), strict=True)
     }
 
@@ -52,7 +54,7 @@ def prediction_batches(task, examples, tokenizer, args):
     return {
         kind: (
             features
-            for _, features in records.prediction_batches(
+            for _, features in input_pipeline.prediction_batches(
                 arrays, args.predict_batch_size, args.max_seq_length, fixed_shape=fixed
             )
         )

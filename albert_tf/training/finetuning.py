@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.checkpoints import name_table, run_directory, transformers
-from albert_tf.data import records
+from albert_tf.data import input_pipeline, record_checks
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.training import loop, results
@@ -203,7 +203,7 @@ def train(run, recipe, record_files, schema, max_seq_length, figures, on_checkpo
         run: training.Run.
         recipe: Recipe.
         record_files: list of str.
-        schema: dict from feature name to `records.Feature`.
+        schema: dict from feature name to `records.FeatureSpec`.
         max_seq_length: int, T.
         figures: sequence of str, names of the task's terms.
         on_checkpoint: callable or None, called with the prefix of each checkpoint.
@@ -227,7 +227,7 @@ def train(run, recipe, record_files, schema, max_seq_length, figures, on_checkpo
         ]
         if _evaluate_each(run, on_checkpoint, pending):
             run.start()  # weights, moments and step of the newest again
-    dataset = records.train_dataset(
+    dataset = input_pipeline.train_dataset(
         record_files,
         schema,
         recipe.batch_size,
@@ -235,7 +235,7 @@ def train(run, recipe, record_files, schema, max_seq_length, figures, on_checkpo
         shuffle_buffer_size=recipe.shuffle_buffer_size,
         trim_to=None if loop.is_tpu(run.strategy) else max_seq_length,
     )
-    with records.naming_bad_records(record_files, schema, remedy=records.CACHE_REMEDY):
+    with record_checks.naming_bad_records(record_files, schema, remedy=record_checks.CACHE_REMEDY):
         run.train(dataset, recipe.batch_size, figures, on_checkpoint)
 
 
@@ -345,12 +345,12 @@ def model_outputs(run, arrays, batch_size, max_seq_length):
 
     Args:
         run: training.Run, its weights loaded.
-        arrays: dict of numpy arrays, of `records.load_arrays`.
+        arrays: dict of numpy arrays, of `input_pipeline.load_arrays`.
         batch_size: int.
         max_seq_length: int, T.
     """
     inputs = {name: arrays[name] for name in ("input_ids", "input_mask", "segment_ids")}
-    batches = records.prediction_batches(
+    batches = input_pipeline.prediction_batches(
         inputs, batch_size, max_seq_length, fixed_shape=loop.is_tpu(run.strategy)
     )
     return run.predict(batches, len(inputs["input_ids"]))["logits"]

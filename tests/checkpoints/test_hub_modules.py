@@ -20,7 +20,7 @@ import run_race
 import run_squad
 from albert_tf.checkpoints import hub_modules, loading, name_table, readers
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import hub
@@ -484,7 +484,7 @@ def test_the_modules_casing_and_vocabulary_make_the_records(first_generation, fi
     golden = np.load(DATA / "glue_features.npz")["rte/spm_cased/train/input_ids"]
     schema = glue.find_task("RTE").schema(64)
     (path,) = (tmp_path / "out").glob("rte_train-*.tf_record")
-    rows = records.load_arrays(str(path), schema)["input_ids"]
+    rows = input_pipeline.load_arrays(str(path), schema)["input_ids"]
     short = (golden[: len(rows), -1] == 0) & (rows[:, 23] == 0)
     assert short.any()
     np.testing.assert_array_equal(rows[short, :24], golden[: len(rows)][short])

@@ -22,7 +22,7 @@ import run_squad
 from albert_tf.checkpoints import loading, name_table, readers, writers
 from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import hub, serving, text_inputs
@@ -235,7 +235,7 @@ def test_examples_may_be_of_any_length(name, classifier, exported, signatures):
 def test_ids_and_threshold(classifier, signatures):
     directory, export = classifier("RTE")
     schema = records.classification_schema(CLASSIFIER["max_seq_length"], tf.int64)
-    arrays = records.load_arrays(str(directory / "predict.tf_record"), schema)
+    arrays = input_pipeline.load_arrays(str(directory / "predict.tf_record"), schema)
     ids = {
         name: tf.constant(arrays[name], tf.int32)
         for name in ("input_ids", "input_mask", "segment_ids")

@@ -19,7 +19,7 @@ import run_classifier
 import run_race
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import glue
@@ -399,13 +399,13 @@ def test_flags_and_config_are_of_the_training_that_fitted(run_main, flags, train
 
 
 def test_records_are_drawn_from_a_buffer_of_the_size_given(run_main, flags, monkeypatch, capsys):
-    sizes, train_dataset = [], records.train_dataset
+    sizes, train_dataset = [], input_pipeline.train_dataset
 
     def spy(*arguments, **options):
         sizes.append(options["shuffle_buffer_size"])
         return train_dataset(*arguments, **options)
 
-    monkeypatch.setattr(records, "train_dataset", spy)
+    monkeypatch.setattr(input_pipeline, "train_dataset", spy)
     monkeypatch.setattr(glue, "order_warning", lambda *arguments: f"sorted {arguments[-1]}")
     values = {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 1}
     run_main(run_classifier, **flags | values, shuffle_buffer_size=7)
@@ -525,7 +525,7 @@ def test_wordpiece_vocabulary(run_main, flags, tmp_path):
     run_main(run_classifier, **flags | values | {"train_step": 1, "do_predict": False})
     (path,) = (tmp_path / "out").glob("rte_eval-*.tf_record")
     task = glue.find_task("rte")
-    ids = records.load_arrays(str(path), task.schema(64))["input_ids"]
+    ids = input_pipeline.load_arrays(str(path), task.schema(64))["input_ids"]
     golden = np.load(GOLDEN / "finetune" / "glue_features.npz")["rte/wordpiece/dev/input_ids"]
     np.testing.assert_array_equal(ids[:, :20], golden[: len(ids), :20])
 
@@ -858,7 +858,9 @@ def test_trimming_changes_no_prediction(tmp_path):
     ids = rng.integers(5, 3000, size=mask.shape, dtype=np.int32) * mask
     arrays = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(mask)}
     trimmed = finetuning.model_outputs(run, arrays, 4, 64)
-    whole = run.predict(records.prediction_batches(arrays, 4, 64, fixed_shape=True), 21)["logits"]
+    whole = run.predict(input_pipeline.prediction_batches(arrays, 4, 64, fixed_shape=True), 21)[
+        "logits"
+    ]
     np.testing.assert_allclose(trimmed, whole, atol=1e-6)
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 import run_race
 from albert_tf.checkpoints import loading, name_table, run_directory
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline
 from albert_tf.model import heads
 from albert_tf.tasks import race
 from albert_tf.text.tokenization import FullTokenizer
@@ -153,7 +153,7 @@ def test_files_of_the_predictions(first_run):
 def test_features_are_the_originals(first_run):
     schema = race.schema(64)
     (path,) = first_run.glob("race_train-????????.tf_record")
-    arrays = records.load_arrays(str(path), schema)
+    arrays = input_pipeline.load_arrays(str(path), schema)
     golden = np.load(DATA / "finetune" / "race_features.npz")
     for name in ("input_ids", "input_mask", "segment_ids"):
         wanted = golden[f"all/spm_uncased/train/L64_Q24/{name}"]

@@ -14,7 +14,7 @@ import tf_keras
 import run_squad
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import squad_features, squad_metrics, squad_predictions
@@ -208,7 +208,9 @@ def test_padding_changes_no_answer(windows, version, tmp_path):
     inputs = {name: arrays[name] for name in version.inputs}
     answers, lengths = [], set()
     for fixed_shape, batch_size in ((False, 4), (False, 7), (True, 4)):
-        batches = list(records.prediction_batches(inputs, batch_size, 64, fixed_shape=fixed_shape))
+        batches = list(
+            input_pipeline.prediction_batches(inputs, batch_size, 64, fixed_shape=fixed_shape)
+        )
         lengths |= {batch["input_ids"].shape[1] for _, batch in batches}
         outputs = {**run.predict(batches, len(features)), "unique_ids": arrays["unique_ids"]}
         answers.append(version.predict(examples, features, [outputs], 64, 30))

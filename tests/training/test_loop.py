@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.training import loop
@@ -59,7 +59,7 @@ def train_on(strategy, precision, directory):
     # 14 of 16 rows in batches of 4: the last batch is split unevenly.
     results = run.evaluate(dataset.unbatch().take(14).batch(4), METRICS)
     # 16 rows in batches of 5, whose last one has fewer rows than there are replicas.
-    predicted = run.predict(records.prediction_batches(rows, 5, 24), 16)
+    predicted = run.predict(input_pipeline.prediction_batches(rows, 5, 24), 16)
     values = {name: variable.numpy().tolist() for name, variable in run.task.variables.items()}
     return {
         "results": {k: float(v) for k, v in results.items()},
