@@ -7,8 +7,9 @@ python create_pretraining_data.py --input_file='text/*.txt' --output_file=train.
 
 from absl import flags
 
+from albert_tf import files
 from albert_tf.cli import launch
-from albert_tf.data import pretraining, records
+from albert_tf.data import pretraining
 from albert_tf.errors import UserError
 from albert_tf.text import tokenization
 
@@ -108,7 +109,7 @@ def main(_):
         dupe_factor=FLAGS.dupe_factor,
         random_seed=FLAGS.random_seed,
     )
-    files = records.expand_patterns(FLAGS.input_file, "input_file")
+    paths = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
     if not outputs:
         raise UserError("--output_file is empty; give one or more file names")
@@ -117,7 +118,7 @@ def main(_):
         do_lower_case=FLAGS.do_lower_case,
         spm_model_file=FLAGS.spm_model_file,
     )
-    print(pretraining.create(files, outputs, tokenizer, settings))
+    print(pretraining.create(paths, outputs, tokenizer, settings))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,14 @@ import tensorflow as tf
 from absl import flags
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints, transformers
+from albert_tf.checkpoints import (
+    loading,
+    name_table,
+    readers,
+    run_directory,
+    transformers,
+    writers,
+)
 from albert_tf.cli import launch, model_flags
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
@@ -34,7 +41,7 @@ def define_flags():
     )
     flags.DEFINE_string(
         "checkpoint_name",
-        checkpoints.BEST,
+        run_directory.BEST,
         "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.",
     )
     flags.DEFINE_bool(
@@ -47,7 +54,7 @@ def define_flags():
     flags.DEFINE_enum(
         "export_format",
         "tf1",
-        [*checkpoints.WRITERS, "hf"],
+        [*writers.WRITERS, "hf"],
         "tf1: the original's form, which every TensorFlow reads. tf2: this project's. hf: a "
         "directory that from_pretrained of the transformers library reads.",
     )
@@ -90,7 +97,7 @@ def check_prefix(prefix, config):
         raise UserError(
             f"--export_path={prefix} is no prefix of files: give one such as DIR/model.ckpt-best"
         )
-    if checkpoints.exists(prefix):
+    if run_directory.exists(prefix):
         raise UserError(f"--export_path={prefix}: there is such a checkpoint. Choose another name")
     files.check_writable(directory or ".", "export_path")
     path = os.path.join(directory, CONFIG)
@@ -107,7 +114,7 @@ def checkpoint_path():
 
 def read_weights(config):
     """The weights of the checkpoint; says what is not among them."""
-    weights = checkpoints.read_weights(checkpoint_path(), config)
+    weights = loading.read_weights(checkpoint_path(), config)
     print(f"Read {len(weights.tensors)} variables from {weights.prefix}")
     if weights.absent:
         print(f"  not in it, so not written: {', '.join(weights.absent)}")
@@ -121,11 +128,11 @@ def export_checkpoint(config):
     prefix = FLAGS.export_path
     check_prefix(prefix, config)
     tensors = read_weights(config)
-    checkpoints.write(prefix, tensors, FLAGS.export_format)
+    writers.write(prefix, tensors, FLAGS.export_format)
     path = os.path.join(os.path.dirname(prefix), CONFIG)
     if not tf.io.gfile.exists(path):
         files.write_text(path, config.to_json_string())
-    print(f"Wrote {len(tensors)} variables and {checkpoints.GLOBAL_STEP} 0 to {prefix}")
+    print(f"Wrote {len(tensors)} variables and {name_table.GLOBAL_STEP} 0 to {prefix}")
 
 
 def read_tokenizer(config, has_masked_lm):
@@ -163,9 +170,9 @@ def export_to_transformers(config):
     except UserError as error:
         raise UserError(f"--export_format=hf: {error}") from error
     hub.check_export_path(FLAGS.export_path, "export_path")
-    prefix = checkpoints.find(checkpoint_path())
+    prefix = run_directory.find(checkpoint_path())
     head = finetuned_task.read(os.path.dirname(prefix))
-    shapes = checkpoints.open_reader(prefix).shapes
+    shapes = readers.open_reader(prefix).shapes
     architecture, outputs = transformers.architecture_of(shapes, config.hidden_size, head)
     ids, tokenizer_files = read_tokenizer(config, architecture in transformers.WITH_MASKED_LM)
     special_ids = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}

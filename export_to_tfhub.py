@@ -11,7 +11,7 @@ import os
 import tensorflow as tf
 from absl import flags
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table, run_directory
 from albert_tf.cli import flag_groups, launch, model_flags
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
@@ -36,7 +36,7 @@ def define_flags():
         "if there is one) or vocab.txt.",
     )
     flags.DEFINE_string(
-        "checkpoint_name", checkpoints.BEST, "Prefix of the checkpoint in that directory."
+        "checkpoint_name", run_directory.BEST, "Prefix of the checkpoint in that directory."
     )
     flags.DEFINE_bool("do_lower_case", True, "Whether the model is for lower-cased text.")
     flag_groups.define_obsolete_flags("use_einsum")
@@ -68,7 +68,7 @@ def load_model(config):
     """
     model = heads.PretrainingModel(config)
     path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
-    report = checkpoints.load(path, checkpoints.named_variables(model))
+    report = loading.load(path, name_table.named_variables(model))
     hub.check_fit(report)
     print(report)
     loaded = {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ALBERT in TensorFlow 2, with the numbers of the original release.
 
-`AlbertConfig`, `AlbertModel` and `FullTokenizer` are at hand here. They are imported when first
-used, so that a part that needs no TensorFlow (scoring predictions, say) does not wait for it.
+`AlbertConfig`, `AlbertModel`, `FullTokenizer` and the module `heads` can be imported from here. They
+are loaded when first used, so that a part that needs no TensorFlow does not wait for it.
 """
 
 import importlib
@@ -22,9 +22,12 @@ _HOME = {
     "AlbertModel": "model.encoder",
     "FullTokenizer": "text.tokenization",
 }
+_MODULES = {"heads": "model.heads"}
 
 
 def __getattr__(name):
+    if name in _MODULES:
+        return importlib.import_module(f"albert_tf.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")
     return getattr(importlib.import_module(f"albert_tf.{_HOME[name]}"), name)

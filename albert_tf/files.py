@@ -188,7 +188,43 @@ def read_json(path):
     return parse_json(read_bytes(path), path)
 
 
-# === Directories ===
+# === Files and directories that flags name ===
+
+
+def expand_patterns(patterns, flag):
+    """Files that match comma-separated glob patterns, in the order of the patterns.
+
+    Args:
+        patterns: str, comma-separated globs. The matches of one pattern come in sorted order;
+            hidden files and directories match only where the pattern has the dot too.
+        flag: str, name of the flag they come from, for the message.
+
+    Raises:
+        UserError: a pattern matches no file, or there is no pattern.
+    """
+    wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
+    if not wanted:
+        raise UserError(f"--{flag} is empty; give one or more file names or glob patterns")
+    found = []
+    for pattern in wanted:
+        matches = [path for path in _glob(pattern, flag) if not _is_hidden(path, pattern)]
+        if not matches:
+            raise UserError(f"--{flag}: no file matches {pattern!r}")
+        found.extend(sorted(matches))
+    return found
+
+
+def _glob(pattern, flag):
+    try:
+        return tf.io.gfile.glob(pattern)
+    except tf.errors.OpError as error:
+        raise UserError(f"--{flag}: {pattern!r} cannot be looked up: {error.message}") from error
+
+
+def _is_hidden(path, pattern):
+    """Whether a part of a path begins with a dot that the pattern's part does not begin with."""
+    parts = zip(reversed(path.split("/")), reversed(pattern.split("/")), strict=False)
+    return any(part.startswith(".") and not wanted.startswith(".") for part, wanted in parts)
 
 
 def make_directory(path):
@@ -228,6 +264,21 @@ def check_writable(directory, flag):
         tf.io.gfile.remove(probe)
     except (tf.errors.OpError, OSError, UserError) as error:
         raise UserError(f"--{flag}={directory} is not writable: {error}") from error
+
+
+def check_file_writable(path, flag):
+    """Finds out before any work whether a file can be written; its directory is made if need be.
+
+    Args:
+        path: str, the file to be written later. What lies there is left alone.
+        flag: str, name of the flag it comes from, for the message.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    if tf.io.gfile.isdir(path):
+        raise UserError(f"--{flag}: {path} is a directory; give a file name")
+    check_writable(os.path.dirname(path) or ".", flag)
 
 
 # === Locks ===

@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline, records
 from albert_tf.model import heads, optimization
 from albert_tf.tasks import glue
 from albert_tf.text.tokenization import FullTokenizer
@@ -40,7 +40,9 @@ def training_batches(task, examples, tokenizer, args):
     arrays = glue.features(examples, task, tokenizer, args.max_seq_length)
     records.write_records(path, schema, [arrays])
     return {
-        kind: iter(records.train_dataset([path], schema, args.batch_size, seed=1, trim_to=length))
+        kind: iter(
+            input_pipeline.train_dataset([path], schema, args.batch_size, seed=1, trim_to=length)
+        )
         for kind, length in zip(KINDS, (args.max_seq_length, None), strict=True)
     }
 
@@ -52,7 +54,7 @@ def prediction_batches(task, examples, tokenizer, args):
     return {
         kind: (
             features
-            for _, features in records.prediction_batches(
+            for _, features in input_pipeline.prediction_batches(
                 arrays, args.predict_batch_size, args.max_seq_length, fixed_shape=fixed
             )
         )
@@ -69,7 +71,7 @@ def compiled(function, names):
 def make_update(model, names):
     """One update as in training: AdamW, gradients clipped."""
     optimizer = optimization.create_optimizer("adamw", 1e-5)
-    variables = list(checkpoints.named_variables(model).values())
+    variables = list(name_table.named_variables(model).values())
     optimizer.build(variables)
 
     def update(features):
@@ -149,9 +151,9 @@ def main():
         task = glue.find_task(name)
         model = heads.ClassificationModel(config, task.num_outputs)
         if args.init_checkpoint:
-            named = checkpoints.named_variables(model)
-            encoder = {key: value for key, value in named.items() if checkpoints.is_encoder(key)}
-            checkpoints.load(args.init_checkpoint, encoder)
+            named = name_table.named_variables(model)
+            encoder = {key: value for key, value in named.items() if name_table.is_encoder(key)}
+            loading.load(args.init_checkpoint, encoder)
         measure(task, model, tokenizer, args)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline
 from albert_tf.model import heads
 from albert_tf.tasks import squad_features
 from albert_tf.text.tokenization import FullTokenizer
@@ -62,7 +62,7 @@ def windows_per_second(run, arrays, args, always_padded):
 
     def batches(rows):
         part = {name: values[rows] for name, values in arrays.items()}
-        return records.prediction_batches(
+        return input_pipeline.prediction_batches(
             part, args.batch_size, args.max_seq_length, fixed_shape=always_padded
         )
 

@@ -16,15 +16,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from albert_tf.data import records
+from albert_tf import files
+from albert_tf.data import input_pipeline, records
 
 
 def masked_pieces(pattern, flag, max_predictions_per_seq):
     """Ids of all masked pieces of the files that match, int array [n]."""
     full = records.pretraining_schema(1, max_predictions_per_seq)
     schema = {name: full[name] for name in ("masked_lm_ids", "masked_lm_weights")}
-    files = records.expand_patterns(pattern, flag)
-    batches = records.eval_dataset(files, schema, 4096).as_numpy_iterator()
+    paths = files.expand_patterns(pattern, flag)
+    batches = input_pipeline.eval_dataset(paths, schema, 4096).as_numpy_iterator()
     return np.concatenate([b["masked_lm_ids"][b["masked_lm_weights"] > 0] for b in batches])
 
 

@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -274,3 +275,54 @@ def test_a_damaged_lock_is_taken_over(tmp_path):
     (tmp_path / "training.lock").write_text("")
     files.lock(str(tmp_path), "training")
     files.unlock(str(tmp_path), "training")
+
+
+def test_a_file_that_can_be_written_is_left_alone(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    path.write_text("old")
+    files.check_file_writable(str(path), "output_file")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(ValueError, match=r"--output_file: .* is a directory"):
+        files.check_file_writable(str(tmp_path), "output_file")
+    with pytest.raises(ValueError, match=r"--output_file.*a\.tfrecord"):
+        files.check_file_writable(str(path / "below_a_file"), "output_file")
+
+
+def test_expand_patterns(tmp_path):
+    for name in ("b1", "a2", "a1"):
+        (tmp_path / name).touch()
+    patterns = f"{tmp_path}/b*, {tmp_path}/a*,"
+    names = [Path(path).name for path in files.expand_patterns(patterns, "input_file")]
+    assert names == ["b1", "a1", "a2"]
+
+
+def test_a_pattern_without_a_file_is_an_error(tmp_path):
+    (tmp_path / "a").touch()
+    with pytest.raises(ValueError, match=r"--input_file: no file matches '.*/c\*'"):
+        files.expand_patterns(f"{tmp_path}/a,{tmp_path}/c*", "input_file")
+    with pytest.raises(ValueError, match="--input_file is empty"):
+        files.expand_patterns(" ,", "input_file")
+
+
+def test_hidden_files_match_only_patterns_with_a_dot(tmp_path):
+    for name in ("out-1", ".out-2", ".albert_tf-host-1-ab-0.tmp", ".hidden/out-3"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = {
+        pattern: [
+            str(Path(path).relative_to(tmp_path))
+            for path in files.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
+        ]
+        for pattern in ("*out*", ".out*", ".hidden/*", ".h*/o*")
+    }
+    assert found == {
+        "*out*": ["out-1"],
+        ".out*": [".out-2"],
+        ".hidden/*": [".hidden/out-3"],
+        ".h*/o*": [".hidden/out-3"],
+    }
+    with pytest.raises(UserError, match="no file matches"):
+        files.expand_patterns(f"{tmp_path}/*/out*", "input_file")
+    with pytest.raises(UserError, match="--input_file: "):
+        files.expand_patterns(f"{tmp_path}/[", "input_file")

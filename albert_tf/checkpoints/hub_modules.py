@@ -14,7 +14,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tf_keras.protobuf import saved_metadata_pb2
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import readers, run_directory
 from albert_tf.config import ACTIVATIONS, AlbertConfig
 from albert_tf.errors import UserError, parse_json
 
@@ -131,7 +131,7 @@ def lower_case(directory):
     Raises:
         UserError: a file is damaged, or tells something else than a truth value.
     """
-    reader = checkpoints.Reader(checkpoints.find(directory))
+    reader = readers.TensorFlowReader(run_directory.find(directory))
     value = reader.attribute("do_lower_case")
     if value is None:
         value = _constant_output(directory, "tokenization_info", "do_lower_case")

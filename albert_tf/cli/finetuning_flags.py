@@ -5,7 +5,6 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.cli import flag_groups, model_flags
-from albert_tf.data import records
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.publish import served
@@ -131,7 +130,7 @@ def check_writable(*directories, **record_files):
         if FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)
     for flag, path in record_files.items():
-        records.check_writable(path, flag)
+        files.check_file_writable(path, flag)
 
 
 def follow_run():

@@ -6,7 +6,7 @@ import os
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import name_table
 from albert_tf.errors import UserError
 
 
@@ -29,9 +29,9 @@ def check_fit(report):
     """Raises UserError if a checkpoint holds parts of an encoder for which the model has no place.
 
     Args:
-        report: checkpoints.Report, of a model that is about to be exported.
+        report: loading.Report, of a model that is about to be exported.
     """
-    left = [n for n in report.unused if checkpoints.is_encoder(n) and checkpoints.is_weight(n)]
+    left = [n for n in report.unused if name_table.is_encoder(n) and name_table.is_weight(n)]
     if left:
         raise UserError(
             f"{report.prefix} holds variables that the config has no place for, so it belongs to "
@@ -114,7 +114,7 @@ class HubModule(_Callable):
         absent = [v for name, has in heads_.items() if not has for v in _head(model, name)]
         self.named_variables = {
             name: variable
-            for name, variable in checkpoints.named_variables(model).items()
+            for name, variable in name_table.named_variables(model).items()
             if not any(variable is other for other in absent)
         }
         if has_masked_lm:

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import hub
@@ -424,7 +424,7 @@ class _Kept(tf.Module):
 
     def __init__(self, model, tokenizer=None, assets=None):
         super().__init__()
-        self.named_variables = checkpoints.named_variables(model)
+        self.named_variables = name_table.named_variables(model)
         self.tokenizer = tokenizer
         for name, path in (assets or {}).items():
             setattr(self, name, tf.saved_model.Asset(path))
@@ -440,7 +440,7 @@ def load(model, prefix):
     Raises:
         UserError: they do not fit the model.
     """
-    hub.check_fit(checkpoints.load_all(prefix, checkpoints.named_variables(model)))
+    hub.check_fit(loading.load_all(prefix, name_table.named_variables(model)))
 
 
 def new_directory(parent):

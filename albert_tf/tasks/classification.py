@@ -6,7 +6,7 @@ import functools
 import os
 
 from albert_tf import files
-from albert_tf.data import records
+from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.model import heads
 from albert_tf.publish import serving, text_inputs
 from albert_tf.tasks import glue
@@ -99,7 +99,7 @@ class ClassificationTask:
         splits = {}
         for suffix, row in glue.with_companions(self.row, self.data_dir, "dev").items():
             path = self._records(row, "dev", f"{suffix}_eval")
-            splits[suffix] = Split(records.load_arrays(path, self._schema(row)), row)
+            splits[suffix] = Split(input_pipeline.load_arrays(path, self._schema(row)), row)
         return splits
 
     def evaluate(self, splits, outputs, batch_size):
@@ -129,7 +129,7 @@ class ClassificationTask:
             return self._batches(row, examples)
 
         columns = dataclasses.asdict(row) | dict.fromkeys(("guid", "test_guid"))
-        cache = records.cached_records(
+        cache = feature_cache.cached_records(
             os.path.join(self.cached_dir, f"{self.name}{name}.tf_record"),
             self._schema(row),
             {"task": columns, **self.text.cache_settings},
@@ -187,7 +187,7 @@ class ClassificationTask:
             path = os.path.join(self.output_dir, f"predict{suffix}.tf_record")
             schema = self._schema(row)
             records.write_records(path, schema, self._batches(row, examples))
-            splits[suffix] = Split(records.load_arrays(path, schema), (row, examples))
+            splits[suffix] = Split(input_pipeline.load_arrays(path, schema), (row, examples))
         return splits
 
     def write_predictions(self, splits, members, batch_size):

@@ -6,7 +6,7 @@ import functools
 import os
 
 from albert_tf import files
-from albert_tf.data import records
+from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.model import heads
 from albert_tf.publish import serving, text_inputs
 from albert_tf.tasks import race
@@ -90,7 +90,7 @@ class RaceTask:
     def evaluation_splits(self):
         """The development set."""
         examples = self._examples("dev")
-        arrays = records.load_arrays(self._records("dev", examples), self.schema)
+        arrays = input_pipeline.load_arrays(self._records("dev", examples), self.schema)
         return {"": Split(arrays, examples)}
 
     def evaluate(self, splits, outputs, batch_size):
@@ -114,7 +114,7 @@ class RaceTask:
 
     def _records(self, split, examples=None):
         """Makes the record file of a split, unless it is there and made of the same; its path."""
-        cache = records.cached_records(
+        cache = feature_cache.cached_records(
             self.record_file(split),
             self.schema,
             {
@@ -149,7 +149,7 @@ class RaceTask:
         """The test set."""
         path = self.record_file("test")
         records.write_records(path, self.schema, self._batches(self._test_examples))
-        return {"": Split(records.load_arrays(path, self.schema), self._test_examples)}
+        return {"": Split(input_pipeline.load_arrays(path, self.schema), self._test_examples)}
 
     def write_predictions(self, splits, members, batch_size):
         """Writes the answers, and their figures where the right answers are known."""

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from albert_tf.checkpoints import checkpoints
-from albert_tf.data import records
+from albert_tf.checkpoints import readers, run_directory
+from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import serving, text_inputs
@@ -107,7 +107,7 @@ def _version_of(prefixes):
     """The version for which all these checkpoints were trained."""
     versions = []
     for prefix in prefixes:
-        shapes = checkpoints.open_reader(prefix).shapes
+        shapes = readers.open_reader(prefix).shapes
         found = [version for version in (VERSION_1, VERSION_2) if version.variable in shapes]
         if not found:
             raise UserError(
@@ -134,7 +134,7 @@ def trained_checkpoints(output_dir, ensemble_dirs=(), given=None):
     directories = ensemble_dirs or [output_dir]
     found = [results.trained_in(directory) for directory in directories]
     if found == [None] and not ensemble_dirs and given:
-        return [checkpoints.find(results.prefer_best(given))]
+        return [run_directory.find(results.prefer_best(given))]
     for directory, prefix in zip(directories, found, strict=True):
         if prefix is None:
             raise UserError(
@@ -151,7 +151,7 @@ def last_step(directory, timeout):
         directory: str, the run's.
         timeout: float, seconds to wait for another.
     """
-    numbered = checkpoints.numbered_in(directory)
+    numbered = run_directory.numbered_in(directory)
     if timeout or not numbered:
         return sys.maxsize  # nobody can tell, so the timeout ends it
     return numbered[-1][0]
@@ -348,7 +348,7 @@ class SquadTask:
     def _splits(self):
         arguments = self._feature_arguments("predict", self.predict_file)
         features, path = squad_features.prediction_features(examples=self.examples, **arguments)
-        arrays = records.load_arrays(path, self._schema(False, ("unique_ids", *self.inputs)))
+        arrays = input_pipeline.load_arrays(path, self._schema(False, ("unique_ids", *self.inputs)))
         without = self._without_answers
         if without:
             print(

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import files
-from albert_tf.data import records
+from albert_tf.data import feature_cache, records
 from albert_tf.errors import UserError
 from albert_tf.tasks import squad_files
 from albert_tf.text.tokenization import NUM_SPECIALS, WORD_START, SpecialIds, preprocess_text
@@ -741,13 +741,13 @@ def write_training_records(path, examples, tokenizer, settings, inputs, *, add_k
         tokenizer: tokenization.FullTokenizer.
         settings: WindowSettings.
         inputs: list of str, the files read: questions and SentencePiece model.
-        add_key: bool, of `records.cached_records`.
+        add_key: bool, of `feature_cache.cached_records`.
 
     Returns:
         str, the record file.
 
     Raises:
-        UserError: of `convert_examples` and `records.cached_records`.
+        UserError: of `convert_examples` and `feature_cache.cached_records`.
     """
 
     def make(cache):
@@ -756,7 +756,7 @@ def write_training_records(path, examples, tokenizer, settings, inputs, *, add_k
         return features.batches()
 
     schema = records.squad_schema(settings.max_seq_length, training=True)
-    cache = records.cached_records(
+    cache = feature_cache.cached_records(
         path, schema, dataclasses.asdict(settings), inputs, make, add_key=add_key
     )
     say_skipped(cache.counts["skipped"], examples, cache.path)
@@ -774,17 +774,17 @@ def prediction_features(path, examples, tokenizer, settings, inputs, *, add_key=
         tokenizer: tokenization.FullTokenizer.
         settings: WindowSettings.
         inputs: list of str, the files read: questions and SentencePiece model.
-        add_key: bool, of `records.cached_records`.
+        add_key: bool, of `feature_cache.cached_records`.
 
     Returns:
         (Features, str): the features, for what comes after the model, and the record file.
 
     Raises:
-        UserError: of `convert_examples` and `records.cached_records`.
+        UserError: of `convert_examples` and `feature_cache.cached_records`.
     """
     features = convert_examples(examples, tokenizer, settings, training=False)
     schema = records.squad_schema(settings.max_seq_length, training=False)
-    cache = records.cached_records(
+    cache = feature_cache.cached_records(
         path,
         schema,
         dataclasses.asdict(settings),

@@ -7,8 +7,8 @@ import math
 import os
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
-from albert_tf.data import records
+from albert_tf.checkpoints import name_table, run_directory
+from albert_tf.data import input_pipeline, record_checks
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.publish import served, serving
@@ -150,7 +150,7 @@ def make_run(task, config, strategy, settings, recipe=None):
                 recipe.learning_rate, recipe.train_steps, recipe.warmup_steps
             )
             optimizer = loop.create_optimizer(recipe.optimizer, schedule)
-    what = loop.Task(model, checkpoints.named_variables(model), task.terms, heads.mean_loss)
+    what = loop.Task(model, name_table.named_variables(model), task.terms, heads.mean_loss)
     return loop.Run(strategy, what, optimizer, settings)
 
 
@@ -210,12 +210,12 @@ def _train(run, task, options, on_checkpoint):
     if on_checkpoint:
         pending = [
             prefix
-            for step, prefix in checkpoints.numbered_in(directory)
+            for step, prefix in run_directory.numbered_in(directory)
             if step > results.evaluated_step(directory)
         ]
         if on_checkpoint.each(pending):
             run.start()  # weights, moments and step of the newest again
-    dataset = records.train_dataset(
+    dataset = input_pipeline.train_dataset(
         paths,
         schema,
         recipe.batch_size,
@@ -223,7 +223,7 @@ def _train(run, task, options, on_checkpoint):
         shuffle_buffer_size=recipe.shuffle_buffer_size,
         trim_to=None if loop.is_tpu(run.strategy) else options.max_seq_length,
     )
-    with records.naming_bad_records(paths, schema, remedy=records.CACHE_REMEDY):
+    with record_checks.naming_bad_records(paths, schema, remedy=record_checks.CACHE_REMEDY):
         run.train(dataset, recipe.batch_size, task.shown_terms, on_checkpoint)
 
 
@@ -275,7 +275,7 @@ class _Evaluator:
             count += 1
             kept.append(prefix)
             if len(kept) > longest:
-                checkpoints.delete(kept.pop(0))
+                run_directory.delete(kept.pop(0))
         return count
 
 
@@ -291,8 +291,8 @@ def _evaluate_checkpoints(run, evaluate, options):
         UserError: there is no checkpoint at all.
     """
     directory = options.output_dir
-    best = os.path.join(directory, checkpoints.BEST)
-    if results.read_best(directory) is None and checkpoints.exists(best):
+    best = os.path.join(directory, run_directory.BEST)
+    if results.read_best(directory) is None and run_directory.exists(best):
         run.load(best)
         evaluate(best)
     state = results.read_best(directory)
@@ -306,7 +306,7 @@ def _evaluate_checkpoints(run, evaluate, options):
     if evaluate.each(prefixes):
         return
     if state is None and options.init_checkpoint:
-        given = checkpoints.find(results.prefer_best(options.init_checkpoint))
+        given = run_directory.find(results.prefer_best(options.init_checkpoint))
         print(f"--output_dir={directory} holds no checkpoint: evaluating {given}")
         evaluate.each([given])
         return
@@ -378,7 +378,7 @@ def model_outputs(run, task, splits, batch_size, max_seq_length):
     outputs = {}
     for key, split in splits.items():
         inputs = {name: split.arrays[name] for name in task.inputs}
-        batches = records.prediction_batches(
+        batches = input_pipeline.prediction_batches(
             inputs, batch_size, max_seq_length, fixed_shape=loop.is_tpu(run.strategy)
         )
         outputs[key] = run.predict(batches, len(inputs["input_ids"]))

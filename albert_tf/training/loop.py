@@ -23,7 +23,7 @@ import tf_keras
 from official.common import distribute_utils
 from tqdm import tqdm
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table, run_directory, writers
 from albert_tf.errors import UserError, parse_json
 from albert_tf.model import optimization
 
@@ -49,7 +49,7 @@ class Task:
 
     Attributes:
         model: tf_keras.Model, called as model(features, training=bool) -> outputs.
-        variables: dict of original name -> variable of the model (`checkpoints.named_variables`).
+        variables: dict of original name -> variable of the model (`name_table.named_variables`).
         terms: callable, (features, outputs) -> dict of name -> (values, weights), which become
             the metrics: weighted means over all examples.
         loss: callable, (terms, global_sum) -> float32 scalar: this replica's share of the batch's
@@ -475,12 +475,12 @@ class Run:
         with strategy.scope():
             optimizer.build(list(task.variables.values()))
         inner = _inner_optimizer(optimizer)
-        self._state = checkpoints.training_variables(task.variables, inner)
+        self._state = name_table.training_variables(task.variables, inner)
         self._step = inner.iterations
         if self.is_chief:
-            checkpoints.tidy(self._directory)
+            run_directory.tidy(self._directory)
         self._manager = tf.train.CheckpointManager(
-            checkpoints.make_checkpoint(self._state),
+            writers.make_checkpoint(self._state),
             self._directory,
             max_to_keep=settings.keep_checkpoint_max or None,
             checkpoint_name="model.ckpt",
@@ -502,7 +502,7 @@ class Run:
         """Fills the variables: from output_dir if it holds a run, else as told, else at random.
 
         Args:
-            init_checkpoint: str or None, anything that `checkpoints.find` takes.
+            init_checkpoint: str or None, anything that `run_directory.find` takes.
             init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
             take_heads: bool, whether heads are taken too; a new task's starts afresh.
             allow_random_init: bool, whether a run may start without any given weights.
@@ -514,16 +514,16 @@ class Run:
         Raises:
             UserError: a checkpoint is there and does not fit, or none is there and one must be.
         """
-        latest = checkpoints.latest_in(self.settings.output_dir)
+        latest = run_directory.latest_in(self.settings.output_dir)
         if latest:
-            checkpoints.restore(latest, self._state)
+            loading.restore(latest, self._state)
             line = f"Resuming at step {self.step} from {latest}: weights, moments and step."
             return line + (" --init_checkpoint is not read." if init_checkpoint else "")
         if init_checkpoint:
             named = self.task.variables
             if not take_heads:
-                named = {n: v for n, v in named.items() if checkpoints.is_encoder(n)}
-            report = checkpoints.load(init_checkpoint, named, init_from_group0)
+                named = {n: v for n, v in named.items() if name_table.is_encoder(n)}
+            report = loading.load(init_checkpoint, named, init_from_group0)
             if save:
                 self.save()
             heads = "" if take_heads else "\n  The task's head starts afresh."
@@ -539,8 +539,8 @@ class Run:
 
     def load(self, prefix):
         """Reads the weights of one of the run's own checkpoints, all of them, for evaluation."""
-        checkpoints.load_all(prefix, self.task.variables)
-        self._step.assign(checkpoints.step_in(prefix))
+        loading.load_all(prefix, self.task.variables)
+        self._step.assign(loading.step_in(prefix))
 
     def save(self):
         """Saves `model.ckpt-<step>`; returns its prefix.
@@ -560,8 +560,8 @@ class Run:
 
     def _stop(self):
         """Saves what an interrupted training has reached; returns a line that says so."""
-        latest = checkpoints.latest_in(self._directory)
-        if latest and checkpoints.step_of(latest) == self.step:
+        latest = run_directory.latest_in(self._directory)
+        if latest and run_directory.step_of(latest) == self.step:
             return f"Stopped at step {self.step}; {latest} holds it"  # left alone: it is whole
         try:
             return f"Stopped at step {self.step}; saved {self.save()}"
@@ -569,7 +569,7 @@ class Run:
             return f"Stopped; {error}. {self._last_good()}"
 
     def _last_good(self):
-        return f"Last good checkpoint: {checkpoints.latest_in(self.settings.output_dir)}"
+        return f"Last good checkpoint: {run_directory.latest_in(self.settings.output_dir)}"
 
     def train(self, dataset, batch_size, figures, on_checkpoint=None):
         """Trains up to `settings.train_steps`, saving on the way.

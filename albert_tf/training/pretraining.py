@@ -6,8 +6,8 @@ import dataclasses
 import functools
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
-from albert_tf.data import records
+from albert_tf.checkpoints import name_table, run_directory
+from albert_tf.data import input_pipeline, record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.training import loop, results, run_record
@@ -95,11 +95,11 @@ def pretrain(config, options, strategy):
 def _train_and_evaluate(config, options, strategy):
     schema, train_files, eval_files = _find_inputs(config, options)
     run = _make_run(config, options, strategy)
-    eval_dataset = records.eval_dataset(
+    eval_dataset = input_pipeline.eval_dataset(
         eval_files, schema, options.eval_batch_size, drop_remainder=loop.is_tpu(strategy)
     )
     read = sorted({*train_files, *eval_files})
-    with records.naming_bad_records(read, schema, _record_flags(schema)):
+    with record_checks.naming_bad_records(read, schema, _record_flags(schema)):
         if options.do_train:
             on_checkpoint = functools.partial(_evaluate, run, options, eval_dataset)
             _train(
@@ -123,14 +123,14 @@ def _find_inputs(config, options):
         type_vocab_size=config.type_vocab_size,
     )
     del schema["token_boundary"]  # written for other uses; the model does not read it
-    train_files = records.expand_patterns(options.input_file, "input_file")
+    train_files = files.expand_patterns(options.input_file, "input_file")
     eval_files = train_files
     if options.eval_input_file:
-        eval_files = records.expand_patterns(options.eval_input_file, "eval_input_file")
+        eval_files = files.expand_patterns(options.eval_input_file, "eval_input_file")
     elif options.do_eval:
         print("Evaluating on the training files: give --eval_input_file for held-out text.")
     wanted = {*(train_files if options.do_train else ()), *(eval_files if options.do_eval else ())}
-    records.check_records(sorted(wanted), schema, _record_flags(schema))
+    record_checks.check_records(sorted(wanted), schema, _record_flags(schema))
     return schema, train_files, eval_files
 
 
@@ -158,7 +158,7 @@ def _make_run(config, options, strategy):
         optimizer = loop.create_optimizer(recipe.optimizer, schedule) if options.do_train else None
     task = loop.Task(
         model=model,
-        variables=checkpoints.named_variables(model),
+        variables=name_table.named_variables(model),
         terms=heads.pretraining_terms,
         loss=functools.partial(
             heads.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
@@ -173,7 +173,7 @@ def _train(run, config, options, schema, train_files, on_checkpoint):
     print(run.start(options.init_checkpoint, options.init_from_group0))
     if run.is_chief:
         run_record.write(directory, options.record, config, run, train_files)
-    dataset = records.train_dataset(
+    dataset = input_pipeline.train_dataset(
         train_files,
         schema,
         recipe.batch_size,
@@ -182,7 +182,7 @@ def _train(run, config, options, schema, train_files, on_checkpoint):
         shuffle_buffer_size=recipe.shuffle_buffer_size,
     )
     run.train(dataset, recipe.batch_size, METRICS, on_checkpoint)
-    print(f"Trained to step {run.step}; checkpoint {checkpoints.latest_in(directory)}")
+    print(f"Trained to step {run.step}; checkpoint {run_directory.latest_in(directory)}")
 
 
 def _evaluate(run, options, dataset, prefix):
@@ -214,7 +214,7 @@ def _evaluate_directory(run, options, dataset):
         _evaluate(run, options, dataset, prefix)
         evaluated += 1
     if not evaluated and options.init_checkpoint:
-        prefix = checkpoints.find(options.init_checkpoint)
+        prefix = run_directory.find(options.init_checkpoint)
         print(f"--output_dir={directory} holds no checkpoint: evaluating {prefix}")
         run.load(prefix)
         _evaluate(run, options, dataset, prefix)

@@ -8,7 +8,7 @@ import time
 from typing import NamedTuple
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 
 EVAL_RESULTS = "eval_results.txt"
@@ -68,7 +68,7 @@ def record(directory, step, figures, prefix, key_metric, initial_best, block):
     value = float(figures[key_metric])
     improved = math.isfinite(value) and value > state.best
     if improved:
-        copied = checkpoints.copy(prefix, os.path.join(directory, checkpoints.BEST))
+        copied = run_directory.copy(prefix, os.path.join(directory, run_directory.BEST))
         saved = [f"saved {source} to {destination}" for source, destination in copied]
     add_lines(directory, block(sorted_lines(figures), state.best, value, saved))
     best = (step, value) if improved else (state.best_step, state.best)
@@ -106,7 +106,9 @@ def follow(directory, last_step, timeout, seen=-1, newest_only=True):
     """
     deadline = time.time() + timeout
     while True:
-        new = [(step, prefix) for step, prefix in checkpoints.numbered_in(directory) if step > seen]
+        new = [
+            (step, prefix) for step, prefix in run_directory.numbered_in(directory) if step > seen
+        ]
         for step, prefix in new[-1:] if newest_only else new:
             yield prefix
             seen = step
@@ -127,16 +129,16 @@ def prefer_best(path):
     """`model.ckpt-best` of a directory that has one, since the newest is mostly overtrained.
 
     Args:
-        path: str, anything that `checkpoints.find` takes; all else is returned as it is.
+        path: str, anything that `run_directory.find` takes; all else is returned as it is.
     """
-    best = os.path.join(path, checkpoints.BEST)
-    return best if checkpoints.exists(best) else path
+    best = os.path.join(path, run_directory.BEST)
+    return best if run_directory.exists(best) else path
 
 
 def trained_in(directory):
     """A run's best checkpoint or, where nothing was evaluated, its newest; or None."""
-    best = os.path.join(directory, checkpoints.BEST)
-    return best if checkpoints.exists(best) else checkpoints.latest_in(directory)
+    best = os.path.join(directory, run_directory.BEST)
+    return best if run_directory.exists(best) else run_directory.latest_in(directory)
 
 
 def find_best(directory, given=None):
@@ -150,15 +152,15 @@ def find_best(directory, given=None):
         UserError: there is none.
     """
     prefix = trained_in(directory)
-    if prefix == os.path.join(directory, checkpoints.BEST):
+    if prefix == os.path.join(directory, run_directory.BEST):
         return prefix
-    prefix = prefix or (given and checkpoints.find(prefer_best(given)))
+    prefix = prefix or (given and run_directory.find(prefer_best(given)))
     if not prefix:
         raise UserError(
             f"--output_dir={directory} holds no fine-tuned checkpoint: train first, or give one as "
             "--init_checkpoint"
         )
-    print(f"No {checkpoints.BEST} in {directory} (no evaluation was made): using {prefix}")
+    print(f"No {run_directory.BEST} in {directory} (no evaluation was made): using {prefix}")
     return prefix
 
 

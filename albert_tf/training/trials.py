@@ -6,7 +6,7 @@ import os
 import statistics
 
 from albert_tf import files
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 from albert_tf.training import finetuned_task, results, run_record
 
@@ -49,8 +49,8 @@ def run(run_trial, output_dir, seeds, key_metric):
         text = files.read_text(os.path.join(best, name))
         if text:
             files.write_text(os.path.join(output_dir, name), text)
-    checkpoints.copy(
-        os.path.join(best, checkpoints.BEST), os.path.join(output_dir, checkpoints.BEST)
+    run_directory.copy(
+        os.path.join(best, run_directory.BEST), os.path.join(output_dir, run_directory.BEST)
     )
     summary = _summary(key_metric, values, best, len(seeds) - len(values))
     _write(output_dir, [*lines, summary])

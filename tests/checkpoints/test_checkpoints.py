@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
@@ -29,7 +29,7 @@ def golden_config(variant="base", **overrides):
 
 
 def named_model(config, kind=heads.PretrainingModel):
-    return checkpoints.named_variables(kind(config))
+    return name_table.named_variables(kind(config))
 
 
 def read(prefix):
@@ -83,7 +83,7 @@ def test_names_and_shapes_are_the_originals(variant):
 @pytest.mark.parametrize("variant", ["base", "groups2", "inner2", "noproj"])
 def test_every_variable_has_one_name(variant):
     model = heads.PretrainingModel(golden_config(variant))
-    named = checkpoints.named_variables(model)
+    named = name_table.named_variables(model)
     assert len({id(v) for v in named.values()}) == len(named)
     assert {id(v) for v in named.values()} == {id(v) for v in model.trainable_variables}
 
@@ -92,7 +92,7 @@ def test_a_variable_without_a_name_is_noticed():
     model = heads.PretrainingModel(golden_config())
     model.extra = heads.Dense(2, 2, 0.02)
     with pytest.raises(AssertionError, match="2 variables of PretrainingModel are not in the"):
-        checkpoints.named_variables(model)
+        name_table.named_variables(model)
 
 
 def released_shapes(hidden, intermediate):
@@ -145,7 +145,7 @@ def test_names_and_shapes_of_the_released_models(layers, hidden, intermediate, n
         num_attention_heads=num_heads,
         intermediate_size=intermediate,
     )
-    assert checkpoints.pretraining_shapes(config) == released_shapes(hidden, intermediate)
+    assert name_table.pretraining_shapes(config) == released_shapes(hidden, intermediate)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_names_under_each_sharing_strategy(sharing, attention_groups, ffn_groups
 def test_shapes_without_a_model_are_those_of_the_model(overrides):
     config = golden_config(**overrides)
     expected = {n: v.shape.as_list() for n, v in named_model(config).items()}
-    assert checkpoints.pretraining_shapes(config) == expected
+    assert name_table.pretraining_shapes(config) == expected
     encoder = [shape for name, shape in expected.items() if name.startswith("bert/")]
     assert config.num_parameters == sum(map(math.prod, encoder))
 
@@ -186,7 +186,7 @@ def test_reading_weights_leaves_the_callers_models_usable():
     model = heads.AlbertModel(config)
     ids = tf.ones([1, 4], tf.int32)
     before = model(ids)["pooled_output"]
-    checkpoints.read_weights(BASE, config)
+    loading.read_weights(BASE, config)
     np.testing.assert_array_equal(model(ids)["pooled_output"], before)
 
 
@@ -218,7 +218,7 @@ def place(tmp_path):
 def test_every_form_of_a_path_finds_the_checkpoint(given, place):
     directory = place("model.ckpt-best")
     path = str(directory) + given if given in ("", "/") else str(directory / given)
-    assert checkpoints.find(path) == str(directory / "model.ckpt-best")
+    assert run_directory.find(path) == str(directory / "model.ckpt-best")
 
 
 def state_of(path):
@@ -243,7 +243,7 @@ def state_of(path):
 )  # fmt: skip
 def test_which_checkpoint_of_a_directory(names, state, expected, place):
     directory = place(*names, state=state)
-    assert checkpoints.find(str(directory)) == str(directory / expected)
+    assert run_directory.find(str(directory)) == str(directory / expected)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_an_unusable_state_file_is_reported_in_one_line(state, place, caplog):
     directory = place("model.ckpt-5", "model.ckpt-10", state="")
     (directory / "checkpoint").write_bytes(state)
     for _ in range(2):
-        assert checkpoints.latest_in(str(directory)) == str(directory / "model.ckpt-10")
+        assert run_directory.latest_in(str(directory)) == str(directory / "model.ckpt-10")
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1 and "\n" not in lines[0]
     assert lines[0].startswith(f"{directory}/checkpoint is damaged or names a checkpoint that is")
@@ -262,7 +262,7 @@ def test_an_unusable_state_file_is_reported_in_one_line(state, place, caplog):
 
 def test_a_directory_without_state_file_is_not_worth_a_line(place, caplog):
     directory = place("model.ckpt-5")
-    assert checkpoints.latest_in(str(directory)) == str(directory / "model.ckpt-5")
+    assert run_directory.latest_in(str(directory)) == str(directory / "model.ckpt-5")
     assert not caplog.records
 
 
@@ -274,17 +274,17 @@ def test_tidy_makes_a_directory_usable_again(names, state, place):
     unfinished = directory / "model.ckpt-15_temp"
     unfinished.mkdir()
     (unfinished / "part-00000-of-00001.data-00000-of-00001").write_text("half")
-    checkpoints.tidy(str(directory))
+    run_directory.tidy(str(directory))
     assert not unfinished.exists()
     manager = tf.train.CheckpointManager(tf.train.Checkpoint(), str(directory), 5)
     assert [Path(path).name for path in manager.checkpoints] == names  # old ones to be deleted
-    assert checkpoints.latest_in(str(directory)) == manager.latest_checkpoint
+    assert run_directory.latest_in(str(directory)) == manager.latest_checkpoint
 
 
 def test_tidy_leaves_a_usable_directory_alone(place):
     directory = place("model.ckpt-5", "model.ckpt-10", state=state_of("model.ckpt-5"))
     before = {path.name: path.read_bytes() for path in directory.iterdir()}
-    checkpoints.tidy(str(directory))
+    run_directory.tidy(str(directory))
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
 
 
@@ -294,7 +294,7 @@ def test_a_copied_directory_reads_its_own_files(place, tmp_path):
     copy.mkdir()
     write(copy / "model.ckpt-5", {"x": np.float32(2)})
     (copy / "checkpoint").write_text(state_of(original / "model.ckpt-5"))
-    assert checkpoints.latest_in(str(copy)) == str(copy / "model.ckpt-5")
+    assert run_directory.latest_in(str(copy)) == str(copy / "model.ckpt-5")
 
 
 def test_a_directory_may_name_a_checkpoint_elsewhere(place, tmp_path):
@@ -302,7 +302,7 @@ def test_a_directory_may_name_a_checkpoint_elsewhere(place, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "checkpoint").write_text(state_of(original / "model.ckpt-5"))
-    assert checkpoints.find(str(other)) == str(original / "model.ckpt-5")
+    assert run_directory.find(str(other)) == str(original / "model.ckpt-5")
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_a_directory_may_name_a_checkpoint_elsewhere(place, tmp_path):
 def test_a_directory_that_does_not_tell(names, message, place):
     directory = str(place(*names))
     with pytest.raises(ValueError) as error:
-        checkpoints.find(directory)
+        run_directory.find(directory)
     assert str(error.value) == message.format(directory)
 
 
@@ -326,14 +326,14 @@ def test_a_path_without_checkpoint_is_named(place):
     for name in ("model.ckpt-6", "model.ckpt", "albert_config.json", "none/model.ckpt-5"):
         path = str(directory / name)
         with pytest.raises(ValueError) as error:
-            checkpoints.find(path)
+            run_directory.find(path)
         assert str(error.value).startswith(f"no checkpoint at {path}: looked for {path}.index.")
 
 
 def test_latest_in_a_directory_that_holds_none(tmp_path, place):
-    assert checkpoints.latest_in(str(tmp_path)) is None
-    assert checkpoints.latest_in(str(tmp_path / "nowhere")) is None
-    assert checkpoints.latest_in(str(place("model.ckpt-best"))) is None
+    assert run_directory.latest_in(str(tmp_path)) is None
+    assert run_directory.latest_in(str(tmp_path / "nowhere")) is None
+    assert run_directory.latest_in(str(place("model.ckpt-best"))) is None
 
 
 @pytest.mark.parametrize(
@@ -341,14 +341,14 @@ def test_latest_in_a_directory_that_holds_none(tmp_path, place):
     [("model.ckpt-5", 5), ("a/model.ckpt-0", 0), ("model.ckpt-best", None), ("run-3/ckpt", None)],
 )
 def test_step_of_a_prefix(name, step):
-    assert checkpoints.step_of(name) == step
+    assert run_directory.step_of(name) == step
 
 
 def test_step_in_a_checkpoint(tmp_path):
     held = write(tmp_path / "a-5", {"global_step": np.int64(7)})
-    assert checkpoints.step_in(held) == 7
-    assert checkpoints.step_in(write(tmp_path / "b-5", {"x": np.float32(1)})) == 5
-    assert checkpoints.step_in(write(tmp_path / "best", {"x": np.float32(1)})) == 0
+    assert loading.step_in(held) == 7
+    assert loading.step_in(write(tmp_path / "b-5", {"x": np.float32(1)})) == 5
+    assert loading.step_in(write(tmp_path / "best", {"x": np.float32(1)})) == 0
 
 
 @pytest.mark.parametrize("damage", ["index", "short", "flipped", "no data"])
@@ -365,7 +365,7 @@ def test_a_damaged_checkpoint_is_named(damage, tmp_path):
         data.unlink()
     named = named_model(golden_config())
     with pytest.raises(ValueError, match=r"cannot read .*model\.ckpt"):
-        checkpoints.load(prefix, named)
+        loading.load(prefix, named)
 
 
 # --- Loading ------------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ def test_a_damaged_checkpoint_is_named(damage, tmp_path):
 def test_loading_fills_every_variable_with_its_own_value(variant):
     prefix = str(MODELS / variant / "model.ckpt")
     named = named_model(golden_config(variant))
-    report = checkpoints.load(prefix, named)
+    report = loading.load(prefix, named)
     assert report.loaded == tuple(named)
     assert report.missing == report.unused == report.wrong_shape == ()
     assert_same(values_of(named), read(prefix))
@@ -387,7 +387,7 @@ def test_weights_of_a_training_checkpoint(optimizer):
     directory = GOLDEN / "optimizers" / f"{optimizer}_ckpt"
     table = json.loads((directory / "variables.json").read_text())
     named = named_model(golden_config())
-    report = checkpoints.load(str(directory), named)
+    report = loading.load(str(directory), named)
     tensors = read(directory / "model.ckpt-8")
     assert {name: list(value.shape) for name, value in tensors.items()} == {
         name: shape for name, shape, _ in table
@@ -404,7 +404,7 @@ def test_variables_of_a_hub_module(tmp_path):
     tensors = read(BASE)
     prefix = write(tmp_path / "variables", {f"module/{n}": v for n, v in tensors.items()})
     named = named_model(golden_config())
-    assert not checkpoints.load(prefix, named).missing
+    assert not loading.load(prefix, named).missing
     assert_same(values_of(named), tensors)
 
 
@@ -419,7 +419,7 @@ class Root(tf.Module):
 
 def save_module(path, **attributes):
     tf.saved_model.save(Root(**attributes), str(path))
-    return checkpoints.Reader(checkpoints.find(str(path)))
+    return readers.TensorFlowReader(run_directory.find(str(path)))
 
 
 def test_names_in_the_root_of_a_module(tmp_path):
@@ -436,7 +436,7 @@ def test_names_in_the_root_of_a_module(tmp_path):
     assert reader.attribute("do_lower_case") == True  # noqa: E712
     assert reader.attribute("named_variables") is None
     assert reader.attribute("none") is None
-    assert checkpoints.Reader(BASE).attribute("do_lower_case") is None
+    assert readers.TensorFlowReader(BASE).attribute("do_lower_case") is None
 
 
 def test_names_of_the_variables_where_the_root_has_none(tmp_path):
@@ -469,7 +469,7 @@ def test_heads_of_other_tasks_are_in_nobodys_way(tmp_path):
     prefix = write(tmp_path / "model.ckpt", {**tensors, **extra})
     named = named_model(golden_config())
     before = values_of(named)
-    report = checkpoints.load(prefix, named)
+    report = loading.load(prefix, named)
     assert_same(values_of(named), {**before, **tensors})
     missing = [name for name in named if name.startswith("cls/")]
     assert report.missing == tuple(missing)
@@ -483,7 +483,7 @@ def test_heads_of_other_tasks_are_in_nobodys_way(tmp_path):
 
 def test_an_encoder_alone_takes_what_is_its_own():
     named = named_model(golden_config(), EncoderOnly)
-    report = checkpoints.load(BASE, named)
+    report = loading.load(BASE, named)
     tensors = read(BASE)
     assert_same(values_of(named), {n: v for n, v in tensors.items() if n.startswith("bert/")})
     assert report.unused == tuple(sorted(n for n in tensors if n.startswith("cls/")))
@@ -494,7 +494,7 @@ def test_a_head_of_another_shape_is_reported_and_left(tmp_path):
     tensors["cls/predictions/output_bias"] = np.ones([301], np.float32)
     prefix = write(tmp_path / "model.ckpt", tensors)
     named = named_model(golden_config())
-    report = checkpoints.load(prefix, named)
+    report = loading.load(prefix, named)
     assert report.wrong_shape == (("cls/predictions/output_bias", [301], [300]),)
     assert not named["cls/predictions/output_bias"].numpy().any()
     assert str(report) == (
@@ -507,7 +507,7 @@ def test_a_head_of_another_shape_is_reported_and_left(tmp_path):
 def test_files_of_another_precision(dtype, tmp_path):
     tensors = {name: value.astype(dtype) for name, value in read(BASE).items()}
     named = named_model(golden_config())
-    checkpoints.load(write(tmp_path / "model.ckpt", tensors), named)
+    loading.load(write(tmp_path / "model.ckpt", tensors), named)
     assert_same(values_of(named), {n: v.astype(np.float32) for n, v in tensors.items()})
 
 
@@ -518,7 +518,7 @@ def refused(path, named, **kwargs):
     """The message of a refused load, which must have changed nothing."""
     before = values_of(named)
     with pytest.raises(ValueError) as error:
-        checkpoints.load(str(path), named, **kwargs)
+        loading.load(str(path), named, **kwargs)
     assert_same(values_of(named), before)
     return str(error.value)
 
@@ -594,8 +594,8 @@ def test_weights_that_are_no_finite_numbers_are_refused(kind, name, tmp_path):
     config = golden_config()
     messages = [refused(prefix, named_model(config))]
     for call in (
-        lambda: checkpoints.load_all(prefix, named_model(config)),
-        lambda: checkpoints.read_weights(prefix, config),
+        lambda: loading.load_all(prefix, named_model(config)),
+        lambda: loading.read_weights(prefix, config),
     ):
         with pytest.raises(UserError) as error:
             call()
@@ -606,13 +606,13 @@ def test_weights_that_are_no_finite_numbers_are_refused(kind, name, tmp_path):
 
 def test_heads_that_are_not_loaded_may_hold_anything(tmp_path):
     tensors = read(BASE) | {"of_others": np.float32("nan"), "counter": np.int32(3)}
-    checkpoints.load(write(tmp_path / "model.ckpt", tensors), named_model(golden_config()))
+    loading.load(write(tmp_path / "model.ckpt", tensors), named_model(golden_config()))
 
 
 def test_weights_in_bfloat16_are_taken(tmp_path):
     tensors = {name: tf.cast(value, tf.bfloat16) for name, value in read(BASE).items()}
     named = named_model(golden_config())
-    checkpoints.load(write(tmp_path / "model.ckpt", tensors), named)
+    loading.load(write(tmp_path / "model.ckpt", tensors), named)
     assert_same(values_of(named), {n: tf.cast(v, tf.float32).numpy() for n, v in tensors.items()})
 
 
@@ -633,8 +633,8 @@ def original_sources(case):
 )
 def test_names_are_mapped_as_in_the_original(case):
     named = named_model(golden_config(MAPS[case]["model"]), EncoderOnly)
-    assert checkpoints.load(str(GOLDEN / MAPS[case]["checkpoint"]), named).loaded == tuple(named)
-    assert {name: checkpoints.source_name(name) for name in named} == original_sources(case)
+    assert loading.load(str(GOLDEN / MAPS[case]["checkpoint"]), named).loaded == tuple(named)
+    assert {name: name_table.source_name(name) for name in named} == original_sources(case)
 
 
 @pytest.mark.parametrize("case", ["groups2_from_base_n0", "groups2_from_base_n1"])
@@ -653,9 +653,9 @@ def test_what_the_original_left_random_is_what_we_refuse_to(case):
 def test_every_group_from_group_0(case):
     named = named_model(golden_config(MAPS[case]["model"]), EncoderOnly)
     path = str(GOLDEN / MAPS[case]["checkpoint"])
-    report = checkpoints.load(path, named, init_from_group0=True)
+    report = loading.load(path, named, init_from_group0=True)
     assert report.loaded == tuple(named)
-    sources = {name: checkpoints.source_name(name, init_from_group0=True) for name in named}
+    sources = {name: name_table.source_name(name, init_from_group0=True) for name in named}
     # The original forgets attention and feed-forward block of group 0 itself, and nothing else.
     expected = original_sources(case)
     forgotten = set(MAPS[case]["reported_as_initialized_but_not_in_any_map"])
@@ -671,7 +671,7 @@ def test_every_group_from_group_0(case):
 def test_a_file_of_several_groups_gives_its_group_0_to_all():
     named = named_model(golden_config("groups2"))
     path = str(MODELS / "groups2" / "model.ckpt")
-    report = checkpoints.load(path, named, init_from_group0=True)
+    report = loading.load(path, named, init_from_group0=True)
     tensors = read(path)
     name = "attention_1/self/query/kernel"
     for group in (0, 1):
@@ -684,7 +684,7 @@ def test_a_file_of_several_groups_gives_its_group_0_to_all():
 
 def test_layers_of_their_own_from_a_shared_group():
     named = named_model(golden_config(parameter_sharing="none"))
-    checkpoints.load(BASE, named, init_from_group0=True)
+    loading.load(BASE, named, init_from_group0=True)
     tensors = read(BASE)
     for group in range(3):
         for name in ("attention_1/output/dense/kernel", "ffn_1/intermediate/dense/kernel"):
@@ -701,21 +701,21 @@ def training_state(config, kind=optimization.LAMB):
     named = named_model(config)
     optimizer = kind(optimization.PolynomialDecayWithWarmup(1e-3, 100))
     optimizer.build(list(named.values()))
-    return checkpoints.training_variables(named, optimizer), optimizer
+    return name_table.training_variables(named, optimizer), optimizer
 
 
 def scramble(state, step):
     values = np.random.RandomState(step)
     for name, variable in state.items():
-        if name != checkpoints.GLOBAL_STEP:
+        if name != name_table.GLOBAL_STEP:
             variable.assign(values.standard_normal(variable.shape).astype(np.float32))
-    state[checkpoints.GLOBAL_STEP].assign(step)
+    state[name_table.GLOBAL_STEP].assign(step)
 
 
 def save(state, directory, step):
     """Saves as a training run does; returns the prefix."""
     manager = tf.train.CheckpointManager(
-        checkpoints.make_checkpoint(state), str(directory), 5, checkpoint_name="model.ckpt"
+        writers.make_checkpoint(state), str(directory), 5, checkpoint_name="model.ckpt"
     )
     return manager.save(checkpoint_number=step)
 
@@ -727,12 +727,14 @@ def test_our_own_checkpoint_comes_back_whole(variant, kind, tmp_path):
     scramble(state, 12)
     prefix = save(state, tmp_path, 12)
     assert prefix == str(tmp_path / "model.ckpt-12")
-    assert checkpoints.latest_in(str(tmp_path)) == prefix
-    assert checkpoints.step_in(prefix) == 12
-    assert checkpoints.Reader(prefix).shapes == {n: v.shape.as_list() for n, v in state.items()}
+    assert run_directory.latest_in(str(tmp_path)) == prefix
+    assert loading.step_in(prefix) == 12
+    assert readers.TensorFlowReader(prefix).shapes == {
+        n: v.shape.as_list() for n, v in state.items()
+    }
 
     other, optimizer = training_state(golden_config(variant), kind)
-    checkpoints.restore(prefix, other)
+    loading.restore(prefix, other)
     assert_same(values_of(other), values_of(state))
     assert optimizer.iterations.numpy() == 12
 
@@ -742,22 +744,22 @@ def test_weights_of_our_own_checkpoint(tmp_path):
     scramble(state, 3)
     prefix = save(state, tmp_path, 3)
     named = named_model(golden_config())
-    report = checkpoints.load(prefix, named)
+    report = loading.load(prefix, named)
     assert_same(values_of(named), {name: state[name].numpy() for name in named})
     assert str(report) == f"loaded 32 variables from {prefix}\n  not used: 64 optimizer slots"
 
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_a_run_of_the_original_is_resumed(name):
-    prefix = checkpoints.find(str(GOLDEN / "optimizers" / f"{name}_ckpt"))
+    prefix = run_directory.find(str(GOLDEN / "optimizers" / f"{name}_ckpt"))
     table = json.loads((GOLDEN / "optimizers" / f"{name}_ckpt" / "variables.json").read_text())
     state, optimizer = training_state(golden_config(), optimization.OPTIMIZERS[name])
     assert {n: [v.shape.as_list(), v.dtype.name] for n, v in state.items()} == {
         n: [shape, dtype] for n, shape, dtype in table
     }
-    checkpoints.restore(prefix, state)
+    loading.restore(prefix, state)
     assert_same(values_of(state), read(prefix))
-    assert optimizer.iterations.numpy() == checkpoints.step_in(prefix) == 8
+    assert optimizer.iterations.numpy() == loading.step_in(prefix) == 8
     # Moments belong to their variables in the optimizer too.
     names = list(table_name for table_name, _, _ in table if "adam_" not in table_name)
     index = names.index("bert/pooler/dense/kernel")
@@ -773,7 +775,7 @@ def test_a_state_that_lacks_something_is_not_resumed(lacking, tmp_path):
     prefix = write(tmp_path / "model.ckpt-1", values_of(kept))
     before = values_of(state)
     with pytest.raises(ValueError) as error:
-        checkpoints.restore(prefix, state)
+        loading.restore(prefix, state)
     listed = gone[0] if lacking == 1 else f"{gone[0]}, {gone[1]}, {gone[2]}, ..."
     assert str(error.value).startswith(
         f"training cannot resume from {prefix}: it lacks {lacking} of 97 variables ({listed})."
@@ -788,7 +790,7 @@ def test_a_state_of_another_shape_is_not_resumed(tmp_path):
     other, _ = training_state(golden_config(vocab_size=301))
     before = values_of(other)
     with pytest.raises(ValueError) as error:
-        checkpoints.restore(prefix, other)
+        loading.restore(prefix, other)
     assert str(error.value) == (
         f"training cannot resume from {prefix}: bert/embeddings/word_embeddings has shape "
         "[300, 16] there and [301, 16] in this model. Check --albert_config_file"
@@ -803,7 +805,7 @@ def test_a_state_with_nan_is_not_resumed(name, tmp_path):
     tensors[name] = np.full_like(tensors[name], np.nan)
     prefix = write(tmp_path / "model.ckpt-1", tensors)
     with pytest.raises(UserError, match=f"{name} in {prefix} holds nan"):
-        checkpoints.restore(prefix, state)
+        loading.restore(prefix, state)
     assert np.isfinite(state[name].numpy()).all()
 
 
@@ -825,16 +827,16 @@ def test_a_step_that_is_no_whole_number_is_refused(kind, tmp_path):
     state, _ = training_state(golden_config())
     prefix = write(tmp_path / "model.ckpt-1", values_of(state) | {"global_step": BAD_STEPS[kind]})
     with pytest.raises(UserError, match=f"global_step in {prefix} must be one whole number"):
-        checkpoints.step_in(prefix)
+        loading.step_in(prefix)
     with pytest.raises(UserError, match=f"{prefix}"):
-        checkpoints.restore(prefix, state)
+        loading.restore(prefix, state)
 
 
 def test_a_whole_step_may_be_a_float(tmp_path):
     state, optimizer = training_state(golden_config())
     prefix = write(tmp_path / "model.ckpt-1", values_of(state) | {"global_step": np.float32(7)})
-    checkpoints.restore(prefix, state)
-    assert optimizer.iterations.numpy() == checkpoints.step_in(prefix) == 7
+    loading.restore(prefix, state)
+    assert optimizer.iterations.numpy() == loading.step_in(prefix) == 7
 
 
 def object_graph_with_an_absent_child():
@@ -850,26 +852,26 @@ def test_a_damaged_object_graph_is_named(graph, tmp_path):
     value = np.array(graph, object if isinstance(graph, bytes) else np.float32)
     prefix = write(tmp_path / "model.ckpt", read(BASE) | {"_CHECKPOINTABLE_OBJECT_GRAPH": value})
     with pytest.raises(UserError, match=f"cannot read {prefix}: the files are damaged"):
-        checkpoints.Reader(prefix)
+        readers.TensorFlowReader(prefix)
 
 
 # --- Copying ------------------------------------------------------------------------------------
 
 
 def test_a_copy_can_be_loaded_and_replaces_the_one_before(tmp_path):
-    target = str(tmp_path / "best" / checkpoints.BEST)
+    target = str(tmp_path / "best" / run_directory.BEST)
     for seed in (1, 2):
         state, _ = training_state(golden_config())
         scramble(state, seed)
         prefix = save(state, tmp_path, seed)
-        pairs = checkpoints.copy(prefix, target)
+        pairs = run_directory.copy(prefix, target)
         suffixes = [".data-00000-of-00001", ".index"]
         assert pairs == [(prefix + suffix, target + suffix) for suffix in suffixes]
         other, _ = training_state(golden_config())
-        checkpoints.restore(target, other)
+        loading.restore(target, other)
         assert_same(values_of(other), values_of(state))
     left = {path.name for path in (tmp_path / "best").iterdir()}
-    assert left == {checkpoints.BEST + suffix for suffix in suffixes}
+    assert left == {run_directory.BEST + suffix for suffix in suffixes}
 
 
 def test_a_copy_takes_all_shards_and_nothing_else(tmp_path):
@@ -882,7 +884,7 @@ def test_a_copy_takes_all_shards_and_nothing_else(tmp_path):
     ]
     for name in names:
         (tmp_path / name).write_text(name)
-    pairs = checkpoints.copy(str(tmp_path / "model.ckpt-1"), str(tmp_path / "b"))
+    pairs = run_directory.copy(str(tmp_path / "model.ckpt-1"), str(tmp_path / "b"))
     copied = [Path(target) for _, target in pairs]
     # The index comes last: what looks for a checkpoint looks for it.
     assert [path.name for path in copied] == [
@@ -894,10 +896,10 @@ def test_a_copy_takes_all_shards_and_nothing_else(tmp_path):
 
 def test_a_copy_that_fails_leaves_the_one_before(tmp_path):
     prefix = write(tmp_path / "model.ckpt-1", {"x": np.float32(1)})
-    target = str(tmp_path / checkpoints.BEST)
-    checkpoints.copy(prefix, target)
+    target = str(tmp_path / run_directory.BEST)
+    run_directory.copy(prefix, target)
     (tmp_path / "model.ckpt-2.data-00000-of-00001").write_text("without an index")
     with pytest.raises(tf.errors.NotFoundError):
-        checkpoints.copy(str(tmp_path / "model.ckpt-2"), target)
+        run_directory.copy(str(tmp_path / "model.ckpt-2"), target)
     assert read(target) == {"x": 1}
     assert not [path.name for path in tmp_path.iterdir() if ".tmp" in path.name]

@@ -18,9 +18,9 @@ from tf_keras.protobuf import saved_metadata_pb2
 import run_classifier
 import run_race
 import run_squad
-from albert_tf.checkpoints import checkpoints, hub_modules
+from albert_tf.checkpoints import hub_modules, loading, name_table, readers
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import hub
@@ -65,7 +65,7 @@ def written(path, values):
 
 
 def weights_of(config=CONFIG, seed=2):
-    named = checkpoints.named_variables(heads.PretrainingModel(config))
+    named = name_table.named_variables(heads.PretrainingModel(config))
     scatter(named.values(), seed)
     return {name: variable.numpy() for name, variable in named.items()}
 
@@ -168,7 +168,7 @@ def own(tmp_path):
 
     def make(do_lower_case):
         model = heads.PretrainingModel(CONFIG)
-        named = checkpoints.named_variables(model)
+        named = name_table.named_variables(model)
         scatter(named.values())
         config, vocabulary = tmp_path / "albert_config.json", tmp_path / "30k-clean.model"
         config.write_text(CONFIG.to_json_string())
@@ -362,7 +362,7 @@ def test_the_gardens_weights_compute_what_its_module_computes(garden):
     expected = module.mlm({**inputs, "masked_lm_positions": tf.constant(positions)})
 
     model = heads.PretrainingModel(CONFIG)
-    report = checkpoints.load(str(garden), checkpoints.named_variables(model))
+    report = loading.load(str(garden), name_table.named_variables(model))
     missing = ("cls/seq_relationship/output_weights", "cls/seq_relationship/output_bias")
     assert report.missing == missing and report.unused == ()
     encoded = model.encoder(word_ids, mask, types)
@@ -376,8 +376,8 @@ def test_the_gardens_weights_compute_what_its_module_computes(garden):
 
 
 def assert_holds(module, weights):
-    named = checkpoints.named_variables(heads.PretrainingModel(CONFIG))
-    report = checkpoints.load(str(module), named)
+    named = name_table.named_variables(heads.PretrainingModel(CONFIG))
+    report = loading.load(str(module), named)
     assert report.missing == report.unused == report.wrong_shape == ()
     for name, variable in named.items():
         np.testing.assert_array_equal(variable, weights[name], err_msg=name)
@@ -411,7 +411,9 @@ def fine_tune(run_main, tmp_path):
 
     def train(script, module, **flags):
         run_main(script, albert_hub_module_handle=module, **common | flags)
-        return [checkpoints.Reader(str(tmp_path / f"out/model.ckpt-{step}")) for step in (0, 1)]
+        return [
+            readers.TensorFlowReader(str(tmp_path / f"out/model.ckpt-{step}")) for step in (0, 1)
+        ]
 
     return train
 
@@ -431,7 +433,7 @@ SQUAD = {
 
 def assert_all_trained(before, after, weights, without=()):
     """The encoder began with the module's weights, and each of them has moved."""
-    names = [name for name in weights if checkpoints.is_encoder(name)]
+    names = [name for name in weights if name_table.is_encoder(name)]
     assert len(names) == 25
     for name in names:
         np.testing.assert_array_equal(before[name], weights[name], err_msg=name)
@@ -440,7 +442,7 @@ def assert_all_trained(before, after, weights, without=()):
 
 
 def module_weights(module):
-    reader = checkpoints.Reader(f"{module}/variables/variables")
+    reader = readers.TensorFlowReader(f"{module}/variables/variables")
     return {name: reader[name] for name in reader.shapes}
 
 
@@ -482,7 +484,7 @@ def test_the_modules_casing_and_vocabulary_make_the_records(first_generation, fi
     golden = np.load(DATA / "glue_features.npz")["rte/spm_cased/train/input_ids"]
     schema = glue.find_task("RTE").schema(64)
     (path,) = (tmp_path / "out").glob("rte_train-*.tf_record")
-    rows = records.load_arrays(str(path), schema)["input_ids"]
+    rows = input_pipeline.load_arrays(str(path), schema)["input_ids"]
     short = (golden[: len(rows), -1] == 0) & (rows[:, 23] == 0)
     assert short.any()
     np.testing.assert_array_equal(rows[short, :24], golden[: len(rows)][short])

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import run_classifier
 import run_squad
-from albert_tf.checkpoints import checkpoints, transformers
+from albert_tf.checkpoints import loading, name_table, readers, run_directory, transformers
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
@@ -37,9 +37,7 @@ def config_of(variant="base", **overrides):
 
 
 def tensors_of(variant="base"):
-    return checkpoints.read_weights(
-        str(MODELS / variant / "model.ckpt"), config_of(variant)
-    ).tensors
+    return loading.read_weights(str(MODELS / variant / "model.ckpt"), config_of(variant)).tensors
 
 
 def write(directory, config, tensors, head=None):
@@ -124,18 +122,18 @@ def test_names_and_shapes_are_those_of_transformers(written):
 @pytest.mark.parametrize("variant", EXPRESSIBLE)
 def test_every_variable_has_a_name_there_and_back(variant):
     named = tensors_of(variant)
-    theirs = [transformers.their_name(name) for name in named]
+    theirs = [name_table.to_transformers(name) for name in named]
     assert len(set(theirs)) == len(named) and None not in theirs
-    assert [transformers.original_name(name) for name in theirs] == list(named)
+    assert [name_table.from_transformers(name) for name in theirs] == list(named)
 
 
 def test_groups_and_inner_groups_in_a_name():
     original = "bert/encoder/transformer/group_3/inner_group_12/LayerNorm_1/gamma"
     theirs = "albert.encoder.albert_layer_groups.3.albert_layers.12.full_layer_layer_norm.weight"
-    assert transformers.their_name(original) == theirs
-    assert transformers.original_name(theirs) == original
-    assert transformers.their_name("answer_class/dense_0/kernel") is None
-    assert transformers.original_name("albert.embeddings.position_ids") is None
+    assert name_table.to_transformers(original) == theirs
+    assert name_table.from_transformers(theirs) == original
+    assert name_table.to_transformers("answer_class/dense_0/kernel") is None
+    assert name_table.from_transformers("albert.embeddings.position_ids") is None
 
 
 def test_kernels_are_turned_and_nothing_else(written):
@@ -153,8 +151,8 @@ def test_kernels_are_turned_and_nothing_else(written):
 def test_weights_come_back_bit_by_bit(variant, written):
     directory = written(variant)
     model = heads.PretrainingModel(transformers.read_config(str(directory / "config.json")))
-    named = checkpoints.named_variables(model)
-    report = checkpoints.load(str(directory), named)
+    named = name_table.named_variables(model)
+    report = loading.load(str(directory), named)
     assert report.missing == report.unused == report.wrong_shape == ()
     for name, value in tensors_of(variant).items():
         np.testing.assert_array_equal(named[name], value, err_msg=name)
@@ -176,7 +174,7 @@ def test_heads_decide_the_class(without, architecture, count, written):
     names = list(stored(directory))
     assert len(names) == count
     assert any(name.startswith("albert.") for name in names) == (architecture != "AlbertModel")
-    tensors, reader = tensors_of(), transformers.Reader(str(directory / "model.safetensors"))
+    tensors, reader = tensors_of(), readers.SafetensorsReader(str(directory / "model.safetensors"))
     assert len(reader.shapes) == count
     for name, shape in reader.shapes.items():
         assert shape == list(tensors[name].shape)
@@ -204,11 +202,11 @@ FINE_TUNED = {  # kind -> (model, what finetuned_task.json tells, class in trans
 def fine_tuned(kind):
     """A model with the golden encoder and a head of random numbers; and its tensors."""
     model = FINE_TUNED[kind][0](config_of())
-    named = checkpoints.named_variables(model)
-    checkpoints.load(str(MODELS / "base" / "model.ckpt"), named)
+    named = name_table.named_variables(model)
+    loading.load(str(MODELS / "base" / "model.ckpt"), named)
     random = np.random.RandomState(1)
     for name, variable in named.items():
-        if not checkpoints.is_encoder(name):
+        if not name_table.is_encoder(name):
             variable.assign(random.standard_normal(variable.shape))
     return model, {name: variable.numpy() for name, variable in named.items()}
 
@@ -218,8 +216,8 @@ def test_heads_of_fine_tuning_come_back_bit_by_bit(kind, tmp_path):
     _, head, architecture = FINE_TUNED[kind]
     _, tensors = fine_tuned(kind)
     assert write(tmp_path / "hf", config_of(), tensors, head)[0] == f"AlbertFor{architecture}"
-    named = checkpoints.named_variables(FINE_TUNED[kind][0](config_of()))
-    checkpoints.load_all(str(tmp_path / "hf"), named)
+    named = name_table.named_variables(FINE_TUNED[kind][0](config_of()))
+    loading.load_all(str(tmp_path / "hf"), named)
     for name, value in tensors.items():
         np.testing.assert_array_equal(named[name], value, err_msg=name)
 
@@ -284,11 +282,11 @@ def test_heads_that_do_not_fit_are_refused(weights, bias, head, message):
 
 def test_what_transformers_has_no_place_for_is_told(tmp_path):
     config = config_of()
-    named = checkpoints.named_variables(heads.SquadV2Model(config))
+    named = name_table.named_variables(heads.SquadV2Model(config))
     tensors = {name: variable.numpy() for name, variable in named.items()}
     architecture, names = write(tmp_path / "hf", config, tensors)
     assert architecture == "AlbertModel"
-    assert set(tensors) - set(names) == {n for n in tensors if not checkpoints.is_encoder(n)}
+    assert set(tensors) - set(names) == {n for n in tensors if not name_table.is_encoder(n)}
     assert len(stored(tmp_path / "hf")) == 25
 
 
@@ -417,7 +415,7 @@ def test_the_originals_config_is_read_as_ever(tmp_path):
 
 
 def read_all(path):
-    reader = transformers.Reader(str(path))
+    reader = readers.SafetensorsReader(str(path))
     return {name: reader[name] for name in reader.shapes}
 
 
@@ -441,16 +439,14 @@ def test_output_weights_of_their_own_are_reported(written, tmp_path):
     tensors = stored(written())
     tensors["predictions.decoder.weight"] = np.zeros([300, 16], np.float32)
     path = store(tmp_path / "a", tensors)
-    report = checkpoints.load(
-        path, checkpoints.named_variables(heads.PretrainingModel(config_of()))
-    )
+    report = loading.load(path, name_table.named_variables(heads.PretrainingModel(config_of())))
     assert report.unused == ("predictions.decoder.weight",)
     assert "not used: predictions.decoder.weight" in str(report)
 
 
 def test_old_files_hold_positions_too(written, tmp_path):
     tensors = stored(written()) | {"albert.embeddings.position_ids": np.arange(40)[np.newaxis]}
-    weights = checkpoints.read_weights(store(tmp_path / "a", tensors), config_of())
+    weights = loading.read_weights(store(tmp_path / "a", tensors), config_of())
     assert_same(weights.tensors, tensors_of())
     assert weights.left_out == ("albert.embeddings.position_ids",)
 
@@ -480,7 +476,7 @@ def test_weights_that_are_no_numbers_are_refused(value, written, tmp_path):
     with pytest.raises(ValueError, match=message):
         read_all(path)
     with pytest.raises(ValueError, match=message):
-        checkpoints.read_weights(path, config_of())
+        loading.read_weights(path, config_of())
 
 
 def test_a_mapping_between_equal_sizes_is_refused(written, tmp_path):
@@ -488,7 +484,7 @@ def test_a_mapping_between_equal_sizes_is_refused(written, tmp_path):
     tensors["albert.encoder.embedding_hidden_mapping_in.weight"] = np.eye(32, dtype=np.float32)
     path = store(tmp_path / "a", tensors)
     with pytest.raises(ValueError, match="maps embeddings of 32 features to a hidden size of the"):
-        transformers.Reader(path)
+        readers.SafetensorsReader(path)
 
 
 @pytest.mark.parametrize("damage", ["short", "header", "empty", "deep"])
@@ -499,7 +495,7 @@ def test_a_damaged_file_is_named(damage, written):
     damaged["deep"] = (100_000).to_bytes(8, "little") + b'{"a":' * 20_000
     path.write_bytes(damaged[damage])
     with pytest.raises(ValueError, match=rf"cannot read {path}"):
-        checkpoints.load(str(path.parent), {})
+        loading.load(str(path.parent), {})
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors.index.json"])
@@ -509,7 +505,7 @@ def test_other_forms_of_weights_are_named_with_the_remedy(name, tmp_path):
         with pytest.raises(
             ValueError, match=rf"{name} .*: give model\.safetensors.*save_pretrained"
         ):
-            checkpoints.find(str(path))
+            run_directory.find(str(path))
 
 
 def test_finding(written, tmp_path):
@@ -517,11 +513,11 @@ def test_finding(written, tmp_path):
     path = str(directory / "model.safetensors")
     (directory / "pytorch_model.bin").write_bytes(b"\x80\x04.")  # beside it, and not looked at
     for given in (directory, f"{directory}/", path):
-        assert checkpoints.find(str(given)) == path
-    assert isinstance(checkpoints.open_reader(path), transformers.Reader)
-    assert checkpoints.step_in(path) == 0
+        assert run_directory.find(str(given)) == path
+    assert isinstance(readers.open_reader(path), readers.SafetensorsReader)
+    assert loading.step_in(path) == 0
     with pytest.raises(ValueError, match="no checkpoint at"):
-        checkpoints.find(str(tmp_path / "none.safetensors"))
+        run_directory.find(str(tmp_path / "none.safetensors"))
 
 
 @pytest.fixture
@@ -529,7 +525,7 @@ def small_directory(tmp_path):
     """A directory of transformers with as many pieces as the vocabulary of the tests."""
     config = config_of(vocab_size=3000, max_position_embeddings=64)
     model = heads.PretrainingModel(config)
-    tensors = {n: v.numpy() for n, v in checkpoints.named_variables(model).items()}
+    tensors = {n: v.numpy() for n, v in name_table.named_variables(model).items()}
     write(tmp_path / "hf", config, tensors)
     return tmp_path / "hf", tensors
 
@@ -550,9 +546,9 @@ def test_fine_tuning_from_a_directory_of_transformers(small_directory, run_main,
         train_batch_size=2,
     )
     assert f"loaded 25 variables from {directory}/model.safetensors" in capsys.readouterr().out
-    before = checkpoints.Reader(str(tmp_path / "out" / "model.ckpt-0"))
+    before = readers.TensorFlowReader(str(tmp_path / "out" / "model.ckpt-0"))
     for name, value in tensors.items():
-        if checkpoints.is_encoder(name):
+        if name_table.is_encoder(name):
             np.testing.assert_array_equal(before[name], value, err_msg=name)
     config = AlbertConfig.from_json_file(str(tmp_path / "out" / "albert_config.json"))
     assert config == transformers.read_config(str(directory / "config.json"))
@@ -584,7 +580,7 @@ def mnli_directory(tmp_path):
 
     def make(labels):
         config = config_of(vocab_size=3000, max_position_embeddings=64)
-        named = checkpoints.named_variables(heads.ClassificationModel(config, 3))
+        named = name_table.named_variables(heads.ClassificationModel(config, 3))
         tensors = {name: variable.numpy() for name, variable in named.items()}
         write(tmp_path / "hf", config, tensors, finetuned_task.FinetunedTask("mnli", labels))
         return tmp_path / "hf"
@@ -647,8 +643,8 @@ def test_outputs_of_transformers(variant, written, record_property):
 
 def our_outputs(variant, inputs):
     model = heads.PretrainingModel(config_of(variant))
-    named = checkpoints.named_variables(model)
-    checkpoints.load(str(MODELS / variant / "model.ckpt"), named)
+    named = name_table.named_variables(model)
+    loading.load(str(MODELS / variant / "model.ckpt"), named)
     encoded = model.encoder(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"])
     outputs = model({name: tf.constant(value) for name, value in inputs.items()})
     logits = outputs["masked_lm_logits"].numpy()

@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import pretraining, records
-from albert_tf.data.pretraining import (
-    IN_ORDER,
-    RANDOM_DOCUMENT,
-    SWAPPED,
-    Corpus,
-    Pair,
-    Settings,
-    Vocabulary,
+from albert_tf import files
+from albert_tf.data import (
+    corpus_reader,
+    input_pipeline,
+    masking,
+    pretraining,
+    records,
+    segment_pairs,
 )
+from albert_tf.data.corpus_reader import Corpus
+from albert_tf.data.pretraining import Settings, Vocabulary
+from albert_tf.data.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED, Pair
 from albert_tf.errors import UserError
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN, ROOT, SHARED
@@ -129,7 +131,7 @@ def read(tmp_path, tokenizer, *texts):
     files = [tmp_path / f"{number}.txt" for number in range(len(texts))]
     for path, text in zip(files, texts, strict=True):
         path.write_bytes(text.encode())
-    return pretraining.read_corpus([str(path) for path in files], tokenizer)
+    return corpus_reader.read_corpus([str(path) for path in files], tokenizer)
 
 
 def test_sentences_and_documents(tmp_path, tokenizer):
@@ -181,9 +183,9 @@ def test_text_that_is_not_utf8_names_file_and_line(tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes(b"one\ntwo\ncaf\xe9\n")
     with pytest.raises(ValueError, match=r"latin\.txt, line 3: not UTF-8"):
-        pretraining.count_lines([str(path)])
+        corpus_reader.count_lines([str(path)])
     with pytest.raises(ValueError, match=r"absent\.txt cannot be read"):
-        pretraining.count_lines([str(tmp_path / "absent.txt")])
+        corpus_reader.count_lines([str(tmp_path / "absent.txt")])
 
 
 def test_no_text_is_an_error(tmp_path, tokenizer):
@@ -196,7 +198,7 @@ def test_no_text_is_an_error(tmp_path, tokenizer):
 
 def pairs_of(corpus, document=0, seed=0, **settings):
     settings = Settings(**{"short_seq_prob": 0.0, "max_seq_length": 23} | settings)
-    return list(pretraining.document_pairs(corpus, document, settings, generator(seed)))
+    return list(segment_pairs.document_pairs(corpus, document, settings, generator(seed)))
 
 
 def test_pairs_cover_a_document_in_order():
@@ -247,7 +249,7 @@ def test_a_random_segment_ends_when_it_is_long_enough():
     corpus = make_corpus([3], [4] * 10)
     for length, expected in ((-5, 4), (0, 4), (4, 4), (5, 8), (8, 8), (9, 12)):
         spans = [
-            pretraining.random_segment(corpus, 0, length, generator(seed)) for seed in range(50)
+            segment_pairs.random_segment(corpus, 0, length, generator(seed)) for seed in range(50)
         ]
         assert {end - start for start, end in spans if end < 43} == {expected}
 
@@ -301,7 +303,7 @@ def truncated_one_by_one(a_length, b_length, max_length):
 def test_truncation_takes_from_the_longer_and_from_b_when_equal():
     for a_length, b_length, max_length in itertools.product(range(1, 12), range(1, 12), (2, 7, 12)):
         pair = Pair(0, a_length, 100, 100 + b_length, SWAPPED)
-        short = pretraining.truncate(pair, max_length, generator())
+        short = segment_pairs.truncate(pair, max_length, generator())
         lengths = (short.a_end - short.a_start, short.b_end - short.b_start)
         assert lengths == truncated_one_by_one(a_length, b_length, max_length)
         assert 0 <= short.a_start < short.a_end <= a_length
@@ -312,7 +314,7 @@ def test_truncation_takes_from_the_longer_and_from_b_when_equal():
 def test_truncation_takes_each_token_from_the_front_or_the_end():
     rng = generator()
     fronts = collections.Counter(
-        pretraining.truncate(Pair(0, 10, 20, 24, IN_ORDER), 12, rng).a_start for _ in range(4000)
+        segment_pairs.truncate(Pair(0, 10, 20, 24, IN_ORDER), 12, rng).a_start for _ in range(4000)
     )
     expected = {0: 1 / 4, 1: 1 / 2, 2: 1 / 4}
     assert set(fronts) == set(expected)
@@ -339,11 +341,11 @@ def test_word_groups():
     ids = np.array([CLS, D, A, D, E, B, SEP, D, DOT, C, SEP])
     starts = np.isin(ids, [A, B, C, DOT])
     special = np.isin(ids, [CLS, SEP])
-    positions, bounds = pretraining.word_groups(starts, special, whole_words=True)
+    positions, bounds = masking.word_groups(starts, special, whole_words=True)
     words = [positions[i:j].tolist() for i, j in itertools.pairwise(bounds)]
     # The first piece has no word to join; a piece after [SEP] joins the word before it.
     assert words == [[1], [2, 3, 4], [5, 7], [8], [9]]
-    positions, bounds = pretraining.word_groups(starts, special, whole_words=False)
+    positions, bounds = masking.word_groups(starts, special, whole_words=False)
     words = [positions[i:j].tolist() for i, j in itertools.pairwise(bounds)]
     assert words == [[1], [2], [3], [4], [5], [7], [8], [9]]
 
@@ -354,7 +356,7 @@ def test_word_groups():
 def choose(bounds, budget, seed=0, covered=None, **settings):
     covered = bytearray(bounds[-1]) if covered is None else covered
     cdf = Settings(**settings).ngram_length_cdf
-    chosen = pretraining.choose_ngrams(bounds, covered, budget, cdf, generator(seed))
+    chosen = masking.choose_ngrams(bounds, covered, budget, cdf, generator(seed))
     assert len(chosen) == len(set(chosen)) <= budget
     assert all(covered[index] for index in chosen)
     return sorted(chosen)
@@ -367,7 +369,7 @@ def test_first_ngram_has_the_drawn_length(favor_shorter_ngram):
     for seed in range(3000):
         covered = bytearray(1000)
         cdf = Settings(favor_shorter_ngram=favor_shorter_ngram).ngram_length_cdf
-        chosen = pretraining.choose_ngrams(bounds, covered, 500, cdf, generator(seed))
+        chosen = masking.choose_ngrams(bounds, covered, 500, cdf, generator(seed))
         run = next(n for n in itertools.count(1) if chosen[n] != chosen[0] + n)
         lengths[run] += 1
     probabilities = [6 / 11, 3 / 11, 2 / 11]
@@ -418,7 +420,7 @@ def test_every_word_is_as_likely_as_any():
 def test_80_10_10():
     n = 40_000
     ids = np.full(n + 1, A)
-    pretraining.mask_tokens(ids, np.arange(n), MASK, len(PIECES), generator())
+    masking.mask_tokens(ids, np.arange(n), MASK, len(PIECES), generator())
     assert ids[n] == A  # not among the positions
     counts = np.bincount(ids[:n], minlength=len(PIECES))
     random = 0.1 / len(PIECES)  # any piece, special ones and the same one too
@@ -436,7 +438,7 @@ def sequence(length=60):
 
 def mask(seed=0, length=60, **settings):
     ids, starts, special = sequence(length)
-    new_ids, predicted = pretraining.masked(
+    new_ids, predicted = masking.masked(
         ids, starts, special, Settings(**settings), VOCABULARY, generator(seed)
     )
     assert np.all(np.diff(predicted) > 0)
@@ -575,7 +577,7 @@ def test_records_go_round_the_files(tmp_path, tokenizer):
 def test_the_summary_counts_what_was_written(tmp_path, tokenizer):
     text = TEXT + "\n\x02\nxyz xyz\n"
     summary, _ = create(tmp_path, tokenizer, text=text)
-    (batch,) = records.eval_dataset(
+    (batch,) = input_pipeline.eval_dataset(
         [str(tmp_path / "out")], records.pretraining_schema(16, 4), 10_000
     )
     lengths = batch["input_mask"].numpy().sum(axis=1)
@@ -682,7 +684,7 @@ def test_a_killed_run_leaves_nothing_that_a_pattern_matches(tmp_path, vocab_file
     assert leftovers and {path.name for path in tmp_path.iterdir()} > {"in.txt"}
     for pattern in ("out-*", "*out*", "*.tmp"):
         with pytest.raises(UserError, match="no file matches"):
-            records.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
+            files.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
     done = run_script(tmp_path, *arguments, "--dupe_factor=1")
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out-1", "out-2"]
@@ -828,7 +830,7 @@ def test_distribution_is_the_originals(cases):
     del flags["input_file_mode"]
     settings = Settings(**flags)
     source = SHARED / "golden" / "pretraining" / "input.txt"
-    corpus = pretraining.read_corpus([str(source)], tokenizer)
+    corpus = corpus_reader.read_corpus([str(source)], tokenizer)
     special = tokenizer.special_ids()
     ours = [
         statistics(arrays, special)

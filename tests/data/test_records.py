@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import records
-from albert_tf.data.records import Feature
+from albert_tf.data import input_pipeline, record_checks, records
+from albert_tf.data.records import FeatureSpec
 from albert_tf.errors import UserError
 from tests import SHARED
 
-SCHEMA = {"ids": Feature(tf.int64, 3), "weight": Feature(tf.float32, 1)}
+SCHEMA = {"ids": FeatureSpec(tf.int64, 3), "weight": FeatureSpec(tf.float32, 1)}
 FLAGS = {"ids": "max_seq_length"}
 
 
@@ -55,7 +55,7 @@ def test_pretraining_schema():
 
 def test_round_trip(tmp_path):
     path = write(tmp_path / "a.tfrecord", [1, 2, 3])
-    batches = list(records.eval_dataset([path], SCHEMA, 2))
+    batches = list(input_pipeline.eval_dataset([path], SCHEMA, 2))
     assert [batch["ids"].numpy().tolist() for batch in batches] == [
         [[1, -1, 0], [2, -1, 0]],
         [[3, -1, 0]],
@@ -97,39 +97,8 @@ def test_writers_replace_what_was_there(tmp_path):
     path = tmp_path / "a.tfrecord"
     path.write_text("old")
     write(path, [7])
-    assert first_ids(records.eval_dataset([str(path)], SCHEMA, 1)) == [[7]]
+    assert first_ids(input_pipeline.eval_dataset([str(path)], SCHEMA, 1)) == [[7]]
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_check_writable(tmp_path):
-    path = tmp_path / "a.tfrecord"
-    path.write_text("old")
-    records.check_writable(str(path), "output_file")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(ValueError, match=r"--output_file: .* is a directory"):
-        records.check_writable(str(tmp_path), "output_file")
-    with pytest.raises(ValueError, match=r"--output_file.*a\.tfrecord"):
-        records.check_writable(str(path / "below_a_file"), "output_file")
-
-
-# --- patterns ---
-
-
-def test_expand_patterns(tmp_path):
-    for name in ("b1", "a2", "a1"):
-        (tmp_path / name).touch()
-    patterns = f"{tmp_path}/b*, {tmp_path}/a*,"
-    names = [Path(path).name for path in records.expand_patterns(patterns, "input_file")]
-    assert names == ["b1", "a1", "a2"]
-
-
-def test_a_pattern_without_a_file_is_an_error(tmp_path):
-    (tmp_path / "a").touch()
-    with pytest.raises(ValueError, match=r"--input_file: no file matches '.*/c\*'"):
-        records.expand_patterns(f"{tmp_path}/a,{tmp_path}/c*", "input_file")
-    with pytest.raises(ValueError, match="--input_file is empty"):
-        records.expand_patterns(" ,", "input_file")
 
 
 # --- reading ---
@@ -143,16 +112,16 @@ def five_files(tmp_path_factory):
 
 
 def test_eval_is_one_pass_in_order(five_files):
-    batches = first_ids(records.eval_dataset(five_files, SCHEMA, 64))
+    batches = first_ids(input_pipeline.eval_dataset(five_files, SCHEMA, 64))
     assert [len(batch) for batch in batches] == [64, 64, 64, 8]
     in_order = [1000 * f + n for f in range(1, 6) for n in range(40)]
     assert flat(batches) == in_order
-    dropped = first_ids(records.eval_dataset(five_files, SCHEMA, 64, drop_remainder=True))
+    dropped = first_ids(input_pipeline.eval_dataset(five_files, SCHEMA, 64, drop_remainder=True))
     assert dropped == batches[:3]
 
 
 def test_training_shuffles_and_sees_every_record(five_files):
-    numbers = flat(first_ids(records.train_dataset(five_files, SCHEMA, 50, seed=1), 12))
+    numbers = flat(first_ids(input_pipeline.train_dataset(five_files, SCHEMA, 50, seed=1), 12))
     assert len(numbers) == 600
     assert len(set(numbers)) == 200
     assert numbers[:200] != sorted(numbers[:200])
@@ -162,55 +131,58 @@ def test_training_shuffles_and_sees_every_record(five_files):
 
 def test_training_is_reproducible_with_a_seed(five_files):
     first, again, other = (
-        first_ids(records.train_dataset(five_files, SCHEMA, 8, seed=seed), 20) for seed in (1, 1, 2)
+        first_ids(input_pipeline.train_dataset(five_files, SCHEMA, 8, seed=seed), 20)
+        for seed in (1, 1, 2)
     )
     assert first == again
     assert first != other
 
 
 def test_training_without_a_shuffle_buffer_keeps_the_order(five_files):
-    batches = first_ids(records.train_dataset(five_files, SCHEMA, 64, shuffle_buffer_size=1), 4)
+    batches = first_ids(
+        input_pipeline.train_dataset(five_files, SCHEMA, 64, shuffle_buffer_size=1), 4
+    )
     in_order = [1000 * f + n for f in range(1, 6) for n in range(40)]
     assert flat(batches) == (in_order * 2)[:256]  # no end, and no short batch
 
 
 def test_a_shuffle_buffer_larger_than_memory(five_files):
     with pytest.raises(UserError, match="--shuffle_buffer_size=1000000000000: must be at most"):
-        records.train_dataset(five_files, SCHEMA, 8, shuffle_buffer_size=10**12)
+        input_pipeline.train_dataset(five_files, SCHEMA, 8, shuffle_buffer_size=10**12)
 
 
 def test_a_reader_takes_the_features_it_asks_for(five_files):
     only_weight = {"weight": SCHEMA["weight"]}
-    batch = next(iter(records.eval_dataset(five_files, only_weight, 2)))
+    batch = next(iter(input_pipeline.eval_dataset(five_files, only_weight, 2)))
     assert list(batch) == ["weight"]
 
 
 def test_all_records_in_memory(five_files, tmp_path):
-    arrays = records.load_arrays(five_files[0], SCHEMA)
+    arrays = input_pipeline.load_arrays(five_files[0], SCHEMA)
     assert arrays["ids"][:, 0].tolist() == [1000 + n for n in range(40)]
     assert {name: (a.shape, a.dtype) for name, a in arrays.items()} == {
         "ids": ((40, 3), np.int32),
         "weight": ((40, 1), np.float32),
     }
     many = write(tmp_path / "many", range(2050))  # more than two batches
-    assert records.load_arrays(many, SCHEMA)["ids"][:, 0].tolist() == list(range(2050))
+    assert input_pipeline.load_arrays(many, SCHEMA)["ids"][:, 0].tolist() == list(range(2050))
 
 
 # --- checking ---
 
 
 def test_good_files_pass(five_files):
-    records.check_records(five_files, SCHEMA, FLAGS)
-    assert records.find_bad_record(five_files, SCHEMA, FLAGS) is None
+    record_checks.check_records(five_files, SCHEMA, FLAGS)
+    assert record_checks.find_bad_record(five_files, SCHEMA, FLAGS) is None
 
 
 def test_a_length_that_differs_names_flag_file_and_both_numbers(five_files):
-    schema = SCHEMA | {"ids": Feature(tf.int64, 128)}
+    schema = SCHEMA | {"ids": FeatureSpec(tf.int64, 128)}
     message = r"--max_seq_length=128 but the records have length 3 \(feature ids, record 1 of .*"
     with pytest.raises(ValueError, match=message + r"1\.tfrecord"):
-        records.check_records(five_files, schema, FLAGS)
+        record_checks.check_records(five_files, schema, FLAGS)
     with pytest.raises(ValueError, match=r"feature ids in record 1 of .* has length 3, not 128"):
-        records.check_records(five_files, schema, {})
+        record_checks.check_records(five_files, schema, {})
 
 
 def test_doubled_predictions_are_explained(tmp_path):
@@ -222,71 +194,48 @@ def test_doubled_predictions_are_explained(tmp_path):
     flags = {"masked_lm_positions": "max_predictions_per_seq"}
     message = "--max_predictions_per_seq=2 but the records have length 4.*do_permutation"
     with pytest.raises(ValueError, match=message):
-        records.check_records([path], records.pretraining_schema(8, 2), flags)
+        record_checks.check_records([path], records.pretraining_schema(8, 2), flags)
 
 
 def test_features_missing_or_of_another_type(five_files):
     with pytest.raises(ValueError, match=r"has no feature label; it has ids, weight"):
-        records.check_records(five_files, SCHEMA | {"label": Feature(tf.int64, 1)}, FLAGS)
+        record_checks.check_records(five_files, SCHEMA | {"label": FeatureSpec(tf.int64, 1)}, FLAGS)
     with pytest.raises(ValueError, match=r"feature weight in .* is float_list, not int64_list"):
-        records.check_records(five_files, {"weight": Feature(tf.int64, 1)}, FLAGS)
+        record_checks.check_records(five_files, {"weight": FeatureSpec(tf.int64, 1)}, FLAGS)
 
 
 def test_files_that_are_no_records(tmp_path, five_files):
     empty = write(tmp_path / "empty", [])
     with pytest.raises(ValueError, match="empty holds no record"):
-        records.check_records([five_files[0], empty], SCHEMA, FLAGS)
+        record_checks.check_records([five_files[0], empty], SCHEMA, FLAGS)
     text = tmp_path / "text"
     text.write_text("This is a text and no TFRecord file." * 9)
     with pytest.raises(ValueError, match="text is not a readable TFRecord file"):
-        records.check_records([str(text)], SCHEMA, FLAGS)
+        record_checks.check_records([str(text)], SCHEMA, FLAGS)
     with pytest.raises(ValueError, match="absent is not a readable TFRecord file"):
-        records.check_records([str(tmp_path / "absent")], SCHEMA, FLAGS)
+        record_checks.check_records([str(tmp_path / "absent")], SCHEMA, FLAGS)
     with records.open_writers([str(tmp_path / "other")]) as (writer,):
         writer.write(b"\xff\xff\xff")
     with pytest.raises(ValueError, match=r"record 1 of .*other is not a tf\.train\.Example"):
-        records.check_records([str(tmp_path / "other")], SCHEMA, FLAGS)
+        record_checks.check_records([str(tmp_path / "other")], SCHEMA, FLAGS)
 
 
 def test_find_bad_record_says_which(tmp_path, five_files):
     path = str(tmp_path / "mixed")
-    short = SCHEMA | {"ids": Feature(tf.int64, 2)}
+    short = SCHEMA | {"ids": FeatureSpec(tf.int64, 2)}
     with records.open_writers([path]) as (writer,):
         writer.write(records.encode(example(1), SCHEMA))
         writer.write(records.encode({"ids": [1, 2], "weight": [0.0]}, short))
-    records.check_records([path], SCHEMA, FLAGS)
+    record_checks.check_records([path], SCHEMA, FLAGS)
     with pytest.raises(ValueError, match=r"length 2 .*record 2 of .*mixed"):
-        records.find_bad_record([*five_files, path], SCHEMA, FLAGS)
+        record_checks.find_bad_record([*five_files, path], SCHEMA, FLAGS)
 
 
 def test_a_file_cut_short_is_found(tmp_path, five_files):
     cut = tmp_path / "cut"
     cut.write_bytes(Path(five_files[0]).read_bytes()[:-5])
     with pytest.raises(ValueError, match="cut is damaged after record 39"):
-        records.find_bad_record([str(cut)], SCHEMA, FLAGS)
-
-
-def test_hidden_files_match_only_patterns_with_a_dot(tmp_path):
-    for name in ("out-1", ".out-2", ".albert_tf-host-1-ab-0.tmp", ".hidden/out-3"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    found = {
-        pattern: [
-            str(Path(path).relative_to(tmp_path))
-            for path in records.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
-        ]
-        for pattern in ("*out*", ".out*", ".hidden/*", ".h*/o*")
-    }
-    assert found == {
-        "*out*": ["out-1"],
-        ".out*": [".out-2"],
-        ".hidden/*": [".hidden/out-3"],
-        ".h*/o*": [".hidden/out-3"],
-    }
-    with pytest.raises(UserError, match="no file matches"):
-        records.expand_patterns(f"{tmp_path}/*/out*", "input_file")
-    with pytest.raises(UserError, match="--input_file: "):
-        records.expand_patterns(f"{tmp_path}/[", "input_file")
+        record_checks.find_bad_record([str(cut)], SCHEMA, FLAGS)
 
 
 def gzipped(content):
@@ -316,12 +265,15 @@ def test_damaged_files_are_named_in_one_line(five_files, tmp_path, damage, messa
     path = tmp_path / "file"
     path.write_bytes(damage(Path(five_files[0]).read_bytes()))
     with pytest.raises(UserError) as error:
-        records.check_records([str(path)], SCHEMA)
-        records.load_arrays(str(path), SCHEMA)
+        record_checks.check_records([str(path)], SCHEMA)
+        input_pipeline.load_arrays(str(path), SCHEMA)
     assert str(error.value).startswith(f"{path} {message}") and "\n" not in str(error.value)
 
 
-SMALL_SCHEMA = {"ids": Feature(tf.int64, 3, 0, 9), "weight": Feature(tf.float32, 1, minimum=0)}
+SMALL_SCHEMA = {
+    "ids": FeatureSpec(tf.int64, 3, 0, 9),
+    "weight": FeatureSpec(tf.float32, 1, minimum=0),
+}
 
 
 @pytest.mark.parametrize(
@@ -345,22 +297,22 @@ def test_values_out_of_range_fail_and_are_named(tmp_path, schema, name, value, a
         return arrays
 
     path = write(tmp_path / "a", [1, 2, 3, 4], make=make)
-    records.check_records([path], schema)
+    record_checks.check_records([path], schema)
     for dataset in (
-        records.eval_dataset([path], schema, 2),
-        records.train_dataset([path], schema, 2, seed=1),
+        input_pipeline.eval_dataset([path], schema, 2),
+        input_pipeline.train_dataset([path], schema, 2, seed=1),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=f"feature {name} holds a value"):
             list(itertools.islice(dataset, 50))
     message = f"feature {name} in record 3 of {path} holds {value}; allowed are {allowed}"
-    for read in (records.load_arrays, lambda path, schema: find([path], schema)):
+    for read in (input_pipeline.load_arrays, lambda path, schema: find([path], schema)):
         with pytest.raises(UserError) as error:
             read(path, schema)
         assert str(error.value).startswith(message)
 
 
 def find(files, schema):
-    with records.naming_bad_records(files, schema):
+    with record_checks.naming_bad_records(files, schema):
         raise tf.errors.InvalidArgumentError(None, None, "a step failed")
 
 
@@ -369,7 +321,7 @@ def test_errors_without_a_bad_record_stay_as_they_are(five_files):
         find(five_files, SCHEMA)
     with (
         pytest.raises(tf.errors.ResourceExhaustedError),
-        records.naming_bad_records(["is not read"], SCHEMA),
+        record_checks.naming_bad_records(["is not read"], SCHEMA),
     ):
         raise tf.errors.ResourceExhaustedError(None, None, "no memory")
 
@@ -412,8 +364,8 @@ def test_the_originals_file_fits_the_schema(tmp_path):
     path = tmp_path / "original.tfrecord"
     path.write_bytes(gzip.decompress(source.with_suffix(".tfrecord.gz").read_bytes()))
     schema = records.pretraining_schema(128, 20)
-    assert records.find_bad_record([str(path)], schema, {}) is None
-    (batch,) = records.eval_dataset([str(path)], schema, 1000)
+    assert record_checks.find_bad_record([str(path)], schema, {}) is None
+    (batch,) = input_pipeline.eval_dataset([str(path)], schema, 1000)
     expected = np.load(source.with_suffix(".npz"))
     assert set(batch) == set(expected)
     for name, value in batch.items():

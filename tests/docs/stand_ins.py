@@ -52,10 +52,10 @@ def write(directory):
 
 def write_weights(directory):
     """Writes the checkpoint of `albert_base`; imports TensorFlow."""
-    from albert_tf.checkpoints import checkpoints
+    from albert_tf.checkpoints import name_table, writers
     from albert_tf.config import AlbertConfig
     from albert_tf.model import heads
 
     model = heads.PretrainingModel(AlbertConfig.from_dict(CONFIG))
-    tensors = {name: v.numpy() for name, v in checkpoints.named_variables(model).items()}
-    checkpoints.write(str(directory / MODEL / "model.ckpt-best"), tensors, "tf1")
+    tensors = {name: v.numpy() for name, v in name_table.named_variables(model).items()}
+    writers.write(str(directory / MODEL / "model.ckpt-best"), tensors, "tf1")

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import encoder
 from albert_tf.model.heads import PretrainingModel
@@ -35,8 +35,8 @@ def golden_encoder(variant, **kwargs):
     """The encoder of a variant with the original's weights."""
     config = AlbertConfig.from_json_file(str(DATA / variant / "albert_config.json"))
     model = PretrainingModel(config, **kwargs)
-    named = checkpoints.named_variables(model)
-    report = checkpoints.load(str(DATA / variant / "model.ckpt"), named)
+    named = name_table.named_variables(model)
+    report = loading.load(str(DATA / variant / "model.ckpt"), named)
     assert not report.missing
     return model.encoder
 
@@ -307,7 +307,7 @@ def test_all_blocks_have_variables_of_their_own():
 def test_initial_values(stddev):
     tf_keras.utils.set_random_seed(1)
     config = dataclasses.replace(TINY, vocab_size=300, initializer_range=stddev)
-    named = checkpoints.named_variables(PretrainingModel(config))
+    named = name_table.named_variables(PretrainingModel(config))
     for name, variable in named.items():
         if variable.shape.rank == 2:
             # Nothing beyond 2 sigma, and no correction for the cut: its deviation is 0.88 sigma.
@@ -337,7 +337,7 @@ def test_no_two_variables_begin_alike(seed):
         type_vocab_size=16,
         parameter_sharing="none",
     )
-    named = checkpoints.named_variables(PretrainingModel(config))
+    named = name_table.named_variables(PretrainingModel(config))
     kernels = {name: v.numpy() for name, v in named.items() if v.shape == [16, 16]}
     assert len(kernels) == 3 + 3 * 6 + 1 + 1
     for (one, a), (other, b) in itertools.combinations(kernels.items(), 2):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from tests import GOLDEN
@@ -21,8 +21,8 @@ def golden_model(directory, config_path=None, **kwargs):
     """The pre-training model with the original's weights, and its variables by name."""
     path = config_path or directory / "albert_config.json"
     model = heads.PretrainingModel(AlbertConfig.from_json_file(str(path)), **kwargs)
-    named = checkpoints.named_variables(model)
-    assert not checkpoints.load(str(directory / "model.ckpt"), named).missing
+    named = name_table.named_variables(model)
+    assert not loading.load(str(directory / "model.ckpt"), named).missing
     return model, named
 
 

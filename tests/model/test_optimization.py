@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, optimization
 from tests import GOLDEN
@@ -155,7 +155,7 @@ def test_lamb_by_hand():
 def test_rank_selects_what_the_originals_names_select(name):
     meta = json.loads((DATA / f"{name}_meta.json").read_text())
     config = AlbertConfig.from_json_file(str(DATA / "albert_config.json"))
-    named = checkpoints.named_variables(heads.PretrainingModel(config))
+    named = name_table.named_variables(heads.PretrainingModel(config))
     decayed = {n for n, variable in named.items() if optimization.is_decayed(variable)}
     assert decayed == set(meta["decayed"])
     assert set(named) - decayed == set(meta["not_decayed"])
@@ -222,7 +222,7 @@ def test_eight_updates_are_the_originals(case):
     batches = np.load(DATA / "batches.npz")
     config = AlbertConfig.from_json_file(str(DATA / "albert_config.json"))
     model = heads.PretrainingModel(config)
-    named = checkpoints.named_variables(model)
+    named = name_table.named_variables(model)
     for name, variable in named.items():
         variable.assign(expected[f"init/{name}"])
     optimizer = optimization.create_optimizer(settings["optimizer"], schedule_of(settings))

@@ -19,10 +19,10 @@ import tensorflow as tf
 import run_classifier
 import run_race
 import run_squad
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table, readers, writers
 from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import hub, serving, text_inputs
@@ -235,7 +235,7 @@ def test_examples_may_be_of_any_length(name, classifier, exported, signatures):
 def test_ids_and_threshold(classifier, signatures):
     directory, export = classifier("RTE")
     schema = records.classification_schema(CLASSIFIER["max_seq_length"], tf.int64)
-    arrays = records.load_arrays(str(directory / "predict.tf_record"), schema)
+    arrays = input_pipeline.load_arrays(str(directory / "predict.tf_record"), schema)
     ids = {
         name: tf.constant(arrays[name], tf.int32)
         for name in ("input_ids", "input_mask", "segment_ids")
@@ -251,7 +251,7 @@ def test_embeddings_are_the_encoders(classifier, predicted):
     directory, export = classifier("CoLA")
     texts = ["they drank the pub dry .", "no"]
     model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
-    checkpoints.load_all(str(directory / "model.ckpt-2"), checkpoints.named_variables(model))
+    loading.load_all(str(directory / "model.ckpt-2"), name_table.named_variables(model))
     tokenizer = FullTokenizer(vocab_file=str(WORDPIECE))
     special = tokenizer.special_ids(with_mask=False)
     for name in ("pooled_output", "sequence_output"):
@@ -294,8 +294,8 @@ def test_the_record_of_a_run(classifier):
     }
     assert record["config"] == AlbertConfig.from_dict(CONFIG).to_dict()
     assert record["versions"]["tensorflow"] == tf.__version__
-    weights = checkpoints.Reader(str(directory / "model.ckpt-2")).shapes
-    sizes = [np.prod(shape, dtype=int) for n, shape in weights.items() if checkpoints.is_weight(n)]
+    weights = readers.TensorFlowReader(str(directory / "model.ckpt-2")).shapes
+    sizes = [np.prod(shape, dtype=int) for n, shape in weights.items() if name_table.is_weight(n)]
     assert record["parameter_count"] == sum(sizes)
     assert len(record["devices"]) == 1
     train = GLUE / "CoLA" / "train.tsv"
@@ -850,9 +850,9 @@ def test_weights_of_another_architecture(classifier):
     directory, _ = classifier("CoLA")
     model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
     prefix = str(directory / "more")
-    tensors = {name: v.numpy() for name, v in checkpoints.named_variables(model).items()}
+    tensors = {name: v.numpy() for name, v in name_table.named_variables(model).items()}
     groups = {name.replace("/group_0/", "/group_1/"): v for name, v in tensors.items()}
-    checkpoints.WRITERS["tf1"](prefix, tensors | groups)
+    writers.WRITERS["tf1"](prefix, tensors | groups)
     with pytest.raises(UserError, match=r"has no place for, .*group_1"):
         serving.load(model, prefix)
 

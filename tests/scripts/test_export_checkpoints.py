@@ -13,7 +13,7 @@ import tensorflow as tf
 from sentencepiece import sentencepiece_model_pb2
 
 import export_checkpoints
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, optimization
 from albert_tf.training import finetuned_task
@@ -31,7 +31,7 @@ def read(prefix):
 
 
 def write(prefix, tensors):
-    checkpoints.WRITERS["tf1"](str(prefix), tensors)
+    writers.WRITERS["tf1"](str(prefix), tensors)
 
 
 def assert_same(actual, expected):
@@ -142,7 +142,7 @@ def test_a_tf1_saver_restores_what_is_written(export):
 
 def test_our_own_form_is_what_a_run_writes(export):
     prefix = export("base", export_format="tf2")
-    reader = checkpoints.Reader(str(prefix))
+    reader = readers.TensorFlowReader(str(prefix))
     assert_same(
         {name: reader[name] for name in reader.shapes},
         read(MODELS / "base" / "model.ckpt") | {"global_step": np.array(0, np.int64)},
@@ -195,7 +195,7 @@ def test_slots_and_step_stay_behind(form, source, export, capsys):
     tensors = read(GOLDEN / "optimizers" / "lamb_ckpt" / "model.ckpt-8")
     weights = {n: v for n, v in tensors.items() if "/adam_" not in n and n != "global_step"}
     folder = source(tensors=tensors | relatives(weights))
-    reader = checkpoints.Reader(str(export(folder, export_format=form)))
+    reader = readers.TensorFlowReader(str(export(folder, export_format=form)))
     assert {*reader.shapes} == {*weights, "global_step"} and reader["global_step"] == 0
     assert len(weights) == 32
     for name, value in weights.items():
@@ -205,12 +205,12 @@ def test_slots_and_step_stay_behind(form, source, export, capsys):
 
 def test_a_run_of_ours_is_exported_without_its_moments(source, export):
     config = AlbertConfig.from_json_file(str(MODELS / "base" / "albert_config.json"))
-    named = checkpoints.named_variables(heads.ClassificationModel(config, 3))
+    named = name_table.named_variables(heads.ClassificationModel(config, 3))
     optimizer = optimization.AdamW(optimization.PolynomialDecayWithWarmup(1e-3, 100))
     optimizer.build(list(named.values()))
-    state = checkpoints.training_variables(named, optimizer)
+    state = name_table.training_variables(named, optimizer)
     folder = source()
-    checkpoints.make_checkpoint(state).write(str(folder / "model.ckpt-5"))
+    writers.make_checkpoint(state).write(str(folder / "model.ckpt-5"))
     prefix = export(folder, checkpoint_name="model.ckpt-5")
     expected = {name: variable.numpy() for name, variable in named.items()}
     assert_same(read(prefix), expected | {"global_step": np.int64(0)})
@@ -228,7 +228,7 @@ HEADS = {
 @pytest.mark.parametrize("kind", HEADS)
 def test_heads_of_fine_tuned_models_come_along(kind, source, export, capsys):
     config = AlbertConfig.from_json_file(str(MODELS / "base" / "albert_config.json"))
-    named = checkpoints.named_variables(HEADS[kind](config))
+    named = name_table.named_variables(HEADS[kind](config))
     tensors = {name: variable.numpy() for name, variable in named.items()}
     prefix = export(source(tensors=tensors))
     assert_same(read(prefix), tensors | {"global_step": np.int64(0)})
@@ -270,7 +270,7 @@ def fine_tuned(with_vocabulary):
     def make(kind):
         folder, _ = with_vocabulary()
         config = AlbertConfig.from_json_file(str(folder / "albert_config.json"))
-        named = checkpoints.named_variables(HEADS[kind](config))
+        named = name_table.named_variables(HEADS[kind](config))
         tensors = {name: variable.numpy() for name, variable in named.items()}
         write(folder / "model.ckpt", tensors)
         if FINE_TUNED[kind][0]:
@@ -396,7 +396,7 @@ def test_empty_paths(name, form, run_main, tmp_path, monkeypatch):
 
 
 def test_the_directory_itself_names_its_checkpoint(source, export):
-    assert checkpoints.exists(str(export(source(), checkpoint_name=".")))
+    assert run_directory.exists(str(export(source(), checkpoint_name=".")))
 
 
 @pytest.mark.parametrize("form", ["tf1", "hf"])
@@ -439,7 +439,7 @@ def test_beside_the_source_its_config_stays(source, export, tmp_path):
     (folder / "albert_config.json").write_text(text)
     export(folder, "source/exported.ckpt")
     assert (folder / "albert_config.json").read_text() == text
-    assert checkpoints.exists(str(folder / "exported.ckpt"))
+    assert run_directory.exists(str(folder / "exported.ckpt"))
 
 
 def test_no_config(source, export):
@@ -450,14 +450,14 @@ def test_no_config(source, export):
 
 
 def test_a_failure_while_writing_leaves_nothing(source, export, tmp_path, monkeypatch):
-    writer = checkpoints.WRITERS["tf1"]
+    writer = writers.WRITERS["tf1"]
 
     def fail(prefix, tensors):
         writer(prefix, tensors)
         raise ValueError("the disk is full")
 
     folder = source()
-    monkeypatch.setitem(checkpoints.WRITERS, "tf1", fail)
+    monkeypatch.setitem(writers.WRITERS, "tf1", fail)
     with pytest.raises(ValueError, match="the disk is full"):
         export(folder)
     assert list((tmp_path / "out").iterdir()) == []

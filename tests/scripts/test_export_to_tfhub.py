@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import export_to_tfhub
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.publish import hub
@@ -223,8 +223,8 @@ def test_the_module_is_a_source_of_weights(directory, run):
         "vocab.txt",
     }
     config = AlbertConfig.from_json_file(str(module / "assets" / "albert_config.json"))
-    named = checkpoints.named_variables(heads.PretrainingModel(config))
-    report = checkpoints.load(str(module), named)
+    named = name_table.named_variables(heads.PretrainingModel(config))
+    report = loading.load(str(module), named)
     assert not report.missing
     reader = tf.train.load_checkpoint(str(GOLDEN / "model" / "groups2" / "model.ckpt"))
     for name, variable in named.items():
@@ -346,7 +346,7 @@ def test_a_checkpoint_without_heads(directory, run, capsys):
     path = directory()
     reader = tf.train.load_checkpoint(str(path / "model.ckpt"))
     names = [n for n in reader.get_variable_to_shape_map() if n.startswith("bert/")]
-    checkpoints.WRITERS["tf1"](str(path / "bare"), {n: reader.get_tensor(n) for n in names})
+    writers.WRITERS["tf1"](str(path / "bare"), {n: reader.get_tensor(n) for n in names})
     module = tf.saved_model.load(str(run(path, checkpoint_name="bare")))
     assert not hasattr(module, "mlm") and not hasattr(module, "sop")
     out = capsys.readouterr().out
@@ -362,7 +362,7 @@ def damage_vocabulary(path):
 
 
 def damage_encoder(path):
-    checkpoints.WRITERS["tf1"](str(path / "model.ckpt"), {"cls/x": np.zeros([2], np.float32)})
+    writers.WRITERS["tf1"](str(path / "model.ckpt"), {"cls/x": np.zeros([2], np.float32)})
 
 
 def more_groups(path):
@@ -370,7 +370,7 @@ def more_groups(path):
     reader = tf.train.load_checkpoint(str(path / "model.ckpt"))
     tensors = {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
     groups = {name.replace("/group_0/", "/group_1/"): v for name, v in tensors.items()}
-    checkpoints.WRITERS["tf1"](str(path / "model.ckpt"), tensors | groups)
+    writers.WRITERS["tf1"](str(path / "model.ckpt"), tensors | groups)
 
 
 def record(**values):

@@ -14,9 +14,9 @@ import pytest
 import tensorflow as tf
 
 import run_classifier
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import classification, glue
@@ -123,7 +123,7 @@ def test_train_evaluate_predict(train_once, task):
     state = results.read_best(str(out))
     values = [float(re.search(rf"{row.key_metric} = (\S+)", b).group(1)) for b in blocks(out)]
     assert state.step == 2 and state.best == max(values)
-    assert checkpoints.step_in(str(out / "model.ckpt-best")) == state.best_step
+    assert loading.step_in(str(out / "model.ckpt-best")) == state.best_step
     test_rows, submit = table(out / "test_results.tsv"), table(out / "submit_results.tsv")
     assert submit[0] == ["index", "prediction"] and len(submit) == len(test_rows) + 1
     assert len(test_rows[0]) == row.num_outputs
@@ -192,7 +192,7 @@ def test_a_second_process_evaluates_and_predicts_what_the_first_trained(run_main
     second = flags | {"do_train": False, "train_step": 6}
     run_main(run_classifier, **second)
     assert steps(out) == [0, 1, 2, 3, 4, 5, 6]
-    numbered = checkpoints.numbered_in(str(out))
+    numbered = run_directory.numbered_in(str(out))
     assert [step for step, _ in numbered] == [2, 3, 4, 5, 6]  # --keep_checkpoint_max=5
     # Once more, after the end: nothing is lost, and predictions are made.
     (out / "test_results.tsv").unlink()
@@ -231,8 +231,8 @@ def test_another_tasks_checkpoint_gives_its_encoder_and_not_its_head(
     run_main(run_classifier, **flags | values | {"do_eval": False, "train_step": 1})
     out = capsys.readouterr().out
     assert "The task's head starts afresh" in out and "output_weights" in out
-    ours = checkpoints.Reader(str(tmp_path / "out/model.ckpt-0"))
-    theirs = checkpoints.Reader(str(first / "model.ckpt-best"))
+    ours = readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-0"))
+    theirs = readers.TensorFlowReader(str(first / "model.ckpt-best"))
     name = "bert/pooler/dense/kernel"
     np.testing.assert_array_equal(ours[name], theirs[name])
     assert ours.shapes["output_weights"] == [2, 32] and theirs.shapes["output_weights"] == [3, 32]
@@ -243,7 +243,7 @@ def test_of_a_fine_tuned_directory_the_best_is_taken(
     run_main, flags, tmp_path, train_once, capsys, mode
 ):
     first = Path(shutil.copytree(train_once("RTE"), tmp_path / "first"))
-    checkpoints.copy(str(first / "model.ckpt-1"), str(first / "model.ckpt-best"))
+    run_directory.copy(str(first / "model.ckpt-1"), str(first / "model.ckpt-best"))
     modes = {"train": {"train_step": 1}, "evaluate": EVALUATE, "predict": PREDICT}
     run_main(run_classifier, **flags | {"init_checkpoint": first} | modes[mode])
     out = capsys.readouterr().out
@@ -318,7 +318,9 @@ def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags,
     assert f"standard deviation {np.std(scores, ddof=1):.4f}" in summary
     assert summary in capsys.readouterr().out
     weights = {
-        seed: checkpoints.Reader(str(tmp_path / f"out/trial-{seed}/model.ckpt-0"))["output_weights"]
+        seed: readers.TensorFlowReader(str(tmp_path / f"out/trial-{seed}/model.ckpt-0"))[
+            "output_weights"
+        ]
         for seed in (1, 2)
     }
     assert np.abs(weights[1] - weights[2]).max() > 0
@@ -327,8 +329,8 @@ def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags,
         assert (tmp_path / f"out/trial-{seed}/albert_config.json").exists()
     for folder in ("out", "out/trial-1", "out/trial-2"):
         assert (tmp_path / folder / finetuned_task.FILE).exists()
-    kept = checkpoints.Reader(str(tmp_path / "out/model.ckpt-best"))
-    theirs = checkpoints.Reader(str(tmp_path / f"out/trial-{best}/model.ckpt-best"))
+    kept = readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-best"))
+    theirs = readers.TensorFlowReader(str(tmp_path / f"out/trial-{best}/model.ckpt-best"))
     np.testing.assert_array_equal(kept["output_weights"], theirs["output_weights"])
     assert (tmp_path / "out" / "submit_results.tsv").exists()
 
@@ -345,8 +347,8 @@ def trials_that_fail(monkeypatch):
             best = Path(options.output_dir) / "model.ckpt-best"
             best.parent.mkdir(exist_ok=True)  # locked, it is there
             model = heads.ClassificationModel(config, 2)
-            named = checkpoints.named_variables(model)
-            checkpoints.make_checkpoint(named).write(str(best))
+            named = name_table.named_variables(model)
+            writers.make_checkpoint(named).write(str(best))
             (best.parent / "best_trial.txt").write_text(f"1:1:0.{seed}")
 
         monkeypatch.setattr(finetuning, "train_and_evaluate", run_trial)
@@ -369,7 +371,7 @@ def test_a_trial_that_fails_is_written_down_and_the_others_go_on(
     ]
     assert "of 2 trials (2 failed): median 0.2000, mean 0.2000" in lines[4]
     assert f"best 0.3000 in {folder}3" in lines[4]
-    assert checkpoints.exists(str(tmp_path / "out" / "model.ckpt-best"))
+    assert run_directory.exists(str(tmp_path / "out" / "model.ckpt-best"))
 
 
 def test_one_trial_that_succeeds_is_enough_and_none_is_an_error(
@@ -399,7 +401,7 @@ def test_flags_and_config_are_of_the_training_that_fitted(run_main, flags, train
 
 
 def test_records_are_drawn_from_a_buffer_of_the_size_given(run_main, flags, monkeypatch, capsys):
-    sizes, train_dataset = [], records.train_dataset
+    sizes, train_dataset = [], input_pipeline.train_dataset
 
     def spy(*arguments, **options):
         sizes.append(options["shuffle_buffer_size"])
@@ -525,7 +527,7 @@ def test_wordpiece_vocabulary(run_main, flags, tmp_path):
     run_main(run_classifier, **flags | values | {"train_step": 1, "do_predict": False})
     (path,) = (tmp_path / "out").glob("rte_eval-*.tf_record")
     task = glue.find_task("rte")
-    ids = records.load_arrays(str(path), task.schema(64))["input_ids"]
+    ids = input_pipeline.load_arrays(str(path), task.schema(64))["input_ids"]
     golden = np.load(GOLDEN / "finetune" / "glue_features.npz")["rte/wordpiece/dev/input_ids"]
     np.testing.assert_array_equal(ids[:, :20], golden[: len(ids), :20])
 
@@ -537,15 +539,15 @@ def test_module_in_a_local_directory(run_main, flags, train_once, tmp_path, caps
     write_config(module / "assets" / "albert_config.json")
     shutil.copy(VOCABULARY, module / "assets" / "30k-clean.model")
     source = train_once("RTE") / "model.ckpt-best"
-    checkpoints.copy(str(source), str(module / "variables" / "variables"))
+    run_directory.copy(str(source), str(module / "variables" / "variables"))
     values = {"albert_config_file": "", "spm_model_file": "from_tf_hub", "train_step": 1}
     values |= {"albert_hub_module_handle": module, "allow_random_init": False}
     run_main(run_classifier, **flags | values | {"do_eval": False, "do_predict": False})
     assert f"from {module}/variables/variables" in capsys.readouterr().out
     name = "bert/pooler/dense/kernel"
     np.testing.assert_array_equal(
-        checkpoints.Reader(str(tmp_path / "out/model.ckpt-0"))[name],
-        checkpoints.Reader(str(source))[name],
+        readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-0"))[name],
+        readers.TensorFlowReader(str(source))[name],
     )
 
 
@@ -625,7 +627,7 @@ def test_bad_input_is_a_plain_error_before_training(run_main, flags, tmp_path, c
     with pytest.raises(ValueError, match=re.escape(message)):
         run_main(run_classifier, **flags | changed)
     assert not (tmp_path / "out" / "train").exists()
-    assert not checkpoints.numbered_in(str(tmp_path / "out"))
+    assert not run_directory.numbered_in(str(tmp_path / "out"))
 
 
 def test_weights_that_do_not_fit_are_an_error_before_features_are_made(
@@ -713,8 +715,8 @@ def test_head_equals_the_original(name, outputs):
     folder = GOLDEN / "heads" / name
     config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
     model = heads.ClassificationModel(config, outputs)
-    named = checkpoints.named_variables(model)
-    report = checkpoints.load(str(folder), named)
+    named = name_table.named_variables(model)
+    report = loading.load(str(folder), named)
     assert not report.missing and not report.unused
     features = {k: tf.constant(v) for k, v in np.load(folder / "inputs.npz").items()}
     golden, gradients = np.load(folder / "outputs.npz"), np.load(folder / "gradients.npz")
@@ -752,7 +754,7 @@ def test_five_steps_equal_the_originals(tmp_path):
         loop.Settings(str(tmp_path), train_steps=5, save_checkpoints_steps=5),
         finetuning.Recipe("adamw", 1e-3, train_steps=6, warmup_steps=2, batch_size=6),
     )
-    checkpoints.load(str(folder), run.task.variables)
+    loading.load(str(folder), run.task.variables)
     features = dict(np.load(folder / "inputs.npz"))
     dataset = tf.data.Dataset.from_tensors(features).repeat()
     run.train(dataset, 6, ("eval_loss", "eval_accuracy"))
@@ -784,7 +786,9 @@ def test_trimming_changes_no_prediction(tmp_path):
     arrays = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(mask)}
     splits = {"": Split(arrays, None)}
     trimmed = finetuning.model_outputs(run, task, splits, 4, 64)[""]["logits"]
-    whole = run.predict(records.prediction_batches(arrays, 4, 64, fixed_shape=True), 21)["logits"]
+    whole = run.predict(input_pipeline.prediction_batches(arrays, 4, 64, fixed_shape=True), 21)[
+        "logits"
+    ]
     np.testing.assert_allclose(trimmed, whole, atol=1e-6)
 
 

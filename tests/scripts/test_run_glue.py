@@ -11,7 +11,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import name_table, run_directory, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.tasks import glue
@@ -40,11 +40,11 @@ def model_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("albert_tiny")
     (folder / "albert_config.json").write_text(json.dumps(TINY_CONFIG))
     shutil.copy(GOLDEN / "tokenization" / "spm_uncased.model", folder / "30k-clean.model")
-    named = checkpoints.named_variables(
+    named = name_table.named_variables(
         heads.ClassificationModel(AlbertConfig.from_dict(TINY_CONFIG), 2)
     )
-    encoder = {name: value for name, value in named.items() if checkpoints.is_encoder(name)}
-    checkpoints.make_checkpoint(encoder).write(str(folder / "model.ckpt-best"))
+    encoder = {name: value for name, value in named.items() if name_table.is_encoder(name)}
+    writers.make_checkpoint(encoder).write(str(folder / "model.ckpt-best"))
     return folder
 
 
@@ -123,7 +123,7 @@ def check_task(folder, task):
     text = (folder / task / "eval_results.txt").read_text()
     assert re.findall(r"global_step = (\d+)", text) == ["0", "1"] and f"{row.key_metric} = " in text
     assert results.read_best(str(folder / task)).step == 1
-    assert checkpoints.exists(str(folder / task / "model.ckpt-best"))
+    assert run_directory.exists(str(folder / task / "model.ckpt-best"))
     assert (folder / task / "submit_results.tsv").exists()
     assert tf.io.gfile.exists(str(folder / "submission" / row.submission_file))
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import run_pretraining
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, readers, run_directory
 from albert_tf.data import records
 from albert_tf.errors import UserError
 from albert_tf.training import loop, pretraining
@@ -109,7 +109,7 @@ def checkpoint_steps(directory):
 
 
 def read_variables(prefix):
-    reader = checkpoints.Reader(str(prefix))
+    reader = readers.TensorFlowReader(str(prefix))
     return {name: reader[name] for name in reader.shapes}
 
 
@@ -161,7 +161,7 @@ def test_files_of_a_run(run_main, flags, tmp_path, capsys):
     assert (int(step), int(state_best)) == (20, best_step)
     accuracies = [float(x) for x in re.findall(r"masked_lm_accuracy = (\S+)", text)]
     assert float(value) == pytest.approx(max(accuracies))
-    assert checkpoints.step_in(str(out / "model.ckpt-best")) == best_step
+    assert loading.step_in(str(out / "model.ckpt-best")) == best_step
     assert "Starting at step 0 from random weights" in capsys.readouterr().out
 
 
@@ -189,7 +189,7 @@ def test_resumed_run_equals_an_uninterrupted_one(run_main, flags, tmp_path, caps
     # The same run, stopped after step 2.
     halted = tmp_path / "halted"
     halted.mkdir()
-    checkpoints.copy(str(tmp_path / "out/model.ckpt-2"), str(halted / "model.ckpt-2"))
+    run_directory.copy(str(tmp_path / "out/model.ckpt-2"), str(halted / "model.ckpt-2"))
     capsys.readouterr()
     run_main(run_pretraining, **flags | {"output_dir": halted})
     assert "Resuming at step 2 from" in capsys.readouterr().out
@@ -322,7 +322,7 @@ def test_non_finite_loss_stops_with_step_and_last_good_checkpoint(run_main, flag
 
 @pytest.mark.parametrize("source", ["output_dir", "init_checkpoint"])
 def test_weights_of_nan_are_not_blamed_on_the_learning_rate(run_main, flags, tmp_path, source):
-    values = read_variables(checkpoints.find(str(DATA / "lamb_ckpt")))
+    values = read_variables(run_directory.find(str(DATA / "lamb_ckpt")))
     name = "bert/pooler/dense/kernel"
     values[name] = np.full_like(values[name], np.nan)
     (tmp_path / "bad").mkdir()

@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 
 import run_race
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table, run_directory
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline
 from albert_tf.model import heads
 from albert_tf.tasks import multiple_choice, race
 from albert_tf.text.tokenization import FullTokenizer
@@ -123,7 +123,7 @@ def test_blocks_of_eval_results(first_run):
             assert not copies
     state = results.read_best(str(first_run))
     assert state.step == 2 and state.best == best
-    assert checkpoints.step_in(str(first_run / "model.ckpt-best")) == state.best_step
+    assert loading.step_in(str(first_run / "model.ckpt-best")) == state.best_step
 
 
 def test_files_of_the_predictions(first_run):
@@ -153,7 +153,7 @@ def test_files_of_the_predictions(first_run):
 def test_features_are_the_originals(first_run):
     schema = race.schema(64)
     (path,) = first_run.glob("race_train-????????.tf_record")
-    arrays = records.load_arrays(str(path), schema)
+    arrays = input_pipeline.load_arrays(str(path), schema)
     golden = np.load(GOLDEN / "finetune" / "race_features.npz")
     for name in ("input_ids", "input_mask", "segment_ids"):
         wanted = golden[f"all/spm_uncased/train/L64_Q24/{name}"]
@@ -174,7 +174,7 @@ def test_each_option_is_scored_as_a_text_of_its_own():
     questions = {name: tf.constant(values.reshape(3, 64)) for name, values in rows.items()}
     logits = model(questions)["logits"].numpy()
     single = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 1)
-    ours, theirs = map(checkpoints.named_variables, (single, model))
+    ours, theirs = map(name_table.named_variables, (single, model))
     assert ours.keys() == theirs.keys()
     for name, variable in ours.items():
         variable.assign(theirs[name])
@@ -210,7 +210,7 @@ def test_best_checkpoint_without_a_record_of_its_score(run_main, flags, trained)
     """The original writes no best_trial.txt for RACE; its best is evaluated before the others."""
     for name in ("best_trial.txt", "eval_results.txt"):
         (trained / name).unlink()
-    checkpoints.copy(str(trained / "model.ckpt-1"), str(trained / "model.ckpt-best"))
+    run_directory.copy(str(trained / "model.ckpt-1"), str(trained / "model.ckpt-best"))
     run_main(run_race, **flags | EVALUATE)
     assert [values_of(block)["global_step"] for block in blocks(trained)] == [1, 2]
 
@@ -219,7 +219,7 @@ def test_only_the_last_checkpoints_stay(run_main, flags, trained):
     for path in [*trained.glob("model.ckpt-best*"), trained / "best_trial.txt"]:
         path.unlink()
     run_main(run_race, **flags | EVALUATE, num_keep_checkpoint=1)
-    assert [step for step, _ in checkpoints.numbered_in(str(trained))] == [2]
+    assert [step for step, _ in run_directory.numbered_in(str(trained))] == [2]
 
 
 # --- Data ---
@@ -340,7 +340,7 @@ def test_settings_of_another_version_are_warned_of(
     config = write_config(tmp_path / "with_dropout.json", hidden_dropout_prob=dropout)
     if "init_checkpoint" in values:
         prefix = tmp_path / values["init_checkpoint"] / "model.ckpt-0"
-        checkpoints.copy(str(first_run / "model.ckpt-best"), str(prefix))
+        run_directory.copy(str(first_run / "model.ckpt-best"), str(prefix))
         values = {"init_checkpoint": prefix}
     # Devices that are not there stop it after the warning, before any training.
     with pytest.raises(ValueError, match="--num_gpus=99"):
@@ -386,7 +386,7 @@ def test_bad_input_is_a_plain_error_before_training(run_main, flags, tmp_path, c
     changed = changed(tmp_path) if callable(changed) else changed
     with pytest.raises(ValueError, match=re.escape(message)):
         run_main(run_race, **flags | changed)
-    assert not checkpoints.numbered_in(str(tmp_path / "out"))
+    assert not run_directory.numbered_in(str(tmp_path / "out"))
 
 
 def test_error_is_one_line(run_script, flags, tmp_path):

@@ -13,9 +13,9 @@ import tensorflow as tf
 import tf_keras
 
 import run_squad
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import (
@@ -50,8 +50,8 @@ def golden_model(name, **options):
     """The model with the original's weights, its variables by name, and the inputs."""
     config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
     model = MODELS[name][0](config, **MODELS[name][1] | options)
-    named = checkpoints.named_variables(model)
-    report = checkpoints.load(str(GOLDEN / "heads" / name), named)
+    named = name_table.named_variables(model)
+    report = loading.load(str(GOLDEN / "heads" / name), named)
     assert not report.missing and not report.unused
     arrays = np.load(GOLDEN / "heads" / name / "inputs.npz")
     return model, named, {key: tf.constant(value) for key, value in arrays.items()}
@@ -214,7 +214,9 @@ def test_padding_changes_no_answer(windows, version, tmp_path):
     inputs = {name: arrays[name] for name in version.inputs}
     answers, lengths = [], set()
     for fixed_shape, batch_size in ((False, 4), (False, 7), (True, 4)):
-        batches = list(records.prediction_batches(inputs, batch_size, 64, fixed_shape=fixed_shape))
+        batches = list(
+            input_pipeline.prediction_batches(inputs, batch_size, 64, fixed_shape=fixed_shape)
+        )
         lengths |= {batch["input_ids"].shape[1] for _, batch in batches}
         outputs = {**run.predict(batches, len(features)), "unique_ids": arrays["unique_ids"]}
         answers.append(version.predict(examples, features, [outputs], 64, 30))
@@ -359,7 +361,7 @@ def check_blocks(directory, names):
             )
     lines = final.splitlines()
     assert [line.split(" = ")[0] for line in lines[:-1]] == sorted(names)
-    step = checkpoints.step_in(str(directory / "model.ckpt-best"))
+    step = loading.step_in(str(directory / "model.ckpt-best"))
     assert lines[-1] == f"best perf happened at step: {step}"
     assert float(figures_of(final)["f1"]) == max(values)
     return values, figures_of(final)
@@ -399,7 +401,7 @@ def test_v2_trains_evaluates_every_checkpoint_and_predicts(trained, flags, capsy
     assert listing.read_text().count("\n") == 2
     assert "Evaluation at step 2: exact " in printed
     # The optimizer has no moments for the pooler, which the loss does not reach.
-    reader = checkpoints.Reader(str(out / "model.ckpt-2"))
+    reader = readers.TensorFlowReader(str(out / "model.ckpt-2"))
     assert not reader["bert/pooler/dense/kernel/adam_m"].any()
     assert reader["answer_class/dense_1/kernel/adam_m"].any()
 
@@ -483,13 +485,13 @@ def test_a_second_process_evaluates_what_the_first_trained(run_main, flags_v1, t
     first = flags_v1 | {"do_predict": False, "num_train_epochs": 1.7}  # 5 steps
     run_main(run_squad, **first)
     out = tmp_path / "out"
-    assert len(checkpoints.numbered_in(str(out))) == 6  # all wait for evaluation
+    assert len(run_directory.numbered_in(str(out))) == 6  # all wait for evaluation
     assert not (out / "eval_results.txt").exists()
     second = predict_only(flags_v1)
     run_main(run_squad, **second)
     values, _ = check_blocks(out, V1_NAMES)
     assert len(values) == 6
-    assert [step for step, _ in checkpoints.numbered_in(str(out))] == [3, 4, 5]
+    assert [step for step, _ in run_directory.numbered_in(str(out))] == [3, 4, 5]
     # Once more, after the end.
     run_main(run_squad, **second)
     assert len(blocks(out)) == 7
@@ -504,7 +506,7 @@ def test_training_resumes_where_it_stopped(run_main, trained, flags_v1, capsys):
     run_main(run_squad, **flags_v1 | {"output_dir": out})
     printed = capsys.readouterr().out
     assert "Resuming at step 1" in printed and "are used again" in printed
-    assert checkpoints.Reader(str(out / "model.ckpt-2"))["global_step"] == 2
+    assert readers.TensorFlowReader(str(out / "model.ckpt-2"))["global_step"] == 2
     after = blocks(out)
     assert after[:3] == before[:3] and "global_step = 2" in after[3] and len(after) == 5
 
@@ -524,10 +526,10 @@ def test_flags_and_config_are_of_the_training_that_fitted(run_main, trained, fla
 
 def test_a_squad_models_head_is_taken_too(run_main, trained, flags_v1, tmp_path):
     source = trained("v1", flags_v1)
-    checkpoints.copy(str(source / "model.ckpt-1"), str(source / "model.ckpt-best"))
+    run_directory.copy(str(source / "model.ckpt-1"), str(source / "model.ckpt-best"))
     run_main(run_squad, **flags_v1 | {"do_predict": False, "init_checkpoint": source})
-    first = checkpoints.Reader(str(tmp_path / "out/model.ckpt-0"))
-    best = checkpoints.Reader(str(source / "model.ckpt-best"))
+    first = readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-0"))
+    best = readers.TensorFlowReader(str(source / "model.ckpt-best"))
     for name in ("cls/squad/output_weights", "bert/pooler/dense/kernel"):
         np.testing.assert_array_equal(first[name], best[name])
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import records
+from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.tasks import glue
 from albert_tf.tasks.glue import Example
@@ -545,7 +545,7 @@ def test_the_task_of_a_model():
 # --- Record caches ---
 
 
-SCHEMA = {"x": records.Feature(tf.int64, 2)}
+SCHEMA = {"x": records.FeatureSpec(tf.int64, 2)}
 BATCHES = [{"x": np.array([[1, 2], [3, 4]])}, {"x": np.array([[5, 6]])}]
 
 
@@ -564,7 +564,7 @@ def cache(tmp_path, capsys):
             return batches
 
         settings = {"task": "cola", "lengths": (1, 2)} if settings is None else settings
-        found = records.cached_records(path, schema, settings, [str(source)], make, **options)
+        found = feature_cache.cached_records(path, schema, settings, [str(source)], make, **options)
         return found, bool(made), capsys.readouterr().out
 
     call.path, call.source = Path(path), source
@@ -578,7 +578,7 @@ def test_cache_is_made_and_used_again(cache):
     assert "is made, as there is no such file" in said
     sidecar = json.loads(Path(f"{cache.path}.meta.json").read_text())
     assert (sidecar["records"], sidecar["task"]) == (3, "cola")
-    (batch,) = records.eval_dataset([str(cache.path)], SCHEMA, 3)
+    (batch,) = input_pipeline.eval_dataset([str(cache.path)], SCHEMA, 3)
     assert batch["x"].numpy().tolist() == [[1, 2], [3, 4], [5, 6]]
     said = f"{cache.path}: its 3 records are used again (same settings and input)\n"
     assert cache() == (first, False, said)
@@ -592,7 +592,7 @@ def test_cache_is_made_anew_for_other_settings(cache):
     assert "other values hold now for do_lower_case, lengths\n" in said
     _, made, _ = cache(settings=settings)
     assert not made
-    wide = {"x": records.Feature(tf.int64, 3)}
+    wide = {"x": records.FeatureSpec(tf.int64, 3)}
     _, made, said = cache(settings, wide, [{"x": np.ones([1, 3], int)}])
     assert made
     assert "other values hold now for schema\n" in said
@@ -646,9 +646,9 @@ def make_cache(path, source, barrier):
         barrier.wait()
         return BATCHES
 
-    made = records.cached_records(path, SCHEMA, {}, [source], make, add_key=True)
+    made = feature_cache.cached_records(path, SCHEMA, {}, [source], make, add_key=True)
     barrier.wait()
-    return records.load_arrays(made.path, SCHEMA)["x"].tolist()
+    return input_pipeline.load_arrays(made.path, SCHEMA)["x"].tolist()
 
 
 def test_caches_made_at_the_same_time(tmp_path):
@@ -677,7 +677,7 @@ def test_cache_whose_records_are_damaged(cache):
         cache.path.write_bytes(bad)
         with pytest.raises(UserError, match=rf"{cache.path} {message}.*delete it"):
             cache()
-            records.load_arrays(str(cache.path), SCHEMA)
+            input_pipeline.load_arrays(str(cache.path), SCHEMA)
 
 
 def test_cache_that_was_replaced(cache):
@@ -711,7 +711,7 @@ def test_cache_of_nothing(cache):
 
 def test_cache_of_missing_input(tmp_path):
     with pytest.raises(ValueError, match=r"cannot read .*nothing.tsv"):
-        records.cached_records(
+        feature_cache.cached_records(
             str(tmp_path / "a"), SCHEMA, {}, [str(tmp_path / "nothing.tsv")], lambda _: BATCHES
         )
 

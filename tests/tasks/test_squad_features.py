@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import records
+from albert_tf.data import record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.tasks import squad_features
 from albert_tf.tasks.squad_features import SquadExample, WindowSettings
@@ -512,7 +512,7 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, uncased):
     made = str(tmp_path / "train.tf_record")
     path = squad_features.write_training_records(made, examples, uncased, SMALL, [source])
     schema = records.squad_schema(64, training=True)
-    assert records.find_bad_record([made], schema, {}) is None
+    assert record_checks.find_bad_record([made], schema, {}) is None
     assert read_all(made) == read_all(str(original))
     assert path == made
     skipped = f"2 of {len(examples)} questions are skipped"

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.config import AlbertConfig
-from albert_tf.data import records
+from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.training import loop
@@ -39,7 +39,7 @@ def golden_run(strategy, directory):
         model = heads.PretrainingModel(config)
         optimizer = loop.create_optimizer("lamb", 0.01)
     task = loop.Task(
-        model, checkpoints.named_variables(model), heads.pretraining_terms, heads.pretraining_loss
+        model, name_table.named_variables(model), heads.pretraining_terms, heads.pretraining_loss
     )
     golden = np.load(DATA / "lamb_onehot.npz")
     for name, variable in task.variables.items():
@@ -59,7 +59,7 @@ def train_on(strategy, precision, directory):
     # 14 of 16 rows in batches of 4: the last batch is split unevenly.
     results = run.evaluate(dataset.unbatch().take(14).batch(4), METRICS)
     # 16 rows in batches of 5, whose last one has fewer rows than there are replicas.
-    predicted = run.predict(records.prediction_batches(rows, 5, 24), 16)
+    predicted = run.predict(input_pipeline.prediction_batches(rows, 5, 24), 16)
     values = {name: variable.numpy().tolist() for name, variable in run.task.variables.items()}
     return {
         "results": {k: float(v) for k, v in results.items()},
@@ -277,7 +277,7 @@ def test_a_new_run_removes_what_a_killed_one_left(run, tmp_path):
     (tmp_path / "checkpoint").write_bytes(b"\xff\xfe")
     again = golden_run(run.strategy, str(tmp_path))
     assert not (tmp_path / "model.ckpt-3_temp").exists()
-    assert checkpoints.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-0"
+    assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-0"
     assert again.step == 0
 
 

@@ -4,7 +4,7 @@
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import checkpoints
+from albert_tf.checkpoints import loading, run_directory, writers
 from albert_tf.errors import UserError
 from albert_tf.training import results
 
@@ -12,7 +12,7 @@ from albert_tf.training import results
 def write_checkpoint(directory, step):
     """A checkpoint that holds its step alone."""
     variable = tf.Variable(step, dtype=tf.int64)
-    checkpoint = checkpoints.make_checkpoint({"global_step": variable})
+    checkpoint = writers.make_checkpoint({"global_step": variable})
     return checkpoint.write(str(directory / f"model.ckpt-{step}"))
 
 
@@ -39,7 +39,7 @@ def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
         True,
     ]
     assert results.read_best(str(tmp_path)) == (3, 3, 0.75)
-    assert checkpoints.step_in(str(tmp_path / "model.ckpt-best")) == 3
+    assert loading.step_in(str(tmp_path / "model.ckpt-best")) == 3
     lines = (tmp_path / results.EVAL_RESULTS).read_text().splitlines()
     assert [line for line in lines if not line.startswith("saved ")] == [
         "figure = 0.5", "global_step = 1", "best = -1.0",
@@ -85,7 +85,7 @@ def test_follow_gives_all_or_the_newest(tmp_path):
     for step in (2, 10, 4):
         write_checkpoint(tmp_path, step)
     every = list(results.follow(str(tmp_path), 99, 0.0, newest_only=False))
-    assert [checkpoints.step_of(prefix) for prefix in every] == [2, 4, 10]
+    assert [run_directory.step_of(prefix) for prefix in every] == [2, 4, 10]
     later = list(results.follow(str(tmp_path), 99, 0.0, seen=2, newest_only=False))
     assert later == every[1:]
     assert list(results.follow(str(tmp_path), 99, 0.0)) == every[-1:]
@@ -95,7 +95,7 @@ def test_follow_gives_what_is_there_beyond_the_last_step(tmp_path):
     for step in (2, 10, 14):
         write_checkpoint(tmp_path, step)
     found = list(results.follow(str(tmp_path), 4, 60.0, seen=6, newest_only=False))
-    assert [checkpoints.step_of(prefix) for prefix in found] == [10, 14]
+    assert [run_directory.step_of(prefix) for prefix in found] == [10, 14]
 
 
 def test_best_state_survives(tmp_path):
@@ -106,7 +106,7 @@ def test_best_state_survives(tmp_path):
 
 def test_follow_waits_for_newer_checkpoints_and_ends(tmp_path):
     variable = tf.Variable(7, dtype=tf.int64)
-    checkpoint = checkpoints.make_checkpoint({"global_step": variable})
+    checkpoint = writers.make_checkpoint({"global_step": variable})
     manager = tf.train.CheckpointManager(
         checkpoint, str(tmp_path), max_to_keep=None, checkpoint_name="model.ckpt"
     )
@@ -114,7 +114,7 @@ def test_follow_waits_for_newer_checkpoints_and_ends(tmp_path):
     manager.save(checkpoint_number=7)
     seen = []
     for prefix in results.follow(str(tmp_path), 9, timeout=5.0):
-        seen.append(checkpoints.step_in(prefix))
+        seen.append(loading.step_in(prefix))
         if variable.numpy() < 9:
             variable.assign_add(1)
             manager.save(checkpoint_number=int(variable.numpy()))

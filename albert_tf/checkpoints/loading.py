@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Filling a model from a checkpoint, strictly, with a report of what fitted.
+
+What is left random is never left so silently: a file that does not fill the encoder is refused.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.checkpoints import name_table, readers, run_directory
+from albert_tf.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What a checkpoint gave to a model; names are the original's."""
+
+    prefix: str
+    loaded: tuple
+    missing: tuple
+    unused: tuple
+    wrong_shape: tuple  # of (name, shape in the file, shape in the model)
+
+    def __str__(self):
+        others = [name for name in self.unused if name_table.is_weight(name)]
+        slots = len(self.unused) - len(others) - (name_table.GLOBAL_STEP in self.unused)
+        lines = [f"loaded {len(self.loaded)} variables from {self.prefix}"]
+        if self.missing:
+            lines.append(f"  not in it, initialised afresh: {', '.join(self.missing)}")
+        lines += [
+            f"  not taken, shape {shape} in the file and {wanted} in the model: {name}"
+            for name, shape, wanted in self.wrong_shape
+        ]
+        if slots:
+            lines.append(f"  not used: {slots} optimizer slots")
+        if others:
+            lines.append(f"  not used: {', '.join(others)}")
+        return "\n".join(lines)
+
+
+def load(path, named, init_from_group0=False):
+    """Fills a model's variables from a checkpoint of any source; moments and step stay as they are.
+
+    Args:
+        path: str, anything that `run_directory.find` takes.
+        named: dict, of `named_variables`.
+        init_from_group0: bool, fill every parameter group from group 0 of the file.
+
+    Returns:
+        Report.
+
+    Raises:
+        UserError: the file lacks part of the encoder, holds it in other shapes, or holds something
+            else than finite numbers.
+    """
+    reader = readers.open_reader(run_directory.find(path))
+    sources = {name: name_table.source_name(name, init_from_group0) for name in named}
+    report = _compare(reader, _shapes(named), sources)
+    _check_encoder_complete(report)
+    _assign(reader, sources, {name: named[name] for name in report.loaded})
+    return report
+
+
+def load_all(path, named):
+    """Fills all of a model's variables, heads too, from one of its own checkpoints.
+
+    Args:
+        path: str, anything that `run_directory.find` takes.
+        named: dict, of `named_variables`.
+
+    Returns:
+        Report.
+
+    Raises:
+        UserError: the file lacks one, or holds it in another shape or no finite numbers.
+    """
+    report = load(path, named)
+    absent = [*report.missing, *(name for name, _, _ in report.wrong_shape)]
+    if absent:
+        raise UserError(
+            f"{path} lacks {', '.join(absent)}: it can be neither evaluated nor exported"
+        )
+    return report
+
+
+def restore(prefix, state):
+    """Restores a whole training state, strictly: variables, moments and step.
+
+    Args:
+        prefix: str, of `run_directory.find`; of this project or a training run of the original.
+        state: dict, of `training_variables`.
+
+    Raises:
+        UserError: something is missing, has another shape or is no finite number.
+    """
+    reader = readers.TensorFlowReader(prefix)
+    missing = [name for name in state if name not in reader.shapes]
+    if missing:
+        raise UserError(
+            f"training cannot resume from {prefix}: it lacks {len(missing)} of {len(state)} "
+            f"variables ({', '.join(missing[:3])}{', ...' if missing[3:] else ''}). To start from "
+            "its weights alone, give it as --init_checkpoint and another --output_dir"
+        )
+    for name, shape in _shapes(state).items():
+        if reader.shapes[name] != shape:
+            raise UserError(
+                f"training cannot resume from {prefix}: {name} has shape {reader.shapes[name]} "
+                f"there and {shape} in this model. Check --albert_config_file"
+            )
+    _assign(reader, {name: name for name in state}, state)
+
+
+# --- Weights alone, to be written anew -----------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """The weights of a checkpoint, without slots and step; names are the original's."""
+
+    prefix: str
+    tensors: dict  # of float32 arrays: a complete encoder, and the heads that there are
+    absent: tuple  # variables of the pre-training heads that it lacks
+    left_out: tuple  # what it holds beside, unknown to the table
+
+
+def read_weights(path, config):
+    """Reads all weights of a checkpoint of any source.
+
+    Args:
+        path: str, anything that `run_directory.find` takes.
+        config: AlbertConfig, of its model.
+
+    Returns:
+        Weights.
+
+    Raises:
+        UserError: the encoder is not that of the config, wholly, or a weight is no finite number.
+    """
+    reader = readers.open_reader(run_directory.find(path))
+    shapes = name_table.pretraining_shapes(config)
+    report = _compare(reader, shapes, {name: name for name in shapes})
+    _check_encoder_complete(report)
+    unknown = [
+        name for name in report.unused if name_table.is_encoder(name) and name_table.is_weight(name)
+    ]
+    wrong = [name for name, _, _ in report.wrong_shape] + unknown
+    if wrong:
+        raise UserError(
+            f"{reader.prefix} does not belong to this config, which has no place for "
+            f"{', '.join(wrong)}. Check the config"
+        )
+    others = {name for names in name_table.HEAD_NAMES.values() for name in names}
+    names = [*report.loaded, *(name for name in report.unused if name in others)]
+    return Weights(
+        prefix=reader.prefix,
+        tensors={name: _read_weight(reader, name) for name in names},
+        absent=report.missing,
+        left_out=tuple(n for n in report.unused if n not in others and name_table.is_weight(n)),
+    )
+
+
+# --- Values and shapes ---------------------------------------------------------------------------
+
+
+def step_in(prefix):
+    """The step that a checkpoint holds; where it holds none, the one in its name, or 0."""
+    reader = readers.open_reader(prefix)
+    if name_table.GLOBAL_STEP in reader.shapes:
+        return _read_step(reader)
+    return run_directory.step_of(prefix) or 0
+
+
+def _read_weight(reader, name):
+    """A weight as float32; any other type, nan and infinity raise UserError."""
+    value = reader[name]
+    dtype = tf.as_dtype(value.dtype)
+    if not dtype.is_floating:
+        raise UserError(
+            f"{name} in {reader.prefix} is of type {dtype.name}, and weights are floating-point "
+            "numbers: give another checkpoint"
+        )
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite
+        value = value.astype(np.float32)
+    if not np.isfinite(value).all():
+        raise UserError(
+            f"{name} in {reader.prefix} holds nan or infinite values, so training had diverged "
+            "when it was saved: give an earlier checkpoint, or delete this one"
+        )
+    return value
+
+
+def _read_step(reader):
+    """The step that a checkpoint holds (int); anything but a whole number raises UserError."""
+    value = reader[name_table.GLOBAL_STEP]
+    dtype = tf.as_dtype(value.dtype)
+    number = value.item() if value.size == 1 and (dtype.is_integer or dtype.is_floating) else -1
+    if value.ndim or not (0 <= number < 2**63 and number == int(number)):
+        raise UserError(
+            f"{name_table.GLOBAL_STEP} in {reader.prefix} must be one whole number of at least 0. "
+            f"Received: {str(value)[:80]}, of type {dtype.name}, shape "
+            f"{list(value.shape)}. Give another checkpoint"
+        )
+    return int(number)
+
+
+def _assign(reader, sources, variables):
+    """Fills variables from a file, once all values in it are found to be usable.
+
+    Values are read twice: a file that is refused changes nothing, and all of them at once would
+    double the memory.
+    """
+
+    def read(name):
+        return _read_step(reader) if name == name_table.GLOBAL_STEP else _read_weight(reader, name)
+
+    for source in {sources[name] for name in variables}:
+        read(source)
+    for name, variable in variables.items():
+        variable.assign(read(sources[name]))
+
+
+def _shapes(variables):
+    return {name: variable.shape.as_list() for name, variable in variables.items()}
+
+
+def _compare(reader, shapes, sources):
+    missing = tuple(name for name, source in sources.items() if source not in reader.shapes)
+    wrong_shape = tuple(
+        (name, reader.shapes[source], shapes[name])
+        for name, source in sources.items()
+        if source in reader.shapes and reader.shapes[source] != shapes[name]
+    )
+    skipped = {*missing, *(name for name, _, _ in wrong_shape)}
+    loaded = tuple(name for name in shapes if name not in skipped)
+    used = {sources[name] for name in shapes}
+    unused = tuple(sorted(name for name in reader.shapes if name not in used))
+    return Report(reader.prefix, loaded, missing, unused, wrong_shape)
+
+
+def _check_encoder_complete(report):
+    missing = [name for name in report.missing if name_table.is_encoder(name)]
+    reshaped = [row for row in report.wrong_shape if name_table.is_encoder(row[0])]
+    if not missing and not reshaped:
+        return
+    found = sum(name_table.is_encoder(name) for name in report.loaded)
+    lines = [
+        f"{report.prefix} does not fill the encoder of this config: {found} variables fit, "
+        f"{len(missing)} are missing, {len(reshaped)} have another shape."
+    ]
+    lines += [f"  missing: {name}" for name in missing]
+    lines += [f"  shape {shape} in the file, {want} here: {name}" for name, shape, want in reshaped]
+    from_group0 = [name for name in missing if name_table.source_name(name, True) in report.loaded]
+    if missing == from_group0 and not reshaped:
+        lines.append("To fill every parameter group from group 0, give --init_from_group0.")
+    else:
+        lines.append("Check that --albert_config_file belongs to this checkpoint.")
+    raise UserError("\n".join(lines))

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The name table: each variable's name in the original, here, in the Model Garden, in transformers.
+
+Checkpoints of this project hold each variable under the name it has in the original release, with
+`<name>/adam_m` and `<name>/adam_v` for the moments and `global_step` for the step. Names of other
+sources are translated to those of the original when they are read.
+"""
+
+import operator
+import re
+from typing import NamedTuple
+
+GLOBAL_STEP = "global_step"
+SLOTS = ("adam_m", "adam_v")
+_KNOWN_SLOTS = {*SLOTS, "lamb_m", "lamb_v"}  # those of relatives of the original among them
+
+
+class Row(NamedTuple):
+    """One variable; {g} and {j} stand for the parameter group and the inner group."""
+
+    original: str
+    path: str  # from the part of the model that holds the variable
+    shape: str  # one letter per axis
+    garden: str | None  # of the modules that the Model Garden exports, which hold one block
+    transformers: str | None
+
+
+# Kinds of rows: for each variable its leaf in the original, here and in the Model Garden, that in
+# transformers, and how many axes of the shape it lacks.
+_ONE = (("", "", 0),)
+_DENSE = (("kernel", "weight", 0), ("bias", "bias", 1))
+_KERNEL = _DENSE[:1]
+_NORM = (("beta", "bias", 0), ("gamma", "weight", 0))
+
+
+def _rows(*lines):
+    """Rows of lines: (kind, original, path, shape, garden or None, transformers or None)."""
+    return [
+        Row(
+            _joined("/", original, leaf),
+            _joined(".", path, leaf),
+            shape[axis:],
+            _joined("/", garden, leaf),
+            _joined(".", transformers, their_leaf),
+        )
+        for kind, original, path, shape, garden, transformers in lines
+        for leaf, their_leaf, axis in kind
+    ]
+
+
+def _joined(separator, name, leaf):
+    return None if name is None else separator.join(filter(None, (name, leaf)))
+
+
+_BLOCK = "bert/encoder/transformer/group_{g}/inner_group_{j}/"
+_ATTENTION = _BLOCK + "attention_1/"
+_LAYER = "albert.encoder.albert_layer_groups.{g}.albert_layers.{j}."
+_GARDEN_ATTENTION = "transformer/self_attention/"
+
+# Part of the model -> its rows, in the original's order of creation. Letters of shapes:
+# V vocabulary, S segments, T positions, E embedding, H hidden, D two times hidden,
+# I intermediate, C classes of the task.
+# fmt: off
+_TABLE = {
+    "embeddings": _rows(
+        (_ONE, "bert/embeddings/word_embeddings", "embeddings.word", "VE",
+         "word_embeddings/embeddings", "albert.embeddings.word_embeddings.weight"),
+        (_ONE, "bert/embeddings/token_type_embeddings", "embeddings.token_type", "SE",
+         "type_embeddings/embeddings", "albert.embeddings.token_type_embeddings.weight"),
+        (_ONE, "bert/embeddings/position_embeddings", "embeddings.position", "TE",
+         "position_embedding/embeddings", "albert.embeddings.position_embeddings.weight"),
+        (_NORM, "bert/embeddings/LayerNorm", "embeddings.layer_norm", "E",
+         "embeddings/layer_norm", "albert.embeddings.LayerNorm"),
+    ),
+    "mapping": _rows(
+        (_DENSE, "bert/encoder/embedding_hidden_mapping_in", "embedding_hidden_mapping_in", "EH",
+         "embedding_projection", "albert.encoder.embedding_hidden_mapping_in"),
+    ),
+    "attention": _rows(
+        (_DENSE, _ATTENTION + "self/query", "query", "HH",
+         _GARDEN_ATTENTION + "query", _LAYER + "attention.query"),
+        (_DENSE, _ATTENTION + "self/key", "key", "HH",
+         _GARDEN_ATTENTION + "key", _LAYER + "attention.key"),
+        (_DENSE, _ATTENTION + "self/value", "value", "HH",
+         _GARDEN_ATTENTION + "value", _LAYER + "attention.value"),
+        (_DENSE, _ATTENTION + "output/dense", "output_dense", "HH",
+         _GARDEN_ATTENTION + "attention_output", _LAYER + "attention.dense"),
+        (_NORM, _BLOCK + "LayerNorm", "layer_norm", "H",
+         "transformer/self_attention_layer_norm", _LAYER + "attention.LayerNorm"),
+    ),
+    "ffn": _rows(
+        (_DENSE, _BLOCK + "ffn_1/intermediate/dense", "intermediate", "HI",
+         "transformer/intermediate", _LAYER + "ffn"),
+        (_DENSE, _BLOCK + "ffn_1/intermediate/output/dense", "output_dense", "IH",
+         "transformer/output", _LAYER + "ffn_output"),
+        (_NORM, _BLOCK + "LayerNorm_1", "layer_norm", "H",
+         "transformer/output_layer_norm", _LAYER + "full_layer_layer_norm"),
+    ),
+    "pooler": _rows(
+        (_DENSE, "bert/pooler/dense", "pooler", "HH", "pooler_transform", "albert.pooler"),
+    ),
+}
+_HEADS = {  # the parts that are attributes of the model
+    "masked_lm": _rows(
+        (_DENSE, "cls/predictions/transform/dense", "transform", "HE",
+         "cls/predictions/transform/dense", "predictions.dense"),
+        (_NORM, "cls/predictions/transform/LayerNorm", "layer_norm", "E",
+         "cls/predictions/transform/LayerNorm", "predictions.LayerNorm"),
+        (_ONE, "cls/predictions/output_bias", "output_bias", "V",
+         "cls/predictions/output_bias/bias", "predictions.bias"),
+    ),
+    "sentence_order": _rows(
+        (_ONE, "cls/seq_relationship/output_weights", "weights_", "2H",
+         None, "sop_classifier.classifier.weight"),
+        (_ONE, "cls/seq_relationship/output_bias", "bias", "2",
+         None, "sop_classifier.classifier.bias"),
+    ),
+    "classifier": _rows(
+        (_ONE, "output_weights", "weights_", "CH", None, "classifier.weight"),
+        (_ONE, "output_bias", "bias", "C", None, "classifier.bias"),
+    ),
+    "squad": _rows(
+        (_ONE, "cls/squad/output_weights", "weights_", "2H", None, "qa_outputs.weight"),
+        (_ONE, "cls/squad/output_bias", "bias", "2", None, "qa_outputs.bias"),
+    ),
+    "start_logits": _rows((_DENSE, "start_logits/dense", "", "H1", None, None)),
+    "end_logits": _rows(
+        (_DENSE, "end_logits/dense_0", "dense_0", "DH", None, None),
+        (_NORM, "end_logits/LayerNorm", "layer_norm", "H", None, None),
+        (_DENSE, "end_logits/dense_1", "dense_1", "H1", None, None),
+    ),
+    "answer_class": _rows(
+        (_DENSE, "answer_class/dense_0", "dense_0", "DH", None, None),
+        (_KERNEL, "answer_class/dense_1", "dense_1", "H1", None, None),
+    ),
+}
+# fmt: on
+_ALL_ROWS = [row for rows in (*_TABLE.values(), *_HEADS.values()) for row in rows]
+_OF_GARDEN = {row.garden: row.original.format(g=0, j=0) for row in _ALL_ROWS if row.garden}
+_OF_TRANSFORMERS = {row.transformers: row.original for row in _ALL_ROWS if row.transformers}
+_TO_TRANSFORMERS = {original: theirs for theirs, original in _OF_TRANSFORMERS.items()}
+HEAD_NAMES = {part: tuple(row.original for row in rows) for part, rows in _HEADS.items()}
+_PRETRAINING_HEADS = ("masked_lm", "sentence_order")
+MAPPING_KERNEL = _TABLE["mapping"][0].original
+
+
+# --- Variables of a model -----------------------------------------------------------------------
+
+
+def _pick(part, rows, **numbers):
+    return {row.original.format(**numbers): operator.attrgetter(row.path)(part) for row in rows}
+
+
+def _encoder_variables(encoder):
+    named = _pick(encoder, _TABLE["embeddings"])
+    if encoder.embedding_hidden_mapping_in is not None:
+        named |= _pick(encoder, _TABLE["mapping"])
+    for part, groups in (("attention", encoder.attention_groups), ("ffn", encoder.ffn_groups)):
+        for g, inner_groups in enumerate(groups):
+            for j, block in enumerate(inner_groups):
+                named |= _pick(block, _TABLE[part], g=g, j=j)
+    return named | _pick(encoder, _TABLE["pooler"])
+
+
+def named_variables(model):
+    """The variables of a model under the original's names.
+
+    Args:
+        model: a model with an `encoder` (AlbertModel) and any of the heads in the table.
+
+    Returns:
+        dict of original name -> variable; every trainable variable once.
+    """
+    named = _encoder_variables(model.encoder)
+    for attribute, rows in _HEADS.items():
+        if hasattr(model, attribute):
+            named |= _pick(getattr(model, attribute), rows)
+    missing = {id(v) for v in model.trainable_variables} - {id(v) for v in named.values()}
+    assert not missing, f"{len(missing)} variables of {type(model).__name__} are not in the table"
+    return named
+
+
+def pretraining_shapes(config):
+    """Shapes of the variables of `heads.PretrainingModel`, without making any.
+
+    Args:
+        config: AlbertConfig.
+
+    Returns:
+        dict of original name -> list of int.
+    """
+    sizes = {
+        "V": config.vocab_size,
+        "S": config.type_vocab_size,
+        "T": config.max_position_embeddings,
+        "E": config.embedding_size,
+        "H": config.hidden_size,
+        "I": config.intermediate_size,
+        "2": 2,
+    }
+    has_mapping = config.embedding_size != config.hidden_size
+    rows = [*_TABLE["embeddings"], *(_TABLE["mapping"] if has_mapping else ())]
+    for part, count in (("attention", config.num_attention_groups), ("ffn", config.num_ffn_groups)):
+        rows += [
+            row._replace(original=row.original.format(g=g, j=j))
+            for g in range(count)
+            for j in range(config.inner_group_num)
+            for row in _TABLE[part]
+        ]
+    rows += _TABLE["pooler"] + [row for head in _PRETRAINING_HEADS for row in _HEADS[head]]
+    return {row.original: [sizes[letter] for letter in row.shape] for row in rows}
+
+
+def training_variables(named, optimizer):
+    """A training run's whole state by name: variables, moments, step.
+
+    Args:
+        named: dict, of `named_variables`, in the order the optimizer was built with.
+        optimizer: AdamW or LAMB, built.
+
+    Returns:
+        dict of name -> variable.
+    """
+    state = dict(named)
+    for slot in SLOTS:
+        state |= {
+            f"{name}/{slot}": value
+            for name, value in zip(named, getattr(optimizer, slot), strict=True)
+        }
+    return state | {GLOBAL_STEP: optimizer.iterations}
+
+
+# --- Kinds of names ---------------------------------------------------------------------------
+
+
+def is_encoder(name):
+    """Whether an original name is one of the encoder's; the rest are heads."""
+    return name.startswith("bert/")
+
+
+def is_weight(name):
+    """Whether a name in a file is neither an optimizer's slot nor the step."""
+    return name != GLOBAL_STEP and name.rsplit("/", 1)[-1] not in _KNOWN_SLOTS
+
+
+def source_name(name, init_from_group0=False):
+    """The name in the file from which a variable is filled; every group from group 0 if asked."""
+    return re.sub(r"/group_\d+/", "/group_0/", name) if init_from_group0 else name
+
+
+# --- Names of other libraries -----------------------------------------------------------------
+
+
+def from_garden(name):
+    """The original's name for a variable of the Model Garden; an unknown one stays as it is."""
+    parts = name.split("/")  # a model's name may stand before those of its layers
+    tails = ("/".join(parts[start:]) for start in range(len(parts)))
+    return next((_OF_GARDEN[tail] for tail in tails if tail in _OF_GARDEN), name)
+
+
+def to_transformers(original):
+    """A variable's name in transformers; None for what it has none for."""
+    return _translated(original, _BLOCK, _TO_TRANSFORMERS)
+
+
+def from_transformers(theirs):
+    """The original's name for a variable of transformers; None for what it has none for."""
+    return _translated(theirs, _LAYER, _OF_TRANSFORMERS)
+
+
+def _translated(name, block, table):
+    """A name in another column; `block` is what names of blocks begin with in its own."""
+    numbered = re.escape(block).replace(r"\{g\}", r"(\d+)").replace(r"\{j\}", r"(\d+)")
+    match = re.match(numbered, name)
+    if not match:
+        return table.get(name)
+    other = table.get(block + name[match.end() :])
+    return other and other.format(g=match.group(1), j=match.group(2))

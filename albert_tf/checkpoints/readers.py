@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers of weights, one for each kind of file: all give the original's names.
+
+A reader has `prefix`, `shapes` and `reader[name]`; `open_reader` finds the right one.
+"""
+
+import contextlib
+import math
+
+import numpy as np
+import safetensors
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+from albert_tf.checkpoints import name_table
+from albert_tf.errors import UserError, one_line
+
+
+def open_reader(prefix):
+    """The reader of a checkpoint of any source.
+
+    Args:
+        prefix: str, of `run_directory.find`.
+
+    Returns:
+        TensorFlowReader or SafetensorsReader.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    if prefix.endswith(".safetensors"):
+        return SafetensorsReader(prefix)
+    return TensorFlowReader(prefix)
+
+
+# --- TensorFlow ----------------------------------------------------------------------------------
+
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+class TensorFlowReader:
+    """The tensors of TensorFlow's files under the original's names, whichever release wrote them.
+
+    Args:
+        prefix: str, of `run_directory.find`.
+
+    Attributes:
+        shapes: dict of name -> list of int.
+
+    Raises:
+        UserError: the files cannot be read, or a tensor in them.
+    """
+
+    def __init__(self, prefix):
+        self.prefix = prefix
+        with _reading(prefix):
+            self._reader = tf.train.load_checkpoint(prefix)
+            shapes = self._reader.get_variable_to_shape_map()
+            self._graph = self._object_graph() if _OBJECT_GRAPH in shapes else None
+            if self._graph is None:  # written by TensorFlow 1, if need be as a hub module
+                self._keys = {key.removeprefix("module/"): key for key in shapes}
+            else:
+                self._keys = self._keys_in_graph()
+            self.shapes = {name: _joined(name, shapes[key]) for name, key in self._keys.items()}
+
+    def __getitem__(self, name):
+        with _reading(f"{name} of {self.prefix}"):
+            return np.reshape(self._reader.get_tensor(self._keys[name]), self.shapes[name])
+
+    def attribute(self, name):
+        """The value of a variable that is an attribute of a module's root object; or None."""
+        key = self._graph and self._held_by(0).get(name)
+        if not key:
+            return None
+        with _reading(f"{name} of {self.prefix}"):
+            return self._reader.get_tensor(key)
+
+    def _object_graph(self):
+        graph = trackable_object_graph_pb2.TrackableObjectGraph()
+        graph.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
+        return graph
+
+    def _held_by(self, node):
+        """Keys of the variables that an object holds, by the names it has for them."""
+        return {
+            child.local_name: attribute.checkpoint_key
+            for child in self._graph.nodes[node].children
+            for attribute in self._graph.nodes[child.node_id].attributes
+        }
+
+    def _keys_in_graph(self):
+        """Keys by original name: of our dict of variables, or else by the names of variables."""
+        root = {child.local_name: child.node_id for child in self._graph.nodes[0].children}
+        for holder in ("variables", "named_variables"):  # of a checkpoint, of a module
+            held = self._held_by(root[holder]) if holder in root else {}
+            if any(not name.isdigit() for name in held):  # else Keras's list of all variables
+                return held
+        return {
+            name_table.from_garden(attribute.full_name): attribute.checkpoint_key
+            for node in self._graph.nodes
+            for attribute in node.attributes
+        }
+
+
+@contextlib.contextmanager
+def _reading(what):
+    """Turns what TensorFlow's reader raises for damaged files into a UserError."""
+    try:
+        yield
+    # Among these: an object graph that is no message, or speaks of keys and nodes that are absent.
+    except (tf.errors.OpError, RuntimeError, ValueError, LookupError, TypeError, DecodeError) as e:
+        raise UserError(
+            f"cannot read {what}: the files are damaged or incomplete ({one_line(e)}). Copy them "
+            "anew, or give another checkpoint"
+        ) from e
+
+
+def _joined(name, shape):
+    """The original's shape of a variable that the Model Garden splits into heads, as [H, N, D]."""
+    if name.endswith("/kernel") and len(shape) == 3:
+        inputs = 2 if name.endswith("/output/dense/kernel") else 1  # axes of the inputs
+        return [math.prod(shape[:inputs]), math.prod(shape[inputs:])]
+    return [math.prod(shape)] if name.endswith("/bias") else shape
+
+
+# --- transformers --------------------------------------------------------------------------------
+
+_DTYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": tf.bfloat16.as_numpy_dtype,
+}
+_ALIASES = {"predictions.decoder.bias": "predictions.bias"}  # one parameter; a file has either
+_DECODER = "predictions.decoder.weight"  # the word embeddings once more
+_WORDS = "albert.embeddings.word_embeddings.weight"
+_BASE = "albert."  # absent in files of the encoder alone
+_BASE_PARTS = ("embeddings.", "encoder.", "pooler.")
+
+
+class SafetensorsReader:
+    """The tensors of `model.safetensors` under the original's names; the others under their own.
+
+    Args:
+        path: str, of `run_directory.find`.
+
+    Attributes:
+        prefix: str, the path.
+        shapes: dict of name -> list of int.
+
+    Raises:
+        UserError: the file cannot be read, or is of a model that the original has no names for.
+    """
+
+    def __init__(self, path):
+        self.prefix = path
+        try:
+            with tf.io.gfile.GFile(path, "rb") as file:
+                found = dict(safetensors.deserialize(file.read()))
+        except (tf.errors.OpError, safetensors.SafetensorError) as error:
+            raise UserError(f"cannot read {path}: {error}") from error
+        found = _with_base(found)
+        if _is_tied(found):
+            del found[_DECODER]
+        self._entries = {}
+        for name, entry in found.items():
+            name = _ALIASES.get(name, name)
+            self._entries[name_table.from_transformers(name) or name] = entry
+        self.shapes = {name: _turned(name, entry["shape"]) for name, entry in self._entries.items()}
+        self._check_mapping()
+
+    def _check_mapping(self):
+        sizes = self.shapes.get(name_table.MAPPING_KERNEL, [])
+        if len(set(sizes)) == 1:
+            raise UserError(
+                f"{self.prefix} maps embeddings of {sizes[0]} features to a hidden size of the "
+                "same: this project has no mapping then, so it cannot compute this model"
+            )
+
+    def __getitem__(self, name):
+        array = _array(self.prefix, name, self._entries[name]).astype(np.float32)
+        if not np.isfinite(array).all():
+            raise UserError(f"{name} of {self.prefix} has values that are infinite or no numbers")
+        return np.ascontiguousarray(array.T) if name.endswith("/kernel") else array
+
+
+def _array(path, name, entry):
+    if entry["dtype"] not in _DTYPES:
+        raise UserError(
+            f"cannot read {name} of {path}: its type is {entry['dtype']}, and weights are of "
+            f"{', '.join(_DTYPES)}"
+        )
+    return np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
+
+
+def _turned(name, shape):
+    return list(reversed(shape)) if name.endswith("/kernel") else list(shape)
+
+
+def _with_base(found):
+    """Names as in a file with heads: there the encoder's begin with `albert.`."""
+    if any(name.startswith(_BASE) for name in found):
+        return found
+    return {
+        _BASE + name if name.startswith(_BASE_PARTS) else name: entry
+        for name, entry in found.items()
+    }
+
+
+def _is_tied(found):
+    """Whether the file repeats the word embeddings as output weights, which says nothing new."""
+    if _DECODER not in found or _WORDS not in found:
+        return False
+    keys = ("dtype", "shape", "data")
+    return all(found[_DECODER][key] == found[_WORDS][key] for key in keys)

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints as files: finding the one that a path means, those of a run, copying, deleting."""
+
+import functools
+import os
+import re
+
+import tensorflow as tf
+from absl import logging
+from google.protobuf import text_format
+from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
+
+from albert_tf import files
+from albert_tf.errors import UserError
+
+BEST = "model.ckpt-best"
+SAFETENSORS = "model.safetensors"
+_SHARDS = "model.safetensors.index.json"
+_PICKLE = "pytorch_model.bin"
+_STATE = "checkpoint"  # TensorFlow's list of a directory's checkpoints
+
+
+# --- Finding ---------------------------------------------------------------------------------
+
+
+def find(path):
+    """Finds the checkpoint that a user means.
+
+    Args:
+        path: str, a prefix (`.../model.ckpt-best`), one of its files (`.index`, `.data-...`,
+            `.meta`), or a directory, whose `checkpoint` file may be missing or may name a place
+            that does not exist, as those in the released archives do. A hub module's directory
+            holds `variables/variables`, one of the transformers library `model.safetensors`.
+
+    Returns:
+        str, the prefix; or the `.safetensors` file.
+
+    Raises:
+        UserError: there is none; the message names the path and what was looked for.
+    """
+    prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path.rstrip("/"))
+    if tf.io.gfile.exists(prefix + ".index"):
+        return prefix
+    if tf.io.gfile.isdir(path):
+        return _find_in_directory(path.rstrip("/"))
+    found = _find_safetensors(path)
+    if found:
+        return found
+    raise UserError(
+        f"no checkpoint at {path}: looked for {prefix}.index. Give a prefix such as "
+        "DIR/model.ckpt-best, its .index file, or its directory"
+    )
+
+
+def _find_in_directory(directory):
+    latest = latest_in(directory)
+    if latest:
+        return latest
+    prefixes = _prefixes_in(directory)
+    best = os.path.join(directory, BEST)
+    if best in prefixes:
+        return best
+    if len(prefixes) == 1:
+        return prefixes.pop()
+    of_module = os.path.join(directory, "variables", "variables")
+    if not prefixes and exists(of_module):
+        return of_module
+    of_transformers = None if prefixes else _find_safetensors(directory)
+    if of_transformers:
+        return of_transformers
+    found = ", ".join(sorted(os.path.basename(p) for p in prefixes)) or "no .index file"
+    raise UserError(f"no checkpoint can be told in {directory} ({found}): give its prefix")
+
+
+def _find_safetensors(path):
+    """The weights of transformers at a path (file or directory); None where there are none."""
+    if tf.io.gfile.isdir(path):
+        names = [
+            name for name in (SAFETENSORS, _SHARDS, _PICKLE) if _is_file(os.path.join(path, name))
+        ]
+        path = os.path.join(path, names[0]) if names else ""
+    if not path.endswith((".safetensors", _SHARDS, ".bin")) or not _is_file(path):
+        return None
+    if path.endswith(".safetensors"):
+        return path
+    kind = "is a pickle, which can run any code" if path.endswith(".bin") else "lists several files"
+    raise UserError(
+        f"{path} {kind}: give {SAFETENSORS}. In transformers, "
+        'model.save_pretrained(DIR, max_shard_size="100GB") writes it'
+    )
+
+
+def _is_file(path):
+    return tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
+
+
+def exists(prefix):
+    """Whether a checkpoint's files are there."""
+    return tf.io.gfile.exists(prefix + ".index")
+
+
+def _prefixes_in(directory):
+    indices = tf.io.gfile.glob(os.path.join(directory, "*.index"))
+    return [path.removesuffix(".index") for path in indices]
+
+
+def numbered_in(directory):
+    """A directory's checkpoints with a step in their names: list of (step, prefix), ascending."""
+    steps = [(step_of(prefix), prefix) for prefix in _prefixes_in(directory)]
+    return sorted((step, prefix) for step, prefix in steps if step is not None)
+
+
+def step_of(prefix):
+    """The step at the end of a prefix, or None (`model.ckpt-best`)."""
+    match = re.search(r"-(\d+)$", prefix)
+    return int(match.group(1)) if match else None
+
+
+def latest_in(directory):
+    """The newest checkpoint of a run's directory, or None.
+
+    That is the one its `checkpoint` file names, even if the directory was moved; without a usable
+    file, which a line reports once, the one with the highest step.
+
+    Raises:
+        UserError: the `checkpoint` file is there and cannot be opened.
+    """
+    named = _named_by_state(directory)
+    if named:
+        here = os.path.join(directory, os.path.basename(named))
+        for prefix in (here, os.path.join(directory, named)):
+            if exists(prefix):
+                return prefix
+    numbered = numbered_in(directory)
+    if not numbered:
+        return None
+    latest = numbered[-1][1]
+    if named is not None:
+        _warn_once(
+            f"{os.path.join(directory, _STATE)} is damaged or names a checkpoint that is not "
+            f"there: taking the one with the highest step, {latest}"
+        )
+    return latest
+
+
+def _named_by_state(directory):
+    """What a directory's `checkpoint` file names; "" if it is damaged, None if there is none."""
+    path = os.path.join(directory, _STATE)
+    if not tf.io.gfile.exists(path):
+        return None
+    try:
+        state = text_format.Parse(files.read_bytes(path), CheckpointState())
+    except (text_format.ParseError, UnicodeDecodeError):
+        return ""
+    return state.model_checkpoint_path
+
+
+@functools.cache
+def _warn_once(line):
+    logging.warning(line)
+
+
+# --- Changing --------------------------------------------------------------------------------
+
+
+def tidy(directory):
+    """Repairs what a killed process left in a run's directory; to be called before training there.
+
+    Parts of a checkpoint that was not finished are removed, and a damaged `checkpoint` file, which
+    `tf.train.CheckpointManager` does not accept, is written anew.
+
+    Args:
+        directory: str, which no other process trains in.
+    """
+    for path in tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*_temp*")):
+        files.remove(path)
+    if _named_by_state(directory) != "":
+        return
+    path = os.path.join(directory, _STATE)
+    if not latest_in(directory):
+        files.remove(path)
+        return
+    names = [os.path.basename(prefix) for _, prefix in numbered_in(directory)]
+    state = CheckpointState(
+        model_checkpoint_path=names[-1],
+        all_model_checkpoint_paths=names,
+        all_model_checkpoint_timestamps=range(1, len(names) + 1),  # without any, none is deleted
+    )
+    files.write_text(path, text_format.MessageToString(state))
+
+
+def delete(prefix):
+    """Deletes a checkpoint's files, the index first: without it there is no checkpoint."""
+    for path in [prefix + ".index", *tf.io.gfile.glob(f"{prefix}.data-*")]:
+        tf.io.gfile.remove(path)
+
+
+def copy(prefix, target):
+    """Copies a checkpoint's files to another prefix, the index last, each renamed into place.
+
+    Args:
+        prefix: str, what to copy.
+        target: str, prefix of the copy.
+
+    Returns:
+        list of (source file, target file).
+    """
+    shards = tf.io.gfile.glob(prefix + ".data-?????-of-?????")
+    sources = [*sorted(shards), prefix + ".index"]
+    pairs = [(source, target + source[len(prefix) :]) for source in sources]
+    with files.replacing(*(destination for _, destination in pairs)) as temporary:
+        for source, name in zip(sources, temporary, strict=True):
+            tf.io.gfile.copy(source, name, overwrite=True)
+    logging.info("Copied %s to %s", prefix, target)
+    return pairs

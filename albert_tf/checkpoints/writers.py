@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing weights as checkpoints, in the original's form and in this project's."""
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.checkpoints import name_table
+
+
+def make_checkpoint(state):
+    """A `tf.train.Checkpoint` that files the variables of `state` under their names."""
+    return tf.train.Checkpoint(variables=dict(state))
+
+
+def _write_tf1(prefix, tensors):
+    """As `tf.compat.v1.train.Saver` does: plain names, which every TensorFlow reads."""
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=list(tensors.values()),
+    )
+
+
+def _write_tf2(prefix, tensors):
+    make_checkpoint({name: tf.Variable(value) for name, value in tensors.items()}).write(prefix)
+
+
+WRITERS = {"tf1": _write_tf1, "tf2": _write_tf2}
+
+
+def write(prefix, tensors, form):
+    """Writes weights as a checkpoint at step 0, whole or not at all.
+
+    Args:
+        prefix: str.
+        tensors: dict of original name -> array.
+        form: str, a key of `WRITERS`: `tf1` for the original's form, `tf2` for this project's.
+    """
+    temporary = files.temporary_path(prefix)
+    endings = (".data-00000-of-00001", ".index")  # the index, which makes a checkpoint, comes last
+    try:
+        WRITERS[form](temporary, {**tensors, name_table.GLOBAL_STEP: np.int64(0)})
+        for ending in endings:
+            tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
+    finally:
+        for ending in endings:
+            if tf.io.gfile.exists(temporary + ending):
+                tf.io.gfile.remove(temporary + ending)

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading TFRecord files: batches for training and evaluation, arrays for prediction."""
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.data import record_checks
+from albert_tf.errors import UserError
+
+_LARGEST_BUFFER = 10**7  # TensorFlow takes 24 bytes for each place before it reads a record
+# Padding that is cut off is cut to a multiple of this: kernels are prepared anew for each length.
+_LENGTH_STEP = 8
+_TOKEN_FEATURES = ("input_ids", "input_mask", "segment_ids", "p_mask")
+
+
+def train_dataset(files, schema, batch_size, *, seed=None, shuffle_buffer_size=100, trim_to=None):
+    """Endless shuffled batches; a batch is a dict of int32 and float32 tensors [B, length].
+
+    Files are shuffled and up to four of them read side by side, then records are shuffled in a
+    buffer (the original's input pipeline).
+
+    Args:
+        files: list of str.
+        schema: dict from feature name to `FeatureSpec`; other features of the records are
+            ignored.
+        batch_size: int, B.
+        seed: int or None. With a seed, every run gives the same batches.
+        shuffle_buffer_size: int, in records. 1 or less keeps the order of files and records.
+        trim_to: int T, the length the records are padded to, to have each batch cut to its longest
+            sequence; None leaves them as they are, as a TPU needs them.
+
+    Raises:
+        UserError: the buffer is too large for any memory.
+    """
+    if shuffle_buffer_size > _LARGEST_BUFFER:
+        raise UserError(
+            f"--shuffle_buffer_size={shuffle_buffer_size}: must be at most {_LARGEST_BUFFER}"
+        )
+    if shuffle_buffer_size <= 1:
+        records = tf.data.TFRecordDataset(files).repeat()
+    else:
+        names = tf.data.Dataset.from_tensor_slices(files).repeat().shuffle(len(files), seed=seed)
+        records = names.interleave(
+            tf.data.TFRecordDataset,
+            cycle_length=min(4, len(files)),
+            block_length=1,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=seed is not None,
+        ).shuffle(shuffle_buffer_size, seed=seed)
+    batches = _parsed_batches(records, schema, batch_size, drop_remainder=True)
+    if trim_to is not None:
+        batches = batches.map(lambda features: _trim(features, trim_to), tf.data.AUTOTUNE)
+    return batches.prefetch(tf.data.AUTOTUNE)
+
+
+def eval_dataset(files, schema, batch_size, *, drop_remainder=False):
+    """Batches of one pass over the files, in order.
+
+    Args:
+        files: list of str.
+        schema: dict from feature name to `FeatureSpec`.
+        batch_size: int.
+        drop_remainder: bool, whether to leave out a last batch smaller than batch_size.
+    """
+    dataset = tf.data.TFRecordDataset(files)
+    return _parsed_batches(dataset, schema, batch_size, drop_remainder).prefetch(tf.data.AUTOTUNE)
+
+
+def _parsed_batches(records, schema, batch_size, drop_remainder):
+    """Batches the serialised records first: one parse per batch is much faster than one each."""
+    fixed = {
+        name: tf.io.FixedLenFeature([feature.length], feature.dtype)
+        for name, feature in schema.items()
+    }
+
+    def parse(serialized):
+        values = tf.io.parse_example(serialized, fixed)
+        return {name: _checked(name, values[name], feature) for name, feature in schema.items()}
+
+    batches = records.batch(batch_size, drop_remainder=drop_remainder)
+    return batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def _checked(name, values, feature):
+    """Values in the types of batches; out of range, the step fails: a GPU would read zeros."""
+    smallest, largest = feature.limits
+    is_good = tf.reduce_all((values >= smallest) & (values <= largest))
+    message = f"feature {name} holds a value that is not in {smallest} to {largest}"
+    with tf.control_dependencies([tf.debugging.Assert(is_good, [message])]):
+        # TPUs have no 64-bit integers, and ids need none.
+        return tf.cast(values, tf.int32) if values.dtype == tf.int64 else tf.identity(values)
+
+
+def load_arrays(path, schema):
+    """All records of a file in memory: dict of int32 and float32 arrays [n, length].
+
+    Args:
+        path: str, a file of features that its owner makes anew if it is absent.
+        schema: dict from feature name to `FeatureSpec`.
+
+    Raises:
+        UserError: a record is damaged or does not fit the schema.
+    """
+    with record_checks.naming_bad_records([path], schema, remedy=record_checks.CACHE_REMEDY):
+        # One pass to count them, so that no array has to be copied to grow.
+        count = (
+            tf.data.TFRecordDataset(path)
+            .batch(1024)
+            .reduce(np.int64(0), lambda total, batch: total + tf.size(batch, tf.int64))
+        )
+        arrays = {
+            name: np.empty(
+                [count, feature.length], np.int32 if feature.dtype == tf.int64 else np.float32
+            )
+            for name, feature in schema.items()
+        }
+        for number, batch in enumerate(eval_dataset([path], schema, 1024).as_numpy_iterator()):
+            for name, values in batch.items():
+                arrays[name][1024 * number :][: len(values)] = values
+    return arrays
+
+
+def prediction_batches(arrays, batch_size, max_seq_length, *, fixed_shape=False):
+    """Batches for prediction, rows of like length together and cut to the longest.
+
+    Args:
+        arrays: dict of numpy arrays [n, ...], of `load_arrays`.
+        batch_size: int, B.
+        max_seq_length: int, T, the length the records are padded to.
+        fixed_shape: bool, whether every batch is B rows of full length instead, as a TPU needs
+            them; rows of zeros fill the last one.
+
+    Yields:
+        (rows, features): the row numbers, int array [B], -1 for filling; a dict of arrays.
+    """
+    num_rows = len(arrays["input_mask"])
+    masks = arrays["input_mask"].reshape(num_rows, -1, max_seq_length)
+    lengths = masks.sum(axis=2).max(axis=1)
+    order = np.arange(num_rows) if fixed_shape else np.argsort(lengths, kind="stable")
+    for start in range(0, num_rows, batch_size):
+        rows = order[start : start + batch_size]
+        if fixed_shape:
+            filling = batch_size - len(rows)
+            batch = {k: np.pad(v[rows], [(0, filling), (0, 0)]) for k, v in arrays.items()}
+            yield np.pad(rows, (0, filling), constant_values=-1), batch
+            continue
+        length = min(_rounded_up(int(lengths[rows].max())), max_seq_length)
+        batch = {name: values[rows] for name, values in arrays.items()}
+        yield rows, _cut(batch, max_seq_length, length, np.reshape)
+
+
+# === Cutting padding off ===
+
+
+def _rounded_up(length):
+    """The next multiple of the step: of an int or of an int tensor."""
+    return -(-length // _LENGTH_STEP) * _LENGTH_STEP
+
+
+def _trim(features, max_seq_length):
+    """Cuts token features [B, k * T] to the longest of their B * k sequences."""
+    masks = tf.reshape(features["input_mask"], [-1, max_seq_length])
+    longest = tf.reduce_max(tf.reduce_sum(masks, axis=1))
+    longest = tf.minimum(_rounded_up(longest), max_seq_length)
+    return _cut(features, max_seq_length, longest, tf.reshape)
+
+
+def _cut(features, max_seq_length, length, reshape):
+    """Token features [B, k * T] cut to [B, k * length], with the `reshape` of their library."""
+
+    def cut(values):
+        rows, columns = values.shape
+        sequences = reshape(values, [-1, max_seq_length])[:, :length]
+        return reshape(sequences, [rows, columns // max_seq_length * length])
+
+    return {
+        name: cut(values) if name in _TOKEN_FEATURES else values
+        for name, values in features.items()
+    }
