@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ALBERT in TensorFlow 2, with the numbers of the original release.
 
-`AlbertConfig`, `AlbertModel`, `FullTokenizer` and the module `heads` can be imported from here. They
-are loaded when first used, so that a part that needs no TensorFlow does not wait for it.
+`AlbertConfig`, `AlbertModel`, `FullTokenizer` and the module `heads` can be imported from here.
+They are loaded when first used, so that a part that needs no TensorFlow does not wait for it.
 """
 
 import importlib
