@@ -22,7 +22,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.publish import serving, text_inputs
+from albert_tf.publish import classifier_functions, saved_models, text_inputs
 from albert_tf.tasks import glue
 from albert_tf.training import finetuning, loop, results
 
@@ -420,11 +420,11 @@ def export(task, config):
     prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
     loop.set_precision("fp32")
     model = heads.ClassificationModel(config, task.num_outputs)
-    serving.load(model, prefix)
+    saved_models.load(model, prefix)
     tokenizer = launch.make_graph_tokenizer()
     texts = text_inputs.SentencePairs(tokenizer, FLAGS.max_seq_length, len(task.text) == 2)
     threshold = FLAGS.threshold_to_export
-    functions = serving.ClassifierFunctions(
+    functions = classifier_functions.ClassifierFunctions(
         model, texts, task.labels, None if math.isnan(threshold) else threshold
     )
     launch.export(model, functions, tokenizer, config, task.labels)

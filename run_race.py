@@ -19,7 +19,7 @@ from albert_tf.cli import launch
 from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.publish import serving, text_inputs
+from albert_tf.publish import classifier_functions, saved_models, text_inputs
 from albert_tf.tasks import race
 from albert_tf.training import finetuning, loop, results
 
@@ -268,10 +268,10 @@ def export(config):
     prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
     loop.set_precision("fp32")
     model = heads.MultipleChoiceModel(config, choices=len(race.LETTERS))
-    serving.load(model, prefix)
+    saved_models.load(model, prefix)
     tokenizer = launch.make_graph_tokenizer()
     texts = text_inputs.Options(tokenizer, FLAGS.max_seq_length, FLAGS.max_qa_length)
-    functions = serving.ClassifierFunctions(model, texts, list(race.LETTERS))
+    functions = classifier_functions.ClassifierFunctions(model, texts, list(race.LETTERS))
     launch.export(model, functions, tokenizer, config, race.LETTERS)
 
 

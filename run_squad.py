@@ -28,7 +28,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.publish import serving, text_inputs
+from albert_tf.publish import saved_models, squad_functions, text_inputs
 from albert_tf.tasks import squad_features, squad_metrics, squad_predictions
 from albert_tf.training import finetuning, loop, results
 
@@ -669,16 +669,16 @@ def export(version, config, windows):
     loop.set_precision("fp32")
     options = {name: FLAGS[flag].value for name, flag in version.options.items()}
     model = version.model(config, **options | version.served_options)
-    serving.load(model, prefix)
+    saved_models.load(model, prefix)
     tokenizer = launch.make_graph_tokenizer()
-    settings = serving.AnswerSettings(
+    settings = squad_functions.AnswerSettings(
         # No window has more starts, ends or pieces in an answer.
         min(FLAGS.n_best_size, FLAGS.max_seq_length),
         min(FLAGS.max_answer_length, FLAGS.max_seq_length),
         known_threshold([prefix]) if version.has_negatives else None,
     )
     texts = text_inputs.Paragraphs(tokenizer, windows)
-    functions = serving.SquadFunctions(model, texts, settings)
+    functions = squad_functions.SquadFunctions(model, texts, settings)
     launch.export(model, functions, tokenizer, config, folder="saved_model")
 
 

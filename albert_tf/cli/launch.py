@@ -19,7 +19,7 @@ from albert_tf import __version__, files
 from albert_tf.checkpoints import hub_modules, transformers
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, one_line
-from albert_tf.publish import serving
+from albert_tf.publish import saved_models, tflite_files
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import loop, run_record
@@ -382,7 +382,7 @@ def export(model, functions, tokenizer, config, labels=None, folder=""):
 
     Args:
         model: one of `heads`, with its weights.
-        functions: serving.ClassifierFunctions or serving.SquadFunctions of it.
+        functions: classifier_functions.ClassifierFunctions or squad_functions.SquadFunctions of it.
         tokenizer: GraphTokenizer.
         config: AlbertConfig.
         labels: sequence of str or None, the class names.
@@ -391,21 +391,21 @@ def export(model, functions, tokenizer, config, labels=None, folder=""):
     tflite = {}
     if FLAGS.export_tflite:  # first: nothing is written if it fails
         length = FLAGS.max_seq_length
-        tflite = serving.convert_to_tflite(model, functions, length, config.vocab_size)
-    path = serving.new_directory(os.path.join(FLAGS.export_dir, folder))
+        tflite = tflite_files.convert_to_tflite(model, functions, length, config.vocab_size)
+    path = saved_models.new_directory(os.path.join(FLAGS.export_dir, folder))
     contents = {"albert_config.json": config.to_json_string()}
     if labels is not None:
-        contents[serving.LABELS_FILE] = "".join(f"{label}\n" for label in labels)
+        contents[saved_models.LABELS_FILE] = "".join(f"{label}\n" for label in labels)
     vocabulary = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"
     assets = {vocabulary: vocabulary_file()}
     tokenizer = tokenizer if FLAGS.export_text else None
-    serving.save(path, model, functions, tokenizer, assets, contents)
+    saved_models.save(path, model, functions, tokenizer, assets, contents)
     if FLAGS.export_text:
         texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
         print(f"Exported. Try it: python predict.py --saved_model={shlex.quote(path)} {texts}")
     else:
         print(f"Exported, for ids alone: {path}")
-    paths = serving.save_tflite(FLAGS.export_dir, tflite)
+    paths = tflite_files.save_tflite(FLAGS.export_dir, tflite)
     for path, (kind, file) in zip(paths, tflite.items(), strict=True):
         print(
             f"TFLite, {kind}: {path}, {len(file.content) / 2**20:.2f} MiB, largest difference "
