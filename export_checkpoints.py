@@ -22,7 +22,7 @@ from albert_tf.checkpoints import (
 from albert_tf.cli import launch, model_flags
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.publish import hub, transformers_tokenizer
+from albert_tf.publish import saved_models, transformers_tokenizer
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuned_task
 
@@ -169,7 +169,7 @@ def export_to_transformers(config):
         transformers.check_expressible(config)
     except UserError as error:
         raise UserError(f"--export_format=hf: {error}") from error
-    hub.check_export_path(FLAGS.export_path, "export_path")
+    saved_models.check_export_path(FLAGS.export_path, "export_path")
     prefix = run_directory.find(checkpoint_path())
     head = finetuned_task.read(os.path.dirname(prefix))
     shapes = readers.open_reader(prefix).shapes

@@ -16,7 +16,7 @@ from albert_tf.cli import flag_groups, launch, model_flags
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.publish import graph_tokenization, hub
+from albert_tf.publish import cards, hub, hub_preprocessing, saved_models
 from albert_tf.text.tokenization import FullTokenizer
 
 FLAGS = flags.FLAGS
@@ -43,7 +43,7 @@ def define_flags():
     flags.DEFINE_integer(
         "max_seq_length",
         None,
-        f"Preprocessing: pieces of its output; by default {graph_tokenization.DEFAULT_SEQ_LENGTH}, "
+        f"Preprocessing: pieces of its output; by default {hub_preprocessing.DEFAULT_SEQ_LENGTH}, "
         f"or the model's positions if {CONFIG} is there and has fewer.",
     )
     flags.DEFINE_string("export_path", None, "Directory to make.")
@@ -69,7 +69,7 @@ def load_model(config):
     model = heads.PretrainingModel(config)
     path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
     report = loading.load(path, name_table.named_variables(model))
-    hub.check_fit(report)
+    saved_models.check_fit(report)
     print(report)
     loaded = {
         name
@@ -107,8 +107,8 @@ def export_model(vocabulary, arguments):
     )
     signatures = module.signatures()
     special_ids = tokenizer.special_ids(with_mask=False)
-    card = hub.model_card(config, module, signatures, FLAGS.export_path, special_ids)
-    hub.save_module(module, FLAGS.export_path, signatures, card)
+    card = cards.model_card(config, module, signatures, FLAGS.export_path, special_ids)
+    saved_models.save_module(module, FLAGS.export_path, signatures, card)
 
 
 def preprocessing_length():
@@ -118,7 +118,7 @@ def preprocessing_length():
         UserError: the model has fewer positions than --max_seq_length.
     """
     path = os.path.join(FLAGS.albert_directory, CONFIG)
-    default, length = graph_tokenization.DEFAULT_SEQ_LENGTH, FLAGS.max_seq_length
+    default, length = hub_preprocessing.DEFAULT_SEQ_LENGTH, FLAGS.max_seq_length
     if not tf.io.gfile.exists(path):
         return length or default
     limit = AlbertConfig.from_json_file(path).max_position_embeddings
@@ -132,13 +132,13 @@ def preprocessing_length():
 def export_preprocessing(vocabulary, arguments):
     """Writes the preprocessing."""
     length = preprocessing_length()
-    module = graph_tokenization.Preprocessing(**arguments, seq_length=length)
-    card = hub.preprocessing_card(
+    module = hub_preprocessing.Preprocessing(**arguments, seq_length=length)
+    card = cards.preprocessing_card(
         os.path.basename(vocabulary), FLAGS.do_lower_case, length, FLAGS.export_path
     )
-    hub.save_module(module, FLAGS.export_path, card=card)
+    saved_models.save_module(module, FLAGS.export_path, card=card)
     if not vocabulary.endswith(".txt"):
-        print(hub.EQUAL_SPLITS)
+        print(cards.EQUAL_SPLITS)
 
 
 def main(_):
@@ -148,7 +148,7 @@ def main(_):
     flag_groups.check_at_least(3, "max_seq_length")  # [CLS], a piece, [SEP]
     if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
-    hub.check_export_path(FLAGS.export_path, "export_path")
+    saved_models.check_export_path(FLAGS.export_path, "export_path")
     vocabulary, arguments = model_flags.directory_vocabulary()
     exporters = {"model": export_model, "preprocessing": export_preprocessing}
     exporters[FLAGS.export_type](vocabulary, arguments)

@@ -71,6 +71,25 @@ class OutputWeights(Layer):
         return tf.matmul(tf.cast(x, tf.float32), self.weights_, transpose_b=True) + self.bias
 
 
+def encode(encoder, features, training=False):
+    """An encoder's outputs for features under the original's names.
+
+    Args:
+        encoder: AlbertModel.
+        features: dict of int32 [B, T]: input_ids, input_mask, segment_ids.
+        training: bool.
+
+    Returns:
+        dict, of AlbertModel.
+    """
+    return encoder(
+        features["input_ids"],
+        input_mask=features["input_mask"],
+        token_type_ids=features["segment_ids"],
+        training=training,
+    )
+
+
 class PretrainingModel(tf_keras.Model):
     """Encoder, masked-LM head and sentence-order head (section 3.1).
 
@@ -89,12 +108,7 @@ class PretrainingModel(tf_keras.Model):
         self.sentence_order = OutputWeights(2, config.hidden_size, config.initializer_range)
 
     def call(self, features, training=False):
-        encoded = self.encoder(
-            features["input_ids"],
-            input_mask=features["input_mask"],
-            token_type_ids=features["segment_ids"],
-            training=training,
-        )
+        encoded = encode(self.encoder, features, training)
         return {
             "masked_lm_logits": self.masked_lm(
                 encoded["sequence_output"],
@@ -188,12 +202,7 @@ class ClassificationModel(tf_keras.Model):
         self._dropout_prob = dropout_prob
 
     def call(self, features, training=False):
-        encoded = self.encoder(
-            features["input_ids"],
-            input_mask=features["input_mask"],
-            token_type_ids=features["segment_ids"],
-            training=training,
-        )
+        encoded = encode(self.encoder, features, training)
         pooled = dropout(encoded["pooled_output"], self._dropout_prob, training)
         return {"logits": self.classifier(pooled)}
 
@@ -285,7 +294,7 @@ class SquadV1Model(tf_keras.Model):
         self._predicted_length = predicted_length
 
     def call(self, features, training=False):
-        x = _sequence_output(self.encoder, features, training)
+        x = encode(self.encoder, features, training)["sequence_output"]
         start_logits, end_logits = tf.unstack(_on_rows(self.squad, x), axis=-1)
         if not training and self._predicted_length:
             start_logits, end_logits = (
@@ -338,7 +347,7 @@ class SquadV2Model(tf_keras.Model):
         self._start_n_top, self._end_n_top = start_n_top, end_n_top
 
     def call(self, features, training=False):
-        x = _sequence_output(self.encoder, features, training)
+        x = encode(self.encoder, features, training)["sequence_output"]
         forbidden = tf.cast(features["p_mask"], tf.float32)
         start_logits = _masked(_on_rows(self.start_logits, x)[..., 0], forbidden)
         cls_logits = self.answer_class(x, start_logits, training=training)
@@ -424,15 +433,6 @@ class AnswerClass(Layer):
         start = tf.linalg.matvec(x, tf.nn.softmax(start_logits), transpose_a=True)  # [B, H]
         hidden = tf.tanh(self.dense_0(tf.concat([start, x[:, 0]], axis=-1)))
         return self.dense_1(dropout(hidden, self._dropout_prob, training))[:, 0]
-
-
-def _sequence_output(encoder, features, training):
-    return encoder(
-        features["input_ids"],
-        input_mask=features["input_mask"],
-        token_type_ids=features["segment_ids"],
-        training=training,
-    )["sequence_output"]
 
 
 def _on_rows(layer, x):

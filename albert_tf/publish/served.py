@@ -5,7 +5,7 @@ import os
 import shlex
 from typing import NamedTuple
 
-from albert_tf.publish import serving
+from albert_tf.publish import saved_models, tflite_files
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 
 
@@ -34,7 +34,7 @@ def export(model, functions, config, settings, labels=None, folder=""):
 
     Args:
         model: one of `heads`, with its weights.
-        functions: serving.ClassifierFunctions or the like, of it.
+        functions: classifier_functions.ClassifierFunctions or the like, of it.
         config: AlbertConfig.
         settings: Settings.
         labels: sequence of str or None, the class names.
@@ -43,21 +43,21 @@ def export(model, functions, config, settings, labels=None, folder=""):
     tflite = {}
     if settings.with_tflite:  # first: nothing is written if it fails
         length = settings.max_seq_length
-        tflite = serving.convert_to_tflite(model, functions, length, config.vocab_size)
-    path = serving.new_directory(os.path.join(settings.directory, folder))
+        tflite = tflite_files.convert_to_tflite(model, functions, length, config.vocab_size)
+    path = saved_models.new_directory(os.path.join(settings.directory, folder))
     contents = {"albert_config.json": config.to_json_string()}
     if labels is not None:
-        contents[serving.LABELS_FILE] = "".join(f"{label}\n" for label in labels)
+        contents[saved_models.LABELS_FILE] = "".join(f"{label}\n" for label in labels)
     kind = "sp_model_file" if settings.tokenizer.is_sentencepiece else "vocab_file"
     tokenizer = settings.tokenizer if settings.with_text else None
     assets = {kind: settings.vocabulary_file}
-    serving.save(path, model, functions, tokenizer, assets, contents)
+    saved_models.save(path, model, functions, tokenizer, assets, contents)
     if settings.with_text:
         texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
         print(f"Exported. Try it: python predict.py --saved_model={shlex.quote(path)} {texts}")
     else:
         print(f"Exported, for ids alone: {path}")
-    paths = serving.save_tflite(settings.directory, tflite)
+    paths = tflite_files.save_tflite(settings.directory, tflite)
     for path, (kind, file) in zip(paths, tflite.items(), strict=True):
         print(
             f"TFLite, {kind}: {path}, {len(file.content) / 2**20:.2f} MiB, largest difference "

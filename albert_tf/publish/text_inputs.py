@@ -4,6 +4,7 @@
 B examples, T pieces of a sequence (those of the longest of the batch), F windows of all paragraphs.
 """
 
+import functools
 import re
 import sys
 import unicodedata
@@ -11,22 +12,18 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.publish.graph_tokenization import cut_rows, pack
+from albert_tf.publish.export_signatures import HUB_NAMES
+from albert_tf.publish.graph_tokenization import STRINGS
+from albert_tf.publish.packing import cut_rows, pack
 from albert_tf.text.tokenization import NUM_SPECIALS
 
-STRINGS = tf.TensorSpec([None], tf.string)
 _WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
-_HUB_NAMES = {
-    "input_ids": "input_word_ids",
-    "input_mask": "input_mask",
-    "segment_ids": "input_type_ids",
-}
 
 
 def _features(segments, seq_length, tokenizer):
     """`pack` under the original's names."""
     packed = pack(segments, seq_length, tokenizer)
-    return {name: packed[hub_name] for name, hub_name in _HUB_NAMES.items()}
+    return {name: packed[hub_name] for name, hub_name in HUB_NAMES.items()}
 
 
 def _trimmed(features):
@@ -122,6 +119,7 @@ def _right_stripped(texts):
     return tf.strings.regex_replace(texts, f"{_WHITE_SPACE}+$", "")
 
 
+@functools.cache
 def _blanks(decomposes):
     """Pattern of the characters that the clean-up of a text turns into the underscore."""
     chars = map(chr, range(sys.maxunicode + 1)) if decomposes else "_"
@@ -140,7 +138,8 @@ class Windows(NamedTuple):
         first_piece: int32 [F], where the window begins in the paragraph.
         length: int32 [F], pieces of the paragraph in it.
         offset: int32 [F], where they begin in the sequence.
-        starts, ends: int32 RaggedTensors [B, (T)], the characters of each piece of a paragraph.
+        char_starts, char_ends: int32 RaggedTensors [B, (T)], the characters [start, end) of each
+            piece of a paragraph.
     """
 
     features: dict
@@ -150,8 +149,8 @@ class Windows(NamedTuple):
     first_piece: tf.Tensor
     length: tf.Tensor
     offset: tf.Tensor
-    starts: tf.RaggedTensor
-    ends: tf.RaggedTensor
+    char_starts: tf.RaggedTensor
+    char_ends: tf.RaggedTensor
 
 
 class Paragraphs:

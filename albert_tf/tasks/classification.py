@@ -8,7 +8,7 @@ import os
 from albert_tf import files
 from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.model import heads
-from albert_tf.publish import serving, text_inputs
+from albert_tf.publish import classifier_functions, text_inputs
 from albert_tf.tasks import glue
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
@@ -222,4 +222,6 @@ class ClassificationTask:
         """What is served of a model."""
         has_pair = len(self.row.text) == 2
         texts = text_inputs.SentencePairs(tokenizer, self.text.max_seq_length, has_pair)
-        return serving.ClassifierFunctions(model, texts, self.row.labels, self.threshold)
+        return classifier_functions.ClassifierFunctions(
+            model, texts, self.row.labels, self.threshold
+        )

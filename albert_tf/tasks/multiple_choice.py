@@ -8,7 +8,7 @@ import os
 from albert_tf import files
 from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.model import heads
-from albert_tf.publish import serving, text_inputs
+from albert_tf.publish import classifier_functions, text_inputs
 from albert_tf.tasks import race
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
@@ -179,4 +179,4 @@ class RaceTask:
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""
         texts = text_inputs.Options(tokenizer, self.text.max_seq_length, self.max_qa_length)
-        return serving.ClassifierFunctions(model, texts, self.labels)
+        return classifier_functions.ClassifierFunctions(model, texts, self.labels)

@@ -12,7 +12,7 @@ from albert_tf.checkpoints import readers, run_directory
 from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.publish import serving, text_inputs
+from albert_tf.publish import squad_functions, text_inputs
 from albert_tf.tasks import (
     squad_features,
     squad_metrics,
@@ -448,11 +448,11 @@ class SquadTask:
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""
         # No window has more starts, ends or pieces in an answer.
-        answers = serving.AnswerSettings(
+        answers = squad_functions.AnswerSettings(
             min(self.settings.n_best_size, self.text.max_seq_length),
             min(self.settings.max_answer_length, self.text.max_seq_length),
             self._known_threshold([prefix]) if self.version.has_negatives else None,
         )
-        return serving.SquadFunctions(
+        return squad_functions.SquadFunctions(
             model, text_inputs.Paragraphs(tokenizer, self.windows), answers
         )

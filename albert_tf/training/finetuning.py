@@ -11,7 +11,7 @@ from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.data import input_pipeline, record_checks
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.publish import served, serving
+from albert_tf.publish import saved_models, served
 from albert_tf.training import finetuned_task, loop, results, run_record, trials
 from albert_tf.training.task import Predicted
 
@@ -357,7 +357,7 @@ def _export(task, config, options):
     prefix = results.find_best(options.output_dir, options.init_checkpoint)
     loop.set_precision("fp32")
     model = task.make_served_model(config)
-    serving.load(model, prefix)
+    saved_models.load(model, prefix)
     functions = task.served_functions(model, options.export.tokenizer, prefix)
     served.export(model, functions, config, options.export, task.labels, task.export_folder)
 

@@ -23,7 +23,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.publish import hub
+from albert_tf.publish import hub, saved_models
 from albert_tf.tasks import glue
 from tests import GOLDEN
 
@@ -175,7 +175,7 @@ def own(tmp_path):
         shutil.copy(CASED, vocabulary)
         assets = {"config_file": str(config), "sp_model_file": str(vocabulary)}
         module = hub.HubModule(model, True, True, assets, do_lower_case)
-        hub.save_module(module, str(tmp_path / "own"), module.signatures())
+        saved_models.save_module(module, str(tmp_path / "own"), module.signatures())
         return tmp_path / "own", {name: variable.numpy() for name, variable in named.items()}
 
     return make

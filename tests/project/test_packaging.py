@@ -27,6 +27,18 @@ def test_the_package_is_its_files_and_no_predict():
     assert PROJECT["tool"]["setuptools"]["packages"]["find"] == {"include": ["albert_tf*"]}
 
 
+def test_templates_beside_modules_are_package_data():
+    data = PROJECT["tool"]["setuptools"]["package-data"]
+    shipped = {
+        path
+        for package, patterns in data.items()
+        for pattern in patterns
+        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+    }
+    files = {path for path in (ROOT / "albert_tf").rglob("*") if path.is_file()}
+    assert shipped == {path for path in files if path.suffix not in (".py", ".pyc")}
+
+
 def test_commands_can_be_called():
     commands = PROJECT["project"]["scripts"]
     assert "albert-predict" in commands

@@ -25,7 +25,14 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.publish import hub, serving, text_inputs
+from albert_tf.publish import (
+    classifier_functions,
+    export_signatures,
+    saved_models,
+    squad_functions,
+    text_inputs,
+    tflite_files,
+)
 from albert_tf.tasks import glue, race, squad_features
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import run_record
@@ -208,7 +215,7 @@ def shortened(path, choices):
     """Serialized examples whose sequences are cut to the longest of their own example."""
     for record in tf.data.TFRecordDataset(str(path)):
         example = tf.train.Example.FromString(record.numpy())
-        lists = {n: example.features.feature[n].int64_list for n in serving.IDS}
+        lists = {n: example.features.feature[n].int64_list for n in export_signatures.FEATURES}
         used = np.reshape(lists["input_mask"].value, [choices, -1]).sum(axis=1).max()
         for values in lists.values():
             values.value[:] = np.reshape(values.value, [choices, -1])[:, :used].ravel().tolist()
@@ -540,7 +547,7 @@ def test_nothing_to_read_gives_no_answer(version, exported, signatures):
         )
         for i, row in enumerate(rows):
             line = [found[name][i].numpy() for name in ("answer", "start", "end", "score")]
-            assert (line == [b"", 0, 0, serving.NO_ANSWER]) == (row != 1)
+            assert (line == [b"", 0, 0, squad_functions.NO_ANSWER]) == (row != 1)
 
 
 def test_the_window_with_most_context_is_the_scripts():
@@ -563,7 +570,9 @@ def test_the_window_with_most_context_is_the_scripts():
             np.full(len(example), stride, np.int32), first, length, None, None, None,
         )  # fmt: skip
         shown = np.tile(np.arange(width, dtype=np.int32), [len(example), 1])
-        found = serving._has_most_context(shown, windows, overlap=-(-width // stride)).numpy()
+        found = squad_functions._has_most_context(
+            shown, windows, overlap=-(-width // stride)
+        ).numpy()
         inside = shown < length[:, np.newaxis]
         expected = np.zeros_like(inside)
         expected[:, : features.max_context.shape[1]] = features.max_context
@@ -782,7 +791,7 @@ def test_tflite(script, flags, outputs, exported, signatures):
 def test_a_tflite_file_that_differs(exported, run_main, tmp_path, monkeypatch):
     """Neither it nor anything else is published then."""
     directory, _ = exported(run_squad, **SQUAD_RUN, **VERSIONS["2.0"])
-    monkeypatch.setitem(serving.TFLITE_LIMITS, "float", -1.0)
+    monkeypatch.setitem(tflite_files.TFLITE_LIMITS, "float", -1.0)
     with pytest.raises(UserError, match=r"the float file differ from the model's by .* allowed"):
         run_main(
             run_squad, albert_config_file=directory.parent / "config.json", output_dir=directory,
@@ -793,12 +802,14 @@ def test_a_tflite_file_that_differs(exported, run_main, tmp_path, monkeypatch):
 
 def test_a_tflite_file_with_nan():
     model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
-    functions = serving.ClassifierFunctions(model, SimpleNamespace(choices=1), ["a", "b"])
+    functions = classifier_functions.ClassifierFunctions(
+        model, SimpleNamespace(choices=1), ["a", "b"]
+    )
     ids = tf.ones([1, 8], tf.int32)
-    model(dict.fromkeys(serving.IDS, ids))
+    model(dict.fromkeys(export_signatures.FEATURES, ids))
     model.classifier.bias.assign([np.nan, 0])
     with pytest.raises(UserError, match="differ from the model's by nan"):
-        serving.convert_to_tflite(model, functions, 8, CONFIG["vocab_size"])
+        tflite_files.convert_to_tflite(model, functions, 8, CONFIG["vocab_size"])
 
 
 def test_places_in_a_beam_are_no_difference():
@@ -814,7 +825,7 @@ def test_places_in_a_beam_are_no_difference():
 
     def differences(found):
         names = ("start_top_log_probs", "end_top_log_probs")
-        return [serving._differences(name, found, expected).max() for name in names]
+        return [tflite_files._differences(name, found, expected).max() for name in names]
 
     assert differences(swapped) == [0, 1]
     swapped["start_top_index"] = np.array([[[3, 5]]])
@@ -837,11 +848,11 @@ def test_a_killed_export_leaves_no_version(tmp_path, monkeypatch):
     child = os.fork()
     if not child:
         monkeypatch.setattr(tf.saved_model, "save", killed)
-        hub.save_module(tf.Module(), str(path))
+        saved_models.save_module(tf.Module(), str(path))
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     left = [entry.name for entry in tmp_path.iterdir()]
     assert len(left) == 1 and left[0].startswith(".albert_tf-")
-    hub.files.remove_leftovers(str(tmp_path))
+    saved_models.files.remove_leftovers(str(tmp_path))
     assert not list(tmp_path.iterdir())
 
 
@@ -854,7 +865,7 @@ def test_weights_of_another_architecture(classifier):
     groups = {name.replace("/group_0/", "/group_1/"): v for name, v in tensors.items()}
     writers.WRITERS["tf1"](prefix, tensors | groups)
     with pytest.raises(UserError, match=r"has no place for, .*group_1"):
-        serving.load(model, prefix)
+        saved_models.load(model, prefix)
 
 
 # --- Bad input ---

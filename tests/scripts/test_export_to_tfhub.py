@@ -16,7 +16,7 @@ import export_to_tfhub
 from albert_tf.checkpoints import loading, name_table, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
-from albert_tf.publish import hub
+from albert_tf.publish import cards, export_signatures, hub, saved_models
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import run_record
 from tests import GOLDEN
@@ -56,8 +56,8 @@ def run(run_main, tmp_path):
 def golden(variant):
     """Inputs under the Hub's names, and the original's outputs."""
     arrays = np.load(GOLDEN / "model" / variant / "inputs.npz")
-    names = dict(zip(hub.INPUTS, hub.SIGNATURE_INPUTS, strict=True))
-    names[hub.POSITIONS] = hub.POSITIONS
+    names = dict(zip(export_signatures.HUB_INPUTS, export_signatures.FEATURES, strict=True))
+    names[export_signatures.POSITIONS] = export_signatures.POSITIONS
     inputs = {name: tf.constant(arrays[old], tf.int32) for name, old in names.items()}
     return inputs, np.load(GOLDEN / "model" / variant / "outputs.npz")
 
@@ -85,7 +85,7 @@ def example_of(module):
 def test_figures_of_the_original(variant, directory, run):
     module = tf.saved_model.load(str(run(directory(variant))))
     inputs, expected = golden(variant)
-    encoder_inputs = {name: inputs[name] for name in hub.INPUTS}
+    encoder_inputs = {name: inputs[name] for name in export_signatures.HUB_INPUTS}
     found = module(encoder_inputs)
     assert found.keys() == {"pooled_output", "default", "sequence_output", "encoder_outputs"}
     for name in ("pooled_output", "sequence_output"):
@@ -102,11 +102,17 @@ def test_figures_of_the_original(variant, directory, run):
     assert_close(of_mlm["pooled_output"], expected["pooled_output"])
     assert_close(module.sop(encoder_inputs)["sop_log_probs"], expected["sop_log_probs"])
 
-    renamed = dict(zip(hub.SIGNATURE_INPUTS, (inputs[name] for name in hub.INPUTS), strict=True))
+    renamed = dict(
+        zip(
+            export_signatures.FEATURES,
+            (inputs[name] for name in export_signatures.HUB_INPUTS),
+            strict=True,
+        )
+    )
     signatures = module.signatures
     assert_close(signatures["tokens"](**renamed)["sequence_output"], expected["sequence_output"])
     assert_close(signatures["sop"](**renamed)["sop_log_probs"], expected["sop_log_probs"])
-    positions = {"mlm_positions": inputs[hub.POSITIONS]}
+    positions = {"mlm_positions": inputs[export_signatures.POSITIONS]}
     assert_close(signatures["mlm"](**renamed, **positions)["mlm_logits"], flat)
 
 
@@ -122,7 +128,7 @@ def test_every_sharing_strategy(sharing, tmp_path):
     files = {"config_file": "albert_config.json", "vocab_file": "vocab.txt"}
     assets = {name: str(tmp_path / file) for name, file in files.items()}
     module = hub.HubModule(model, False, False, assets, True)
-    hub.save_module(module, str(tmp_path / "module"), module.signatures())
+    saved_models.save_module(module, str(tmp_path / "module"), module.signatures())
     loaded = tf.saved_model.load(str(tmp_path / "module"))
     inputs, _ = golden("base")
     expected = model.encoder(
@@ -130,7 +136,7 @@ def test_every_sharing_strategy(sharing, tmp_path):
         input_mask=inputs["input_mask"],
         token_type_ids=inputs["input_type_ids"],
     )
-    found = loaded({name: inputs[name] for name in hub.INPUTS})
+    found = loaded({name: inputs[name] for name in export_signatures.HUB_INPUTS})
     assert_close(found["sequence_output"], expected["sequence_output"].numpy(), atol=1e-6)
     assert len(loaded.trainable_variables) == len(model.encoder.trainable_variables)
     assert not hasattr(loaded, "mlm") and not hasattr(loaded, "sop")
@@ -144,7 +150,7 @@ def test_dropout_is_of_training_alone(directory, run):
     (path / "albert_config.json").write_text(json.dumps(config.to_dict()))
     module = tf.saved_model.load(str(run(path)))
     inputs, expected = golden("base")
-    inputs.pop(hub.POSITIONS)
+    inputs.pop(export_signatures.POSITIONS)
     assert_close(module(inputs, training=False)["pooled_output"], expected["pooled_output"])
     difference = module(inputs, training=True)["pooled_output"] - expected["pooled_output"]
     assert np.abs(difference).max() > 0.1
@@ -257,7 +263,7 @@ def test_preprocessing(kind, run, tmp_path, capsys):
     # Where texts may be cut otherwise, both the script and the card say so.
     said = [capsys.readouterr().out, (module / "README.md").read_text()]
     is_sentencepiece = kind.endswith("model")
-    assert [hub.EQUAL_SPLITS in text for text in said] == [is_sentencepiece] * 2
+    assert [cards.EQUAL_SPLITS in text for text in said] == [is_sentencepiece] * 2
     argument = {"spm_model_file" if is_sentencepiece else "vocab_file": str(source / kind)}
     tokenizer = FullTokenizer(**argument)
     texts = ["A question, with 9,000 Words?", "", "Ünder the  table"]
@@ -324,7 +330,9 @@ def test_sequences_longer_than_the_positions(directory, run):
     module = tf.saved_model.load(str(run(directory())))
     ids = tf.ones([1, POSITIONS + 1], tf.int32)
     message = rf"longer than max_position_embeddings:\W+{POSITIONS + 1}\W+{POSITIONS}"
-    inputs, renamed = (dict.fromkeys(n, ids) for n in (hub.INPUTS, hub.SIGNATURE_INPUTS))
+    inputs, renamed = (
+        dict.fromkeys(n, ids) for n in (export_signatures.HUB_INPUTS, export_signatures.FEATURES)
+    )
     for call in (
         lambda: module(inputs),
         lambda: module(inputs, training=True),
@@ -452,7 +460,7 @@ def test_nothing_half_written(directory, run, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OSError("disk full")
 
-    monkeypatch.setattr(hub.files, "write_text", fail)
+    monkeypatch.setattr(saved_models.files, "write_text", fail)
     with pytest.raises(OSError, match="disk full"):
         run(directory())
     assert not list(tmp_path.glob("module*"))

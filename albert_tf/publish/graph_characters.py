@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Characters of texts inside a TensorFlow graph, and what the clean-up makes of them.
+
+The clean-up works on code points. What becomes of each is looked up in tables that are made from
+Python's own Unicode data, so that the graph and `tokenization` agree by construction; and every
+character knows its place in the text as given, hence offsets.
+
+Letters of shapes: B texts; N characters and P pieces of all texts in a row, one text after the
+other.
+"""
+
+import functools
+import sys
+import unicodedata
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+SPACE, CAPITAL_SIGMA, SIGMA, FINAL_SIGMA = (ord(char) for char in " Σσς")
+CODE_POINTS = sys.maxunicode + 1
+PAGE_BITS = 8  # of a code point: its place in a page of a table
+CASED, IGNORED = 1, 2  # what lower() sees when it looks whether a sigma ends its word
+
+
+class Text(NamedTuple):
+    """Characters of all texts in a row, int32 [N], and how many texts there are.
+
+    codes: Unicode code points. rows: the text that each is of. [starts, ends): the characters of
+    that text, as it was given, that it stands for.
+    """
+
+    codes: tf.Tensor
+    rows: tf.Tensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+    count: tf.Tensor
+
+    def gather(self, indices):
+        """The characters at `indices`."""
+        return Text(*(tf.gather(field, indices) for field in self[:4]), self.count)
+
+    def splits(self):
+        """Where the characters of each text begin, and the end of all: int32 [B + 1]."""
+        return tf.searchsorted(self.rows, tf.range(self.count + 1))
+
+    def is_first(self):
+        """Whether a character is the first of its text: bool [N]."""
+        first = tf.concat([[True], self.rows[1:] != self.rows[:-1]], axis=0)
+        return first[: tf.size(self.rows)]  # there may be no character at all
+
+    def without_dropped(self, kept):
+        """Only the characters at `kept`; each takes over the place of those dropped after it."""
+        limits = tf.gather(self.splits(), tf.gather(self.rows, kept) + 1)
+        following = tf.minimum(tf.concat([kept[1:], limits[-1:]], axis=0), limits)
+        return self.gather(kept)._replace(ends=tf.gather(self.ends, following - 1))
+
+
+def read_characters(texts):
+    """Characters of texts (string [B])."""
+    ragged = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")
+    rows = tf.cast(ragged.value_rowids(), tf.int32)
+    starts = tf.range(tf.size(rows)) - tf.gather(tf.cast(ragged.row_starts(), tf.int32), rows)
+    return Text(ragged.values, rows, starts, starts + 1, tf.cast(ragged.nrows(), tf.int32))
+
+
+def to_strings(codes, rows, count):
+    """Code points (int32 [N]) as strings [count]; `rows` (int32 [N]) tells the string of each."""
+    ragged = tf.RaggedTensor.from_value_rowids(
+        codes, tf.cast(rows, tf.int64), tf.cast(count, tf.int64), validate=False
+    )
+    return tf.strings.unicode_encode(ragged, "UTF-8")
+
+
+def characters_at(codes, first, offsets):
+    """Indices of characters from places in UTF-8 strings.
+
+    Args:
+      codes: int32 [N], code points of all strings in a row.
+      first: int32 [P], index of the first character of the string that the place is in.
+      offsets: int [P], the place in its string, in bytes.
+
+    Returns:
+      int32 [P], indices into `codes`, or N.
+    """
+    bytes_ = 1 + sum(tf.cast(codes >= more, tf.int32) for more in (0x80, 0x800, 0x10000))
+    places = running_total(bytes_)
+    return tf.searchsorted(places, tf.gather(places, first) + tf.cast(offsets, tf.int32))
+
+
+def running_total(numbers):
+    """Sum of the numbers (int32 [n]) before each, and of all of them: int32 [n + 1]."""
+    return tf.concat([[0], tf.cumsum(numbers)], axis=0)
+
+
+def indices_of(condition):
+    """Where a condition (bool [n]) holds: int32."""
+    return tf.cast(tf.where(condition)[:, 0], tf.int32)
+
+
+# --- Tables of all characters ---
+
+
+@functools.cache
+def characters():
+    """Tuple of the characters that have properties: no unassigned, private or surrogate ones."""
+    chars = map(chr, range(CODE_POINTS))
+    return tuple(char for char in chars if unicodedata.category(char) not in ("Cn", "Co", "Cs"))
+
+
+def table_of(function, fixed=()):
+    """A `CodePointTable` of what a function makes of each character; made once per process.
+
+    Args:
+      function: str of one character -> int or bool.
+      fixed: tuple of (first code point, last one, number), which hold whatever `function` says.
+    """
+    return CodePointTable(_pages_of(function, fixed))
+
+
+@functools.cache
+def _pages_of(function, fixed):
+    numbers = np.zeros(CODE_POINTS, np.int32)
+    for char in characters():
+        numbers[ord(char)] = function(char)
+    for first, last, number in fixed:
+        numbers[first : last + 1] = number
+    return _paged(numbers)
+
+
+def _paged(numbers):
+    """Pages of numbers (int32 [CODE_POINTS]), and where that of each code point begins."""
+    pages = {}  # content -> number
+    page_of = [
+        pages.setdefault(page.tobytes(), len(pages)) for page in numbers.reshape(-1, 1 << PAGE_BITS)
+    ]
+    return np.frombuffer(b"".join(pages), np.int32), np.array(page_of, np.int32) << PAGE_BITS
+
+
+class CodePointTable:
+    """A number for every code point, looked up in pages; pages that are equal are kept once.
+
+    Args:
+      pages: (int32 array of all pages in a row, int32 array of the place where each page of the
+        code points begins in it), of `_paged`.
+    """
+
+    def __init__(self, pages):
+        self._numbers, self._page_starts = map(tf.constant, pages)
+
+    def __call__(self, codes):
+        page_start = tf.gather(self._page_starts, tf.bitwise.right_shift(codes, PAGE_BITS))
+        place = tf.bitwise.bitwise_and(codes, (1 << PAGE_BITS) - 1)
+        return tf.gather(self._numbers, page_start + place)
+
+
+# --- Clean-up ---
+
+
+class Replacement:
+    """What the clean-up makes of each character: mostly one other, sometimes none or several.
+
+    Args:
+      function: str of one character -> str.
+    """
+
+    def __init__(self, function):
+        pages, *entries = _replacements(function)
+        self._change = CodePointTable(pages)
+        self._lengths, self._first, self._codes = map(tf.constant, entries)
+
+    def __call__(self, text):
+        text = text._replace(codes=text.codes + self._change(text.codes))
+        any_entry = tf.reduce_any(text.codes >= CODE_POINTS)
+        return tf.cond(any_entry, lambda: self._expanded(text), lambda: text)
+
+    def _expanded(self, text):
+        entries = tf.maximum(text.codes - CODE_POINTS + 1, 0)
+        kept = indices_of(tf.gather(self._lengths, entries) > 0)
+        text, entries = text.without_dropped(kept), tf.gather(entries, kept)
+
+        lengths = tf.gather(self._lengths, entries)
+        source = tf.repeat(tf.range(tf.size(lengths)), lengths)
+        nth = tf.range(tf.size(source)) - tf.gather(running_total(lengths), source)
+        text, entries = text.gather(source), tf.gather(entries, source)
+        new = tf.gather(self._codes, tf.gather(self._first, entries) + nth)
+        return text._replace(codes=tf.where(entries > 0, new, text.codes))
+
+
+@functools.cache
+def _replacements(function):
+    """What a function (str of one character -> str) makes of all characters; see `Replacement`.
+
+    Returns:
+      (pages of what to add to each code point, lengths, first places, codes of the entries).
+    """
+    change = np.zeros(CODE_POINTS, np.int32)
+    entries = {}  # what is not one character; beyond the code points are numbers of these
+    for char in characters():
+        new = function(char)
+        is_entry = len(new) != 1
+        code = CODE_POINTS + entries.setdefault(new, len(entries)) if is_entry else ord(new)
+        change[ord(char)] = code - ord(char)
+    lengths = np.array([1, *map(len, entries)], np.int32)  # the first is for single characters
+    first = np.cumsum(lengths, dtype=np.int32) - lengths
+    codes = np.array([0, *map(ord, "".join(entries))], np.int32)
+    return _paged(change), lengths, first, codes
+
+
+class LowerSigma:
+    """Lower case of Σ: ς at the end of a word, else σ. All other letters go by themselves."""
+
+    def __init__(self):
+        self._context = table_of(_sigma_context)
+
+    def __call__(self, text):
+        any_sigma = tf.reduce_any(text.codes == CAPITAL_SIGMA)
+        codes = tf.cond(any_sigma, lambda: self._lowered(text), lambda: text.codes)
+        return text._replace(codes=codes)
+
+    def _lowered(self, text):
+        context = self._context(text.codes)
+        seen = indices_of(context != IGNORED)
+        rows, letter = tf.gather(text.rows, seen), tf.gather(context, seen) == CASED
+        same_row = rows[1:] == rows[:-1]
+        after_letter = tf.concat([[False], letter[:-1] & same_row], axis=0)
+        before_letter = tf.concat([letter[1:] & same_row, [False]], axis=0)
+        sigma = tf.where(after_letter & ~before_letter, FINAL_SIGMA, SIGMA)
+        codes = tf.gather(text.codes, seen)
+        codes = tf.where(codes == CAPITAL_SIGMA, sigma, codes)
+        return tf.tensor_scatter_nd_update(text.codes, seen[:, tf.newaxis], codes)
+
+
+def _sigma_context(char):
+    """CASED, IGNORED or 0: found out with lower(), since Python tells it nowhere else."""
+    if (char + "Σ").lower()[-1] == "ς":
+        return CASED
+    return IGNORED if ("A" + char + "Σ").lower()[-1] == "ς" else 0
+
+
+def lower_characters(text):
+    """Lower case of each character, without a look at its neighbours: Σ is left."""
+    return "".join(char if char == "Σ" else char.lower() for char in text)
+
+
+class StripAccents:
+    """Drops the marks (category Mn) of text in which each character is decomposed."""
+
+    def __init__(self):
+        self._is_accent = table_of(_is_mark)
+        self._order = table_of(unicodedata.combining)
+
+    def __call__(self, text):
+        is_accent, order = self._is_accent(text.codes) > 0, self._order(text.codes)
+        # Decomposition also puts marks in order. Few marks stay: of Balinese, Hangul, music ...
+        text, is_accent = tf.cond(
+            tf.reduce_any((order > 0) & ~is_accent),
+            lambda: _in_order(text, is_accent, order),
+            lambda: (text, is_accent),
+        )
+        return text.without_dropped(indices_of(~is_accent))
+
+
+def _is_mark(char):
+    return unicodedata.category(char) == "Mn"
+
+
+def _in_order(text, is_accent, order):
+    """Marks in canonical order: by `order` (combining class) from one non-mark to the next."""
+    run = tf.cumsum(tf.cast((order == 0) | text.is_first(), tf.int64))
+    indices = tf.argsort(run * 256 + tf.cast(order, tf.int64), stable=True)
+    return text.gather(indices), tf.gather(is_accent, indices)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SavedModels in directories of their own: loading what is exported, writing it whole."""
+
+import os
+import tempfile
+import time
+
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.checkpoints import loading, name_table
+from albert_tf.errors import UserError
+
+LABELS_FILE = "labels.txt"
+
+
+def load(model, prefix):
+    """Fills a model that is to be exported with all the weights of its checkpoint.
+
+    Args:
+        model: one of `heads`.
+        prefix: str.
+
+    Raises:
+        UserError: they do not fit the model.
+    """
+    check_fit(loading.load_all(prefix, name_table.named_variables(model)))
+
+
+def check_fit(report):
+    """Raises UserError if a checkpoint holds parts of an encoder for which the model has no place.
+
+    Args:
+        report: loading.Report, of a model that is about to be exported.
+    """
+    left = [n for n in report.unused if name_table.is_encoder(n) and name_table.is_weight(n)]
+    if left:
+        raise UserError(
+            f"{report.prefix} holds variables that the config has no place for, so it belongs to "
+            f"another config: {', '.join(left)}"
+        )
+
+
+def check_export_path(path, flag):
+    """Finds out before any work whether a directory can be written at `path`.
+
+    Args:
+        path: str, where nothing or an empty directory may be.
+        flag: str, name of the flag that gave it.
+
+    Raises:
+        UserError: something is there, or it cannot be made.
+    """
+    if tf.io.gfile.exists(path) and (not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path)):
+        raise UserError(f"--{flag}={path} is not empty: give a new directory")
+    files.check_writable(os.path.dirname(path.rstrip("/")) or ".", flag)
+
+
+def new_directory(parent):
+    """Path of a directory that is not there yet, named after the time in seconds, as Estimators'.
+
+    Args:
+        parent: str, directory of a model's versions.
+    """
+    number = int(time.time())
+    while tf.io.gfile.exists(os.path.join(parent, str(number))):
+        number += 1
+    return os.path.join(parent, str(number))
+
+
+def save_module(module, path, signatures=None, card=None):
+    """Saves a module as a SavedModel, whole or not at all.
+
+    Args:
+        module: tf.Module.
+        path: str, directory to make.
+        signatures: dict of name -> concrete function, or None.
+        card: str or None, text of a `README.md` beside it.
+    """
+    with files.replacing_directory(path) as directory:
+        tf.saved_model.save(module, directory, signatures=signatures)
+        if card:
+            files.write_text(os.path.join(directory, "README.md"), card)
+
+
+class Holder(tf.Module):
+    """What a SavedModel keeps beside its functions: weights by the original's names, files."""
+
+    def __init__(self, model, tokenizer=None, assets=None):
+        super().__init__()
+        self.named_variables = name_table.named_variables(model)
+        self.tokenizer = tokenizer
+        for name, path in (assets or {}).items():
+            setattr(self, name, tf.saved_model.Asset(path))
+
+
+def save(path, model, functions, tokenizer, assets, texts):
+    """Writes a SavedModel, whole or not at all.
+
+    Args:
+        path: str, directory to make.
+        model: one of `heads`, with its weights.
+        functions: ClassifierFunctions or SquadFunctions of it.
+        tokenizer: the GraphTokenizer of its texts; None: only signatures that take ids, which can
+            be loaded without tensorflow-text.
+        assets: dict of attribute -> path of a file to go along.
+        texts: dict of file name -> content of further assets.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        for name, content in texts.items():
+            assets = assets | {name.partition(".")[0]: os.path.join(directory, name)}
+            files.write_text(os.path.join(directory, name), content)
+        module = Holder(model, tokenizer, assets)
+        signatures = functions.signatures(with_text=tokenizer is not None)
+        save_module(module, path, signatures)

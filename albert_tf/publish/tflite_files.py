@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tuned models as TFLite files, each compared with the model before it is written."""
+
+import os
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.errors import UserError
+from albert_tf.publish.export_signatures import id_specs, traced
+from albert_tf.publish.saved_models import Holder
+
+TFLITE_NAMES = {  # the first one is the original's
+    "float": "albert_model.tflite",
+    "float16": "albert_model_float16.tflite",
+    "int8": "albert_model_int8.tflite",
+}
+
+# Largest difference of a TFLite file's outputs from the model's, by the largest of these (or 1).
+TFLITE_LIMITS = {"float": 1e-3, "float16": 0.05, "int8": 0.5}
+SAMPLES = 8  # sequences on which a TFLite file is compared with the model
+
+
+class TFLiteFile(NamedTuple):
+    """A TFLite file's content, and the largest difference from the model's outputs."""
+
+    content: bytes
+    difference: float
+
+
+def convert_to_tflite(model, functions, max_seq_length, vocab_size):
+    """The model of ids as TFLite: float32, float16, and weights in int8 (dynamic range).
+
+    Inputs are int32 [1, max_seq_length], of options [1, 4 * max_seq_length]; call the file by
+    `get_signature_runner()`.
+
+    Args:
+        model: one of `heads`, with its weights.
+        functions: ClassifierFunctions or SquadFunctions of it.
+        max_seq_length: int.
+        vocab_size: int, for the ids on which the files are compared with the model.
+
+    Returns:
+        dict from "float", "float16", "int8" to TFLiteFile.
+
+    Raises:
+        UserError: outputs of one are NaN, or differ from the model's by more than TFLITE_LIMITS.
+    """
+    shape = (1, functions.texts.choices * max_seq_length)
+    function = traced(functions.of_ids, id_specs(functions.ids, shape))
+    module = Holder(model)
+    random = np.random.default_rng(0)
+    samples = [
+        _sample(functions.ids, shape, max_seq_length, vocab_size, random) for _ in range(SAMPLES)
+    ]
+    expected = [_as_numpy(function(**sample)) for sample in samples]
+    found = {}
+    for kind, limit in TFLITE_LIMITS.items():
+        content = _converted(function, module, kind)
+        difference = _largest_difference(content, samples, expected)
+        if not difference <= limit:  # NaN is neither
+            raise UserError(
+                f"--export_tflite: the outputs of the {kind} file differ from the model's by "
+                f"{difference:.1e}, where {limit} is allowed: this model cannot be a TFLite file. "
+                "Nothing was exported; export without the flag"
+            )
+        found[kind] = TFLiteFile(content, difference)
+    return found
+
+
+def save_tflite(directory, converted):
+    """Writes TFLite files; returns their paths.
+
+    Args:
+        directory: str.
+        converted: dict, of `convert_to_tflite`.
+    """
+    paths = [os.path.join(directory, TFLITE_NAMES[kind]) for kind in converted]
+    with files.replacing(*paths) as temporary:
+        for name, file in zip(temporary, converted.values(), strict=True):
+            with tf.io.gfile.GFile(name, "wb") as target:
+                target.write(file.content)
+    return paths
+
+
+def _converted(function, module, kind):
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], module)
+    if kind != "float":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if kind == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    return converter.convert()
+
+
+def _sample(names, shape, max_seq_length, vocab_size, random):
+    """Sequences of random ids, the last quarter padding, half of the rest of segment 1."""
+    part = np.arange(shape[1]) % max_seq_length * 8 // max_seq_length
+    used = part < 6
+    values = {
+        "input_ids": np.where(used, random.integers(0, vocab_size, shape), 0),
+        "input_mask": used,
+        "segment_ids": used & (part >= 3),
+        "p_mask": ~used,
+    }
+    return {name: tf.constant(np.broadcast_to(values[name], shape), tf.int32) for name in names}
+
+
+def _as_numpy(outputs):
+    return {name: np.array(values) for name, values in outputs.items()}
+
+
+def _largest_difference(content, samples, expected):
+    """Of the floating-point outputs, relative to the largest of the model's (or 1); perhaps NaN."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it will live elsewhere one day
+        interpreter = tf.lite.Interpreter(model_content=content)
+    runner = interpreter.get_signature_runner()
+    found, expected = (
+        {name: np.stack([outputs[name] for outputs in runs]) for name in runs[0]}
+        for runs in ([_as_numpy(runner(**sample)) for sample in samples], expected)
+    )
+    return float(
+        np.max(
+            [
+                np.max(_differences(name, found, expected)) / max(1.0, np.max(np.abs(values)))
+                for name, values in expected.items()
+                if np.issubdtype(values.dtype, np.floating)
+            ]
+        )
+    )
+
+
+def _differences(name, found, expected):
+    """Absolute differences of an output [n, ...].
+
+    Scores of a beam are compared in their order, so two that change places are no difference; ends
+    are compared where the start is the same, and differ by 0 (or NaN) elsewhere.
+    """
+    ours, theirs = expected[name], found[name]
+    if not name.endswith("_top_log_probs"):
+        return np.abs(theirs - ours)
+    starts = expected["start_top_index"]
+    is_same = (starts == found["start_top_index"])[..., np.newaxis]
+    if name.startswith("start"):
+        return np.abs(np.sort(theirs) - np.sort(ours))
+    ours, theirs = (np.sort(values.reshape(*starts.shape, -1)) for values in (ours, theirs))
+    return np.abs(theirs - ours) * is_same
