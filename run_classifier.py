@@ -13,7 +13,7 @@ from absl import flags
 
 from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
 from albert_tf.errors import UserError
-from albert_tf.tasks import glue
+from albert_tf.tasks import classification_features, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import finetuned_task, finetuning
 
@@ -68,7 +68,7 @@ def check_flags():
         raise UserError("--threshold_to_export needs --export_dir")
     if math.isinf(FLAGS.threshold_to_export):
         raise UserError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
-    glue.check_max_seq_length(FLAGS.max_seq_length)
+    classification_features.check_max_seq_length(FLAGS.max_seq_length)
     if FLAGS.num_trials > 1 and not (FLAGS.do_train and FLAGS.do_eval):
         raise UserError("--num_trials compares runs: it needs --do_train and --do_eval")
     if any("\t" in label or "\n" in label for label in FLAGS.labels or ()):

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from test_squad_features import reference_links
 
-from albert_tf.tasks import squad_features
+from albert_tf.tasks import race, squad_alignment, squad_features
 from albert_tf.text.tokenization import FullTokenizer, preprocess_text
 
 
@@ -32,7 +32,7 @@ def align_plainly(examples, tokenizer, do_lower_case):
     for example in examples:
         text = example.paragraph_text
         pieces = tokenizer.tokenize(preprocess_text(text, lower=do_lower_case))
-        characters = squad_features.normalized_characters(text, do_lower_case)
+        characters = squad_alignment.normalized_characters(text, do_lower_case)
         reference_links(characters, "".join(pieces).replace("▁", " "))
 
 
@@ -52,7 +52,7 @@ def main():
     args = parser.parse_args()
     settings = squad_features.WindowSettings()
     tokenizer = FullTokenizer(spm_model_file=args.spm_model_file)
-    examples = squad_features.read_examples(args.data_file, training=False)
+    examples = race.read_examples(args.data_file, training=False)
     sample = examples[: args.sample]
 
     whole = seconds(convert, examples, tokenizer, settings)

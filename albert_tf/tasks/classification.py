@@ -9,7 +9,7 @@ from albert_tf import files
 from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.model import heads
 from albert_tf.publish import classifier_functions, text_inputs
-from albert_tf.tasks import glue
+from albert_tf.tasks import classification_features, classification_metrics, glue, race, tsv_files
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
 from albert_tf.training.finetuned_task import FinetunedTask
@@ -35,7 +35,7 @@ class ClassificationTask:
     """
 
     name: str
-    row: glue.GlueTask
+    row: tsv_files.GlueTask
     text: TextInput
     data_dir: str
     output_dir: str
@@ -88,7 +88,7 @@ class ClassificationTask:
     def input_files(self, do_eval):
         """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
         splits = ["train"] + ["dev"] * do_eval
-        return [glue.input_file(self.row, self.data_dir, split) for split in splits]
+        return [tsv_files.input_file(self.row, self.data_dir, split) for split in splits]
 
     def training_records(self):
         """RecordFiles of the training set, made if they are not there."""
@@ -107,8 +107,8 @@ class ClassificationTask:
         figures, warnings = {}, []
         for suffix, (arrays, row) in splits.items():
             logits, labels = outputs[suffix]["logits"], arrays["label_ids"][:, 0]
-            found = glue.evaluate(row, logits, labels)
-            found["loss"] = mean_over_batches(glue.example_losses(row, logits, labels), batch_size)
+            found = race.evaluate(row, logits, labels)
+            found["loss"] = mean_over_batches(race.example_losses(row, logits, labels), batch_size)
             figures |= {f"{name}{suffix}": value for name, value in found.items()}
             warnings.append(collapse_warning(row.labels, logits))
         return Evaluation(figures, tuple(warnings))
@@ -133,7 +133,7 @@ class ClassificationTask:
             os.path.join(self.cached_dir, f"{self.name}{name}.tf_record"),
             self._schema(row),
             {"task": columns, **self.text.cache_settings},
-            [glue.input_file(row, self.data_dir, split), self.text.vocabulary_file],
+            [tsv_files.input_file(row, self.data_dir, split), self.text.vocabulary_file],
             make,
             add_key=True,
         )
@@ -142,11 +142,13 @@ class ClassificationTask:
 
     def _examples(self, row, split):
         """Reads a split; returns its examples and what is to be said of it."""
-        examples, left_out = glue.read_examples(row, self.data_dir, split, self.text.tokenizer)
+        examples, left_out = race.read_examples(row, self.data_dir, split, self.text.tokenizer)
         return examples, {
             "left_out": left_out,
             "without_text": sum(not (example.text_a or example.text_b) for example in examples),
-            "sorted_by_label": glue.num_sorted(row, examples) if split == "train" else 0,
+            "sorted_by_label": classification_features.num_sorted(row, examples)
+            if split == "train"
+            else 0,
         }
 
     def _say_counts(self, split, counts):
@@ -155,14 +157,16 @@ class ClassificationTask:
             print(f"{split}: {counts['left_out']} rows without the columns needed are left out")
         if counts["without_text"]:
             print(f"{split}: {counts['without_text']} rows have no text and are taken as they are")
-        warning = glue.order_warning(counts["sorted_by_label"], self.shuffle_buffer_size)
+        warning = classification_features.order_warning(
+            counts["sorted_by_label"], self.shuffle_buffer_size
+        )
         if warning:
             print(f"Warning: {warning}.")
 
     def _batches(self, row, examples):
         """Feature arrays of examples, some at a time."""
         for chunk in records.in_chunks(examples):
-            yield glue.features(chunk, row, self.text.tokenizer, self.text.max_seq_length)
+            yield race.features(chunk, row, self.text.tokenizer, self.text.max_seq_length)
 
     # --- Prediction and export ---
 
@@ -198,18 +202,18 @@ class ClassificationTask:
             warning = collapse_warning(row.labels, logits)
             if warning:
                 print(f"Warning: {warning}")
-            predicted = glue.predictions(row, logits)
+            predicted = classification_metrics.predictions(row, logits)
             texts = {
-                os.path.join(self.output_dir, f"test_results{suffix}.tsv"): glue.test_results(
-                    predicted
-                ),
-                os.path.join(self.output_dir, f"submit_results{suffix}.tsv"): glue.submit_results(
-                    row, examples, predicted
-                ),
+                os.path.join(
+                    self.output_dir, f"test_results{suffix}.tsv"
+                ): classification_metrics.test_results(predicted),
+                os.path.join(
+                    self.output_dir, f"submit_results{suffix}.tsv"
+                ): classification_metrics.submit_results(row, examples, predicted),
             }
             if self.submission_dir:
                 path = os.path.join(self.submission_dir, row.submission_file)
-                texts[path] = glue.glue_submission(row, examples, predicted)
+                texts[path] = classification_metrics.glue_submission(row, examples, predicted)
             for path, text in texts.items():
                 files.write_text(path, text)
             print(f"Predicted {len(examples)} examples with {prefix}: {', '.join(texts)}")

@@ -14,9 +14,11 @@ from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import squad_functions, text_inputs
 from albert_tf.tasks import (
+    race,
     squad_features,
     squad_metrics,
     squad_predictions,
+    squad_questions,
     squad_thresholds,
 )
 from albert_tf.tasks.text_input import TextInput
@@ -92,7 +94,7 @@ def choose_version(prefixes, train_file=None, wanted=None):
         UserError: a checkpoint has no SQuAD head, or they disagree with each other or the flag.
     """
     if not prefixes:
-        has_negatives = squad_features.is_v2(train_file) if wanted is None else wanted
+        has_negatives = squad_questions.is_v2(train_file) if wanted is None else wanted
         return VERSION_2 if has_negatives else VERSION_1
     version = _version_of(prefixes)
     if wanted not in (None, version.has_negatives):
@@ -279,8 +281,8 @@ class SquadTask:
     @functools.cached_property
     def train_examples(self):
         """The questions to train on: list of SquadExample."""
-        found = squad_features.read_examples(self.train_file, training=True)
-        squad_features.report_oddities(found, self.train_file)
+        found = race.read_examples(self.train_file, training=True)
+        squad_questions.report_oddities(found, self.train_file)
         return found
 
     def train_steps(self, batch_size, epochs):
@@ -309,7 +311,7 @@ class SquadTask:
 
     def training_records(self):
         """RecordFiles of the training set, made if they are not there."""
-        examples = squad_features.shuffled(self.train_examples)
+        examples = squad_questions.shuffled(self.train_examples)
         arguments = self._feature_arguments("train", self.train_file)
         path = squad_features.write_training_records(examples=examples, **arguments)
         return RecordFiles([path], self._schema(True, (*self.inputs, *LABELS)))
@@ -319,8 +321,8 @@ class SquadTask:
     @functools.cached_property
     def examples(self):
         """The questions to predict: list of SquadExample."""
-        found = squad_features.read_examples(self.predict_file, training=False)
-        squad_features.report_oddities(found, self.predict_file)
+        found = race.read_examples(self.predict_file, training=False)
+        squad_questions.report_oddities(found, self.predict_file)
         return found
 
     @functools.cached_property
@@ -330,7 +332,7 @@ class SquadTask:
 
     @functools.cached_property
     def _without_answers(self):
-        return squad_features.unlabelled(self.examples, self.version.has_negatives)
+        return squad_questions.unlabelled(self.examples, self.version.has_negatives)
 
     def read_test_set(self):
         """Reads what is to be predicted, so that errors in it come before the training."""

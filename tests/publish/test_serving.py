@@ -487,7 +487,7 @@ def test_squad_gives_the_scripts_answers(version, exported, predicted, signature
     flags = VERSIONS[version]
     directory, export = exported(run_squad, **SQUAD_RUN, **flags)
     expected = kept_answers(directory)
-    examples = squad_features.read_examples(str(flags["predict_file"]), training=False)
+    examples = race.read_examples(str(flags["predict_file"]), training=False)
     texts = [{"question": e.question_text, "context": e.paragraph_text} for e in examples]
     lines = predicted(export, texts, predict_batch_size=7)
     assert len(lines) == len(expected) > 20

@@ -19,7 +19,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.tasks import classification, glue
+from albert_tf.tasks import classification, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.training import finetuned_task, finetuning, loop, results
@@ -408,7 +408,9 @@ def test_records_are_drawn_from_a_buffer_of_the_size_given(run_main, flags, monk
         return train_dataset(*arguments, **options)
 
     monkeypatch.setattr(records, "train_dataset", spy)
-    monkeypatch.setattr(glue, "order_warning", lambda *arguments: f"sorted {arguments[-1]}")
+    monkeypatch.setattr(
+        classification_features, "order_warning", lambda *arguments: f"sorted {arguments[-1]}"
+    )
     values = {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 1}
     run_main(run_classifier, **flags | values, shuffle_buffer_size=7)
     assert sizes == [7]
@@ -661,7 +663,9 @@ def test_errors_leave_earlier_results_alone(run_script, flags, trained, tmp_path
 
 def test_key_metric_that_is_never_a_number_is_an_error(run_main, flags, trained, monkeypatch):
     forget_evaluations(trained)
-    monkeypatch.setitem(glue.METRICS, "eval_accuracy", lambda outputs, labels: np.nan)
+    monkeypatch.setitem(
+        classification_metrics.METRICS, "eval_accuracy", lambda outputs, labels: np.nan
+    )
     with pytest.raises(ValueError, match="eval_accuracy is not a number"):
         run_main(run_classifier, **flags | EVALUATE)
     assert len(blocks(trained)) == 3

@@ -19,6 +19,7 @@ from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import (
+    race,
     squad,
     squad_features,
     squad_metrics,
@@ -182,7 +183,7 @@ def test_v2_beams_longer_than_the_sequence_hold_what_is_possible_first():
 @pytest.fixture(scope="module")
 def windows():
     """Returns (examples, features, arrays) of the 2.0 development set in windows of 64."""
-    examples = squad_features.read_examples(str(DATA / "dev_v2.0.json"), training=False)
+    examples = race.read_examples(str(DATA / "dev_v2.0.json"), training=False)
     tokenizer = FullTokenizer(spm_model_file=str(VOCABULARY))
     settings = squad_features.WindowSettings(64, 24, 12)
     features = squad_features.convert_examples(examples, tokenizer, settings, training=False)

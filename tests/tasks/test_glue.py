@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.errors import UserError
-from albert_tf.tasks import glue
-from albert_tf.tasks.glue import Example
+from albert_tf.tasks import classification_features, classification_metrics, glue, race, tsv_files
+from albert_tf.tasks.tsv_files import Example
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import GOLDEN
 
@@ -54,7 +54,7 @@ def write(folder, name, *lines):
 
 
 def read(task, folder, split, tokenizer):
-    return glue.read_examples(glue.TASKS[task], str(folder), split, tokenizer)
+    return race.read_examples(glue.TASKS[task], str(folder), split, tokenizer)
 
 
 # --- The original's examples, features and records ---
@@ -74,7 +74,7 @@ def test_examples_and_features(case, tokenizers):
     assert [example._asdict() for example in examples] == EXAMPLES[case]
     assert skipped == (name == "qqp" and split != "test")
 
-    arrays = glue.features(examples, task, tokenizer, LENGTHS[mode])
+    arrays = race.features(examples, task, tokenizer, LENGTHS[mode])
     for feature, values in arrays.items():
         golden = FEATURES[f"{case}/{feature}"]
         # The last row of the original's fills a batch up and is no real example.
@@ -94,7 +94,7 @@ def test_records(name, tokenizer, tmp_path):
     task = glue.TASKS[name]
     examples, _ = read(name, DATA, "train", tokenizer)
     path = str(tmp_path / "train.tf_record")
-    arrays = glue.features(examples, task, tokenizer, 24)
+    arrays = race.features(examples, task, tokenizer, 24)
     assert records.write_records(path, task.schema(24), [arrays]) == len(examples)
     golden = str(GOLDEN / "finetune" / f"glue_{name}_train.tfrecord")
     assert parsed(path) == parsed(golden)
@@ -157,11 +157,13 @@ def test_pairs_are_cut_as_token_by_token():
     for length in (5, 6, 12, 13):
         for a, b in itertools.product(range(16), range(1, 16)):
             expected = cut_token_by_token(range(a), range(b), length - 3)
-            assert glue._cut(list(range(a)), list(range(b)), length) == expected, (a, b, length)
+            assert (
+                classification_features._cut(list(range(a)), list(range(b)), length) == expected
+            ), (a, b, length)
 
 
 def test_single_text_is_cut():
-    assert glue._cut(list(range(9)), [], 8) == (list(range(6)), [])
+    assert classification_features._cut(list(range(9)), [], 8) == (list(range(6)), [])
 
 
 def test_pack_segments():
@@ -176,7 +178,7 @@ def test_pack_segments():
 
 def test_max_seq_length_too_short(tokenizer):
     with pytest.raises(ValueError, match="--max_seq_length=4: must be at least 5"):
-        glue.features([], glue.TASKS["cola"], tokenizer, 4)
+        race.features([], glue.TASKS["cola"], tokenizer, 4)
 
 
 # --- Bad input ---
@@ -254,7 +256,7 @@ def test_not_utf8(tokenizer, tmp_path):
 def test_reading_quotes_line_ends_and_byte_order_mark(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes('\ufeffa\t"b\r\n\r\nc\u2028d\x85\t"'.encode())
-    assert glue._read_rows(str(path)) == [["a", '"b'], [], ["c\u2028d\x85", '"']]
+    assert tsv_files._read_rows(str(path)) == [["a", '"b'], [], ["c\u2028d\x85", '"']]
 
 
 ROW_WITHOUT_HEADER = {  # (task, split) -> an example where the header belongs
@@ -298,7 +300,7 @@ def test_any_character_and_any_length_of_text(tokenizer, tmp_path):
     odd = "nul \0 bell \a no-break\xa0"
     write(tmp_path, "RTE/dev.tsv", "header", f"0\t{odd}\t{'long ' * 200_000}\tentailment")
     examples, _ = read("rte", tmp_path, "dev", tokenizer)
-    arrays = glue.features(examples, glue.TASKS["rte"], tokenizer, 64)
+    arrays = race.features(examples, glue.TASKS["rte"], tokenizer, 64)
     assert arrays["input_mask"].sum() == 64
 
 
@@ -310,25 +312,25 @@ def test_tsv_by_name(tokenizer, tmp_path):
     write(tmp_path, "test.tsv", "text", "Hello", "Buy")
     task = glue.tsv_task(**TSV, data_dir=str(tmp_path))
     assert task.labels == ("Ham", "Spam")
-    examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
+    examples, _ = race.read_examples(task, str(tmp_path), "train", tokenizer)
     assert examples == [
         Example("train-1", "buy now", None, "Spam"),
         Example("train-2", "hello", None, "Ham"),
     ]
-    assert glue.features(examples, task, tokenizer, 8)["label_ids"].tolist() == [1, 0]
-    test, _ = glue.read_examples(task, str(tmp_path), "test", tokenizer)
+    assert race.features(examples, task, tokenizer, 8)["label_ids"].tolist() == [1, 0]
+    test, _ = race.read_examples(task, str(tmp_path), "test", tokenizer)
     assert test == [Example("0", "hello", None, "Ham"), Example("1", "buy", None, "Ham")]
 
 
 def test_tsv_by_number_and_given_labels(tokenizer, tmp_path):
     write(tmp_path, "dev.tsv", "one\ttwo\tyes", "three\tfour\tno")
     task = glue.tsv_task("0", "1", "2", labels=["yes", "no"])
-    examples, _ = glue.read_examples(task, str(tmp_path), "dev", tokenizer)
+    examples, _ = race.read_examples(task, str(tmp_path), "dev", tokenizer)
     assert examples == [
         Example("dev-0", "one", "two", "yes"),
         Example("dev-1", "three", "four", "no"),
     ]
-    assert glue.features(examples, task, tokenizer, 8)["label_ids"].tolist() == [0, 1]
+    assert race.features(examples, task, tokenizer, 8)["label_ids"].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("header", [[], ["text"]])
@@ -337,22 +339,22 @@ def test_tsv_blank_rows_keep_their_place_in_the_test_file(header, tokenizer, tmp
     write(tmp_path, "test.tsv", *header, *rows)
     write(tmp_path, "dev.tsv", *header, *rows)
     task = glue.tsv_task("text" if header else 0, None, None, labels=["a", "b"])
-    test, left_out = glue.read_examples(task, str(tmp_path), "test", tokenizer)
+    test, left_out = race.read_examples(task, str(tmp_path), "test", tokenizer)
     assert [example.text_a for example in test] == rows and left_out == 0
     assert [example.guid for example in test] == ["0", "1", "2", "3", "4"]
-    arrays = glue.features(test, task, tokenizer, 8)
+    arrays = race.features(test, task, tokenizer, 8)
     assert arrays["input_mask"].sum(axis=1).tolist()[1::2] == [2, 2]
     labelled = glue.tsv_task(
         "text" if header else 0, None, 0 if not header else "text", ["yes", "no"]
     )
-    dev, left_out = glue.read_examples(labelled, str(tmp_path), "dev", tokenizer)
+    dev, left_out = race.read_examples(labelled, str(tmp_path), "dev", tokenizer)
     assert [example.text_a for example in dev] == ["yes", "no"] and left_out == 3
 
 
 def test_tsv_regression(tokenizer, tmp_path):
     write(tmp_path, "train.tsv", "text\tlabel", "a\t-1.5", "b\t30")
     task = glue.tsv_task(**TSV, regression=True, data_dir=str(tmp_path))
-    examples, _ = glue.read_examples(task, str(tmp_path), "train", tokenizer)
+    examples, _ = race.read_examples(task, str(tmp_path), "train", tokenizer)
     assert [example.label for example in examples] == [-1.5, 30.0]
     assert task.schema(8)["label_ids"].dtype == tf.float32
     assert (task.key_metric, task.num_outputs) == ("pearson", 1)
@@ -388,7 +390,7 @@ def test_tsv_arguments_that_do_not_go_together(tokenizer, tmp_path):
         glue.tsv_task(**TSV, labels=["a", "a"])
     task = glue.tsv_task("text", "", "", labels=["a", "b"])
     with pytest.raises(ValueError, match="label column is needed"):
-        glue.read_examples(task, str(tmp_path), "train", tokenizer)
+        race.read_examples(task, str(tmp_path), "train", tokenizer)
 
 
 # --- Metrics ---
@@ -400,7 +402,7 @@ def test_metrics(case):
     outputs = METRICS_INPUTS[f"{case}/logits"][real]
     labels = METRICS_INPUTS[f"{case}/label_ids"][real]
     task = glue.TASKS[case.removesuffix("_allpos")]
-    results = glue.evaluate(task, outputs, labels)
+    results = race.evaluate(task, outputs, labels)
     golden = {name: value for name, value in METRICS[case].items() if name[0] != "_"}
     assert {name: results[name] for name in golden} == pytest.approx(golden, rel=1e-6, abs=1e-7)
     assert task.key_metric in golden
@@ -411,7 +413,7 @@ def test_metrics(case):
 def test_f1(name):
     real = METRICS_INPUTS["sst-2/is_real_example"] == 1
     logits = METRICS_INPUTS["sst-2/logits"][real]
-    results = glue.evaluate(glue.TASKS[name], logits, METRICS_INPUTS["sst-2/label_ids"][real])
+    results = race.evaluate(glue.TASKS[name], logits, METRICS_INPUTS["sst-2/label_ids"][real])
     assert results["f1"] == pytest.approx(METRICS["sst-2"]["_reference_sklearn_f1"], abs=1e-12)
     assert set(results) == {"eval_accuracy", "eval_loss", "f1"}
 
@@ -419,14 +421,14 @@ def test_f1(name):
 def test_f1_is_of_class_1():
     # one hit, one miss and one false alarm for class 1: 2 * 1 / (2 * 1 + 1 + 1)
     logits = [[0, 1], [1, 0], [0, 1], [1, 0], [1, 0]]
-    results = glue.evaluate(glue.TASKS["mrpc"], logits, [1, 1, 0, 0, 0])
+    results = race.evaluate(glue.TASKS["mrpc"], logits, [1, 1, 0, 0, 0])
     assert results["f1"] == 0.5
     assert results["eval_accuracy"] == 0.6
 
 
 def test_spearman():
     real = METRICS_INPUTS["sts-b/is_real_example"] == 1
-    results = glue.evaluate(
+    results = race.evaluate(
         glue.TASKS["sts-b"],
         METRICS_INPUTS["sts-b/logits"][real][:, np.newaxis],
         METRICS_INPUTS["sts-b/label_ids"][real][:, np.newaxis],
@@ -437,7 +439,7 @@ def test_spearman():
 
 @pytest.mark.filterwarnings("error")
 def test_constant_scores():
-    results = glue.evaluate(glue.TASKS["sts-b"], [2.0, 2.0, 2.0], [1.0, 2.0, 3.0])
+    results = race.evaluate(glue.TASKS["sts-b"], [2.0, 2.0, 2.0], [1.0, 2.0, 3.0])
     assert np.isnan(results["pearson"])
     assert results["MSE"] == pytest.approx(2 / 3)
 
@@ -458,27 +460,33 @@ def examples_named(*names):
 
 def test_prediction_files_of_classes():
     task = glue.TASKS["mnli"]
-    predicted = glue.predictions(task, np.log([[0.25, 0.5, 0.25], [0.125, 0.125, 0.75]]))
+    predicted = classification_metrics.predictions(
+        task, np.log([[0.25, 0.5, 0.25], [0.125, 0.125, 0.75]])
+    )
     assert predicted.dtype == np.float32
     np.testing.assert_allclose(predicted, [[0.25, 0.5, 0.25], [0.125, 0.125, 0.75]], rtol=1e-6)
     exact = np.float32([[0.25, 0.5, 0.25], [0.125, 0.1, 0.775]])
-    assert glue.test_results(exact) == "0.25\t0.5\t0.25\n0.125\t0.1\t0.775\n"
+    assert classification_metrics.test_results(exact) == "0.25\t0.5\t0.25\n0.125\t0.1\t0.775\n"
     expected = "index\tprediction\nx7\tentailment\nx8\tneutral\n"
-    assert glue.submit_results(task, examples_named("x7", "x8"), exact) == expected
+    assert (
+        classification_metrics.submit_results(task, examples_named("x7", "x8"), exact) == expected
+    )
     expected = "index\tprediction\n7\tentailment\n8\tneutral\n"
-    assert glue.glue_submission(task, examples_named("7", "08"), exact) == expected
+    assert (
+        classification_metrics.glue_submission(task, examples_named("7", "08"), exact) == expected
+    )
 
 
 def test_prediction_files_of_scores():
     task = glue.TASKS["sts-b"]
-    predicted = glue.predictions(task, np.float32([5.1, 3.14159, -0.25]))
+    predicted = classification_metrics.predictions(task, np.float32([5.1, 3.14159, -0.25]))
     assert predicted.shape == (3, 1)
-    assert glue.test_results(predicted) == "5.1\n3.14159\n-0.25\n"
+    assert classification_metrics.test_results(predicted) == "5.1\n3.14159\n-0.25\n"
     examples = examples_named("0", "1", "2")
     expected = "index\tprediction\n0\t5.1\n1\t3.14159\n2\t-0.25\n"
-    assert glue.submit_results(task, examples, predicted) == expected
+    assert classification_metrics.submit_results(task, examples, predicted) == expected
     expected = "index\tprediction\n0\t5.000\n1\t3.142\n2\t0.000\n"
-    assert glue.glue_submission(task, examples, predicted) == expected
+    assert classification_metrics.glue_submission(task, examples, predicted) == expected
 
 
 def test_submission_files():
@@ -501,14 +509,14 @@ def test_submission_files():
 def test_no_submission():
     predicted = np.zeros([1, 2], np.float32)
     with pytest.raises(ValueError, match=r"whole number, .* Received: 'x'"):
-        glue.glue_submission(glue.TASKS["cola"], examples_named("x"), predicted)
+        classification_metrics.glue_submission(glue.TASKS["cola"], examples_named("x"), predicted)
     task = glue.tsv_task(0, None, 1, labels=["a", "b"])
     with pytest.raises(ValueError, match="--glue_submission_dir is for GLUE tasks"):
-        glue.glue_submission(task, examples_named("0"), predicted)
+        classification_metrics.glue_submission(task, examples_named("0"), predicted)
 
 
 def test_correlations_of_a_single_example_are_nan():
-    figures = glue.evaluate(glue.TASKS["sts-b"], np.float32([[1.0]]), np.float32([3.0]))
+    figures = race.evaluate(glue.TASKS["sts-b"], np.float32([[1.0]]), np.float32([3.0]))
     assert figures["MSE"] == 4.0
     assert np.isnan(figures["pearson"]) and np.isnan(figures["spearman"])
 
@@ -524,16 +532,16 @@ def test_correlations_of_a_single_example_are_nan():
     ],
 )
 def test_order_warning(name, labels, is_sorted):
-    examples = [glue.Example(str(i), "a", "b", label) for i, label in enumerate(labels)]
-    count = glue.num_sorted(glue.TASKS[name], examples)
+    examples = [race.Example(str(i), "a", "b", label) for i, label in enumerate(labels)]
+    count = classification_features.num_sorted(glue.TASKS[name], examples)
     assert count == (6 if is_sorted else 0)
-    warning = glue.order_warning(count, shuffle_buffer_size=5)
+    warning = classification_features.order_warning(count, shuffle_buffer_size=5)
     if is_sorted:
         assert "6 training examples are sorted" in warning
         assert "--shuffle_buffer_size=6" in warning
     else:
         assert warning is None
-    assert glue.order_warning(count, shuffle_buffer_size=6) is None
+    assert classification_features.order_warning(count, shuffle_buffer_size=6) is None
 
 
 def test_the_task_of_a_model():
@@ -733,10 +741,10 @@ ROWS = {
 def test_real_data(name, shared_data):
     tokenizer = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
     task = glue.TASKS[name]
-    for split, rows in zip(glue.SPLITS, ROWS[name], strict=True):
+    for split, rows in zip(tsv_files.SPLITS, ROWS[name], strict=True):
         examples, skipped = read(name, shared_data / "glue", split, tokenizer)
         assert (len(examples), skipped) == (rows, 0)
-        arrays = glue.features(examples[:200], task, tokenizer, 64)
+        arrays = race.features(examples[:200], task, tokenizer, 64)
         assert arrays["input_mask"].sum(axis=1).min() >= 3
         unknown = (arrays["input_ids"] == 1).sum() / arrays["input_mask"].sum()
         assert unknown < 0.01

@@ -13,10 +13,12 @@ import tensorflow as tf
 
 from albert_tf.data import record_checks, records
 from albert_tf.errors import UserError
-from albert_tf.tasks import squad_features
-from albert_tf.tasks.squad_features import SquadExample, WindowSettings
+from albert_tf.tasks import race, squad_alignment, squad_features, squad_questions
+from albert_tf.tasks.squad_features import WindowSettings
+from albert_tf.tasks.squad_questions import SquadExample
 from albert_tf.text.tokenization import FullTokenizer, preprocess_text
 from tests import GOLDEN
+from tests.tasks.original_features import original_features
 
 FINETUNE = GOLDEN / "finetune"
 FEATURE_FILES = sorted(
@@ -62,14 +64,14 @@ def question(qas_id="q1", answers=(("ideas", 6),), **more):
 def test_examples_are_the_originals(version, split):
     expected = golden_json(f"squad_{version}_{split}_examples")
     names = [name for name in expected[0] if name != "end_position"]
-    found = squad_features.read_examples(data_file(version, split), split == "train")
+    found = race.read_examples(data_file(version, split), split == "train")
     assert [{name: getattr(example, name) for name in names} for example in found] == [
         {name: example[name] for name in names} for example in expected
     ]
 
 
 def test_gold_answers_are_kept_for_scoring():
-    found = squad_features.read_examples(data_file("v2.0", "dev"), training=False)
+    found = race.read_examples(data_file("v2.0", "dev"), training=False)
     answers = {example.qas_id: example.answers for example in found}
     assert answers["q002"] == ("The", "The", "the THE!")
     assert answers["q003i"] == ()
@@ -77,17 +79,17 @@ def test_gold_answers_are_kept_for_scoring():
 
 @pytest.mark.parametrize("version, expected", [("v1.1", False), ("v2.0", True)])
 def test_version_is_read_from_the_data(version, expected):
-    assert squad_features.is_v2(data_file(version, "dev")) is expected
+    assert squad_questions.is_v2(data_file(version, "dev")) is expected
 
 
 def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
     bare = question("q2")
     del bare["answers"]
     path = write(tmp_path / "new.json", [question("q1"), bare, question("q3", answers=())])
-    found = squad_features.read_examples(path, training=False)
+    found = race.read_examples(path, training=False)
     assert [example.answers for example in found] == [("ideas",), None, ()]
-    assert squad_features.unlabelled(found, version_2=False) == ["q2", "q3"]
-    assert squad_features.unlabelled(found, version_2=True) == ["q2"]
+    assert squad_questions.unlabelled(found, version_2=False) == ["q2", "q3"]
+    assert squad_questions.unlabelled(found, version_2=True) == ["q2"]
 
 
 @pytest.mark.parametrize(
@@ -113,12 +115,12 @@ def test_what_is_no_squad_file_is_an_error(tmp_path, content, message):
     path = tmp_path / "bad.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
-        squad_features.read_examples(str(path), training=False)
+        race.read_examples(str(path), training=False)
 
 
 def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"cannot read .*absent\.json"):
-        squad_features.read_examples(str(tmp_path / "absent.json"), training=False)
+        race.read_examples(str(tmp_path / "absent.json"), training=False)
 
 
 @pytest.mark.parametrize(
@@ -145,24 +147,22 @@ def test_a_missing_file_is_an_error(tmp_path):
 )
 def test_what_cannot_be_trained_on_is_an_error(tmp_path, bad, message):
     with pytest.raises(UserError, match=message) as caught:
-        squad_features.read_examples(write(tmp_path / "bad.json", [bad]), training=True)
+        race.read_examples(write(tmp_path / "bad.json", [bad]), training=True)
     assert "bad.json, " in str(caught.value) and len(str(caught.value)) < 300
     assert "\n" not in str(caught.value)
 
 
 def test_an_answer_may_end_with_the_context(tmp_path):
     path = write(tmp_path / "a.json", [question(answers=(("sleep.", 12),))])
-    (example,) = squad_features.read_examples(path, training=True)
+    (example,) = race.read_examples(path, training=True)
     assert (example.orig_answer_text, example.start_position) == ("sleep.", 12)
 
 
 def test_duplicate_ids_and_empty_contexts_are_errors(tmp_path):
     with pytest.raises(ValueError, match=r"twice\.json: two questions have the id 'q1'"):
-        squad_features.read_examples(
-            write(tmp_path / "twice.json", [question(), question()]), training=False
-        )
+        race.read_examples(write(tmp_path / "twice.json", [question(), question()]), training=False)
     with pytest.raises(ValueError, match=r"empty\.json, article 0, paragraph 0: the context is"):
-        squad_features.read_examples(
+        race.read_examples(
             write(tmp_path / "empty.json", [question()], context=" \n"), training=False
         )
 
@@ -176,23 +176,23 @@ def test_what_is_odd_and_used_is_reported(tmp_path, capsys):
         question("none", answers=(), is_impossible=True),
     ]
     path = write(tmp_path / "train.json", questions)
-    examples = squad_features.read_examples(path, training=True)
-    squad_features.report_oddities(examples, path)
+    examples = race.read_examples(path, training=True)
+    squad_questions.report_oddities(examples, path)
     assert capsys.readouterr().out.splitlines() == [
         f"{path}: 1 questions have no text (the first is silent)",
         f"{path}: answer_start of 2 of 5 questions does not point at the answer's text (the first "
         "is moved); 1 of these answers occur elsewhere in their context. Training takes the "
         "characters at answer_start",
     ]
-    squad_features.report_oddities(examples[:1], path)
-    squad_features.report_oddities(squad_features.read_examples(path, training=False)[:3], path)
+    squad_questions.report_oddities(examples[:1], path)
+    squad_questions.report_oddities(race.read_examples(path, training=False)[:3], path)
     assert not capsys.readouterr().out
 
 
 @pytest.mark.shared_data
 def test_answers_of_the_real_data_are_where_they_should_be(shared_data, capsys):
     path = str(shared_data / "squad" / "train-v1.1.subset.json")
-    squad_features.report_oddities(squad_features.read_examples(path, training=True), path)
+    squad_questions.report_oddities(race.read_examples(path, training=True), path)
     assert not capsys.readouterr().out
 
 
@@ -210,7 +210,7 @@ def test_strange_characters_have_features(uncased):
 def test_shuffling_is_that_of_the_original():
     # The first ten of random.Random(12345).shuffle(list(range(40))), as Python gives them.
     examples = [SquadExample(str(i), "", "") for i in range(40)]
-    order = [int(example.qas_id) for example in squad_features.shuffled(examples)]
+    order = [int(example.qas_id) for example in squad_questions.shuffled(examples)]
     assert order[:10] == [35, 29, 4, 6, 7, 14, 32, 38, 9, 15]
     assert sorted(order) == list(range(40))
     assert [example.qas_id for example in examples] == [str(i) for i in range(40)]
@@ -250,7 +250,7 @@ def reference_links(characters, joined):
 
 
 def assert_same_links(characters, joined):
-    links, score = squad_features.link_characters(characters, joined)
+    links, score = squad_alignment.link_characters(characters, joined)
     expected, expected_score = reference_links(characters, joined)
     assert score == expected_score, (characters, joined)
     assert links.tolist() == expected, (characters, joined)
@@ -298,7 +298,7 @@ def full_table(characters, joined, half_width):
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 1024])
 def test_the_table_in_blocks_is_the_full_table(monkeypatch, rows):
-    monkeypatch.setattr(squad_features, "BLOCK_ROWS", rows)
+    monkeypatch.setattr(squad_alignment, "BLOCK_ROWS", rows)
     random = np.random.RandomState(rows)
     outside = 0
     for _ in range(150):
@@ -307,7 +307,7 @@ def test_the_table_in_blocks_is_the_full_table(monkeypatch, rows):
             continue
         half_width = abs(len(characters) - len(joined)) + random.randint(1, 6)
         links, score, has_left = full_table(characters, joined, half_width)
-        table = squad_features._Table(characters, joined, half_width)
+        table = squad_alignment._ScoreTable(characters, joined, half_width)
         assert table.score == score
         assert table.trace().tolist() == links
         outside += has_left
@@ -322,7 +322,7 @@ def test_links_of_random_texts_are_those_of_the_reference():
         text, other = random_texts(random)
         if other:
             assert_same_links(text, other)
-            edges += squad_features.link_characters(text, other)[1] < len(text)
+            edges += squad_alignment.link_characters(text, other)[1] < len(text)
     assert edges > 100  # else the texts were too much alike to try anything
 
 
@@ -379,7 +379,7 @@ def test_links_of_normalised_texts_are_those_of_the_reference(kind):
         chosen = [words[i] for i in random.randint(0, len(words), length)]
         text = " ".join(chosen[: length // 2]) + "".join(chosen[length // 2 :]) * 2
         joined = "".join(processor.tokenize(preprocess_text(text, lower=lower)))
-        characters = squad_features.normalized_characters(text, lower)
+        characters = squad_alignment.normalized_characters(text, lower)
         if joined:
             assert_same_links(characters, joined.replace("▁", " "))
             tables += characters != list(joined[1:])
@@ -387,22 +387,22 @@ def test_links_of_normalised_texts_are_those_of_the_reference(kind):
 
 
 def test_most_paragraphs_need_no_table(monkeypatch):
-    monkeypatch.setattr(squad_features, "_Table", None)
+    monkeypatch.setattr(squad_alignment, "_ScoreTable", None)
     text = "aaa and bbb, and so on. The end"
-    links, score = squad_features.link_characters(list(text), " " + text)
+    links, score = squad_alignment.link_characters(list(text), " " + text)
     assert links.tolist() == list(range(1, len(text) + 1))
     assert score == len(text)
 
 
 @pytest.mark.shared_data
 def test_links_of_real_paragraphs_are_those_of_the_reference(shared_data):
-    examples = squad_features.read_examples(str(shared_data / "squad" / "dev-v1.1.json"), False)
+    examples = race.read_examples(str(shared_data / "squad" / "dev-v1.1.json"), False)
     processor = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
     texts = dict.fromkeys(example.paragraph_text for example in examples)
     compared = 0
     for text in texts:
         joined = "".join(processor.tokenize(preprocess_text(text, lower=True))).replace("▁", " ")
-        characters = squad_features.normalized_characters(text, True)
+        characters = squad_alignment.normalized_characters(text, True)
         simple = characters == list(joined[1:])
         if len(text) < 900 and (not simple or len(text) < 250):
             assert_same_links(characters, joined)
@@ -428,16 +428,16 @@ def test_memory_for_links_grows_with_the_text():
     text = "".join(random.choice(list("abcdefgh "), 14_000))
     doubled = text.replace(" a", "  a")
     peak, (links, score) = peak_memory(
-        lambda: squad_features.link_characters(list(doubled), " " + text)
+        lambda: squad_alignment.link_characters(list(doubled), " " + text)
     )
-    assert score == len(text) and (links != squad_features.UNLINKED).sum() == score
+    assert score == len(text) and (links != squad_alignment.UNLINKED).sum() == score
     assert peak < 8e6
 
 
 def test_a_text_with_little_in_common_needs_no_table(monkeypatch, uncased):
-    monkeypatch.setattr(squad_features, "_Table", None)
+    monkeypatch.setattr(squad_alignment, "_ScoreTable", None)
     text = "the count" + " " * 500 + "shrugged"
-    assert squad_features.align(text, uncased, True) is None
+    assert squad_alignment.align(text, uncased, True) is None
 
 
 def test_position_conversion_is_that_of_the_original():
@@ -446,23 +446,23 @@ def test_position_conversion_is_that_of_the_original():
         if expected == "AssertionError":
             assert (links == -1).all()
         else:
-            found = squad_features.convert_positions(links, position, is_start, limit)
+            found = squad_alignment.convert_positions(links, position, is_start, limit)
             assert found == expected, (index, position, limit, is_start)
 
 
 def test_positions_are_converted_all_at_once():
     links = np.array([-1, 2, -1, -1, 7, -1])
     for is_start, expected in ((True, [0, 2, 3, 3, 7, 8]), (False, [1, 2, 6, 6, 7, 8])):
-        found = squad_features.convert_positions(links, np.arange(6), is_start, 9)
+        found = squad_alignment.convert_positions(links, np.arange(6), is_start, 9)
         assert found.tolist() == expected
 
 
 def test_alignment_fails_under_four_fifths(uncased):
-    assert squad_features.align("½" * 20, uncased, True) is None
-    assert squad_features.align("\u0301", uncased, True) is None  # no piece is left
-    assert squad_features.align("th ½", uncased, True) is None  # 3 of 4
-    aligned = squad_features.align("the ½", uncased, True)  # 4 of 5
-    assert aligned.links.tolist() == [1, 2, 3, 4, squad_features.UNLINKED]
+    assert squad_alignment.align("½" * 20, uncased, True) is None
+    assert squad_alignment.align("\u0301", uncased, True) is None  # no piece is left
+    assert squad_alignment.align("th ½", uncased, True) is None  # 3 of 4
+    aligned = squad_alignment.align("the ½", uncased, True)  # 4 of 5
+    assert aligned.links.tolist() == [1, 2, 3, 4, squad_alignment.UNLINKED]
 
 
 # === Features ===
@@ -478,7 +478,7 @@ def converted(request):
         do_lower_case=golden["do_lower_case"],
     )
     processor = tokenizer(f"spm_{case}")
-    examples = squad_features.read_examples(data_file(version, split), golden["is_training"])
+    examples = race.read_examples(data_file(version, split), golden["is_training"])
     features = squad_features.convert_examples(examples, processor, settings, golden["is_training"])
     return golden, examples, features, processor
 
@@ -489,7 +489,7 @@ def test_all_golden_feature_files_are_here():
 
 def test_features_are_the_originals(converted):
     golden, examples, features, processor = converted
-    found = json.loads(json.dumps(list(squad_features.original_features(features, processor))))
+    found = json.loads(json.dumps(list(original_features(features, processor))))
     assert len(features) == len(golden["features"])
     for one, expected in zip(found, golden["features"], strict=True):
         assert one == expected
@@ -497,7 +497,7 @@ def test_features_are_the_originals(converted):
 
 
 def test_skipped_questions_are_named(uncased):
-    examples = squad_features.read_examples(data_file("v1.1", "dev"), False)
+    examples = race.read_examples(data_file("v1.1", "dev"), False)
     features = squad_features.convert_examples(examples, uncased, SMALL, False)
     assert features.skipped(examples) == ["q031", "q032"]
 
@@ -508,7 +508,7 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, uncased):
     original = tmp_path / "original"
     original.write_bytes(gzip.decompress((FINETUNE / name).read_bytes()))
     source = data_file(version, "train")
-    examples = squad_features.read_examples(source, True)
+    examples = race.read_examples(source, True)
     made = str(tmp_path / "train.tf_record")
     path = squad_features.write_training_records(made, examples, uncased, SMALL, [source])
     schema = records.squad_schema(64, training=True)
@@ -537,7 +537,7 @@ def read_all(path):
 
 def test_prediction_records_are_used_again(tmp_path, capsys, uncased):
     source = data_file("v2.0", "dev")
-    examples = squad_features.read_examples(source, False)
+    examples = race.read_examples(source, False)
     path = str(tmp_path / "eval.tf_record")
 
     def run(settings=SMALL):
@@ -547,13 +547,13 @@ def test_prediction_records_are_used_again(tmp_path, capsys, uncased):
         assert used == path
         return features
 
-    expected = list(squad_features.original_features(run(), uncased))
+    expected = list(original_features(run(), uncased))
     assert read_all(path)[7]["unique_ids"] == [1_000_000_007]
     assert "is made" in capsys.readouterr().out
     again = run()
     printed = capsys.readouterr().out
     assert "used again" in printed and "2 of 52 questions are skipped" in printed
-    assert list(squad_features.original_features(again, uncased)) == expected
+    assert list(original_features(again, uncased)) == expected
     other = run(dataclasses.replace(SMALL, doc_stride=30))
     assert len(other) == len(read_all(path)) < len(expected)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
@@ -563,7 +563,7 @@ def test_prediction_records_are_used_again(tmp_path, capsys, uncased):
 
 def test_prediction_files_of_other_settings_lie_side_by_side(tmp_path, uncased):
     source = data_file("v2.0", "dev")
-    examples = squad_features.read_examples(source, False)
+    examples = race.read_examples(source, False)
     path = str(tmp_path / "predict.tf_record")
     for settings in (SMALL, dataclasses.replace(SMALL, doc_stride=30)):
         features, used = squad_features.prediction_features(
@@ -590,7 +590,7 @@ def test_an_answer_no_piece_holds_is_skipped(uncased):
     features = squad_features.convert_examples([lost, kept], uncased, SMALL, True)
     assert features.skipped([lost, kept]) == ["lost"]
     assert features.example_index.tolist() == [1]
-    (dict_,) = squad_features.original_features(features, uncased)
+    (dict_,) = original_features(features, uncased)
     assert dict_["tokens"][dict_["start_position"]] == "▁count"
     assert dict_["start_position"] == dict_["end_position"]
     # Without its label there is nothing to lose.
@@ -656,7 +656,7 @@ def test_the_best_window_of_a_piece_in_a_long_paragraph():
 
 
 def test_questions_without_answer_and_out_of_window_teach_cls(uncased):
-    examples = squad_features.read_examples(data_file("v2.0", "train"), True)
+    examples = race.read_examples(data_file("v2.0", "train"), True)
     features = squad_features.convert_examples(examples, uncased, SMALL, True)
     impossible = [examples[e].is_impossible for e in features.example_index]
     labels = features.labels

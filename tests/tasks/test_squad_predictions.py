@@ -9,10 +9,11 @@ import re
 import numpy as np
 import pytest
 
-from albert_tf.tasks import squad_features, squad_predictions
+from albert_tf.tasks import race, squad_features, squad_predictions
 from albert_tf.tasks.squad_features import WindowSettings
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
+from tests.tasks.original_features import original_features
 
 POSTPROCESS = GOLDEN / "finetune" / "squad_postprocess"
 WINDOWS = {"L64_S24_Q12": (64, 24, 12), "L384_S128_Q64": (384, 128, 64)}
@@ -35,7 +36,7 @@ def dev():
     def convert(version, window="L64_S24_Q12"):
         if (version, window) not in made:
             path = GOLDEN / "finetune" / "squad_data" / f"dev_{version}.json"
-            examples = squad_features.read_examples(str(path), training=False)
+            examples = race.read_examples(str(path), training=False)
             settings = WindowSettings(*WINDOWS[window])
             features = squad_features.convert_examples(examples, processor, settings, False)
             made[version, window] = examples, features
@@ -98,7 +99,7 @@ def reference(examples, features, runs, n_best, longest, pairs_of, empty):
     """N-best texts and scores of each question, pair by pair as the specification words it."""
     processor = FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model"))
     scores = {}
-    windows = list(squad_features.original_features(features, processor))
+    windows = list(original_features(features, processor))
     for run in runs:
         row_of = {unique_id: row for row, unique_id in enumerate(run["unique_ids"].tolist())}
         for window in windows:

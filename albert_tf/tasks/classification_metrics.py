@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of GLUE, and the files of its predictions."""
+
+import math
+import warnings
+
+import numpy as np
+import scipy.special
+import scipy.stats
+import sklearn.metrics
+
+from albert_tf.errors import UserError
+
+# === Metrics ===
+
+
+def _accuracy(outputs, labels):
+    return np.mean(np.argmax(outputs, axis=-1) == labels)
+
+
+def _matthews(outputs, labels):
+    return sklearn.metrics.matthews_corrcoef(labels, np.argmax(outputs, axis=-1))
+
+
+def _f1(outputs, labels):
+    return sklearn.metrics.f1_score(labels, np.argmax(outputs, axis=-1), zero_division=0.0)
+
+
+def _losses(outputs, labels):
+    if outputs.ndim == 1:
+        return (outputs - labels) ** 2
+    log_probabilities = scipy.special.log_softmax(outputs, axis=-1)
+    return -log_probabilities[np.arange(len(labels)), labels]
+
+
+def _loss(outputs, labels):
+    return np.mean(_losses(outputs, labels))
+
+
+def _pearson(outputs, labels):
+    if len(labels) < 2:
+        return math.nan
+    return scipy.stats.pearsonr(outputs, labels).statistic
+
+
+def _spearman(outputs, labels):
+    if len(labels) < 2:
+        return math.nan
+    return scipy.stats.spearmanr(outputs, labels).statistic
+
+
+# name in the results -> f(logits [n, C] or scores [n], label ids [n] or scores [n])
+METRICS = {
+    "eval_accuracy": _accuracy,
+    "eval_loss": _loss,  # mean over the examples; `loss` of the results is the mean over batches
+    "matthew_corr": _matthews,
+    "f1": _f1,  # of class 1
+    "pearson": _pearson,
+    "spearman": _spearman,
+    "MSE": _loss,
+}
+
+
+def evaluate(task, outputs, labels):
+    """Metrics of a task: the original's, and beside them those of the GLUE benchmark.
+
+    Correlations are nan where all scores or all labels are the same, as those of a single example
+    are; matthew_corr is 0 there.
+
+    Args:
+        task: GlueTask.
+        outputs: array of logits [n, C]; in regression, scores [n] or [n, 1].
+        labels: array of label ids (int) or scores (float), [n] or [n, 1].
+
+    Returns:
+        dict of str to float.
+    """
+    outputs, labels = _flat(task, outputs, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
+        return {name: float(METRICS[name](outputs, labels)) for name in task.metrics}
+
+
+def example_losses(task, outputs, labels):
+    """Loss of each example, float64 [n]; arguments as in `evaluate`."""
+    return _losses(*_flat(task, outputs, labels))
+
+
+def _flat(task, outputs, labels):
+    outputs = np.asarray(outputs, np.float64)
+    return outputs.reshape(-1) if task.is_regression else outputs, np.asarray(labels).reshape(-1)
+
+
+# === Predictions ===
+
+
+def predictions(task, outputs):
+    """What is written of the model's outputs: probabilities of the classes, or scores.
+
+    Args:
+        task: GlueTask.
+        outputs: array of logits [n, C]; in regression, scores [n] or [n, 1].
+
+    Returns:
+        float32 array [n, C], or [n, 1] in regression.
+    """
+    outputs = np.asarray(outputs, np.float32)
+    if task.is_regression:
+        return outputs.reshape(-1, 1)
+    return scipy.special.softmax(outputs, axis=-1)
+
+
+def test_results(predicted):
+    """Content of test_results.tsv: a line of tab-separated numbers per example, no header.
+
+    Args:
+        predicted: array of `predictions`.
+    """
+    return "".join("\t".join(map(str, row)) + "\n" for row in predicted)
+
+
+def submit_results(task, examples, predicted):
+    """Content of submit_results.tsv: a header, then name and label (or score) of each example.
+
+    Args:
+        task: GlueTask.
+        examples: list of n Examples.
+        predicted: array of `predictions`.
+    """
+    if task.is_regression:
+        answers = [str(score) for score in predicted[:, 0]]
+    else:
+        answers = _predicted_labels(task, predicted)
+    return _index_prediction([example.guid for example in examples], answers)
+
+
+def glue_submission(task, examples, predicted):
+    """Content of the file `task.submission_file`, as the GLUE server takes it.
+
+    Args:
+        task: GlueTask.
+        examples: list of n Examples of the test split.
+        predicted: array of `predictions`.
+
+    Raises:
+        UserError: the task is none of GLUE's, or its test file has no whole numbers as index.
+    """
+    if task.submission_file is None:
+        raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
+    for example in examples:
+        if not example.guid.isdecimal():
+            raise UserError(
+                f"{task.folder}/{task.files['test']}: the first column must be a whole number, "
+                f"the GLUE server's index. Received: {example.guid!r}"
+            )
+    if task.score_range:
+        scores = np.clip(predicted[:, 0], *task.score_range)
+        answers = [f"{score:.3f}" for score in scores]
+    else:
+        answers = _predicted_labels(task, predicted)
+    return _index_prediction([str(int(example.guid)) for example in examples], answers)
+
+
+def _predicted_labels(task, predicted):
+    return [task.labels[id_] for id_ in np.argmax(predicted, axis=-1)]
+
+
+def _index_prediction(names, answers):
+    lines = [f"{name}\t{answer}\n" for name, answer in zip(names, answers, strict=True)]
+    return "index\tprediction\n" + "".join(lines)

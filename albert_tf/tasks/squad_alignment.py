@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which characters of a raw text each piece stands for."""
+
+import collections
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf.text.tokenization import WORD_START, preprocess_text
+
+BLOCK_ROWS = 1024  # of a table of characters, in memory at once
+UNLINKED = -1  # in arrays of positions: no counterpart
+
+
+class Paragraph(NamedTuple):
+    """Pieces of a paragraph and the raw text that they stand for.
+
+    Args:
+        piece_ids: int32 array [pieces].
+        starts: int32 array [pieces], first raw character of each piece.
+        ends: int32 array [pieces], last raw character (inclusive).
+    """
+
+    piece_ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+class Alignment(NamedTuple):
+    """A paragraph and how its raw characters were linked; `links` serve to place answers.
+
+    Args:
+        paragraph: Paragraph.
+        links: int array [raw characters], position in the joined pieces, or UNLINKED.
+        piece_of_char: int array [characters of the joined pieces], index of the piece.
+    """
+
+    paragraph: Paragraph
+    links: np.ndarray
+    piece_of_char: np.ndarray
+
+
+def align(text, tokenizer, do_lower_case):
+    """Aligns a raw paragraph with its pieces.
+
+    Args:
+        text: str, raw.
+        tokenizer: tokenization.FullTokenizer with a SentencePiece model.
+        do_lower_case: bool.
+
+    Returns:
+        Alignment, or None where less than 0.8 of the characters, or none, can be linked.
+    """
+    pieces = tokenizer.tokenize(preprocess_text(text, lower=do_lower_case))
+    joined = "".join(pieces).replace(WORD_START, " ")
+    characters = normalized_characters(text, do_lower_case)
+    # Nothing links more than what both have: the table of a text full of spaces need not be made.
+    in_common = (collections.Counter(characters) & collections.Counter(joined)).total()
+    if in_common < 0.8 * len(text):
+        return None
+    links, score = link_characters(characters, joined)
+    if not score or score < 0.8 * len(text):
+        return None
+    lengths = np.array([len(piece) for piece in pieces])
+    after = np.cumsum(lengths)
+    back = np.full(len(joined), UNLINKED)
+    linked = np.flatnonzero(links != UNLINKED)
+    back[links[linked]] = linked
+    return Alignment(
+        Paragraph(
+            np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32),
+            convert_positions(back, after - lengths, True, len(text)).astype(np.int32),
+            convert_positions(back, after - 1, False, len(text)).astype(np.int32),
+        ),
+        links,
+        np.repeat(np.arange(len(pieces)), lengths),
+    )
+
+
+def normalized_characters(text, do_lower_case):
+    """Each raw character normalised by itself (list of str): most give one character, not all."""
+    return [_normalized(char, do_lower_case) for char in text]
+
+
+@functools.cache  # a text has few different characters
+def _normalized(char, do_lower_case):
+    return preprocess_text(char, lower=do_lower_case, remove_space=False)
+
+
+def link_characters(characters, joined):
+    """Links characters of two texts by a longest common subsequence near the diagonal.
+
+    Args:
+        characters: list of n str; only those of length 1 can be linked.
+        joined: str of m characters.
+
+    Returns:
+        (links, score): int array [n] of positions in `joined` or UNLINKED, and the length of the
+        subsequence, which may be a lower bound: the band around the diagonal is |n - m| + 5 wide
+        on each side, or twice that if fewer than 0.8 n could be linked.
+    """
+    n, m = len(characters), len(joined)
+    if not n or not m:
+        return np.full(n, UNLINKED), 0
+    # SentencePiece puts one "▁" in front, and for most English paragraphs that is all. Then the
+    # table need not be made. Cell (i, i+1) of it holds i+1: all characters so far. The cell above
+    # holds at most i, for it has seen i characters. The cell to the left also has at most i: i+1
+    # would take characters[:i+1] == joined[:i+1], but they differ in the first. So the trace is a
+    # link at every step.
+    if characters[0] != joined[0] and characters == list(joined[1:]):
+        return np.arange(1, n + 1), n
+    for attempt in (1, 2):
+        half_width = (abs(n - m) + 5) * attempt
+        table = _ScoreTable(characters, joined, half_width)
+        if table.score > 0.8 * n:
+            break
+    return table.trace(), table.score
+
+
+class _ScoreTable:
+    """The table of the longest common subsequence of n characters and m, within a band.
+
+    f(i, j) is the length for characters[:i+1] and joined[:j+1], where only cells with
+    i - half_width <= j < i + half_width count. Neighbours in a row differ by 0 or 1, so a row fits
+    into one integer, whose bits are set where f(i, j) = f(i, j-1): Hyyrö, "Bit-parallel LCS-length
+    computation revisited" (2004). A row then takes a few operations on integers.
+
+    Bit b of row i is column i - half_width + b. Columns further left have no link any more and do
+    not change; those further right have none yet, and one bit is enough for all of them. Columns
+    that do not exist have no link either. Only the row before each block of rows is kept: the trace
+    computes the blocks again.
+
+    Args:
+        characters: list of n str.
+        joined: str of m characters.
+        half_width: int.
+    """
+
+    def __init__(self, characters, joined, half_width):
+        self._characters, self._half_width = characters, half_width
+        self._codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
+        flat = (2 << 2 * half_width) - 1
+        self._rows_before, self.score = [], 0
+        for begin in range(0, len(characters), BLOCK_ROWS):
+            self._rows_before.append(flat)
+            for matches in self._matches(begin):
+                matches &= flat
+                flat = (flat + matches) | (flat ^ matches)
+                self.score += not flat & 1  # this column leaves the band
+                flat = self._next_band(flat)
+        self.score += 2 * half_width + 1 - flat.bit_count()
+
+    def _next_band(self, flat):
+        """The bits of a row, moved to the columns of the next one."""
+        return flat >> 1 | 1 << 2 * self._half_width
+
+    def _matches(self, begin):
+        """Yields, for each row of a block, the columns of the band with the row's character."""
+        block = self._characters[begin : begin + BLOCK_ROWS]
+        left = begin - self._half_width
+        first = max(left, 0)
+        codes = self._codes[first : begin + len(block) + self._half_width]
+        columns = {}
+        for char in {char for char in block if len(char) == 1}:
+            bits = np.packbits(codes == ord(char), bitorder="little")
+            columns[char] = int.from_bytes(bits.tobytes(), "little") << first - left
+        band = (1 << 2 * self._half_width) - 1
+        for row, char in enumerate(block):
+            yield columns.get(char, 0) >> row & band
+
+    def _block(self, begin, flat):
+        """Rows of a block as (links, lefts): bits of the cells where the trace links or goes left.
+
+        Args:
+            begin: int, its first row.
+            flat: int, the row before.
+        """
+        rows = []
+        for matches in self._matches(begin):
+            matches &= flat
+            total = flat + matches
+            # A carry into j says f(i, j-1) = f(i-1, j-1) + 1: a match further left adds one.
+            carries = total ^ flat ^ matches
+            rows.append((matches & ~carries, flat & carries))
+            flat = self._next_band(total | (flat ^ matches))
+        return rows
+
+    def trace(self):
+        """Links from the last cell backwards; where ways are equally good, up, left, link.
+
+        A link is taken if it beats both the cell above and the one to the left, a step to the left
+        if that cell beats the one above. A trace may leave the band upwards: the values there are
+        those on its edge, so it comes back by steps to the left before the next link.
+        """
+        links = np.full(len(self._characters), UNLINKED)
+        i, j = len(links) - 1, len(self._codes) - 1
+        for block, flat in reversed(list(enumerate(self._rows_before))):
+            begin = block * BLOCK_ROWS
+            rows = self._block(begin, flat)
+            while i >= begin and j >= 0:
+                is_link, is_left = rows[i - begin]
+                bit = min(j - i, self._half_width) + self._half_width
+                if is_link >> bit & 1:
+                    links[i] = j
+                    i, j = i - 1, j - 1
+                elif is_left >> bit & 1:
+                    j -= 1
+                else:
+                    i -= 1
+        return links
+
+
+def convert_positions(links, positions, is_start, limit=None):
+    """Positions on the other side of the links, by their neighbours where there is no link.
+
+    Between two links, a start goes right behind the former and an end right before the latter, if
+    there is anything in between; before the first link to 0 or right before it; after the last one
+    right behind it or to the end of the text.
+
+    Args:
+        links: int array [n], UNLINKED where there is none; at least one is.
+        positions: int array, indices into `links`.
+        is_start: bool, whether they are first characters of something, or last ones.
+        limit: int, length of the other text; None: what comes after the last link goes to it.
+
+    Returns:
+        int array like `positions`.
+    """
+    links, positions = np.asarray(links), np.asarray(positions)
+    linked = links != UNLINKED
+    assert linked.any(), "nothing is linked"
+    index = np.arange(len(links))
+    front = np.maximum.accumulate(np.where(linked, index, -1))[positions]
+    rear = np.minimum.accumulate(np.where(linked, index, len(links))[::-1])[::-1][positions]
+    before, after = links[front], links[np.minimum(rear, len(links) - 1)]
+    if is_start:
+        between, at_head, at_tail = before + 1, np.zeros_like(after), before + 1
+    else:
+        between, at_head, at_tail = after - 1, after - 1, np.full_like(before, (limit or 0) - 1)
+    has_tail = np.zeros(before.shape, bool) if limit is None else before < limit - 1
+    return np.select(
+        [linked[positions], front < 0, rear == len(links), after > before + 1],
+        [
+            links[positions],
+            np.where(after >= 1, at_head, after),
+            np.where(has_tail, at_tail, before),
+            between,
+        ],
+        default=after if is_start else before,
+    )

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The questions of a SQuAD file."""
+
+import dataclasses
+import random
+import reprlib
+
+from albert_tf import files
+from albert_tf.errors import UserError
+from albert_tf.tasks import squad_files
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadExample:
+    """One question with its paragraph.
+
+    Args:
+        qas_id: str.
+        question_text: str.
+        paragraph_text: str, raw; all questions of a paragraph share the one string.
+        answers: tuple of str, the gold answers for scoring; None if the file does not say.
+        orig_answer_text: str, the answer to train on ("" if impossible); None for prediction.
+        start_position: int, its first character in paragraph_text, -1 if impossible; or None.
+        is_impossible: bool, whether training has no answer to learn; False for prediction.
+    """
+
+    qas_id: str
+    question_text: str
+    paragraph_text: str
+    answers: tuple | None = None
+    orig_answer_text: str | None = None
+    start_position: int | None = None
+    is_impossible: bool = False
+
+
+def read_examples(path, training):
+    """Reads the questions of a SQuAD file, version 1.1 or 2.0, in its order.
+
+    Args:
+        path: str, JSON.
+        training: bool. For prediction, answers are kept for scoring only and may be missing.
+
+    Returns:
+        list of SquadExample, at least one.
+
+    Raises:
+        UserError: the file cannot be read or is no SQuAD file, a context is empty, an id comes
+            twice or, in training, a question has no answer, several, or one outside its context.
+    """
+    content = files.read_json(path)
+    examples = [
+        _read_question(qa, context, training, where)
+        for where, context, qa in squad_files.questions(content, path)
+    ]
+    if not examples:
+        raise UserError(f"{path} holds no question")
+    return examples
+
+
+def is_v2(path):
+    """Whether a SQuAD file is of version 2: any of its questions has the key is_impossible.
+
+    Raises:
+        UserError: the file cannot be read or is no SQuAD file.
+    """
+    questions = squad_files.questions(files.read_json(path), path)
+    return any("is_impossible" in qa for _, _, qa in questions)
+
+
+def shuffled(examples):
+    """The training examples in the order of the original, which is always the same one.
+
+    Args:
+        examples: list of SquadExample; left as it is.
+
+    Returns:
+        list of SquadExample.
+    """
+    examples = list(examples)
+    random.Random(12345).shuffle(examples)
+    return examples
+
+
+def unlabelled(examples, version_2):
+    """Ids of the questions that cannot be scored.
+
+    Args:
+        examples: list of SquadExample.
+        version_2: bool. In version 2 an empty list of answers is a label: there is none.
+
+    Returns:
+        list of str.
+    """
+    return [
+        example.qas_id
+        for example in examples
+        if example.answers is None or not (example.answers or version_2)
+    ]
+
+
+def report_oddities(examples, path):
+    """Says what is odd about questions and yet used as it is, as in the original.
+
+    Args:
+        examples: list of SquadExample.
+        path: str, their file.
+    """
+    silent = [example for example in examples if not example.question_text.strip()]
+    if silent:
+        print(f"{path}: {len(silent)} questions have no text (the first is {silent[0].qas_id})")
+    astray = [example for example in examples if not _points_at_its_answer(example)]
+    if astray:
+        elsewhere = sum(e.orig_answer_text in e.paragraph_text for e in astray)
+        print(
+            f"{path}: answer_start of {len(astray)} of {len(examples)} questions does not point at "
+            f"the answer's text (the first is {astray[0].qas_id}); {elsewhere} of these answers "
+            "occur elsewhere in their context. Training takes the characters at answer_start"
+        )
+
+
+def _points_at_its_answer(example):
+    """Whether the answer to train on stands where it should; there may be none."""
+    answer = example.orig_answer_text
+    return not answer or example.paragraph_text.startswith(answer, example.start_position)
+
+
+def _read_question(qa, context, training, where):
+    example = SquadExample(
+        qas_id=qa["id"],
+        question_text=squad_files.text(qa, "question", where),
+        paragraph_text=context,
+    )
+    if "answers" in qa or training:
+        answers = squad_files.answer_texts(qa, where)
+        example = dataclasses.replace(example, answers=answers)
+    return _with_answer(example, qa, where) if training else example
+
+
+def _with_answer(example, qa, where):
+    """The example with the answer it is to teach."""
+    impossible = squad_files.field({"is_impossible": False, **qa}, "is_impossible", bool, where)
+    if impossible:
+        return dataclasses.replace(
+            example, orig_answer_text="", start_position=-1, is_impossible=True
+        )
+    if len(example.answers) != 1:
+        raise UserError(
+            f"{where}: {len(example.answers)} answers; to train on it takes exactly one, "
+            "or is_impossible. A dev file has several: is it given as the training file?"
+        )
+    (text,) = example.answers
+    start = squad_files.field(qa["answers"][0], "answer_start", int, where)
+    if not text or not 0 <= start <= len(example.paragraph_text) - len(text):
+        raise UserError(
+            f"{where}: the answer {text[:40]!r} from answer_start={reprlib.repr(start)} does not "
+            f"lie in the context of {len(example.paragraph_text)} characters; correct or remove "
+            "the question"
+        )
+    return dataclasses.replace(example, orig_answer_text=text, start_position=start)

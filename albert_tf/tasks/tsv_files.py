@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tab-separated files of GLUE and of one's own: where texts and labels stand, and their reading."""
+
+import dataclasses
+import math
+import os
+import reprlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.data import records
+from albert_tf.errors import UserError
+
+SPLITS = ("train", "dev", "test")
+
+
+class Example(NamedTuple):
+    """One row of a file: its name, texts (text_b None where there is none) and label.
+
+    The label is the text of a class or, in regression, a float. In the test split it is the first
+    class, or 0.0: a stand-in.
+    """
+
+    guid: str
+    text_a: str
+    text_b: str | None
+    label: str | float
+
+
+# How an example gets its name, from (split, number of the row in the file from 0, the header
+# counted, row, header rows, normalize).
+
+
+def guid_row_number(split, number, row, headers, normalize):
+    """Split and number of the row."""
+    return f"{split}-{number}"
+
+
+def guid_position(split, number, row, headers, normalize):
+    """Number of the example from 0."""
+    return str(number - headers)
+
+
+def guid_id(split, number, row, headers, normalize):
+    """The first column."""
+    return row[0]
+
+
+def guid_normalized_id(split, number, row, headers, normalize):
+    """The first column, normalized."""
+    return normalize(row[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueTask:
+    """Where the texts and labels of a task stand, and how it is measured.
+
+    Columns are numbers from 0 (-1 is the last one), or names that the header must have.
+
+    Attributes:
+        folder: str, directory below data_dir.
+        text: tuple of one or two columns, in the training and development files.
+        label: column, in the same files; None if there is none.
+        labels: tuple of str in the order of their ids, or None for regression.
+        metrics: tuple of names in `METRICS`.
+        key_metric: str, the one that chooses the best checkpoint.
+        test_text: tuple of columns in the test file.
+        files: dict from split to file name; splits without a file are not in it.
+        splits_with_header: tuple of str; elsewhere the first row is an example.
+        guid, test_guid: how examples are named in train and dev, and in test.
+        splits_with_short_rows: tuple of str, in which a row that lacks columns is left out and
+            counted; elsewhere it is an error.
+        splits_with_blank_rows: tuple of str, in which a blank row is an example without text, so
+            that a line of predictions belongs to the same line of the file; elsewhere it is left
+            out and counted.
+        normalize_labels: bool, whether labels go through the tokenizer's normalisation, as the
+            original has it; if not, they are only stripped.
+        submission_file: str or None, name of the file that the GLUE server takes.
+        score_range: (lowest, highest) score in that file, or None for classes.
+        companions: tuple of (suffix, name in `TASKS`): tasks whose development and test sets the
+            same model is measured on, under the same figures and file names with the suffix.
+    """
+
+    folder: str
+    text: tuple[int | str, ...]
+    label: int | str | None
+    labels: tuple[str, ...] | None
+    metrics: tuple[str, ...]
+    key_metric: str
+    test_text: tuple[int | str, ...]
+    files: dict[str, str]
+    splits_with_header: tuple[str, ...] = SPLITS
+    guid: Callable = guid_normalized_id
+    test_guid: Callable = guid_normalized_id
+    splits_with_short_rows: tuple[str, ...] = ()
+    splits_with_blank_rows: tuple[str, ...] = ()
+    normalize_labels: bool = True
+    submission_file: str | None = None
+    score_range: tuple[float, float] | None = None
+    companions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_regression(self):
+        """Whether labels are scores."""
+        return self.labels is None
+
+    @property
+    def num_outputs(self):
+        """Numbers the model gives for an example (int)."""
+        return 1 if self.is_regression else len(self.labels)
+
+    @property
+    def label_dtype(self):
+        """Type of label_ids in the records (tf.DType)."""
+        return tf.float32 if self.is_regression else tf.int64
+
+    def schema(self, max_seq_length, **sizes):
+        """Schema of the task's records; sizes are vocab_size and type_vocab_size."""
+        return records.classification_schema(
+            max_seq_length,
+            self.label_dtype,
+            num_labels=None if self.is_regression else len(self.labels),
+            **sizes,
+        )
+
+
+# === Reading ===
+
+
+def input_file(task, data_dir, split):
+    """Path of the file of a split.
+
+    Args:
+        task: GlueTask.
+        data_dir: str.
+        split: str, one of SPLITS.
+
+    Raises:
+        UserError: the task has no such split.
+    """
+    if split not in task.files:
+        raise UserError(
+            f"{task.folder} has no {split} file, only {', '.join(task.files)}; "
+            "choose another --task_name or leave that step out"
+        )
+    return os.path.join(data_dir, task.folder, task.files[split])
+
+
+def read_examples(task, data_dir, split, tokenizer):
+    """Reads the examples of a split, in the order of the file.
+
+    Args:
+        task: GlueTask.
+        data_dir: str, directory that holds the task's folder.
+        split: str, one of SPLITS.
+        tokenizer: FullTokenizer, whose `normalize` cleans the texts, and labels and names where
+            the original does so.
+
+    Returns:
+        (list of Example, int): examples, and the number of rows left out: blank lines, and in some
+        tasks rows that lack columns.
+
+    Raises:
+        UserError: the file is missing, empty or damaged, or a row lacks columns or has an unknown
+            label; the message names file and line.
+    """
+    table = TsvFile(task, data_dir, split)
+    normalize = tokenizer.normalize
+    name = task.test_guid if split == "test" else task.guid
+    examples = []
+    for number, row in table.rows():
+        texts = [normalize(row[column]) for column in table.text]
+        examples.append(
+            Example(
+                guid=name(split, number, row, table.num_headers, normalize),
+                text_a=texts[0],
+                text_b=texts[1] if len(texts) == 2 else None,
+                label=_label(task, table, number, row, normalize),
+            )
+        )
+    return examples, table.skipped
+
+
+def _label(task, table, number, row, normalize):
+    if table.split == "test":
+        return 0.0 if task.is_regression else task.labels[0]
+    text = table.label(row)
+    text = normalize(text) if task.normalize_labels else text.strip()
+    return _score(text, table, number) if task.is_regression else _class(task, text, table, number)
+
+
+def _score(text, table, number):
+    try:
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if not abs(score) <= float(tf.float32.max):  # nan is not
+        raise UserError(
+            f"{table.place(number)}: the label must be a number. Received: {reprlib.repr(text)}"
+        )
+    return score
+
+
+def _is_label(task, text):
+    if not task.is_regression:
+        return text in task.labels
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _class(task, text, table, number):
+    if text not in task.labels:
+        raise UserError(
+            f"{table.place(number)}: unknown label {reprlib.repr(text)}; known are "
+            f"{', '.join(task.labels)}"
+        )
+    return text
+
+
+class TsvFile:
+    """The rows of one file, with the columns the task asks for.
+
+    Attributes:
+        split: str.
+        text: tuple of int, columns of the texts.
+        num_headers: int, rows before the first example.
+        skipped: int, rows left out so far.
+    """
+
+    def __init__(self, task, data_dir, split):
+        self._path = input_file(task, data_dir, split)
+        needs_label = split != "test"
+        if needs_label and task.label is None:
+            raise UserError(f"{self._path}: its label column is needed and none is given")
+        self.split = split
+        self._rows = _read_rows(self._path)
+        self._may_be_short = split in task.splits_with_short_rows
+        self._keeps_blank_rows = split in task.splits_with_blank_rows
+        self.num_headers = int(split in task.splits_with_header)
+        self.text = tuple(map(self._number, task.text if needs_label else task.test_text))
+        self._label = self._number(task.label) if needs_label else None
+        self._width = max(self.text) + 1
+        if needs_label:  # one that is counted from the end must not be a text as well
+            self._width = max(self._width, self._label + 1, self._width - self._label)
+        self.skipped = 0
+        named = any(isinstance(column, str) for column in (*task.text, task.label))
+        if self.num_headers and not named:
+            self._check_header(task)
+
+    def _check_header(self, task):
+        """Raises UserError if the row of the header looks like an example."""
+        row = self._rows[0]
+        if self._label is None:
+            is_example = bool(row) and row[0].strip().isdecimal()
+        else:
+            is_example = len(row) >= self._width and _is_label(task, row[self._label].strip())
+        if is_example:
+            raise UserError(
+                f"{self.place(0)}: the file has no header, which {task.folder} files begin with; "
+                "put a line with the names of the columns first"
+            )
+
+    def _number(self, column):
+        if isinstance(column, int):
+            return column
+        header = self._rows[0]
+        if column not in header:
+            raise UserError(
+                f"{self._path}: no column {column!r} in its header; there are "
+                f"{', '.join(map(repr, header))}"
+            )
+        return header.index(column)
+
+    def label(self, row):
+        return row[self._label]
+
+    def place(self, number):
+        return f"{self._path}, line {number + 1}"
+
+    def rows(self):
+        """Yields (number in the file from 0, row); counts in `skipped` what it leaves out."""
+        found = False
+        for number, row in enumerate(self._rows[self.num_headers :], start=self.num_headers):
+            if not row and self._keeps_blank_rows:
+                row = [""] * self._width
+            if len(row) >= self._width:
+                found = True
+                yield number, row
+            elif not row or self._may_be_short:
+                self.skipped += 1
+            else:
+                raise UserError(
+                    f"{self.place(number)}: {len(row)} columns, at least {self._width} are "
+                    "expected, with a tab between them"
+                )
+        if not found:
+            raise UserError(f"{self._path} holds no example")
+
+
+def _read_rows(path):
+    """Rows of a tab-separated file; a blank line is a row without columns."""
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            content = file.read()
+    except tf.errors.OpError as error:
+        raise UserError(
+            f"cannot read {path}: {error.message}; check --data_dir and --task_name"
+        ) from error
+    try:
+        # Excel and others put a byte-order mark first.
+        text = content.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}, line {line}: not UTF-8 text; convert the file") from error
+    if not text.strip():
+        raise UserError(f"{path} is empty; it needs one example per line")
+    # As the original's reader: every "\r" goes, and only "\n" ends a line.
+    lines = text.replace("\r", "").removesuffix("\n").split("\n")
+    return [line.split("\t") if line else [] for line in lines]
