@@ -24,7 +24,7 @@ from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline, records
 from albert_tf.model import heads, optimization
-from albert_tf.tasks import glue, race
+from albert_tf.tasks import classification_features, glue, tsv_files
 from albert_tf.text.tokenization import FullTokenizer
 
 KINDS = ("cut", "padded")
@@ -37,7 +37,7 @@ def training_batches(task, examples, tokenizer, args):
     schema = task.schema(args.max_seq_length)
     # Not a `with` block: the iterators read on.
     path = os.path.join(tempfile.mkdtemp(), "train.tf_record")
-    arrays = race.features(examples, task, tokenizer, args.max_seq_length)
+    arrays = classification_features.features(examples, task, tokenizer, args.max_seq_length)
     records.write_records(path, schema, [arrays])
     return {
         kind: iter(
@@ -49,7 +49,7 @@ def training_batches(task, examples, tokenizer, args):
 
 def prediction_batches(task, examples, tokenizer, args):
     """All rows in batches of both kinds: dict from kind to iterator."""
-    arrays = race.features(examples, task, tokenizer, args.max_seq_length)
+    arrays = classification_features.features(examples, task, tokenizer, args.max_seq_length)
     arrays = {name: arrays[name].astype("int32") for name in INPUTS}
     return {
         kind: (
@@ -113,7 +113,7 @@ def report(name, rows, totals):
 def measure(task, model, tokenizer, args):
     """Measures training and prediction of a task."""
     batches = args.batches
-    examples, _ = race.read_examples(task, args.data_dir, "train", tokenizer)
+    examples, _ = tsv_files.read_examples(task, args.data_dir, "train", tokenizer)
     sources = training_batches(
         task, examples[: (WARM_UP + batches) * args.batch_size], tokenizer, args
     )
@@ -121,7 +121,7 @@ def measure(task, model, tokenizer, args):
     totals = seconds(update, sources, batches)
     report(f"{task.folder} training", batches * args.batch_size, totals)
 
-    examples, _ = race.read_examples(task, args.data_dir, "dev", tokenizer)
+    examples, _ = tsv_files.read_examples(task, args.data_dir, "dev", tokenizer)
     sources = prediction_batches(task, examples, tokenizer, args)
     forward = compiled(lambda features: model(features, training=False)["logits"], INPUTS)
     # Whole batches, and all of them but those that warm up: the short rows come first.

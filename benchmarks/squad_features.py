@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from test_squad_features import reference_links
 
-from albert_tf.tasks import race, squad_alignment, squad_features
+from albert_tf.tasks import squad_alignment, squad_features, squad_questions
 from albert_tf.text.tokenization import FullTokenizer, preprocess_text
 
 
@@ -52,7 +52,7 @@ def main():
     args = parser.parse_args()
     settings = squad_features.WindowSettings()
     tokenizer = FullTokenizer(spm_model_file=args.spm_model_file)
-    examples = race.read_examples(args.data_file, training=False)
+    examples = squad_questions.read_examples(args.data_file, training=False)
     sample = examples[: args.sample]
 
     whole = seconds(convert, examples, tokenizer, settings)

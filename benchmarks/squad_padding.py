@@ -22,14 +22,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline
 from albert_tf.model import heads
-from albert_tf.tasks import race, squad_features
+from albert_tf.tasks import squad_features, squad_questions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning, loop
 
 
 def read_windows(args):
     """Arrays of --windows windows, picked evenly over the file so that lengths are its own."""
-    examples = race.read_examples(args.data_file, training=False)
+    examples = squad_questions.read_examples(args.data_file, training=False)
     tokenizer = FullTokenizer(spm_model_file=args.spm_model_file)
     settings = squad_features.WindowSettings(args.max_seq_length, args.doc_stride)
     features = squad_features.convert_examples(examples, tokenizer, settings, training=False)

@@ -9,7 +9,7 @@ from albert_tf import files
 from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.model import heads
 from albert_tf.publish import classifier_functions, text_inputs
-from albert_tf.tasks import classification_features, classification_metrics, glue, race, tsv_files
+from albert_tf.tasks import classification_features, classification_metrics, glue, tsv_files
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
 from albert_tf.training.finetuned_task import FinetunedTask
@@ -107,8 +107,10 @@ class ClassificationTask:
         figures, warnings = {}, []
         for suffix, (arrays, row) in splits.items():
             logits, labels = outputs[suffix]["logits"], arrays["label_ids"][:, 0]
-            found = race.evaluate(row, logits, labels)
-            found["loss"] = mean_over_batches(race.example_losses(row, logits, labels), batch_size)
+            found = classification_metrics.evaluate(row, logits, labels)
+            found["loss"] = mean_over_batches(
+                classification_metrics.example_losses(row, logits, labels), batch_size
+            )
             figures |= {f"{name}{suffix}": value for name, value in found.items()}
             warnings.append(collapse_warning(row.labels, logits))
         return Evaluation(figures, tuple(warnings))
@@ -142,7 +144,7 @@ class ClassificationTask:
 
     def _examples(self, row, split):
         """Reads a split; returns its examples and what is to be said of it."""
-        examples, left_out = race.read_examples(row, self.data_dir, split, self.text.tokenizer)
+        examples, left_out = tsv_files.read_examples(row, self.data_dir, split, self.text.tokenizer)
         return examples, {
             "left_out": left_out,
             "without_text": sum(not (example.text_a or example.text_b) for example in examples),
@@ -166,7 +168,9 @@ class ClassificationTask:
     def _batches(self, row, examples):
         """Feature arrays of examples, some at a time."""
         for chunk in records.in_chunks(examples):
-            yield race.features(chunk, row, self.text.tokenizer, self.text.max_seq_length)
+            yield classification_features.features(
+                chunk, row, self.text.tokenizer, self.text.max_seq_length
+            )
 
     # --- Prediction and export ---
 

@@ -14,7 +14,6 @@ from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import squad_functions, text_inputs
 from albert_tf.tasks import (
-    race,
     squad_features,
     squad_metrics,
     squad_predictions,
@@ -281,7 +280,7 @@ class SquadTask:
     @functools.cached_property
     def train_examples(self):
         """The questions to train on: list of SquadExample."""
-        found = race.read_examples(self.train_file, training=True)
+        found = squad_questions.read_examples(self.train_file, training=True)
         squad_questions.report_oddities(found, self.train_file)
         return found
 
@@ -321,7 +320,7 @@ class SquadTask:
     @functools.cached_property
     def examples(self):
         """The questions to predict: list of SquadExample."""
-        found = race.read_examples(self.predict_file, training=False)
+        found = squad_questions.read_examples(self.predict_file, training=False)
         squad_questions.report_oddities(found, self.predict_file)
         return found
 

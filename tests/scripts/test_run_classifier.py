@@ -19,7 +19,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.tasks import classification, classification_metrics, glue
+from albert_tf.tasks import classification, classification_features, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.training import finetuned_task, finetuning, loop, results

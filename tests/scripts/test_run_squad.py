@@ -19,11 +19,11 @@ from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import (
-    race,
     squad,
     squad_features,
     squad_metrics,
     squad_predictions,
+    squad_questions,
     squad_thresholds,
 )
 from albert_tf.text.tokenization import FullTokenizer
@@ -183,7 +183,7 @@ def test_v2_beams_longer_than_the_sequence_hold_what_is_possible_first():
 @pytest.fixture(scope="module")
 def windows():
     """Returns (examples, features, arrays) of the 2.0 development set in windows of 64."""
-    examples = race.read_examples(str(DATA / "dev_v2.0.json"), training=False)
+    examples = squad_questions.read_examples(str(DATA / "dev_v2.0.json"), training=False)
     tokenizer = FullTokenizer(spm_model_file=str(VOCABULARY))
     settings = squad_features.WindowSettings(64, 24, 12)
     features = squad_features.convert_examples(examples, tokenizer, settings, training=False)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.errors import UserError
-from albert_tf.tasks import classification_features, classification_metrics, glue, race, tsv_files
+from albert_tf.tasks import classification_features, classification_metrics, glue, tsv_files
 from albert_tf.tasks.tsv_files import Example
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import GOLDEN
@@ -54,7 +54,7 @@ def write(folder, name, *lines):
 
 
 def read(task, folder, split, tokenizer):
-    return race.read_examples(glue.TASKS[task], str(folder), split, tokenizer)
+    return tsv_files.read_examples(glue.TASKS[task], str(folder), split, tokenizer)
 
 
 # --- The original's examples, features and records ---
@@ -74,7 +74,7 @@ def test_examples_and_features(case, tokenizers):
     assert [example._asdict() for example in examples] == EXAMPLES[case]
     assert skipped == (name == "qqp" and split != "test")
 
-    arrays = race.features(examples, task, tokenizer, LENGTHS[mode])
+    arrays = classification_features.features(examples, task, tokenizer, LENGTHS[mode])
     for feature, values in arrays.items():
         golden = FEATURES[f"{case}/{feature}"]
         # The last row of the original's fills a batch up and is no real example.
@@ -94,7 +94,7 @@ def test_records(name, tokenizer, tmp_path):
     task = glue.TASKS[name]
     examples, _ = read(name, DATA, "train", tokenizer)
     path = str(tmp_path / "train.tf_record")
-    arrays = race.features(examples, task, tokenizer, 24)
+    arrays = classification_features.features(examples, task, tokenizer, 24)
     assert records.write_records(path, task.schema(24), [arrays]) == len(examples)
     golden = str(GOLDEN / "finetune" / f"glue_{name}_train.tfrecord")
     assert parsed(path) == parsed(golden)
@@ -178,7 +178,7 @@ def test_pack_segments():
 
 def test_max_seq_length_too_short(tokenizer):
     with pytest.raises(ValueError, match="--max_seq_length=4: must be at least 5"):
-        race.features([], glue.TASKS["cola"], tokenizer, 4)
+        classification_features.features([], glue.TASKS["cola"], tokenizer, 4)
 
 
 # --- Bad input ---
@@ -300,7 +300,7 @@ def test_any_character_and_any_length_of_text(tokenizer, tmp_path):
     odd = "nul \0 bell \a no-break\xa0"
     write(tmp_path, "RTE/dev.tsv", "header", f"0\t{odd}\t{'long ' * 200_000}\tentailment")
     examples, _ = read("rte", tmp_path, "dev", tokenizer)
-    arrays = race.features(examples, glue.TASKS["rte"], tokenizer, 64)
+    arrays = classification_features.features(examples, glue.TASKS["rte"], tokenizer, 64)
     assert arrays["input_mask"].sum() == 64
 
 
@@ -312,25 +312,31 @@ def test_tsv_by_name(tokenizer, tmp_path):
     write(tmp_path, "test.tsv", "text", "Hello", "Buy")
     task = glue.tsv_task(**TSV, data_dir=str(tmp_path))
     assert task.labels == ("Ham", "Spam")
-    examples, _ = race.read_examples(task, str(tmp_path), "train", tokenizer)
+    examples, _ = tsv_files.read_examples(task, str(tmp_path), "train", tokenizer)
     assert examples == [
         Example("train-1", "buy now", None, "Spam"),
         Example("train-2", "hello", None, "Ham"),
     ]
-    assert race.features(examples, task, tokenizer, 8)["label_ids"].tolist() == [1, 0]
-    test, _ = race.read_examples(task, str(tmp_path), "test", tokenizer)
+    assert classification_features.features(examples, task, tokenizer, 8)["label_ids"].tolist() == [
+        1,
+        0,
+    ]
+    test, _ = tsv_files.read_examples(task, str(tmp_path), "test", tokenizer)
     assert test == [Example("0", "hello", None, "Ham"), Example("1", "buy", None, "Ham")]
 
 
 def test_tsv_by_number_and_given_labels(tokenizer, tmp_path):
     write(tmp_path, "dev.tsv", "one\ttwo\tyes", "three\tfour\tno")
     task = glue.tsv_task("0", "1", "2", labels=["yes", "no"])
-    examples, _ = race.read_examples(task, str(tmp_path), "dev", tokenizer)
+    examples, _ = tsv_files.read_examples(task, str(tmp_path), "dev", tokenizer)
     assert examples == [
         Example("dev-0", "one", "two", "yes"),
         Example("dev-1", "three", "four", "no"),
     ]
-    assert race.features(examples, task, tokenizer, 8)["label_ids"].tolist() == [0, 1]
+    assert classification_features.features(examples, task, tokenizer, 8)["label_ids"].tolist() == [
+        0,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("header", [[], ["text"]])
@@ -339,22 +345,22 @@ def test_tsv_blank_rows_keep_their_place_in_the_test_file(header, tokenizer, tmp
     write(tmp_path, "test.tsv", *header, *rows)
     write(tmp_path, "dev.tsv", *header, *rows)
     task = glue.tsv_task("text" if header else 0, None, None, labels=["a", "b"])
-    test, left_out = race.read_examples(task, str(tmp_path), "test", tokenizer)
+    test, left_out = tsv_files.read_examples(task, str(tmp_path), "test", tokenizer)
     assert [example.text_a for example in test] == rows and left_out == 0
     assert [example.guid for example in test] == ["0", "1", "2", "3", "4"]
-    arrays = race.features(test, task, tokenizer, 8)
+    arrays = classification_features.features(test, task, tokenizer, 8)
     assert arrays["input_mask"].sum(axis=1).tolist()[1::2] == [2, 2]
     labelled = glue.tsv_task(
         "text" if header else 0, None, 0 if not header else "text", ["yes", "no"]
     )
-    dev, left_out = race.read_examples(labelled, str(tmp_path), "dev", tokenizer)
+    dev, left_out = tsv_files.read_examples(labelled, str(tmp_path), "dev", tokenizer)
     assert [example.text_a for example in dev] == ["yes", "no"] and left_out == 3
 
 
 def test_tsv_regression(tokenizer, tmp_path):
     write(tmp_path, "train.tsv", "text\tlabel", "a\t-1.5", "b\t30")
     task = glue.tsv_task(**TSV, regression=True, data_dir=str(tmp_path))
-    examples, _ = race.read_examples(task, str(tmp_path), "train", tokenizer)
+    examples, _ = tsv_files.read_examples(task, str(tmp_path), "train", tokenizer)
     assert [example.label for example in examples] == [-1.5, 30.0]
     assert task.schema(8)["label_ids"].dtype == tf.float32
     assert (task.key_metric, task.num_outputs) == ("pearson", 1)
@@ -390,7 +396,7 @@ def test_tsv_arguments_that_do_not_go_together(tokenizer, tmp_path):
         glue.tsv_task(**TSV, labels=["a", "a"])
     task = glue.tsv_task("text", "", "", labels=["a", "b"])
     with pytest.raises(ValueError, match="label column is needed"):
-        race.read_examples(task, str(tmp_path), "train", tokenizer)
+        tsv_files.read_examples(task, str(tmp_path), "train", tokenizer)
 
 
 # --- Metrics ---
@@ -402,7 +408,7 @@ def test_metrics(case):
     outputs = METRICS_INPUTS[f"{case}/logits"][real]
     labels = METRICS_INPUTS[f"{case}/label_ids"][real]
     task = glue.TASKS[case.removesuffix("_allpos")]
-    results = race.evaluate(task, outputs, labels)
+    results = classification_metrics.evaluate(task, outputs, labels)
     golden = {name: value for name, value in METRICS[case].items() if name[0] != "_"}
     assert {name: results[name] for name in golden} == pytest.approx(golden, rel=1e-6, abs=1e-7)
     assert task.key_metric in golden
@@ -413,7 +419,9 @@ def test_metrics(case):
 def test_f1(name):
     real = METRICS_INPUTS["sst-2/is_real_example"] == 1
     logits = METRICS_INPUTS["sst-2/logits"][real]
-    results = race.evaluate(glue.TASKS[name], logits, METRICS_INPUTS["sst-2/label_ids"][real])
+    results = classification_metrics.evaluate(
+        glue.TASKS[name], logits, METRICS_INPUTS["sst-2/label_ids"][real]
+    )
     assert results["f1"] == pytest.approx(METRICS["sst-2"]["_reference_sklearn_f1"], abs=1e-12)
     assert set(results) == {"eval_accuracy", "eval_loss", "f1"}
 
@@ -421,14 +429,14 @@ def test_f1(name):
 def test_f1_is_of_class_1():
     # one hit, one miss and one false alarm for class 1: 2 * 1 / (2 * 1 + 1 + 1)
     logits = [[0, 1], [1, 0], [0, 1], [1, 0], [1, 0]]
-    results = race.evaluate(glue.TASKS["mrpc"], logits, [1, 1, 0, 0, 0])
+    results = classification_metrics.evaluate(glue.TASKS["mrpc"], logits, [1, 1, 0, 0, 0])
     assert results["f1"] == 0.5
     assert results["eval_accuracy"] == 0.6
 
 
 def test_spearman():
     real = METRICS_INPUTS["sts-b/is_real_example"] == 1
-    results = race.evaluate(
+    results = classification_metrics.evaluate(
         glue.TASKS["sts-b"],
         METRICS_INPUTS["sts-b/logits"][real][:, np.newaxis],
         METRICS_INPUTS["sts-b/label_ids"][real][:, np.newaxis],
@@ -439,7 +447,7 @@ def test_spearman():
 
 @pytest.mark.filterwarnings("error")
 def test_constant_scores():
-    results = race.evaluate(glue.TASKS["sts-b"], [2.0, 2.0, 2.0], [1.0, 2.0, 3.0])
+    results = classification_metrics.evaluate(glue.TASKS["sts-b"], [2.0, 2.0, 2.0], [1.0, 2.0, 3.0])
     assert np.isnan(results["pearson"])
     assert results["MSE"] == pytest.approx(2 / 3)
 
@@ -516,7 +524,9 @@ def test_no_submission():
 
 
 def test_correlations_of_a_single_example_are_nan():
-    figures = race.evaluate(glue.TASKS["sts-b"], np.float32([[1.0]]), np.float32([3.0]))
+    figures = classification_metrics.evaluate(
+        glue.TASKS["sts-b"], np.float32([[1.0]]), np.float32([3.0])
+    )
     assert figures["MSE"] == 4.0
     assert np.isnan(figures["pearson"]) and np.isnan(figures["spearman"])
 
@@ -532,7 +542,7 @@ def test_correlations_of_a_single_example_are_nan():
     ],
 )
 def test_order_warning(name, labels, is_sorted):
-    examples = [race.Example(str(i), "a", "b", label) for i, label in enumerate(labels)]
+    examples = [Example(str(i), "a", "b", label) for i, label in enumerate(labels)]
     count = classification_features.num_sorted(glue.TASKS[name], examples)
     assert count == (6 if is_sorted else 0)
     warning = classification_features.order_warning(count, shuffle_buffer_size=5)
@@ -744,7 +754,7 @@ def test_real_data(name, shared_data):
     for split, rows in zip(tsv_files.SPLITS, ROWS[name], strict=True):
         examples, skipped = read(name, shared_data / "glue", split, tokenizer)
         assert (len(examples), skipped) == (rows, 0)
-        arrays = race.features(examples[:200], task, tokenizer, 64)
+        arrays = classification_features.features(examples[:200], task, tokenizer, 64)
         assert arrays["input_mask"].sum(axis=1).min() >= 3
         unknown = (arrays["input_ids"] == 1).sum() / arrays["input_mask"].sum()
         assert unknown < 0.01

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf.data import record_checks, records
 from albert_tf.errors import UserError
-from albert_tf.tasks import race, squad_alignment, squad_features, squad_questions
+from albert_tf.tasks import squad_alignment, squad_features, squad_questions
 from albert_tf.tasks.squad_features import WindowSettings
 from albert_tf.tasks.squad_questions import SquadExample
 from albert_tf.text.tokenization import FullTokenizer, preprocess_text
@@ -64,14 +64,14 @@ def question(qas_id="q1", answers=(("ideas", 6),), **more):
 def test_examples_are_the_originals(version, split):
     expected = golden_json(f"squad_{version}_{split}_examples")
     names = [name for name in expected[0] if name != "end_position"]
-    found = race.read_examples(data_file(version, split), split == "train")
+    found = squad_questions.read_examples(data_file(version, split), split == "train")
     assert [{name: getattr(example, name) for name in names} for example in found] == [
         {name: example[name] for name in names} for example in expected
     ]
 
 
 def test_gold_answers_are_kept_for_scoring():
-    found = race.read_examples(data_file("v2.0", "dev"), training=False)
+    found = squad_questions.read_examples(data_file("v2.0", "dev"), training=False)
     answers = {example.qas_id: example.answers for example in found}
     assert answers["q002"] == ("The", "The", "the THE!")
     assert answers["q003i"] == ()
@@ -86,7 +86,7 @@ def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
     bare = question("q2")
     del bare["answers"]
     path = write(tmp_path / "new.json", [question("q1"), bare, question("q3", answers=())])
-    found = race.read_examples(path, training=False)
+    found = squad_questions.read_examples(path, training=False)
     assert [example.answers for example in found] == [("ideas",), None, ()]
     assert squad_questions.unlabelled(found, version_2=False) == ["q2", "q3"]
     assert squad_questions.unlabelled(found, version_2=True) == ["q2"]
@@ -115,12 +115,12 @@ def test_what_is_no_squad_file_is_an_error(tmp_path, content, message):
     path = tmp_path / "bad.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
-        race.read_examples(str(path), training=False)
+        squad_questions.read_examples(str(path), training=False)
 
 
 def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"cannot read .*absent\.json"):
-        race.read_examples(str(tmp_path / "absent.json"), training=False)
+        squad_questions.read_examples(str(tmp_path / "absent.json"), training=False)
 
 
 @pytest.mark.parametrize(
@@ -147,22 +147,24 @@ def test_a_missing_file_is_an_error(tmp_path):
 )
 def test_what_cannot_be_trained_on_is_an_error(tmp_path, bad, message):
     with pytest.raises(UserError, match=message) as caught:
-        race.read_examples(write(tmp_path / "bad.json", [bad]), training=True)
+        squad_questions.read_examples(write(tmp_path / "bad.json", [bad]), training=True)
     assert "bad.json, " in str(caught.value) and len(str(caught.value)) < 300
     assert "\n" not in str(caught.value)
 
 
 def test_an_answer_may_end_with_the_context(tmp_path):
     path = write(tmp_path / "a.json", [question(answers=(("sleep.", 12),))])
-    (example,) = race.read_examples(path, training=True)
+    (example,) = squad_questions.read_examples(path, training=True)
     assert (example.orig_answer_text, example.start_position) == ("sleep.", 12)
 
 
 def test_duplicate_ids_and_empty_contexts_are_errors(tmp_path):
     with pytest.raises(ValueError, match=r"twice\.json: two questions have the id 'q1'"):
-        race.read_examples(write(tmp_path / "twice.json", [question(), question()]), training=False)
+        squad_questions.read_examples(
+            write(tmp_path / "twice.json", [question(), question()]), training=False
+        )
     with pytest.raises(ValueError, match=r"empty\.json, article 0, paragraph 0: the context is"):
-        race.read_examples(
+        squad_questions.read_examples(
             write(tmp_path / "empty.json", [question()], context=" \n"), training=False
         )
 
@@ -176,7 +178,7 @@ def test_what_is_odd_and_used_is_reported(tmp_path, capsys):
         question("none", answers=(), is_impossible=True),
     ]
     path = write(tmp_path / "train.json", questions)
-    examples = race.read_examples(path, training=True)
+    examples = squad_questions.read_examples(path, training=True)
     squad_questions.report_oddities(examples, path)
     assert capsys.readouterr().out.splitlines() == [
         f"{path}: 1 questions have no text (the first is silent)",
@@ -185,14 +187,14 @@ def test_what_is_odd_and_used_is_reported(tmp_path, capsys):
         "characters at answer_start",
     ]
     squad_questions.report_oddities(examples[:1], path)
-    squad_questions.report_oddities(race.read_examples(path, training=False)[:3], path)
+    squad_questions.report_oddities(squad_questions.read_examples(path, training=False)[:3], path)
     assert not capsys.readouterr().out
 
 
 @pytest.mark.shared_data
 def test_answers_of_the_real_data_are_where_they_should_be(shared_data, capsys):
     path = str(shared_data / "squad" / "train-v1.1.subset.json")
-    squad_questions.report_oddities(race.read_examples(path, training=True), path)
+    squad_questions.report_oddities(squad_questions.read_examples(path, training=True), path)
     assert not capsys.readouterr().out
 
 
@@ -396,7 +398,7 @@ def test_most_paragraphs_need_no_table(monkeypatch):
 
 @pytest.mark.shared_data
 def test_links_of_real_paragraphs_are_those_of_the_reference(shared_data):
-    examples = race.read_examples(str(shared_data / "squad" / "dev-v1.1.json"), False)
+    examples = squad_questions.read_examples(str(shared_data / "squad" / "dev-v1.1.json"), False)
     processor = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
     texts = dict.fromkeys(example.paragraph_text for example in examples)
     compared = 0
@@ -478,7 +480,7 @@ def converted(request):
         do_lower_case=golden["do_lower_case"],
     )
     processor = tokenizer(f"spm_{case}")
-    examples = race.read_examples(data_file(version, split), golden["is_training"])
+    examples = squad_questions.read_examples(data_file(version, split), golden["is_training"])
     features = squad_features.convert_examples(examples, processor, settings, golden["is_training"])
     return golden, examples, features, processor
 
@@ -497,7 +499,7 @@ def test_features_are_the_originals(converted):
 
 
 def test_skipped_questions_are_named(uncased):
-    examples = race.read_examples(data_file("v1.1", "dev"), False)
+    examples = squad_questions.read_examples(data_file("v1.1", "dev"), False)
     features = squad_features.convert_examples(examples, uncased, SMALL, False)
     assert features.skipped(examples) == ["q031", "q032"]
 
@@ -508,7 +510,7 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, uncased):
     original = tmp_path / "original"
     original.write_bytes(gzip.decompress((FINETUNE / name).read_bytes()))
     source = data_file(version, "train")
-    examples = race.read_examples(source, True)
+    examples = squad_questions.read_examples(source, True)
     made = str(tmp_path / "train.tf_record")
     path = squad_features.write_training_records(made, examples, uncased, SMALL, [source])
     schema = records.squad_schema(64, training=True)
@@ -537,7 +539,7 @@ def read_all(path):
 
 def test_prediction_records_are_used_again(tmp_path, capsys, uncased):
     source = data_file("v2.0", "dev")
-    examples = race.read_examples(source, False)
+    examples = squad_questions.read_examples(source, False)
     path = str(tmp_path / "eval.tf_record")
 
     def run(settings=SMALL):
@@ -563,7 +565,7 @@ def test_prediction_records_are_used_again(tmp_path, capsys, uncased):
 
 def test_prediction_files_of_other_settings_lie_side_by_side(tmp_path, uncased):
     source = data_file("v2.0", "dev")
-    examples = race.read_examples(source, False)
+    examples = squad_questions.read_examples(source, False)
     path = str(tmp_path / "predict.tf_record")
     for settings in (SMALL, dataclasses.replace(SMALL, doc_stride=30)):
         features, used = squad_features.prediction_features(
@@ -656,7 +658,7 @@ def test_the_best_window_of_a_piece_in_a_long_paragraph():
 
 
 def test_questions_without_answer_and_out_of_window_teach_cls(uncased):
-    examples = race.read_examples(data_file("v2.0", "train"), True)
+    examples = squad_questions.read_examples(data_file("v2.0", "train"), True)
     features = squad_features.convert_examples(examples, uncased, SMALL, True)
     impossible = [examples[e].is_impossible for e in features.example_index]
     labels = features.labels

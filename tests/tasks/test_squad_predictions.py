@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from albert_tf.tasks import race, squad_features, squad_predictions
+from albert_tf.tasks import squad_features, squad_predictions, squad_questions
 from albert_tf.tasks.squad_features import WindowSettings
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
@@ -36,7 +36,7 @@ def dev():
     def convert(version, window="L64_S24_Q12"):
         if (version, window) not in made:
             path = GOLDEN / "finetune" / "squad_data" / f"dev_{version}.json"
-            examples = race.read_examples(str(path), training=False)
+            examples = squad_questions.read_examples(str(path), training=False)
             settings = WindowSettings(*WINDOWS[window])
             features = squad_features.convert_examples(examples, processor, settings, False)
             made[version, window] = examples, features
