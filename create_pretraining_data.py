@@ -55,8 +55,8 @@ def define_flags():
     flags.DEFINE_bool(
         "favor_shorter_ngram",
         True,
-        "Draw n-gram lengths n with probability proportional to 1/n; if false, the same the other "
-        "way round, so that the longest are the most frequent.",
+        "Draw n-gram lengths n with probability proportional to 1/n; if false, the "
+        "probabilities are reversed, so that the longest are the most frequent.",
     )
     flags.DEFINE_bool(
         "random_next_sentence",

@@ -39,11 +39,14 @@ def define_flags():
     flags.DEFINE_bool(
         "init_from_group0", False, "Fill every parameter group from the checkpoint's group 0."
     )
-    flags.DEFINE_integer("max_seq_length", 512, "Pieces of a record, as it was made with.")
+    flags.DEFINE_integer(
+        "max_seq_length", 512, "Length of the records, as given to create_pretraining_data.py."
+    )
     flags.DEFINE_integer(
         "max_predictions_per_seq",
         20,
-        "Predictions of a record, as it was made with; twice that for data of --do_permutation.",
+        "Predictions per record, as given to create_pretraining_data.py; twice that for data of "
+        "--do_permutation.",
     )
     flags.DEFINE_float(
         "sentence_loss_weight", 1.0, "Weight of the sentence-order loss; 0 leaves it out."
@@ -80,8 +83,8 @@ def check_flags():
         raise UserError("nothing to do: give --do_train, --do_eval or both")
     if FLAGS.masked_lm_budget:
         raise UserError(
-            f"--masked_lm_budget={FLAGS.masked_lm_budget}: masking on the fly does not exist, in "
-            "the original neither. Leave it at 0; create_pretraining_data.py masks"
+            f"--masked_lm_budget={FLAGS.masked_lm_budget}: masking during training is not "
+            "supported, nor does it work in the original. Leave it at 0"
         )
     flag_groups.check_at_least(
         1, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
@@ -95,7 +98,7 @@ def check_flags():
 
 
 def warn():
-    """Prints warnings about values that are mostly a mistake."""
+    """Warns about valid but probably unintended values."""
     if FLAGS.start_warmup_step:
         print(
             f"Warning: the learning rate is negative before --start_warmup_step="

@@ -77,9 +77,7 @@ def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
     finetuning_flags.check()
     if FLAGS.ensemble_dirs and (FLAGS.do_train or FLAGS.export_dir):
-        raise UserError(
-            "--ensemble_dirs are to predict with: neither with --do_train nor with --export_dir"
-        )
+        raise UserError("--ensemble_dirs cannot be combined with --do_train or --export_dir")
     for flag, file in (("do_train", "train_file"), ("do_predict", "predict_file")):
         if FLAGS[flag].value and not FLAGS[file].value:
             raise UserError(f"--{flag} needs --{file}")

@@ -172,7 +172,7 @@ class AlbertConfig:
 
     @classmethod
     def from_dict(cls, values):
-        """Makes a config of a dict; keys nobody knows are kept for the way back, and logged.
+        """Makes a config of a dict; unknown keys are kept for writing, and logged.
 
         Args:
             values: dict, the parsed JSON object.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an exported module tells beside its weights: config, vocabulary, casing.
+"""Config, vocabulary and casing of an exported module.
 
 Three generations lie in directories of the same layout (`saved_model.pb`, `variables/`, `assets/`):
 this project's, the Model Garden's in TensorFlow 2, and the original's, of TensorFlow 1.
@@ -48,7 +48,7 @@ def vocabulary_in(directory):
         found = sorted(tf.io.gfile.glob(os.path.join(directory, pattern)))
         if len(found) > 1:
             raise UserError(
-                f"which is the vocabulary: {', '.join(found)}? Leave one of them in the directory"
+                f"{directory} has several vocabularies: {', '.join(found)}. Keep one of them there"
             )
         if found:
             return found[0]
@@ -61,7 +61,7 @@ def vocabulary_file(module):
 
 
 def read_config(directory):
-    """A module's config: of its `albert_config.json`, or what Keras noted down of the encoder.
+    """A module's config: of its `albert_config.json`, or of the metadata that Keras keeps.
 
     Args:
         directory: str, the module's.
@@ -70,7 +70,7 @@ def read_config(directory):
         AlbertConfig.
 
     Raises:
-        UserError: it tells none, or one that makes no model.
+        UserError: it has none, or an invalid one.
     """
     path = os.path.join(directory, "assets", "albert_config.json")
     if tf.io.gfile.exists(path):
@@ -84,8 +84,8 @@ def read_config(directory):
             except UserError as error:
                 raise UserError(f"{path}: {error}. Or give --albert_config_file") from error
     raise UserError(
-        f"the module {directory} has no assets/albert_config.json and does not tell its "
-        "architecture otherwise: give --albert_config_file"
+        f"the module {directory} has no assets/albert_config.json and does not describe "
+        "its architecture otherwise: give --albert_config_file"
     )
 
 

@@ -93,7 +93,7 @@ def from_their_config(values):
 
 
 def read_labels(directory):
-    """The class names in `config.json` of a directory, in order; None where it tells none.
+    """The class names in `config.json` of a directory, in order; None where it has none.
 
     Args:
         directory: str.

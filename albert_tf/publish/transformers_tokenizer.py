@@ -98,7 +98,7 @@ def _check_sentencepiece(proto):
     if found:
         raise UserError(
             f"the SentencePiece model {', '.join(found)}, and the tokenizer that is written for "
-            "transformers follows only the settings of ALBERT's models (see the README)"
+            "transformers follows only those of ALBERT's models (docs/checkpoints.md)"
         )
 
 

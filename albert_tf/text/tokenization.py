@@ -264,7 +264,7 @@ def is_start_piece(piece, is_sentencepiece=True):
     return piece in _SPECIAL_CHARS or any(char.lower() not in _INNER_CHARS for char in piece)
 
 
-# --- Both kinds behind one face ---
+# --- The tokenizer of a model ---
 
 
 class FullTokenizer:

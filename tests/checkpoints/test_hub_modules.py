@@ -336,7 +336,7 @@ def test_vocabulary(garden, garden_wordpiece, tmp_path):
     assert hub_modules.vocabulary_in(str(tmp_path)) == f"{tmp_path}/vocab_chinese.txt"
     for name in ("a.model", "b.model"):
         (tmp_path / name).write_text("")
-    with pytest.raises(ValueError, match=r"which is the vocabulary: .*a\.model, .*b\.model"):
+    with pytest.raises(ValueError, match=r"has several vocabularies: .*a\.model, .*b\.model"):
         hub_modules.vocabulary_in(str(tmp_path))
 
 

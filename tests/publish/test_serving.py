@@ -895,7 +895,7 @@ def test_weights_of_another_architecture(classifier):
             {"null_score_diff_threshold": "-inf", "export_dir": "x"},
             "--null_score_diff_threshold must be a number",
         ),
-        (run_squad, {"export_dir": "x", "ensemble_dirs": "a,b"}, "nor with --export_dir"),
+        (run_squad, {"export_dir": "x", "ensemble_dirs": "a,b"}, "cannot be combined with"),
         (run_race, {"export_text": False, "data_dir": GLUE}, "--export_text=false needs"),
         (
             run_classifier,

@@ -599,14 +599,14 @@ def test_an_ensemble_of_a_model_with_itself_answers_as_it_does(run_main, trained
     [(87_599, 2.0, 3649, 364), (130_319, 2.0, 5429, 542), (47, 1.0, 0, 0)],
 )
 def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, steps, warmup):
-    """SQuAD 1.1 and 2.0 at the README's batches of 48; windows are more, but do not count."""
+    """SQuAD 1.1 and 2.0 at docs/squad.md's batches of 48; windows are more, but do not count."""
     found = []
     monkeypatch.setattr(squad.SquadTask, "train_examples", [None] * questions)
     monkeypatch.setattr(finetuning, "fine_tune", lambda *values: found.append(values[2].recipe))
     settings = flags | {"train_batch_size": 48, "num_train_epochs": epochs}
     settings |= {"shuffle_buffer_size": 7, "do_predict": False}
     if not steps:
-        with pytest.raises(UserError, match="make no single update"):
+        with pytest.raises(UserError, match="give less than one update"):
             run_main(run_squad, **settings)
         return
     run_main(run_squad, **settings)
