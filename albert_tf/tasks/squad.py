@@ -299,8 +299,8 @@ class SquadTask:
         if steps < 1:
             raise UserError(
                 f"{count} questions, --train_batch_size={batch_size} and "
-                f"--num_train_epochs={epochs} give less than one update: lower the batch size or raise "
-                "the number of epochs"
+                f"--num_train_epochs={epochs} give less than one update: lower the batch size or "
+                "raise the number of epochs"
             )
         return steps
 
