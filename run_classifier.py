@@ -24,7 +24,7 @@ from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.publish import classifier_functions, saved_models, text_inputs
 from albert_tf.tasks import glue
-from albert_tf.training import finetuning, loop, results
+from albert_tf.training import devices, finetuning, loop, progress_line, results
 
 FLAGS = flags.FLAGS
 HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
@@ -213,7 +213,7 @@ def make_run(task, config, strategy, output_dir, recipe):
         config,
         task.num_outputs,
         dropout_prob=HEAD_DROPOUT,
-        use_one_hot_embeddings=loop.is_tpu(strategy),
+        use_one_hot_embeddings=devices.is_tpu(strategy),
     )
     settings = loop.Settings(
         output_dir=output_dir,
@@ -270,7 +270,7 @@ def evaluate(run, sets, warner, prefix):
         block=results_block,
     )
     shown = ", ".join(f"{k} {v:.4f}" for k, v in figures.items() if k != "global_step")
-    loop.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+    progress_line.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
     if run.step:  # before training it is no news
         warner.say(warnings)
 
@@ -418,7 +418,7 @@ def trials_summary(metric, values):
 def export(task, config):
     """Writes the best checkpoint as a SavedModel."""
     prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
-    loop.set_precision("fp32")
+    devices.set_precision("fp32")
     model = heads.ClassificationModel(config, task.num_outputs)
     saved_models.load(model, prefix)
     tokenizer = launch.make_graph_tokenizer()
@@ -450,7 +450,7 @@ def main(_):
     tests = test_sets(data) if FLAGS.do_predict else {}  # an error now rather than after training
     strategy = launch.set_up_devices()
     if FLAGS.do_train:
-        loop.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+        devices.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
     with launch.locked(FLAGS.output_dir, strategy):
         if FLAGS.num_trials > 1:
             run = run_trials(data, config, strategy)

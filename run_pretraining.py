@@ -17,7 +17,7 @@ from albert_tf.cli import launch
 from albert_tf.data import input_pipeline, record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.training import loop, results
+from albert_tf.training import devices, loop, progress_line, results, runners
 
 FLAGS = flags.FLAGS
 METRICS = (
@@ -167,7 +167,7 @@ def record_flags(schema):
 def make_run(config, strategy):
     """Model, optimizer and run under the strategy."""
     with strategy.scope():
-        model = heads.PretrainingModel(config, use_one_hot_embeddings=loop.is_tpu(strategy))
+        model = heads.PretrainingModel(config, use_one_hot_embeddings=devices.is_tpu(strategy))
         schedule = optimization.PolynomialDecayWithWarmup(
             peak=FLAGS.learning_rate,
             train_steps=FLAGS.num_train_steps,
@@ -175,7 +175,7 @@ def make_run(config, strategy):
             power=FLAGS.poly_power,
             start_warmup_step=FLAGS.start_warmup_step,
         )
-        optimizer = loop.create_optimizer(FLAGS.optimizer, schedule) if FLAGS.do_train else None
+        optimizer = runners.create_optimizer(FLAGS.optimizer, schedule) if FLAGS.do_train else None
     task = loop.Task(
         model=model,
         variables=name_table.named_variables(model),
@@ -196,7 +196,7 @@ def make_run(config, strategy):
 
 def train(run, config, schema, train_files, on_checkpoint):
     """Trains from where the run stands, or from the weights given."""
-    print(run.start(FLAGS.init_checkpoint, FLAGS.init_from_group0))
+    print(run.initialize(FLAGS.init_checkpoint, FLAGS.init_from_group0))
     if run.is_chief:
         launch.record_run(FLAGS.output_dir, config, run, train_files)
     # A resumed run goes on with other records than it began with, whatever the seed.
@@ -225,7 +225,7 @@ def evaluate(run, dataset, prefix):
         block=results_block,
     )
     shown = ", ".join(f"{name} {figures[name]:.4f}" for name in ("loss", *METRICS))
-    loop.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+    progress_line.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
 
 
 def results_block(figures, _, saved):
@@ -243,13 +243,13 @@ def evaluate_directory(run, dataset):
     for prefix in results.follow(
         FLAGS.output_dir, FLAGS.num_train_steps, FLAGS.continuous_eval_timeout
     ):
-        run.load(prefix)
+        run.load_weights_and_step(prefix)
         evaluate(run, dataset, prefix)
         evaluated += 1
     if not evaluated and FLAGS.init_checkpoint:
         prefix = run_directory.find(FLAGS.init_checkpoint)
         print(f"--output_dir={FLAGS.output_dir} holds no checkpoint: evaluating {prefix}")
-        run.load(prefix)
+        run.load_weights_and_step(prefix)
         evaluate(run, dataset, prefix)
     elif not evaluated:
         raise UserError(f"--output_dir={FLAGS.output_dir} holds no checkpoint to evaluate")
@@ -270,7 +270,7 @@ def main(_):
     files.check_writable(FLAGS.output_dir, "output_dir")
     strategy = launch.set_up_devices()
     if FLAGS.do_train:
-        loop.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+        devices.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
     with launch.locked(FLAGS.output_dir, strategy):
         train_and_evaluate(config, strategy)
 
@@ -280,7 +280,7 @@ def train_and_evaluate(config, strategy):
     schema, train_files, eval_files = find_inputs(config)
     run = make_run(config, strategy)
     eval_dataset = input_pipeline.eval_dataset(
-        eval_files, schema, FLAGS.eval_batch_size, drop_remainder=loop.is_tpu(strategy)
+        eval_files, schema, FLAGS.eval_batch_size, drop_remainder=devices.is_tpu(strategy)
     )
     read = sorted({*train_files, *eval_files})
     with record_checks.naming_bad_records(read, schema, record_flags(schema)):

@@ -21,7 +21,7 @@ from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.publish import classifier_functions, saved_models, text_inputs
 from albert_tf.tasks import race
-from albert_tf.training import finetuning, loop, results
+from albert_tf.training import devices, finetuning, loop, progress_line, results
 
 FLAGS = flags.FLAGS
 KEY_METRIC = "eval_accuracy"
@@ -176,7 +176,7 @@ def make_run(config, strategy):
         config,
         dropout_prob=FLAGS.dropout_prob,
         choices=len(race.LETTERS),
-        use_one_hot_embeddings=loop.is_tpu(strategy),
+        use_one_hot_embeddings=devices.is_tpu(strategy),
     )
     settings = loop.Settings(
         output_dir=FLAGS.output_dir,
@@ -232,7 +232,7 @@ def evaluate(run, examples, arrays, warner, prefix):
         block=results_block,
     )
     shown = ", ".join(f"{k} {v:.4f}" for k, v in figures.items() if k != "global_step")
-    loop.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+    progress_line.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
     if run.step:  # before training it is no news
         warner.say([finetuning.collapse_warning(race.LETTERS, logits)])
 
@@ -266,7 +266,7 @@ def predict(run, data, examples):
 def export(config):
     """Writes the best checkpoint as a SavedModel."""
     prefix = finetuning.find_best(FLAGS.output_dir, FLAGS.init_checkpoint)
-    loop.set_precision("fp32")
+    devices.set_precision("fp32")
     model = heads.MultipleChoiceModel(config, choices=len(race.LETTERS))
     saved_models.load(model, prefix)
     tokenizer = launch.make_graph_tokenizer()
@@ -302,7 +302,7 @@ def main(_):
         print(f"Warning: {warning}.")
     strategy = launch.set_up_devices()
     if FLAGS.do_train:
-        loop.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+        devices.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
     with launch.locked(FLAGS.output_dir, strategy):
         run_all(data, config, strategy, test_examples)
     if FLAGS.export_dir:

@@ -30,7 +30,7 @@ from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.publish import saved_models, squad_functions, text_inputs
 from albert_tf.tasks import squad_features, squad_metrics, squad_predictions
-from albert_tf.training import finetuning, loop, results
+from albert_tf.training import devices, finetuning, loop, progress_line, results
 
 FLAGS = flags.FLAGS
 KEY_METRIC = "f1"
@@ -370,9 +370,9 @@ def check_outputs():
 def check_batch_sizes(strategy):
     """Raises UserError for batches that do not divide among the replicas."""
     if FLAGS.do_train:
-        loop.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
-    if FLAGS.do_predict and loop.is_tpu(strategy):
-        loop.check_batch_size(strategy, FLAGS.predict_batch_size, "predict_batch_size")
+        devices.check_batch_size(strategy, FLAGS.train_batch_size, "train_batch_size")
+    if FLAGS.do_predict and devices.is_tpu(strategy):
+        devices.check_batch_size(strategy, FLAGS.predict_batch_size, "predict_batch_size")
 
 
 # --- Model ---------------------------------------------------------------------------------------
@@ -391,7 +391,7 @@ def make_run(config, version, strategy, directory, recipe=None):
     make_model = functools.partial(
         version.model,
         config,
-        use_one_hot_embeddings=loop.is_tpu(strategy),
+        use_one_hot_embeddings=devices.is_tpu(strategy),
         **{argument: FLAGS[flag].value for argument, flag in version.options.items()},
     )
     return finetuning.make_run(strategy, make_model, version.terms, settings, recipe)
@@ -433,7 +433,7 @@ class Questions:
             inputs,
             FLAGS.predict_batch_size,
             FLAGS.max_seq_length,
-            fixed_shape=loop.is_tpu(run.strategy),
+            fixed_shape=devices.is_tpu(run.strategy),
         )
         return {
             **run.predict(batches, len(self.features)),
@@ -573,7 +573,9 @@ def evaluate(run, questions, prefix):
     if best:
         write_answers(predictions, figures.get("null_score_diff_threshold"))
         write_threshold(predictions, figures)
-    loop.say(f"Evaluation at step {run.step}: {shown(figures)}{' (best so far)' if best else ''}")
+    progress_line.say(
+        f"Evaluation at step {run.step}: {shown(figures)}{' (best so far)' if best else ''}"
+    )
 
 
 def results_block(figures, state, saved):
@@ -612,7 +614,7 @@ def predict(questions, runs):
         threshold = known_threshold(trained_checkpoints())
     outputs = []
     for run, prefix in runs:
-        run.load(prefix)
+        run.load_weights_and_step(prefix)
         print(f"Predicting with {prefix} (step {run.step})")
         outputs.append(questions.outputs(run))
     predictions = questions.answers(outputs)
@@ -641,7 +643,7 @@ def add_final_results(figures, step):
 def start(run, config):
     """Fills the model, its head too if the checkpoint has that; writes flags and config down."""
     source = launch.init_checkpoint() and finetuning.prefer_best(launch.init_checkpoint())
-    print(run.start(source, allow_random_init=FLAGS.allow_random_init, save=False))
+    print(run.initialize(source, allow_random_init=FLAGS.allow_random_init, save=False))
     if run.is_chief:
         inputs = [FLAGS.train_file] + [FLAGS.predict_file] * FLAGS.do_predict
         launch.record_run(FLAGS.output_dir, config, run, inputs)
@@ -666,7 +668,7 @@ def train(run, recipe, data, config, on_checkpoint):
 def export(version, config, windows):
     """Writes the best checkpoint as a SavedModel."""
     prefix = trained_checkpoints()[0]
-    loop.set_precision("fp32")
+    devices.set_precision("fp32")
     options = {name: FLAGS[flag].value for name, flag in version.options.items()}
     model = version.model(config, **options | version.served_options)
     saved_models.load(model, prefix)
@@ -711,7 +713,7 @@ def main(_):
     check_batch_sizes(strategy)
     with launch.locked(FLAGS.output_dir, strategy):
         run_all(data, configs, version, strategy, recipe)
-    if FLAGS.export_dir and loop.is_chief(strategy):
+    if FLAGS.export_dir and devices.is_chief(strategy):
         export(version, configs[0], data.windows)
 
 
@@ -730,7 +732,7 @@ def run_all(data, configs, version, strategy, recipe):
         train(run, recipe, data, configs[0], on_checkpoint)
     elif on_checkpoint and finetuning.trained_in(FLAGS.output_dir):
         finetuning.evaluate_checkpoints(run, on_checkpoint, FLAGS.continuous_eval_timeout)
-    if questions and loop.is_chief(strategy):
+    if questions and devices.is_chief(strategy):
         predict(questions, members(run, configs, version, strategy))
 
 

@@ -22,7 +22,7 @@ from albert_tf.errors import UserError, one_line
 from albert_tf.publish import saved_models, tflite_files
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import loop, run_record
+from albert_tf.training import devices, run_record
 
 FLAGS = flags.FLAGS
 _INT32_MAX = 2**31 - 1  # what TensorFlow's loops count in
@@ -61,7 +61,7 @@ def define_device_flags():
     flags.DEFINE_enum(
         "distribution_strategy",
         "one_device",
-        loop.STRATEGIES,
+        devices.STRATEGIES,
         "Where to train: one_device (a GPU if there is one), mirrored (all GPUs of this machine), "
         "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off.",
     )
@@ -73,7 +73,7 @@ def define_device_flags():
     flags.DEFINE_enum(
         "dtype",
         "fp32",
-        sorted(loop.PRECISIONS),
+        sorted(devices.PRECISIONS),
         "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs.",
     )
     flags.DEFINE_bool("enable_xla", False, "Compile with XLA (GPU; a TPU always does).")
@@ -427,13 +427,13 @@ def set_up_devices():
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(gpu, True)
     name = "tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy
-    strategy = loop.create_strategy(
+    strategy = devices.create_strategy(
         name, FLAGS.num_gpus, FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project
     )
     set_seed(FLAGS.seed)
-    loop.set_precision(FLAGS.dtype)
-    devices = ", ".join(strategy.extended.worker_devices)
-    print(f"Devices ({name}, {FLAGS.dtype}): {strategy.num_replicas_in_sync} replica(s): {devices}")
+    devices.set_precision(FLAGS.dtype)
+    workers = ", ".join(strategy.extended.worker_devices)
+    print(f"Devices ({name}, {FLAGS.dtype}): {strategy.num_replicas_in_sync} replica(s): {workers}")
     return strategy
 
 
@@ -485,7 +485,7 @@ def locked(directory, strategy):
     purposes = {"training": FLAGS.do_train, "evaluating": evaluates}
     with contextlib.ExitStack() as held:
         for purpose, is_wanted in purposes.items():
-            if is_wanted and loop.is_chief(strategy):
+            if is_wanted and devices.is_chief(strategy):
                 files.lock(directory, purpose)
                 held.callback(files.unlock, directory, purpose)
         yield

@@ -14,7 +14,7 @@ from albert_tf.checkpoints import name_table, run_directory, transformers
 from albert_tf.data import input_pipeline, record_checks
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.training import loop, results
+from albert_tf.training import devices, loop, progress_line, results, runners
 
 HEAD_FILE = "finetuned_task.json"
 
@@ -157,7 +157,7 @@ def make_run(strategy, make_model, terms, settings, recipe=None):
             schedule = optimization.PolynomialDecayWithWarmup(
                 recipe.learning_rate, recipe.train_steps, recipe.warmup_steps
             )
-            optimizer = loop.create_optimizer(recipe.optimizer, schedule)
+            optimizer = runners.create_optimizer(recipe.optimizer, schedule)
     task = loop.Task(model, name_table.named_variables(model), terms, heads.mean_loss)
     return loop.Run(strategy, task, optimizer, settings)
 
@@ -175,7 +175,7 @@ def start(run, source):
         UserError: the checkpoint does not fit, or there is none and there must be.
     """
     print(
-        run.start(
+        run.initialize(
             source.init_checkpoint and prefer_best(source.init_checkpoint),
             take_heads=False,
             allow_random_init=source.allow_random_init,
@@ -226,14 +226,14 @@ def train(run, recipe, record_files, schema, max_seq_length, figures, on_checkpo
             if step > evaluated_step(directory)
         ]
         if _evaluate_each(run, on_checkpoint, pending):
-            run.start()  # weights, moments and step of the newest again
+            run.initialize()  # weights, moments and step of the newest again
     dataset = input_pipeline.train_dataset(
         record_files,
         schema,
         recipe.batch_size,
         seed=None if recipe.seed is None else recipe.seed + run.step,
         shuffle_buffer_size=recipe.shuffle_buffer_size,
-        trim_to=None if loop.is_tpu(run.strategy) else max_seq_length,
+        trim_to=None if devices.is_tpu(run.strategy) else max_seq_length,
     )
     with record_checks.naming_bad_records(record_files, schema, remedy=record_checks.CACHE_REMEDY):
         run.train(dataset, recipe.batch_size, figures, on_checkpoint)
@@ -254,7 +254,7 @@ def _evaluate_each(run, evaluate, prefixes):
     kept, count = [], 0
     longest = run.settings.keep_checkpoint_max or math.inf
     for prefix in prefixes:
-        run.load(prefix)
+        run.load_weights_and_step(prefix)
         evaluate(prefix)
         count += 1
         kept.append(prefix)
@@ -282,7 +282,7 @@ def evaluate_checkpoints(run, evaluate, timeout=0.0, given=None):
     directory = run.settings.output_dir
     best = os.path.join(directory, run_directory.BEST)
     if results.read_best(directory) is None and run_directory.exists(best):
-        run.load(best)
+        run.load_weights_and_step(best)
         evaluate(best)
     state = results.read_best(directory)
     prefixes = results.follow(
@@ -336,7 +336,7 @@ def find_best(directory, given=None):
 def load_best(run, given=None):
     """Loads the checkpoint of `find_best` into a run; returns its prefix."""
     prefix = find_best(run.settings.output_dir, given)
-    run.load(prefix)
+    run.load_weights_and_step(prefix)
     return prefix
 
 
@@ -351,7 +351,7 @@ def model_outputs(run, arrays, batch_size, max_seq_length):
     """
     inputs = {name: arrays[name] for name in ("input_ids", "input_mask", "segment_ids")}
     batches = input_pipeline.prediction_batches(
-        inputs, batch_size, max_seq_length, fixed_shape=loop.is_tpu(run.strategy)
+        inputs, batch_size, max_seq_length, fixed_shape=devices.is_tpu(run.strategy)
     )
     return run.predict(batches, len(inputs["input_ids"]))["logits"]
 
@@ -409,5 +409,5 @@ class Warner:
         """
         now = set(warnings) - {None}
         for warning in sorted(now - self._holding):
-            loop.say(f"Warning: {warning}")
+            progress_line.say(f"Warning: {warning}")
         self._holding = now

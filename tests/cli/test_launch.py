@@ -137,7 +137,7 @@ def test_who_may_work_beside_whom(purpose, flags, refused, held, given, tmp_path
 
 def test_only_the_chief_locks(given, monkeypatch, tmp_path):
     given(**BOTH)
-    monkeypatch.setattr(launch.training, "is_chief", lambda _: False)
+    monkeypatch.setattr(launch.devices, "is_chief", lambda _: False)
     with launch.locked(str(tmp_path), ONE):
         assert not list(tmp_path.iterdir())
 

@@ -23,7 +23,7 @@ from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import glue
-from albert_tf.training import finetuning, loop, results
+from albert_tf.training import devices, finetuning, loop, results, runners
 from tests import GOLDEN, TINY_CONFIG
 
 VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
@@ -341,7 +341,7 @@ def trials_that_fail(monkeypatch):
     def replace(seeds):
         def run_trial(data, config, strategy, output_dir, seed):
             if seed in seeds:
-                raise loop.NonFiniteError("not finite\nat step 7")
+                raise runners.NonFiniteError("not finite\nat step 7")
             best = Path(output_dir) / "model.ckpt-best"
             best.parent.mkdir(exist_ok=True)  # locked, it is there
             model = heads.ClassificationModel(config, 2)
@@ -699,7 +699,7 @@ def test_batch_size_of_training_is_no_matter_without_training(
     def refuse(*arguments):
         raise ValueError("does not divide")
 
-    monkeypatch.setattr(loop, "check_batch_size", refuse)
+    monkeypatch.setattr(devices, "check_batch_size", refuse)
     run_main(run_classifier, **flags | PREDICT)
     with pytest.raises(ValueError, match="does not divide"):
         run_main(run_classifier, **flags)
