@@ -81,7 +81,7 @@ def mask_tokens(ids, positions, mask_id, vocab_size, rng):
     ids[random] = rng.integers(vocab_size, size=len(random))
 
 
-def masked(ids, starts, is_special, settings, vocabulary, rng):
+def masked(ids, starts, is_special, settings, mask_id, vocab_size, rng):
     """Masks, and with `do_permutation` also shuffles, tokens of one sequence.
 
     Args:
@@ -89,7 +89,8 @@ def masked(ids, starts, is_special, settings, vocabulary, rng):
         starts: bool array [length], whether a piece starts a word.
         is_special: bool array [length].
         settings: pretraining.Settings.
-        vocabulary: pretraining.Vocabulary.
+        mask_id: int.
+        vocab_size: int.
         rng: np.random.Generator.
 
     Returns:
@@ -105,7 +106,7 @@ def masked(ids, starts, is_special, settings, vocabulary, rng):
     )
     new_ids = ids.copy()
     to_predict = positions[choose()]
-    mask_tokens(new_ids, to_predict, vocabulary.mask, vocabulary.size, rng)
+    mask_tokens(new_ids, to_predict, mask_id, vocab_size, rng)
     if settings.do_permutation:
         shuffled = positions[choose()]
         new_ids[shuffled] = rng.permutation(new_ids[shuffled])

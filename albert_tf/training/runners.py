@@ -72,6 +72,7 @@ class Trainer(orbit.StandardTrainer):
         super().__init__(dataset, options)
         self._task, self._optimizer, self._strategy = task, optimizer, strategy
         self._step = inner_optimizer(optimizer).iterations
+        self._scales_loss = self._optimizer is not inner_optimizer(optimizer)
         self._progress, self._host_loop = progress, not on_device
         self._figures = _Figures()
         with strategy.scope():
@@ -109,12 +110,14 @@ class Trainer(orbit.StandardTrainer):
         with tf.GradientTape() as tape:
             terms = task.terms(features, task.model(features, training=True))
             loss = task.loss(terms, _global_sum)
-            scaled_loss = self._scaled(loss)
+            scaled_loss = self._optimizer.get_scaled_loss(loss) if self._scales_loss else loss
         gradients = tape.gradient(scaled_loss, variables)
         # A variable that the loss does not reach (the pooler in SQuAD) is left alone.
         pairs = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
         dense = [tf.convert_to_tensor(gradient) for gradient, _ in pairs]
-        dense = self._unscaled(_global_sum(dense))
+        dense = _global_sum(dense)
+        if self._scales_loss:
+            dense = self._optimizer.get_unscaled_gradients(dense)
         clipped, norm = optimization.clip_by_global_norm(dense)
         self._note_finite(_global_sum(loss), norm)
         self._optimizer.apply_gradients(
@@ -123,16 +126,6 @@ class Trainer(orbit.StandardTrainer):
         )
         replicas = tf.distribute.get_replica_context().num_replicas_in_sync
         self._figures.update(terms, loss=loss * replicas, gradient_norm=norm)
-
-    @property
-    def _scales_loss(self):
-        return isinstance(self._optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
-
-    def _scaled(self, loss):
-        return self._optimizer.get_scaled_loss(loss) if self._scales_loss else loss
-
-    def _unscaled(self, gradients):
-        return self._optimizer.get_unscaled_gradients(gradients) if self._scales_loss else gradients
 
     def _note_finite(self, loss, norm):
         finite = tf.math.is_finite(loss)
