@@ -140,17 +140,18 @@ def instance(corpus, pair, settings, special_ids, vocab_size, rng):
     a, b = slice(pair.a_start, pair.a_end), slice(pair.b_start, pair.b_end)
     cls, sep = [special_ids.cls], [special_ids.sep]
     ids = np.concatenate([cls, corpus.ids[a], sep, corpus.ids[b], sep])
-    starts = np.concatenate([[True], corpus.starts[a], [True], corpus.starts[b], [True]])
+    a_opens, b_opens = corpus.opens_word[a], corpus.opens_word[b]
+    opens_word = np.concatenate([[True], a_opens, [True], b_opens, [True]])
     is_special = (ids == special_ids.cls) | (ids == special_ids.sep)
     new_ids, predicted = masking.masked(
-        ids, starts, is_special, settings, special_ids.mask, vocab_size, rng
+        ids, opens_word, is_special, settings, special_ids.mask, vocab_size, rng
     )
 
     filled = {
         "input_ids": new_ids,
         "input_mask": np.ones(len(ids), np.int64),
         "segment_ids": np.arange(len(ids)) >= 2 + pair.a_end - pair.a_start,
-        "token_boundary": starts | is_special,
+        "token_boundary": opens_word | is_special,
         "masked_lm_positions": predicted,
         "masked_lm_ids": ids[predicted],
         "masked_lm_weights": np.ones(len(predicted), np.float32),

@@ -140,7 +140,7 @@ def test_sentences_and_documents(tmp_path, tokenizer):
     assert corpus.sentences.tolist() == [0, 2, 5, 8]
     assert corpus.documents.tolist() == [0, 2, 3]
     assert (corpus.num_documents, corpus.num_sentences) == (2, 3)
-    assert corpus.starts.tolist() == [1, 1, 1, 0, 1, 1, 0, 0]
+    assert corpus.opens_word.tolist() == [1, 1, 1, 0, 1, 1, 0, 0]
     assert corpus.ids.dtype == np.int32
 
 
@@ -163,12 +163,12 @@ def test_start_pieces_of_sentencepiece_go_by_the_text_of_unknown_pieces(tmp_path
     tokenizer = spm_tokenizer()
     corpus = read(tmp_path, tokenizer, "holmes {{ é猫 7th\n")
     pieces = tokenizer.tokenize(tokenizer.normalize("holmes {{ é猫 7th"))
-    assert corpus.starts.tolist() == [tokenizer.is_start_piece(piece) for piece in pieces]
+    assert corpus.opens_word.tolist() == [tokenizer.is_start_piece(piece) for piece in pieces]
     unknown = [piece for piece in pieces if piece not in tokenizer.vocab]
     assert corpus.unknown == collections.Counter(unknown)
     # "{{" is unknown and starts no word, as the original has it; as an id it would be a start.
     assert "{{" in unknown
-    assert not corpus.starts[pieces.index("{{")]
+    assert not corpus.opens_word[pieces.index("{{")]
 
 
 def test_text_is_lower_cased_unless_told_otherwise(tmp_path):
