@@ -8,6 +8,7 @@ What a killed process left behind is thus recognised, and removed by the next on
 import atexit
 import contextlib
 import itertools
+import json
 import os
 import re
 import secrets
@@ -150,6 +151,11 @@ def write_text(path, text):
     """Writes a whole text file."""
     with replacing(path) as (name,), tf.io.gfile.GFile(name, "w") as file:
         file.write(text)
+
+
+def json_bytes(values):
+    """The content of a JSON file, with sorted keys."""
+    return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode("utf-8")
 
 
 def read_bytes(path):

@@ -24,7 +24,7 @@ from albert_tf.data import input_pipeline
 from albert_tf.model import heads
 from albert_tf.tasks import squad_features, squad_questions
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import finetuning, loop
+from albert_tf.training import devices, finetuning, loop
 
 
 def read_windows(args):
@@ -46,7 +46,7 @@ def read_windows(args):
 def make_run(args):
     """A model of --version with random weights."""
     config = AlbertConfig.from_json_file(args.albert_config_file)
-    loop.set_precision(args.dtype)
+    devices.set_precision(args.dtype)
     if args.version == 1:
         kind, terms = heads.SquadV1Model, heads.squad_v1_terms
         options = {"predicted_length": args.max_seq_length}
@@ -54,7 +54,7 @@ def make_run(args):
         kind, terms, options = heads.SquadV2Model, heads.squad_v2_terms, {}
     task = SimpleNamespace(make_model=lambda config, **_: kind(config, **options), terms=terms)
     settings = loop.Settings(tempfile.mkdtemp(), train_steps=1, save_checkpoints_steps=1)
-    return finetuning.make_run(task, config, loop.create_strategy("one_device"), settings)
+    return finetuning.make_run(task, config, devices.create_strategy("one_device"), settings)
 
 
 def windows_per_second(run, arrays, args, always_padded):
@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--doc_stride", type=int, default=128)
     parser.add_argument("--batch_size", type=int, default=8)
     parser.add_argument("--windows", type=int, default=500, help="how many to measure")
-    parser.add_argument("--dtype", default="fp32", choices=sorted(loop.PRECISIONS))
+    parser.add_argument("--dtype", default="fp32", choices=sorted(devices.PRECISIONS))
     args = parser.parse_args()
     arrays, run = read_windows(args), make_run(args)
     padded, skipped = (windows_per_second(run, arrays, args, padded) for padded in (True, False))

@@ -5,7 +5,6 @@ Its kernels are [outputs, inputs], the transpose of the original's; its numbers 
 with `hidden_act` "gelu_new" for the original's "gelu".
 """
 
-import json
 import os
 
 import numpy as np
@@ -267,7 +266,7 @@ def write(directory, config, tensors, tokenizer_files):
         weights = {name.removeprefix(_BASE): value for name, value in weights.items()}
     contents = {
         **tokenizer_files,
-        CONFIG: _json(config),
+        CONFIG: files.json_bytes(config),
         # transformers refuses a file that does not say which library's layout it has.
         run_directory.SAFETENSORS: safetensors.numpy.save(weights, metadata={"format": "pt"}),
     }
@@ -280,7 +279,3 @@ def write(directory, config, tensors, tokenizer_files):
 def _as_theirs(name, array):
     array = np.asarray(array, np.float32)
     return np.ascontiguousarray(array.T if name.endswith("/kernel") else array)
-
-
-def _json(values):
-    return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode("utf-8")

@@ -46,5 +46,4 @@ def write(prefix, tensors, form):
             tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
     finally:
         for ending in endings:
-            if tf.io.gfile.exists(temporary + ending):
-                tf.io.gfile.remove(temporary + ending)
+            files.remove(temporary + ending)

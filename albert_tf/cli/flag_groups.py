@@ -7,7 +7,7 @@ import sys
 from absl import flags
 
 from albert_tf.errors import UserError
-from albert_tf.training import loop
+from albert_tf.training import devices, loop
 
 FLAGS = flags.FLAGS
 
@@ -47,7 +47,7 @@ def define_device_flags():
     flags.DEFINE_enum(
         "distribution_strategy",
         "one_device",
-        loop.STRATEGIES,
+        devices.STRATEGIES,
         "Where to train: one_device (a GPU if there is one), mirrored (all GPUs of this machine), "
         "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off.",
     )
@@ -59,7 +59,7 @@ def define_device_flags():
     flags.DEFINE_enum(
         "dtype",
         "fp32",
-        sorted(loop.PRECISIONS),
+        sorted(devices.PRECISIONS),
         "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs.",
     )
     flags.DEFINE_bool("enable_xla", False, "Compile with XLA (GPU; a TPU always does).")

@@ -10,7 +10,7 @@ from absl import app, flags, logging
 
 from albert_tf.cli import finetuning_flags, flag_groups
 from albert_tf.errors import UserError, one_line
-from albert_tf.training import loop
+from albert_tf.training import devices
 
 FLAGS = flags.FLAGS
 
@@ -29,13 +29,13 @@ def set_up_devices():
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(gpu, True)
     name = "tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy
-    strategy = loop.create_strategy(
+    strategy = devices.create_strategy(
         name, FLAGS.num_gpus, FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project
     )
-    loop.set_seed(FLAGS.seed)
-    loop.set_precision(FLAGS.dtype)
-    devices = ", ".join(strategy.extended.worker_devices)
-    print(f"Devices ({name}, {FLAGS.dtype}): {strategy.num_replicas_in_sync} replica(s): {devices}")
+    devices.set_seed(FLAGS.seed)
+    devices.set_precision(FLAGS.dtype)
+    names = ", ".join(strategy.extended.worker_devices)
+    print(f"Devices ({name}, {FLAGS.dtype}): {strategy.num_replicas_in_sync} replica(s): {names}")
     return strategy
 
 

@@ -22,7 +22,7 @@ class Corpus:
 
     Args:
         ids: int32 [tokens].
-        starts: bool [tokens], whether the piece starts a word.
+        opens_word: bool [tokens], whether the piece starts a word.
         sentences: int64 [number of sentences + 1], offsets into `ids`; the last one is its length.
         documents: int64 [number of documents + 1], offsets into `sentences`.
         unknown: Counter of the pieces that are not in the vocabulary.
@@ -30,7 +30,7 @@ class Corpus:
     """
 
     ids: np.ndarray
-    starts: np.ndarray
+    opens_word: np.ndarray
     sentences: np.ndarray
     documents: np.ndarray
     unknown: collections.Counter = dataclasses.field(default_factory=collections.Counter)
@@ -89,7 +89,7 @@ def read_corpus(files, tokenizer, num_lines=None):
     Raises:
         UserError: a file cannot be read, or there is no text in any.
     """
-    ids, starts = array.array("i"), array.array("b")
+    ids, opens_word = array.array("i"), array.array("b")
     sentences, documents = array.array("q", [0]), array.array("q", [0])
     unknown, lines_dropped = collections.Counter(), 0
     known = tokenizer.vocab.keys() - _UNKNOWN_PIECES
@@ -107,7 +107,7 @@ def read_corpus(files, tokenizer, num_lines=None):
             lines_dropped += 1
             continue
         ids.extend(tokenizer.convert_tokens_to_ids(pieces))
-        starts.extend(map(is_start_piece, pieces))
+        opens_word.extend(map(is_start_piece, pieces))
         sentences.append(len(ids))
         unknown.update(piece for piece in pieces if piece not in known)
     if documents[-1] < len(sentences) - 1:
@@ -117,7 +117,7 @@ def read_corpus(files, tokenizer, num_lines=None):
 
     return Corpus(
         np.frombuffer(ids, np.int32),
-        np.frombuffer(starts, bool),
+        np.frombuffer(opens_word, bool),
         np.frombuffer(sentences, np.int64),
         np.frombuffer(documents, np.int64),
         unknown,

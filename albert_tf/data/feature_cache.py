@@ -59,7 +59,9 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     }
     wanted = json.loads(json.dumps(wanted))  # as it will be read again: tuples are lists
     key = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
-    path = keyed_name(path, key) if add_key else path
+    if add_key:
+        stem, ending = os.path.splitext(path)
+        path = f"{stem}-{key[:8]}{ending}"
     sidecar = f"{path}.meta.json"
     for name in (path, sidecar):
         if tf.io.gfile.isdir(name):
@@ -76,14 +78,8 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     files.remove(sidecar)
     made = {"records": records.write_records(path, schema, make(cache)), "counts": cache.counts}
     made |= {**wanted, "bytes": tf.io.gfile.stat(path).length}
-    files.write_text(sidecar, json.dumps(made, indent=2, sort_keys=True) + "\n")
+    files.write_text(sidecar, files.json_bytes(made).decode())
     return cache
-
-
-def keyed_name(path, key):
-    """A file name with the first digits of a key before its ending."""
-    stem, ending = os.path.splitext(path)
-    return f"{stem}-{key[:8]}{ending}"
 
 
 def _read_sidecar(path):

@@ -6,14 +6,14 @@ import functools
 import numpy as np
 
 
-def word_groups(starts, is_special, whole_words):
+def word_groups(opens_word, is_special, whole_words):
     """Groups the tokens that may be masked into words.
 
     A piece that starts no word joins the one before it, even across [SEP] (where truncation cut a
     word), as in the original.
 
     Args:
-        starts: bool array [length], whether a piece starts a word.
+        opens_word: bool array [length], whether a piece starts a word.
         is_special: bool array [length], [CLS] and [SEP]; they are never masked.
         whole_words: bool; if False, each token is a group.
 
@@ -24,7 +24,7 @@ def word_groups(starts, is_special, whole_words):
     positions = np.flatnonzero(~is_special)
     if not whole_words:
         return positions, list(range(len(positions) + 1))
-    opens = starts[positions]
+    opens = opens_word[positions]
     opens[:1] = True  # there is no word before it to join
     return positions, [*np.flatnonzero(opens).tolist(), len(positions)]
 
@@ -81,15 +81,16 @@ def mask_tokens(ids, positions, mask_id, vocab_size, rng):
     ids[random] = rng.integers(vocab_size, size=len(random))
 
 
-def masked(ids, starts, is_special, settings, vocabulary, rng):
+def masked(ids, opens_word, is_special, settings, mask_id, vocab_size, rng):
     """Masks, and with `do_permutation` also shuffles, tokens of one sequence.
 
     Args:
         ids: int array [length].
-        starts: bool array [length], whether a piece starts a word.
+        opens_word: bool array [length], whether a piece starts a word.
         is_special: bool array [length].
         settings: pretraining.Settings.
-        vocabulary: pretraining.Vocabulary.
+        mask_id: int.
+        vocab_size: int.
         rng: np.random.Generator.
 
     Returns:
@@ -97,7 +98,7 @@ def masked(ids, starts, is_special, settings, vocabulary, rng):
     """
     if settings.masked_lm_prob == 0:
         return ids, np.zeros(0, np.int64)
-    positions, bounds = word_groups(starts, is_special, settings.do_whole_word_mask)
+    positions, bounds = word_groups(opens_word, is_special, settings.do_whole_word_mask)
     covered = bytearray(len(positions))
     budget = settings.num_to_predict(len(ids))
     choose = functools.partial(
@@ -105,7 +106,7 @@ def masked(ids, starts, is_special, settings, vocabulary, rng):
     )
     new_ids = ids.copy()
     to_predict = positions[choose()]
-    mask_tokens(new_ids, to_predict, vocabulary.mask, vocabulary.size, rng)
+    mask_tokens(new_ids, to_predict, mask_id, vocab_size, rng)
     if settings.do_permutation:
         shuffled = positions[choose()]
         new_ids[shuffled] = rng.permutation(new_ids[shuffled])

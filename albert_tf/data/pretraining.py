@@ -123,51 +123,35 @@ def plan_pass(corpus, settings, pass_index):
 # === Records ===
 
 
-@dataclasses.dataclass(frozen=True)
-class Vocabulary:
-    """The ids masking needs, and the number of pieces."""
-
-    cls: int
-    sep: int
-    mask: int
-    size: int
-
-    @classmethod
-    def of(cls, tokenizer):
-        """Vocabulary of a FullTokenizer.
-
-        Raises:
-            UserError: it lacks [CLS], [SEP] or [MASK].
-        """
-        special = tokenizer.special_ids(with_mask=True)
-        return cls(special.cls, special.sep, special.mask, tokenizer.vocab_size)
-
-
-def instance(corpus, pair, settings, vocabulary, rng):
+def instance(corpus, pair, settings, special_ids, vocab_size, rng):
     """Arrays of one record: [CLS] A [SEP] B [SEP], masked and padded with zeros.
 
     Args:
         corpus: corpus_reader.Corpus.
         pair: segment_pairs.Pair.
         settings: Settings.
-        vocabulary: Vocabulary.
+        special_ids: SpecialIds of the tokenizer, with [MASK].
+        vocab_size: int.
         rng: np.random.Generator.
 
     Returns:
         dict from feature name to array, as `settings.schema` says.
     """
     a, b = slice(pair.a_start, pair.a_end), slice(pair.b_start, pair.b_end)
-    cls, sep = [vocabulary.cls], [vocabulary.sep]
+    cls, sep = [special_ids.cls], [special_ids.sep]
     ids = np.concatenate([cls, corpus.ids[a], sep, corpus.ids[b], sep])
-    starts = np.concatenate([[True], corpus.starts[a], [True], corpus.starts[b], [True]])
-    is_special = (ids == vocabulary.cls) | (ids == vocabulary.sep)
-    new_ids, predicted = masking.masked(ids, starts, is_special, settings, vocabulary, rng)
+    a_opens, b_opens = corpus.opens_word[a], corpus.opens_word[b]
+    opens_word = np.concatenate([[True], a_opens, [True], b_opens, [True]])
+    is_special = (ids == special_ids.cls) | (ids == special_ids.sep)
+    new_ids, predicted = masking.masked(
+        ids, opens_word, is_special, settings, special_ids.mask, vocab_size, rng
+    )
 
     filled = {
         "input_ids": new_ids,
         "input_mask": np.ones(len(ids), np.int64),
         "segment_ids": np.arange(len(ids)) >= 2 + pair.a_end - pair.a_start,
-        "token_boundary": starts | is_special,
+        "token_boundary": opens_word | is_special,
         "masked_lm_positions": predicted,
         "masked_lm_ids": ids[predicted],
         "masked_lm_weights": np.ones(len(predicted), np.float32),
@@ -208,11 +192,6 @@ class Summary:
     def instances(self):
         """Number of records."""
         return int(self.kinds.sum())
-
-    @property
-    def label_mean(self):
-        """Share of the instances whose next_sentence_labels is 1."""
-        return float(1 - self.kinds[segment_pairs.IN_ORDER] / self.instances)
 
     @property
     def masked_share(self):
@@ -270,7 +249,7 @@ def create(inputs, outputs, tokenizer, settings):
             or outputs that cannot be written.
     """
     started = time.monotonic()
-    vocabulary = Vocabulary.of(tokenizer)
+    special_ids = tokenizer.special_ids(with_mask=True)
     _check_outputs(inputs, outputs)
     corpus = corpus_reader.read_corpus(inputs, tokenizer, corpus_reader.count_lines(inputs))
     summary = Summary(
@@ -287,9 +266,11 @@ def create(inputs, outputs, tokenizer, settings):
             bar.total = summary.instances + len(plan) * (settings.dupe_factor - pass_index)
             bar.set_postfix_str(f"pass {pass_index + 1} of {settings.dupe_factor}")
             first = summary.instances
-            for number, arrays in enumerate(
-                _instances(corpus, plan, pass_index, settings, vocabulary), start=first
-            ):
+            for index, row in enumerate(plan.tolist()):
+                number, pair = first + index, segment_pairs.Pair(*row)
+                # Each depends on its index alone.
+                rng = settings.generator(pass_index, _INSTANCE_DRAWS, index)
+                arrays = instance(corpus, pair, settings, special_ids, tokenizer.vocab_size, rng)
                 if number < _NUM_LOGGED:
                     _log(number, arrays, tokenizer)
                 writers[number % len(writers)].write(records.encode(arrays, settings.schema))
@@ -299,13 +280,6 @@ def create(inputs, outputs, tokenizer, settings):
             summary.kinds += np.bincount(plan[:, -1], minlength=3)
     summary.seconds = time.monotonic() - started
     return summary
-
-
-def _instances(corpus, plan, pass_index, settings, vocabulary):
-    """Yields the arrays of the planned instances of a pass; each depends on its index alone."""
-    for index, row in enumerate(plan.tolist()):
-        rng = settings.generator(pass_index, _INSTANCE_DRAWS, index)
-        yield instance(corpus, segment_pairs.Pair(*row), settings, vocabulary, rng)
 
 
 def _check_outputs(inputs, outputs):

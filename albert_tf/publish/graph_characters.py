@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.text.tokenization import is_accent
+
 SPACE, CAPITAL_SIGMA, SIGMA, FINAL_SIGMA = (ord(char) for char in " Σσς")
 CODE_POINTS = sys.maxunicode + 1
 PAGE_BITS = 8  # of a code point: its place in a page of a table
@@ -247,7 +249,7 @@ class StripAccents:
     """Drops the marks (category Mn) of text in which each character is decomposed."""
 
     def __init__(self):
-        self._is_accent = table_of(_is_mark)
+        self._is_accent = table_of(is_accent)
         self._order = table_of(unicodedata.combining)
 
     def __call__(self, text):
@@ -259,10 +261,6 @@ class StripAccents:
             lambda: (text, is_accent),
         )
         return text.without_dropped(indices_of(~is_accent))
-
-
-def _is_mark(char):
-    return unicodedata.category(char) == "Mn"
 
 
 def _in_order(text, is_accent, order):

@@ -316,13 +316,8 @@ def _in_words(text, classes):
     return text.gather(solid), tf.gather(is_start, solid)
 
 
-# The rules of single characters, without the caches: a million characters would fill them.
-_keep_or_drop = tokenization._cleaned.__wrapped__
-_set_apart = tokenization._apart.__wrapped__
-
-
 def _cleaned(char):
-    return char if _keep_or_drop(char) else ""
+    return char if tokenization.cleaned(char) else ""
 
 
 def _cleaned_lower(char):
@@ -332,4 +327,4 @@ def _cleaned_lower(char):
 def _word_class(char):
     if char.isspace():
         return BLANK
-    return ALONE if len(_set_apart(char)) > 1 else 0
+    return ALONE if len(tokenization.set_apart(char)) > 1 else 0

@@ -51,10 +51,7 @@ class HubModule(_Callable):
             return _encoder_outputs(encoder, inputs, training)
 
         super().__init__(encode, HUB_INPUTS, encoder.trainable_variables)
-        trained = {
-            "masked_lm": has_masked_lm,
-            "sentence_order": has_sentence_order,
-        }
+        trained = {"masked_lm": has_masked_lm, "sentence_order": has_sentence_order}
         absent = [v for name, has in trained.items() if not has for v in _head(model, name)]
         self.named_variables = {
             name: variable

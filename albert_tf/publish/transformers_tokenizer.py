@@ -6,13 +6,13 @@ AlbertTokenizer and BertTokenizer put steps of their own in place of those in th
 """
 
 import base64
-import json
 import re
 import sys
 import unicodedata
 
 from sentencepiece import sentencepiece_model_pb2
 
+from albert_tf import files
 from albert_tf.errors import UserError
 from albert_tf.text import tokenization
 from albert_tf.text.tokenization import MAX_CHARS_PER_WORD, PAD_ID, UNKNOWN, WORD_START
@@ -146,9 +146,9 @@ def wordpiece_files(vocabulary, do_lower_case, max_length, finds_special=False):
     Returns:
         dict of file name -> bytes.
     """
-    normalizers = [_replace(lambda char: not _cleaned(char), "")]
+    normalizers = [_replace(lambda char: not tokenization.cleaned(char), "")]
     if do_lower_case:
-        normalizers += [*_LOWERED, {"type": "NFD"}, _replace(_is_accent, "")]
+        normalizers += [*_LOWERED, {"type": "NFD"}, _replace(tokenization.is_accent, "")]
     steps = {
         "normalizer": _sequence("normalizers", normalizers),
         "pre_tokenizer": _sequence(
@@ -171,17 +171,8 @@ def wordpiece_files(vocabulary, do_lower_case, max_length, finds_special=False):
     return {"vocab.txt": lines.encode("utf-8"), **_files(vocabulary, steps, settings)}
 
 
-# The rules of single characters, without the caches: a million characters would fill them.
-_cleaned = tokenization._cleaned.__wrapped__
-_set_apart = tokenization._apart.__wrapped__
-
-
-def _is_accent(char):
-    return unicodedata.category(char) == "Mn"
-
-
 def _is_apart(char):
-    return len(_set_apart(char)) > 1 or len(_cleaned(char)) > 1
+    return len(tokenization.set_apart(char)) > 1 or len(tokenization.cleaned(char)) > 1
 
 
 # --- What both have ---------------------------------------------------------------------------
@@ -217,7 +208,10 @@ def _files(vocabulary, steps, settings):
         "post_processor": _template(ids),
         **steps,
     }
-    return {"tokenizer.json": _json(tokenizer), "tokenizer_config.json": _json(settings)}
+    return {
+        "tokenizer.json": files.json_bytes(tokenizer),
+        "tokenizer_config.json": files.json_bytes(settings),
+    }
 
 
 def _template(ids):
@@ -263,7 +257,3 @@ def _character_class(is_member):
             else:
                 ranges.append([code, code])
     return "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges) + "]"
-
-
-def _json(values):
-    return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode("utf-8")

@@ -184,10 +184,10 @@ def basic_tokens(text, lower=True):
     Returns:
       list of str.
     """
-    text = "".join(map(_cleaned, text))
+    text = "".join(map(_cached_cleaned, text))
     if lower:
         text = "".join(map(_without_accent, unicodedata.normalize("NFD", text.lower())))
-    return "".join(map(_apart, text)).split()
+    return "".join(map(_cached_set_apart, text)).split()
 
 
 def wordpieces(word, vocab):
@@ -219,8 +219,8 @@ def wordpieces(word, vocab):
 # What becomes of one character. Cached: a text has few different ones.
 
 
-@functools.cache
-def _cleaned(char):
+def cleaned(char):
+    """A character as WordPiece's clean-up leaves it: by itself, dropped (""), or set apart."""
     if char in "\t\n\r":  # the only control characters that stay: they are white space
         return char
     if char == "\ufffd" or unicodedata.category(char) in ("Cc", "Cf"):
@@ -230,16 +230,24 @@ def _cleaned(char):
     return char
 
 
+def is_accent(char):
+    """Whether lower-casing drops a character of decomposed text."""
+    return unicodedata.category(char) == "Mn"
+
+
 @functools.cache
 def _without_accent(char):
-    return "" if unicodedata.category(char) == "Mn" else char
+    return "" if is_accent(char) else char
 
 
-@functools.cache
-def _apart(char):
+def set_apart(char):
+    """A character, with spaces around it if it is a word of its own."""
     # Signs such as $ + ` are no punctuation in Unicode, but split all the same.
     is_punctuation = char in string.punctuation or unicodedata.category(char).startswith("P")
     return f" {char} " if is_punctuation else char
+
+
+_cached_cleaned, _cached_set_apart = functools.cache(cleaned), functools.cache(set_apart)
 
 
 # --- Where words start ---

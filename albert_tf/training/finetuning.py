@@ -12,7 +12,16 @@ from albert_tf.data import input_pipeline, record_checks
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.publish import saved_models, served
-from albert_tf.training import finetuned_task, loop, results, run_record, trials
+from albert_tf.training import (
+    devices,
+    finetuned_task,
+    loop,
+    progress_line,
+    results,
+    run_record,
+    runners,
+    trials,
+)
 from albert_tf.training.task import Predicted
 
 RULE = "=" * 50  # between the blocks of eval_results.txt
@@ -96,9 +105,9 @@ def fine_tune(task, config, options, strategy):
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
     if options.recipe:
-        loop.check_batch_size(strategy, options.recipe.batch_size, "train_batch_size")
-    if options.do_predict and loop.is_tpu(strategy):
-        loop.check_batch_size(strategy, options.predict_batch_size, "predict_batch_size")
+        devices.check_batch_size(strategy, options.recipe.batch_size, "train_batch_size")
+    if options.do_predict and devices.is_tpu(strategy):
+        devices.check_batch_size(strategy, options.predict_batch_size, "predict_batch_size")
     if options.do_predict:
         task.read_test_set()
     with files.locked(options.output_dir, *options.purposes):
@@ -143,13 +152,13 @@ def make_run(task, config, strategy, settings, recipe=None):
         training.Run.
     """
     with strategy.scope():
-        model = task.make_model(config, use_one_hot_embeddings=loop.is_tpu(strategy))
+        model = task.make_model(config, use_one_hot_embeddings=devices.is_tpu(strategy))
         optimizer = None
         if recipe is not None:
             schedule = optimization.PolynomialDecayWithWarmup(
                 recipe.learning_rate, recipe.train_steps, recipe.warmup_steps
             )
-            optimizer = loop.create_optimizer(recipe.optimizer, schedule)
+            optimizer = runners.create_optimizer(recipe.optimizer, schedule)
     what = loop.Task(model, name_table.named_variables(model), task.terms, heads.mean_loss)
     return loop.Run(strategy, what, optimizer, settings)
 
@@ -169,7 +178,7 @@ def _run_trials(task, config, options, strategy):
 
 def train_and_evaluate(task, config, options, strategy):
     """Trains and evaluates once; returns the run."""
-    loop.set_seed(options.seed)
+    devices.set_seed(options.seed)
     run = make_run(task, config, strategy, options.loop, options.recipe)
     if options.do_train:
         _start(run, task, config, options)
@@ -188,7 +197,7 @@ def train_and_evaluate(task, config, options, strategy):
 def _start(run, task, config, options):
     """Fills the model, says from where, and writes down what the run is made with."""
     source = options.init_checkpoint and results.prefer_best(options.init_checkpoint)
-    line = run.start(
+    line = run.initialize(
         source,
         take_heads=task.takes_head,
         allow_random_init=options.allow_random_init,
@@ -214,14 +223,14 @@ def _train(run, task, options, on_checkpoint):
             if step > results.evaluated_step(directory)
         ]
         if on_checkpoint.each(pending):
-            run.start()  # weights, moments and step of the newest again
+            run.initialize()  # weights, moments and step of the newest again
     dataset = input_pipeline.train_dataset(
         paths,
         schema,
         recipe.batch_size,
         seed=None if recipe.seed is None else recipe.seed + run.step,
         shuffle_buffer_size=recipe.shuffle_buffer_size,
-        trim_to=None if loop.is_tpu(run.strategy) else options.max_seq_length,
+        trim_to=None if devices.is_tpu(run.strategy) else options.max_seq_length,
     )
     with record_checks.naming_bad_records(paths, schema, remedy=record_checks.CACHE_REMEDY):
         run.train(dataset, recipe.batch_size, task.shown_terms, on_checkpoint)
@@ -255,7 +264,7 @@ class _Evaluator:
             evaluation.keep()
         names = task.shown_figures or evaluation.figures
         shown = [f"{name} {evaluation.figures[name]:.4f}" for name in names]
-        loop.say(
+        progress_line.say(
             f"Evaluation at step {run.step}: {', '.join(shown)}{' (best so far)' if best else ''}"
         )
         if run.step:  # before training it is no news
@@ -270,7 +279,7 @@ class _Evaluator:
         kept, count = [], 0
         longest = self._run.settings.keep_checkpoint_max or math.inf
         for prefix in prefixes:
-            self._run.load(prefix)
+            self._run.load_weights_and_step(prefix)
             self(prefix)
             count += 1
             kept.append(prefix)
@@ -293,7 +302,7 @@ def _evaluate_checkpoints(run, evaluate, options):
     directory = options.output_dir
     best = os.path.join(directory, run_directory.BEST)
     if results.read_best(directory) is None and run_directory.exists(best):
-        run.load(best)
+        run.load_weights_and_step(best)
         evaluate(best)
     state = results.read_best(directory)
     prefixes = results.follow(
@@ -329,7 +338,7 @@ class Warner:
         """
         now = set(warnings) - {None}
         for warning in sorted(now - self._holding):
-            loop.say(f"Warning: {warning}")
+            progress_line.say(f"Warning: {warning}")
         self._holding = now
 
 
@@ -343,7 +352,7 @@ def _predict(task, config, options, strategy, run):
     for member_config, prefix in options.ensemble or [(config, one())]:
         if run is None or options.ensemble:
             run = make_run(task, member_config, strategy, options.loop)
-        run.load(prefix)
+        run.load_weights_and_step(prefix)
         print(f"Predicting with {prefix} (step {run.step})")
         outputs = model_outputs(
             run, task, splits, options.predict_batch_size, options.max_seq_length
@@ -355,7 +364,7 @@ def _predict(task, config, options, strategy, run):
 def _export(task, config, options):
     """Writes the best checkpoint as a SavedModel."""
     prefix = results.find_best(options.output_dir, options.init_checkpoint)
-    loop.set_precision("fp32")
+    devices.set_precision("fp32")
     model = task.make_served_model(config)
     saved_models.load(model, prefix)
     functions = task.served_functions(model, options.export.tokenizer, prefix)
@@ -379,7 +388,7 @@ def model_outputs(run, task, splits, batch_size, max_seq_length):
     for key, split in splits.items():
         inputs = {name: split.arrays[name] for name in task.inputs}
         batches = input_pipeline.prediction_batches(
-            inputs, batch_size, max_seq_length, fixed_shape=loop.is_tpu(run.strategy)
+            inputs, batch_size, max_seq_length, fixed_shape=devices.is_tpu(run.strategy)
         )
         outputs[key] = run.predict(batches, len(inputs["input_ids"]))
     return outputs

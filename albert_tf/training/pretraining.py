@@ -10,7 +10,7 @@ from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.data import input_pipeline, record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.training import loop, results, run_record
+from albert_tf.training import devices, loop, progress_line, results, run_record, runners
 
 METRICS = (
     "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss",
@@ -83,10 +83,10 @@ def pretrain(config, options, strategy):
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
     if options.do_train:
-        loop.check_batch_size(strategy, options.recipe.batch_size, "train_batch_size")
+        devices.check_batch_size(strategy, options.recipe.batch_size, "train_batch_size")
     purposes = ("training",) * options.do_train + ("evaluating",) * options.do_eval
     lock = contextlib.nullcontext()
-    if loop.is_chief(strategy):
+    if devices.is_chief(strategy):
         lock = files.locked(options.loop.output_dir, *purposes)
     with lock:
         _train_and_evaluate(config, options, strategy)
@@ -96,7 +96,7 @@ def _train_and_evaluate(config, options, strategy):
     schema, train_files, eval_files = _find_inputs(config, options)
     run = _make_run(config, options, strategy)
     eval_dataset = input_pipeline.eval_dataset(
-        eval_files, schema, options.eval_batch_size, drop_remainder=loop.is_tpu(strategy)
+        eval_files, schema, options.eval_batch_size, drop_remainder=devices.is_tpu(strategy)
     )
     read = sorted({*train_files, *eval_files})
     with record_checks.naming_bad_records(read, schema, _record_flags(schema)):
@@ -147,7 +147,7 @@ def _make_run(config, options, strategy):
     """Model, optimizer and run under the strategy."""
     recipe = options.recipe
     with strategy.scope():
-        model = heads.PretrainingModel(config, use_one_hot_embeddings=loop.is_tpu(strategy))
+        model = heads.PretrainingModel(config, use_one_hot_embeddings=devices.is_tpu(strategy))
         schedule = optimization.PolynomialDecayWithWarmup(
             peak=recipe.learning_rate,
             train_steps=options.loop.train_steps,
@@ -155,7 +155,9 @@ def _make_run(config, options, strategy):
             power=recipe.poly_power,
             start_warmup_step=recipe.start_warmup_step,
         )
-        optimizer = loop.create_optimizer(recipe.optimizer, schedule) if options.do_train else None
+        optimizer = (
+            runners.create_optimizer(recipe.optimizer, schedule) if options.do_train else None
+        )
     task = loop.Task(
         model=model,
         variables=name_table.named_variables(model),
@@ -170,7 +172,7 @@ def _make_run(config, options, strategy):
 def _train(run, config, options, schema, train_files, on_checkpoint):
     """Trains from where the run stands, or from the weights given."""
     directory, recipe = options.loop.output_dir, options.recipe
-    print(run.start(options.init_checkpoint, options.init_from_group0))
+    print(run.initialize(options.init_checkpoint, options.init_from_group0))
     if run.is_chief:
         run_record.write(directory, options.record, config, run, train_files)
     dataset = input_pipeline.train_dataset(
@@ -199,7 +201,7 @@ def _evaluate(run, options, dataset, prefix):
         block=lambda lines, best_before, value, saved: [lines[0], *saved, *lines[1:]],
     )
     shown = ", ".join(f"{name} {figures[name]:.4f}" for name in ("loss", *METRICS))
-    loop.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+    progress_line.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
 
 
 def _evaluate_directory(run, options, dataset):
@@ -210,13 +212,13 @@ def _evaluate_directory(run, options, dataset):
     directory, last_step = options.loop.output_dir, options.loop.train_steps
     evaluated = 0
     for prefix in results.follow(directory, last_step, options.eval_timeout):
-        run.load(prefix)
+        run.load_weights_and_step(prefix)
         _evaluate(run, options, dataset, prefix)
         evaluated += 1
     if not evaluated and options.init_checkpoint:
         prefix = run_directory.find(options.init_checkpoint)
         print(f"--output_dir={directory} holds no checkpoint: evaluating {prefix}")
-        run.load(prefix)
+        run.load_weights_and_step(prefix)
         _evaluate(run, options, dataset, prefix)
     elif not evaluated:
         raise UserError(f"--output_dir={directory} holds no checkpoint to evaluate")

@@ -8,20 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.data import masking
-from albert_tf.data.pretraining import Settings, Vocabulary
+from albert_tf.data.pretraining import Settings
+from albert_tf.text.tokenization import SpecialIds
 
 SIZE = 1000
-VOCABULARY = Vocabulary(cls=2, sep=3, mask=4, size=SIZE)
+SPECIAL = SpecialIds(pad=0, cls=2, sep=3, mask=4)
 
 
 @st.composite
 def sequences(draw):
     """(ids, starts, is_special) of [CLS] A [SEP] B [SEP] with words of one to several pieces."""
     lengths = [draw(st.integers(1, 40)) for _ in range(2)]
-    ids, is_special = [VOCABULARY.cls], [True]
+    ids, is_special = [SPECIAL.cls], [True]
     for length in lengths:
         pieces = st.integers(5, SIZE - 1)
-        ids += [*draw(st.lists(pieces, min_size=length, max_size=length)), VOCABULARY.sep]
+        ids += [*draw(st.lists(pieces, min_size=length, max_size=length)), SPECIAL.sep]
         is_special += [False] * length + [True]
     starts = draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids)))
     return np.array(ids), np.array(starts), np.array(is_special)
@@ -43,7 +44,7 @@ def test_masks(sequence, options, seed):
     ids, starts, is_special = sequence
     before = ids.copy()
     rng = np.random.default_rng(seed)
-    new, positions = masking.masked(ids, starts, is_special, options, VOCABULARY, rng)
+    new, positions = masking.masked(ids, starts, is_special, options, SPECIAL.mask, SIZE, rng)
     np.testing.assert_array_equal(ids, before)  # the labels are read from it: they restore the text
     assert len(positions) <= options.num_to_predict(len(ids))
     assert np.all(np.diff(positions) > 0)  # sorted, and each position once

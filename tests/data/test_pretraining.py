@@ -21,16 +21,16 @@ from albert_tf.data import (
     segment_pairs,
 )
 from albert_tf.data.corpus_reader import Corpus
-from albert_tf.data.pretraining import Settings, Vocabulary
+from albert_tf.data.pretraining import Settings
 from albert_tf.data.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED, Pair
 from albert_tf.errors import UserError
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import GOLDEN, ROOT, SHARED
 
 TOKENIZATION = GOLDEN / "tokenization"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##d", "##e", "."]
 PAD, UNK, CLS, SEP, MASK, A, B, C, D, E, DOT = range(len(PIECES))
-VOCABULARY = Vocabulary(CLS, SEP, MASK, len(PIECES))
+SPECIAL_IDS = SpecialIds(PAD, CLS, SEP, MASK)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def test_sentences_and_documents(tmp_path, tokenizer):
     assert corpus.sentences.tolist() == [0, 2, 5, 8]
     assert corpus.documents.tolist() == [0, 2, 3]
     assert (corpus.num_documents, corpus.num_sentences) == (2, 3)
-    assert corpus.starts.tolist() == [1, 1, 1, 0, 1, 1, 0, 0]
+    assert corpus.opens_word.tolist() == [1, 1, 1, 0, 1, 1, 0, 0]
     assert corpus.ids.dtype == np.int32
 
 
@@ -163,12 +163,12 @@ def test_start_pieces_of_sentencepiece_go_by_the_text_of_unknown_pieces(tmp_path
     tokenizer = spm_tokenizer()
     corpus = read(tmp_path, tokenizer, "holmes {{ é猫 7th\n")
     pieces = tokenizer.tokenize(tokenizer.normalize("holmes {{ é猫 7th"))
-    assert corpus.starts.tolist() == [tokenizer.is_start_piece(piece) for piece in pieces]
+    assert corpus.opens_word.tolist() == [tokenizer.is_start_piece(piece) for piece in pieces]
     unknown = [piece for piece in pieces if piece not in tokenizer.vocab]
     assert corpus.unknown == collections.Counter(unknown)
     # "{{" is unknown and starts no word, as the original has it; as an id it would be a start.
     assert "{{" in unknown
-    assert not corpus.starts[pieces.index("{{")]
+    assert not corpus.opens_word[pieces.index("{{")]
 
 
 def test_text_is_lower_cased_unless_told_otherwise(tmp_path):
@@ -439,7 +439,7 @@ def sequence(length=60):
 def mask(seed=0, length=60, **settings):
     ids, starts, special = sequence(length)
     new_ids, predicted = masking.masked(
-        ids, starts, special, Settings(**settings), VOCABULARY, generator(seed)
+        ids, starts, special, Settings(**settings), MASK, len(PIECES), generator(seed)
     )
     assert np.all(np.diff(predicted) > 0)
     assert not special[predicted].any()
@@ -487,7 +487,7 @@ def test_an_instance():
     corpus = Corpus(ids, np.isin(ids, [A, B, C, DOT]), np.array([0, 3, 4, 6]), np.array([0, 3]))
     settings = Settings(max_seq_length=12, max_predictions_per_seq=3, masked_lm_prob=0.0)
     arrays = pretraining.instance(
-        corpus, Pair(1, 4, 4, 6, SWAPPED), settings, VOCABULARY, generator()
+        corpus, Pair(1, 4, 4, 6, SWAPPED), settings, SPECIAL_IDS, len(PIECES), generator()
     )
     assert {name: array.tolist() for name, array in arrays.items()} == {
         "input_ids": [CLS, D, B, DOT, SEP, C, E, SEP, 0, 0, 0, 0],
@@ -507,7 +507,7 @@ def test_special_pieces_in_the_text_are_not_masked():
     corpus = Corpus(ids, np.isin(ids, [A, B, C]), np.array([0, 5]), np.array([0, 1]))
     settings = Settings(max_seq_length=13, max_predictions_per_seq=13, masked_lm_prob=1.0, ngram=1)
     arrays = pretraining.instance(
-        corpus, Pair(0, 5, 0, 5, IN_ORDER), settings, VOCABULARY, generator()
+        corpus, Pair(0, 5, 0, 5, IN_ORDER), settings, SPECIAL_IDS, len(PIECES), generator()
     )
     assert arrays["token_boundary"].tolist() == [1] * 13
     assert arrays["masked_lm_positions"][:6].tolist() == [1, 3, 5, 7, 9, 11]
@@ -520,7 +520,7 @@ def test_labels_restore_the_text(kind, label, do_permutation):
     corpus = make_corpus([20, 15])
     settings = Settings(max_seq_length=40, max_predictions_per_seq=5, do_permutation=do_permutation)
     pair = Pair(0, 20, 20, 35, kind)
-    arrays = pretraining.instance(corpus, pair, settings, VOCABULARY, generator(3))
+    arrays = pretraining.instance(corpus, pair, settings, SPECIAL_IDS, len(PIECES), generator(3))
     count = 10 if do_permutation else 5
     assert arrays["masked_lm_weights"].tolist() == [1.0] * count
     restored = arrays["input_ids"].copy()
@@ -585,7 +585,8 @@ def test_the_summary_counts_what_was_written(tmp_path, tokenizer):
     assert summary.tokens == 4 * 5 * 13 + 2
     assert summary.unknown_share == 2 / summary.tokens
     assert summary.instances == len(lengths)
-    assert summary.label_mean == pytest.approx(batch["next_sentence_labels"].numpy().mean())
+    labels = batch["next_sentence_labels"].numpy()
+    assert summary.kinds[IN_ORDER] == np.sum(labels == 0)
     assert summary.masked_share == batch["masked_lm_weights"].numpy().sum() / lengths.sum()
     assert "4 documents, 61 sentences" in str(summary)
     assert "'[UNK]' 2" in str(summary)
@@ -785,13 +786,19 @@ def original_statistics(stats):
     return figures
 
 
-def our_passes(corpus, settings, vocabulary):
+def our_passes(corpus, settings, tokenizer):
     """Arrays of each pass on its own: passes are independent, so they show the sampling error."""
+    special_ids = tokenizer.special_ids()
     for pass_index in range(PASSES):
         plan = pretraining.plan_pass(corpus, settings, pass_index)
         instances = [
             pretraining.instance(
-                corpus, Pair(*row), settings, vocabulary, settings.generator(pass_index, 99, index)
+                corpus,
+                Pair(*row),
+                settings,
+                special_ids,
+                tokenizer.vocab_size,
+                settings.generator(pass_index, 99, index),
             )
             for index, row in enumerate(plan.tolist())
         ]
@@ -832,10 +839,7 @@ def test_distribution_is_the_originals(cases):
     source = SHARED / "golden" / "pretraining" / "input.txt"
     corpus = corpus_reader.read_corpus([str(source)], tokenizer)
     special = tokenizer.special_ids()
-    ours = [
-        statistics(arrays, special)
-        for arrays in our_passes(corpus, settings, Vocabulary.of(tokenizer))
-    ]
+    ours = [statistics(arrays, special) for arrays in our_passes(corpus, settings, tokenizer)]
     problems = []
     for stats in cases:
         theirs = original_statistics(stats)

@@ -20,7 +20,7 @@ import run_pretraining
 from albert_tf.checkpoints import loading, readers, run_directory
 from albert_tf.data import records
 from albert_tf.errors import UserError
-from albert_tf.training import loop, pretraining
+from albert_tf.training import pretraining, runners
 from tests import GOLDEN
 
 DATA = GOLDEN / "optimizers"
@@ -315,7 +315,7 @@ def test_evaluates_the_originals_checkpoint_to_the_originals_figures(run_main, f
 def test_non_finite_loss_stops_with_step_and_last_good_checkpoint(run_main, flags, tmp_path):
     flags |= {"learning_rate": 1e30, "num_train_steps": 20, "optimizer": "adamw"}
     flags |= {"save_checkpoints_steps": 10, "iterations_per_loop": 10}
-    with pytest.raises(loop.NonFiniteError, match=r"at step (\d+)\. .*model\.ckpt-0"):
+    with pytest.raises(runners.NonFiniteError, match=r"at step (\d+)\. .*model\.ckpt-0"):
         run_main(run_pretraining, **flags)
     assert checkpoint_steps(tmp_path / "out") == [0]
 

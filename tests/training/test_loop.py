@@ -19,7 +19,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.training import loop
+from albert_tf.training import devices, loop, progress_line, runners
 from tests import GOLDEN, ROOT
 
 DATA = GOLDEN / "optimizers"
@@ -37,7 +37,7 @@ def golden_run(strategy, directory):
     config = AlbertConfig.from_json_file(str(DATA / "albert_config.json"))
     with strategy.scope():
         model = heads.PretrainingModel(config)
-        optimizer = loop.create_optimizer("lamb", 0.01)
+        optimizer = runners.create_optimizer("lamb", 0.01)
     task = loop.Task(
         model, name_table.named_variables(model), heads.pretraining_terms, heads.pretraining_loss
     )
@@ -52,7 +52,7 @@ def golden_run(strategy, directory):
 
 def train_on(strategy, precision, directory):
     """Trains 4 steps on the golden batches; returns losses, figures and variables."""
-    loop.set_precision(precision)
+    devices.set_precision(precision)
     rows, run = golden_rows(), golden_run(strategy, directory)
     dataset = tf.data.Dataset.from_tensor_slices(rows).batch(4, drop_remainder=True)
     run.train(dataset.repeat(), 4, METRICS)
@@ -118,15 +118,15 @@ def test_replicas_give_the_result_of_one_device(kind):
 
 def test_batch_size_must_divide_among_replicas():
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
-    loop.check_batch_size(strategy, 3, "train_batch_size")
+    devices.check_batch_size(strategy, 3, "train_batch_size")
     with pytest.raises(ValueError, match=r"--train_batch_size=0 must be a multiple .*\(1\)"):
-        loop.check_batch_size(strategy, 0, "train_batch_size")
+        devices.check_batch_size(strategy, 0, "train_batch_size")
 
 
 def test_gpus_that_are_not_there_are_an_error():
     available = len(tf.config.list_physical_devices("GPU"))
     with pytest.raises(ValueError, match=f"--num_gpus={available + 1}, but"):
-        loop.create_strategy("mirrored", num_gpus=available + 1)
+        devices.create_strategy("mirrored", num_gpus=available + 1)
 
 
 TWO = ["a:1", "b:1"]
@@ -164,7 +164,7 @@ TWO = ["a:1", "b:1"]
 def test_mistakes_in_tf_config_are_named(text, message, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(UserError, match=message) as error:
-        loop.create_strategy("multi_worker_mirrored")
+        devices.create_strategy("multi_worker_mirrored")
     assert "TF_CONFIG" in str(error.value) and "\n" not in str(error.value)
     assert '"task": {"type": "worker", "index": 0}' in str(error.value)  # how it must be
 
@@ -176,7 +176,7 @@ def test_clusters_that_are_described_well():
         cluster(["[::1]:2222", "host-2.example:80"]),
         cluster(TWO, "chief", chief=["c:1"], evaluator=["d:1"]),
     ):
-        loop.check_cluster(text)
+        devices.check_cluster(text)
 
 
 def test_a_worker_that_cannot_listen_at_its_address_is_told(monkeypatch):
@@ -184,9 +184,9 @@ def test_a_worker_that_cannot_listen_at_its_address_is_told(monkeypatch):
         raise tf.errors.UnknownError(None, None, "Could not start gRPC server")
 
     monkeypatch.setenv("TF_CONFIG", cluster(["a:1"]))
-    monkeypatch.setattr(loop.distribute_utils, "get_distribution_strategy", fail)
+    monkeypatch.setattr(devices.distribute_utils, "get_distribution_strategy", fail)
     with pytest.raises(UserError, match=r"at its own address \(Could not start"):
-        loop.create_strategy("multi_worker_mirrored")
+        devices.create_strategy("multi_worker_mirrored")
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,14 @@ def test_one_worker_writes(kind, index, others, expected, monkeypatch):
         cluster_resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 
     monkeypatch.setenv("TF_CONFIG", cluster(TWO, kind, index, **others))
-    assert loop.is_chief(Strategy()) is expected
+    assert devices.is_chief(Strategy()) is expected
 
 
 @pytest.mark.parametrize("name", ["off", "one_device"])
 def test_one_device_takes_no_two_gpus(name, monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["one", "two"])
     with pytest.raises(UserError, match="--num_gpus=2 needs --distribution_strategy=mirrored"):
-        loop.create_strategy(name, num_gpus=2)
+        devices.create_strategy(name, num_gpus=2)
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_what_is_not_finite_is_not_saved(value, moment, run, tmp_path):
     index = list(run.task.variables).index(NAME)
     variable = run.optimizer.adam_v[index] if moment else run.task.variables[NAME]
     variable.assign(tf.fill(variable.shape, value))
-    with pytest.raises(loop.NonFiniteError, match=f"1 of 96 variables .*{NAME}.* not saved"):
+    with pytest.raises(runners.NonFiniteError, match=f"1 of 96 variables .*{NAME}.* not saved"):
         run.save()
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
@@ -243,7 +243,7 @@ def test_an_interrupted_run_saves_what_is_finite(diverged, run, tmp_path, capsys
             run.task.variables[NAME].assign(tf.fill([32], np.nan))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop._Progress, "advance", interrupt)
+    monkeypatch.setattr(progress_line.Progress, "advance", interrupt)
     dataset = tf.data.Dataset.from_tensor_slices(golden_rows()).batch(4).repeat()
     with pytest.raises(KeyboardInterrupt):
         run.train(dataset, 4, METRICS)
@@ -283,7 +283,7 @@ def test_a_new_run_removes_what_a_killed_one_left(run, tmp_path):
 
 def test_unknown_strategy_is_an_error():
     with pytest.raises(ValueError, match="parameter_server"):
-        loop.create_strategy("parameter_server")
+        devices.create_strategy("parameter_server")
 
 
 def test_tpu_strategy_is_asked_for_by_name_zone_and_project(monkeypatch):
@@ -299,7 +299,7 @@ def test_tpu_strategy_is_asked_for_by_name_zone_and_project(monkeypatch):
         tf.tpu.experimental, "initialize_tpu_system", lambda r: asked.update(initialised=r)
     )
     monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda r: ("strategy", r))
-    strategy = loop.create_strategy("tpu", None, "node", "zone-a", "project-b")
+    strategy = devices.create_strategy("tpu", None, "node", "zone-a", "project-b")
     assert strategy == ("strategy", "resolver")
     assert asked["tpu"] == "node" and asked["initialised"] == "resolver"
     assert (asked["zone"], asked["project"]) == ("zone-a", "project-b")
@@ -307,17 +307,17 @@ def test_tpu_strategy_is_asked_for_by_name_zone_and_project(monkeypatch):
 
 def test_missing_tpu_is_a_plain_error():
     with pytest.raises(ValueError, match="no TPU found"):
-        loop.create_strategy("tpu")
+        devices.create_strategy("tpu")
 
 
 def test_loss_scaling_belongs_to_float16_alone():
-    loop.set_precision("fp16")
+    devices.set_precision("fp16")
     try:
-        scaled = loop.create_optimizer("adamw", 0.1)
+        scaled = runners.create_optimizer("adamw", 0.1)
     finally:
-        loop.set_precision("fp32")
+        devices.set_precision("fp32")
     assert isinstance(scaled.inner_optimizer, optimization.AdamW)
-    assert isinstance(loop.create_optimizer("adamw", 0.1), optimization.AdamW)
+    assert isinstance(runners.create_optimizer("adamw", 0.1), optimization.AdamW)
 
 
 if __name__ == "__main__":
@@ -329,14 +329,14 @@ if __name__ == "__main__":
         )
         made = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     else:
-        made = loop.create_strategy(wanted, num_gpus=0)
+        made = devices.create_strategy(wanted, num_gpus=0)
     with tempfile.TemporaryDirectory() as scratch:
         outcome = train_on(made, "fp32", scratch)
     print(json.dumps({"replicas": made.num_replicas_in_sync, **outcome}))
 
 
 def test_progress_keeps_its_speed_where_no_step_was_made(capsys):
-    progress = loop._Progress(0, 10, batch_size=4, visible=True)
+    progress = progress_line.Progress(0, 10, batch_size=4, visible=True)
     progress.advance(10)
     for _ in range(2):  # after the last steps, and when the loop ends
         progress.show({"loss": 1.0})

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The original's checkpoints of small models, and ways to read and write others."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.checkpoints import name_table, writers
+from albert_tf.config import AlbertConfig
+from albert_tf.model import heads, optimization
+from tests import GOLDEN
+
+MODELS = GOLDEN / "model"
+VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
+BASE = str(MODELS / "base" / "model.ckpt")
+BLOCK = "bert/encoder/transformer/group_{}/inner_group_0/"
+
+
+def golden_config(variant="base", **overrides):
+    config = AlbertConfig.from_json_file(str(MODELS / variant / "albert_config.json"))
+    return dataclasses.replace(config, **overrides)
+
+
+def named_model(config, kind=heads.PretrainingModel):
+    return name_table.named_variables(kind(config))
+
+
+def read(prefix):
+    """All tensors of a file, by the names they have in it."""
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def write(prefix, tensors):
+    """Writes a checkpoint in TF1's format."""
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=[tf.constant(value) for value in tensors.values()],
+    )
+    return str(prefix)
+
+
+def values_of(named):
+    return {name: variable.numpy() for name, variable in named.items()}
+
+
+def assert_same(actual, expected):
+    assert actual.keys() == expected.keys()
+    for name, value in actual.items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+class EncoderOnly(tf.Module):
+    """A model without heads."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.encoder = heads.AlbertModel(config)
+
+
+def training_state(config, kind=optimization.LAMB):
+    """A whole training state; (state, optimizer)."""
+    named = named_model(config)
+    optimizer = kind(optimization.PolynomialDecayWithWarmup(1e-3, 100))
+    optimizer.build(list(named.values()))
+    return name_table.training_variables(named, optimizer), optimizer
+
+
+def scramble(state, step):
+    values = np.random.RandomState(step)
+    for name, variable in state.items():
+        if name != name_table.GLOBAL_STEP:
+            variable.assign(values.standard_normal(variable.shape).astype(np.float32))
+    state[name_table.GLOBAL_STEP].assign(step)
+
+
+def save(state, directory, step):
+    """Saves as a training run does; returns the prefix."""
+    manager = tf.train.CheckpointManager(
+        writers.make_checkpoint(state), str(directory), 5, checkpoint_name="model.ckpt"
+    )
+    return manager.save(checkpoint_number=step)

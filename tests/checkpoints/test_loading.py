@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading is strict, and its report says what fitted."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints import loading, name_table
+from albert_tf.errors import UserError
+from tests import GOLDEN
+from tests.checkpoints.golden_models import (
+    BASE,
+    BLOCK,
+    MODELS,
+    VARIANTS,
+    EncoderOnly,
+    assert_same,
+    golden_config,
+    named_model,
+    read,
+    values_of,
+    write,
+)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_loading_fills_every_variable_with_its_own_value(variant):
+    prefix = str(MODELS / variant / "model.ckpt")
+    named = named_model(golden_config(variant))
+    report = loading.load(prefix, named)
+    assert report.loaded == tuple(named)
+    assert report.missing == report.unused == report.wrong_shape == ()
+    assert_same(values_of(named), read(prefix))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_weights_of_a_training_checkpoint(optimizer):
+    # The directory's `checkpoint` file names model.ckpt-8.
+    directory = GOLDEN / "optimizers" / f"{optimizer}_ckpt"
+    table = json.loads((directory / "variables.json").read_text())
+    named = named_model(golden_config())
+    report = loading.load(str(directory), named)
+    tensors = read(directory / "model.ckpt-8")
+    assert {name: list(value.shape) for name, value in tensors.items()} == {
+        name: shape for name, shape, _ in table
+    }
+    assert_same(values_of(named), {name: tensors[name] for name in named})
+    assert report.loaded == tuple(named)
+    assert set(report.unused) == set(tensors) - set(named)
+    assert str(report) == (
+        f"loaded 32 variables from {directory / 'model.ckpt-8'}\n  not used: 64 optimizer slots"
+    )
+
+
+def test_heads_of_other_tasks_are_in_nobodys_way(tmp_path):
+    extra = {
+        "output_weights": np.zeros([3, 32], np.float32),
+        "cls/squad/output_bias": np.zeros([2], np.float32),
+        "global_step": np.int64(4),
+    }
+    tensors = {n: v for n, v in read(BASE).items() if n.startswith("bert/")}
+    prefix = write(tmp_path / "model.ckpt", {**tensors, **extra})
+    named = named_model(golden_config())
+    before = values_of(named)
+    report = loading.load(prefix, named)
+    assert_same(values_of(named), {**before, **tensors})
+    missing = [name for name in named if name.startswith("cls/")]
+    assert report.missing == tuple(missing)
+    assert report.unused == ("cls/squad/output_bias", "global_step", "output_weights")
+    assert str(report) == (
+        f"loaded 25 variables from {prefix}\n"
+        f"  not in it, initialised afresh: {', '.join(missing)}\n"
+        "  not used: cls/squad/output_bias, output_weights"
+    )
+
+
+def test_an_encoder_alone_takes_what_is_its_own():
+    named = named_model(golden_config(), EncoderOnly)
+    report = loading.load(BASE, named)
+    tensors = read(BASE)
+    assert_same(values_of(named), {n: v for n, v in tensors.items() if n.startswith("bert/")})
+    assert report.unused == tuple(sorted(n for n in tensors if n.startswith("cls/")))
+
+
+def test_a_head_of_another_shape_is_reported_and_left(tmp_path):
+    tensors = read(BASE)
+    tensors["cls/predictions/output_bias"] = np.ones([301], np.float32)
+    prefix = write(tmp_path / "model.ckpt", tensors)
+    named = named_model(golden_config())
+    report = loading.load(prefix, named)
+    assert report.wrong_shape == (("cls/predictions/output_bias", [301], [300]),)
+    assert not named["cls/predictions/output_bias"].numpy().any()
+    assert str(report) == (
+        f"loaded 31 variables from {prefix}\n"
+        "  not taken, shape [301] in the file and [300] in the model: cls/predictions/output_bias"
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_files_of_another_precision(dtype, tmp_path):
+    tensors = {name: value.astype(dtype) for name, value in read(BASE).items()}
+    named = named_model(golden_config())
+    loading.load(write(tmp_path / "model.ckpt", tensors), named)
+    assert_same(values_of(named), {n: v.astype(np.float32) for n, v in tensors.items()})
+
+
+# --- What is refused ----------------------------------------------------------------------
+
+
+def refused(path, named, **kwargs):
+    """The message of a refused load, which must have changed nothing."""
+    before = values_of(named)
+    with pytest.raises(ValueError) as error:
+        loading.load(str(path), named, **kwargs)
+    assert_same(values_of(named), before)
+    return str(error.value)
+
+
+def test_a_checkpoint_with_nothing_of_the_encoder(tmp_path):
+    tensors = {name: value for name, value in read(BASE).items() if name.startswith("cls/")}
+    named = named_model(golden_config())
+    message = refused(write(tmp_path / "model.ckpt", tensors), named)
+    assert "0 variables fit, 25 are missing, 0 have another shape." in message
+    lines = message.splitlines()
+    encoder = [name for name in named if name.startswith("bert/")]
+    assert lines[1:-1] == [f"  missing: {name}" for name in encoder]
+    assert lines[-1] == "Check that --albert_config_file belongs to this checkpoint."
+
+
+def test_a_checkpoint_with_part_of_the_encoder(tmp_path):
+    tensors = read(BASE)
+    gone = ["bert/pooler/dense/bias", BLOCK.format(0) + "LayerNorm/beta"]
+    for name in gone:
+        del tensors[name]
+    message = refused(write(tmp_path / "model.ckpt", tensors), named_model(golden_config()))
+    assert "23 variables fit, 2 are missing, 0 have another shape." in message
+    assert sorted(message.splitlines()[1:-1]) == sorted(f"  missing: {name}" for name in gone)
+    assert "init_from_group0" not in message  # it is group 0 itself that lacks a variable
+
+
+def test_an_encoder_of_other_shapes():
+    named = named_model(golden_config(vocab_size=301, max_position_embeddings=64))
+    message = refused(BASE, named)
+    assert "23 variables fit, 0 are missing, 2 have another shape." in message
+    assert message.splitlines()[1:] == [
+        "  shape [300, 16] in the file, [301, 16] here: bert/embeddings/word_embeddings",
+        "  shape [40, 16] in the file, [64, 16] here: bert/embeddings/position_embeddings",
+        "Check that --albert_config_file belongs to this checkpoint.",
+    ]
+
+
+def test_groups_that_the_file_lacks():
+    message = refused(BASE, named_model(golden_config("groups2")))
+    assert "25 variables fit, 16 are missing, 0 have another shape." in message
+    lines = message.splitlines()
+    assert all(BLOCK.format(1) in line for line in lines[1:-1])
+    assert len(lines) == 1 + 16 + 1
+    assert lines[-1] == "To fill every parameter group from group 0, give --init_from_group0."
+
+
+def test_inner_groups_that_the_file_lacks_come_from_nowhere():
+    config = golden_config("inner2")
+    for init_from_group0 in (False, True):
+        message = refused(BASE, named_model(config), init_from_group0=init_from_group0)
+        assert "25 variables fit, 16 are missing" in message
+        assert "--albert_config_file" in message.splitlines()[-1]
+
+
+BAD_VALUES = {  # what a file may hold in place of a weight -> the message
+    "nan": (lambda v: np.where(np.arange(v.size).reshape(v.shape) == 3, np.nan, v), "nan or inf"),
+    "infinite": (lambda v: np.full_like(v, np.inf), "nan or infinite"),
+    "beyond float32": (lambda v: v.astype(np.float64) + 1e300, "nan or infinite"),
+    "int32": (lambda v: v.astype(np.int32), "is of type int32"),
+    "bool": (lambda v: v > 0, "is of type bool"),
+    "complex64": (lambda v: v.astype(np.complex64), "is of type complex64"),
+    "string": (lambda v: v.astype(str).astype(bytes).astype(object), "is of type string"),
+}
+
+
+@pytest.mark.parametrize("name", ["bert/embeddings/word_embeddings", "cls/predictions/output_bias"])
+@pytest.mark.parametrize("kind", BAD_VALUES)
+def test_weights_that_are_no_finite_numbers_are_refused(kind, name, tmp_path):
+    change, expected = BAD_VALUES[kind]
+    tensors = read(BASE)
+    tensors[name] = change(tensors[name])
+    prefix = write(tmp_path / "model.ckpt", tensors)
+    config = golden_config()
+    messages = [refused(prefix, named_model(config))]
+    for call in (
+        lambda: loading.load_all(prefix, named_model(config)),
+        lambda: loading.read_weights(prefix, config),
+    ):
+        with pytest.raises(UserError) as error:
+            call()
+        messages.append(str(error.value))
+    for message in messages:
+        assert message.startswith(f"{name} in {prefix} ") and expected in message
+
+
+def test_heads_that_are_not_loaded_may_hold_anything(tmp_path):
+    tensors = read(BASE) | {"of_others": np.float32("nan"), "counter": np.int32(3)}
+    loading.load(write(tmp_path / "model.ckpt", tensors), named_model(golden_config()))
+
+
+def test_weights_in_bfloat16_are_taken(tmp_path):
+    tensors = {name: tf.cast(value, tf.bfloat16) for name, value in read(BASE).items()}
+    named = named_model(golden_config())
+    loading.load(write(tmp_path / "model.ckpt", tensors), named)
+    assert_same(values_of(named), {n: tf.cast(v, tf.float32).numpy() for n, v in tensors.items()})
+
+
+# --- Groups from group 0, and the original's own maps ----------------------------------------
+
+
+MAPS = json.loads((GOLDEN / "checkpoint_maps" / "assignment_maps.json").read_text())
+
+
+def original_sources(case):
+    """Model variable -> name in the file, of the original's map or list of maps."""
+    maps = MAPS[case]["assignment_map"]
+    maps = [maps] if isinstance(maps, dict) else maps
+    return {variable: source for one in maps for source, variable in one.items()}
+
+
+@pytest.mark.parametrize(
+    "case", ["same_num_of_group_0", "same_num_of_group_1", "base_from_lamb_training_ckpt_n0"]
+)
+def test_names_are_mapped_as_in_the_original(case):
+    named = named_model(golden_config(MAPS[case]["model"]), EncoderOnly)
+    assert loading.load(str(GOLDEN / MAPS[case]["checkpoint"]), named).loaded == tuple(named)
+    assert {name: name_table.source_name(name) for name in named} == original_sources(case)
+
+
+@pytest.mark.parametrize("case", ["groups2_from_base_n0", "groups2_from_base_n1"])
+def test_what_the_original_left_random_is_what_we_refuse_to(case):
+    named = named_model(golden_config("groups2"), EncoderOnly)
+    message = refused(GOLDEN / MAPS[case]["checkpoint"], named)
+    missing = [line.removeprefix("  missing: ") for line in message.splitlines()[1:-1]]
+    left = [n for n in MAPS[case]["model_variables_left_random"] if n.startswith("bert/")]
+    assert sorted(missing) == sorted(left)
+    assert set(named) - set(missing) == original_sources(case).keys()
+
+
+@pytest.mark.parametrize(
+    "case", ["groups2_from_base_n2_init_from_group0", "groups3_from_base_n3_init_from_group0"]
+)
+def test_every_group_from_group_0(case):
+    named = named_model(golden_config(MAPS[case]["model"]), EncoderOnly)
+    path = str(GOLDEN / MAPS[case]["checkpoint"])
+    report = loading.load(path, named, init_from_group0=True)
+    assert report.loaded == tuple(named)
+    sources = {name: name_table.source_name(name, init_from_group0=True) for name in named}
+    # The original forgets attention and feed-forward block of group 0 itself, and nothing else.
+    expected = original_sources(case)
+    forgotten = set(MAPS[case]["reported_as_initialized_but_not_in_any_map"])
+    assert {name for name in forgotten if "/group_0/" in name and "LayerNorm" not in name}
+    assert sources == {**expected, **{name: sources[name] for name in set(named) - set(expected)}}
+    for name in set(named) - set(expected):
+        assert name in forgotten
+        assert sources[name] == name.replace("/group_1/", "/group_0/")
+    tensors = read(path)
+    assert_same(values_of(named), {name: tensors[source] for name, source in sources.items()})
+
+
+def test_a_file_of_several_groups_gives_its_group_0_to_all():
+    named = named_model(golden_config("groups2"))
+    path = str(MODELS / "groups2" / "model.ckpt")
+    report = loading.load(path, named, init_from_group0=True)
+    tensors = read(path)
+    name = "attention_1/self/query/kernel"
+    for group in (0, 1):
+        np.testing.assert_array_equal(
+            named[BLOCK.format(group) + name], tensors[BLOCK.format(0) + name]
+        )
+    assert len(report.unused) == 16
+    assert all(BLOCK.format(1) in name for name in report.unused)
+
+
+def test_layers_of_their_own_from_a_shared_group():
+    named = named_model(golden_config(parameter_sharing="none"))
+    loading.load(BASE, named, init_from_group0=True)
+    tensors = read(BASE)
+    for group in range(3):
+        for name in ("attention_1/output/dense/kernel", "ffn_1/intermediate/dense/kernel"):
+            np.testing.assert_array_equal(
+                named[BLOCK.format(group) + name], tensors[BLOCK.format(0) + name]
+            )

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and shapes of variables are the original's."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints import loading, name_table
+from albert_tf.config import AlbertConfig
+from albert_tf.model import heads
+from tests.checkpoints.golden_models import (
+    BASE,
+    BLOCK,
+    MODELS,
+    VARIANTS,
+    golden_config,
+    named_model,
+)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_names_and_shapes_are_the_originals(variant):
+    expected = json.loads((MODELS / variant / "variables.json").read_text())["trainable_order"]
+    named = named_model(golden_config(variant))
+    assert {n: v.shape.as_list() for n, v in named.items()} == dict(expected)
+    if variant not in ("groups2", "groups3_layers5", "inner2"):
+        # With one block the order is the original's too; it interleaves those of several blocks.
+        assert list(named) == [name for name, _ in expected]
+
+
+@pytest.mark.parametrize("variant", ["base", "groups2", "inner2", "noproj"])
+def test_every_variable_has_one_name(variant):
+    model = heads.PretrainingModel(golden_config(variant))
+    named = name_table.named_variables(model)
+    assert len({id(v) for v in named.values()}) == len(named)
+    assert {id(v) for v in named.values()} == {id(v) for v in model.trainable_variables}
+
+
+def test_a_variable_without_a_name_is_noticed():
+    model = heads.PretrainingModel(golden_config())
+    model.extra = heads.Dense(2, 2, 0.02)
+    with pytest.raises(AssertionError, match="2 variables of PretrainingModel are not in the"):
+        name_table.named_variables(model)
+
+
+def released_shapes(hidden, intermediate):
+    """The table of names and shapes of a released model, written out."""
+    block = BLOCK.format(0)
+    shapes = {
+        "bert/embeddings/word_embeddings": [30000, 128],
+        "bert/embeddings/token_type_embeddings": [2, 128],
+        "bert/embeddings/position_embeddings": [512, 128],
+        "bert/embeddings/LayerNorm/beta": [128],
+        "bert/embeddings/LayerNorm/gamma": [128],
+        "bert/encoder/embedding_hidden_mapping_in/kernel": [128, hidden],
+        "bert/encoder/embedding_hidden_mapping_in/bias": [hidden],
+        block + "attention_1/output/dense/kernel": [hidden, hidden],
+        block + "attention_1/output/dense/bias": [hidden],
+        block + "LayerNorm/beta": [hidden],
+        block + "LayerNorm/gamma": [hidden],
+        block + "ffn_1/intermediate/dense/kernel": [hidden, intermediate],
+        block + "ffn_1/intermediate/dense/bias": [intermediate],
+        block + "ffn_1/intermediate/output/dense/kernel": [intermediate, hidden],
+        block + "ffn_1/intermediate/output/dense/bias": [hidden],
+        block + "LayerNorm_1/beta": [hidden],
+        block + "LayerNorm_1/gamma": [hidden],
+        "bert/pooler/dense/kernel": [hidden, hidden],
+        "bert/pooler/dense/bias": [hidden],
+        "cls/predictions/transform/dense/kernel": [hidden, 128],
+        "cls/predictions/transform/dense/bias": [128],
+        "cls/predictions/transform/LayerNorm/beta": [128],
+        "cls/predictions/transform/LayerNorm/gamma": [128],
+        "cls/predictions/output_bias": [30000],
+        "cls/seq_relationship/output_weights": [2, hidden],
+        "cls/seq_relationship/output_bias": [2],
+    }
+    for part in ("query", "key", "value"):
+        shapes[block + f"attention_1/self/{part}/kernel"] = [hidden, hidden]
+        shapes[block + f"attention_1/self/{part}/bias"] = [hidden]
+    return shapes
+
+
+@pytest.mark.parametrize(
+    "layers, hidden, intermediate, num_heads",
+    [(12, 768, 3072, 12), (24, 1024, 4096, 16), (24, 2048, 8192, 16), (12, 4096, 16384, 64)],
+    ids=["base", "large", "xlarge", "xxlarge"],
+)
+def test_names_and_shapes_of_the_released_models(layers, hidden, intermediate, num_heads):
+    config = AlbertConfig(
+        vocab_size=30000,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=num_heads,
+        intermediate_size=intermediate,
+    )
+    assert name_table.pretraining_shapes(config) == released_shapes(hidden, intermediate)
+
+
+@pytest.mark.parametrize(
+    "sharing, attention_groups, ffn_groups",
+    [("all", 1, 1), ("attention", 1, 3), ("ffn", 3, 1), ("none", 3, 3)],
+)
+def test_names_under_each_sharing_strategy(sharing, attention_groups, ffn_groups):
+    names = list(named_model(golden_config(parameter_sharing=sharing)))
+    for group in range(4):
+        prefix = BLOCK.format(group)
+        counts = [
+            sum(name.startswith(prefix + part) for name in names)
+            for part in ("attention_1/", "LayerNorm/", "ffn_1/", "LayerNorm_1/")
+        ]
+        has_attention, has_ffn = group < attention_groups, group < ffn_groups
+        assert counts == [8 * has_attention, 2 * has_attention, 4 * has_ffn, 2 * has_ffn]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [{"parameter_sharing": sharing} for sharing in ("all", "attention", "ffn", "none")]
+    + [
+        {"num_hidden_groups": 2, "inner_group_num": 2},
+        {"embedding_size": 32},  # the hidden size: no mapping
+        {"type_vocab_size": 3, "max_position_embeddings": 7, "vocab_size": 11},
+    ],
+)
+def test_shapes_without_a_model_are_those_of_the_model(overrides):
+    config = golden_config(**overrides)
+    expected = {n: v.shape.as_list() for n, v in named_model(config).items()}
+    assert name_table.pretraining_shapes(config) == expected
+    encoder = [shape for name, shape in expected.items() if name.startswith("bert/")]
+    assert config.num_parameters == sum(map(math.prod, encoder))
+
+
+def test_reading_weights_leaves_the_callers_models_usable():
+    config = golden_config()
+    model = heads.AlbertModel(config)
+    ids = tf.ones([1, 4], tf.int32)
+    before = model(ids)["pooled_output"]
+    loading.read_weights(BASE, config)
+    np.testing.assert_array_equal(model(ids)["pooled_output"], before)

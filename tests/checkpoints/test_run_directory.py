@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding, tidying and copying checkpoints."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.checkpoints import loading, run_directory
+from tests.checkpoints.golden_models import (
+    assert_same,
+    golden_config,
+    read,
+    save,
+    scramble,
+    training_state,
+    values_of,
+    write,
+)
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Puts checkpoints of one number each into a directory; returns the directory."""
+    directory = tmp_path / "run"
+
+    def put(*names, state=None):
+        directory.mkdir(exist_ok=True)
+        for name in names:
+            write(directory / name, {"x": np.float32(1)})
+            (directory / f"{name}.meta").write_text("graph")
+        if state is not None:
+            (directory / "checkpoint").write_text(state)
+        return directory
+
+    return put
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["model.ckpt-best", "model.ckpt-best.index", "model.ckpt-best.meta",
+     "model.ckpt-best.data-00000-of-00001", "", "/"],
+)  # fmt: skip
+def test_every_form_of_a_path_finds_the_checkpoint(given, place):
+    directory = place("model.ckpt-best")
+    path = str(directory) + given if given in ("", "/") else str(directory / given)
+    assert run_directory.find(path) == str(directory / "model.ckpt-best")
+
+
+def state_of(path):
+    return f'model_checkpoint_path: "{path}"\nall_model_checkpoint_paths: "{path}"\n'
+
+
+@pytest.mark.parametrize(
+    "names, state, expected",
+    [
+        # what the `checkpoint` file names, be it relative or of another place
+        (["model.ckpt-5", "model.ckpt-9"], state_of("model.ckpt-5"), "model.ckpt-5"),
+        (["model.ckpt-best", "model.ckpt-9"], state_of("/cns/x/model.ckpt-best"),
+         "model.ckpt-best"),
+        (["model.ckpt-5", "model.ckpt-9"], state_of("/cns/xy-d/home/model.ckpt-5"), "model.ckpt-5"),
+        # it names what exists nowhere, is no such file, or is not there
+        (["model.ckpt-5", "model.ckpt-10"], state_of("/cns/x/model.ckpt-7"), "model.ckpt-10"),
+        (["model.ckpt-5"], "no text of this kind {", "model.ckpt-5"),
+        (["model.ckpt-5", "model.ckpt-10", "model.ckpt-9"], None, "model.ckpt-10"),
+        (["model.ckpt-best", "bert_model.ckpt"], None, "model.ckpt-best"),
+        (["bert_model.ckpt"], None, "bert_model.ckpt"),
+    ],
+)  # fmt: skip
+def test_which_checkpoint_of_a_directory(names, state, expected, place):
+    directory = place(*names, state=state)
+    assert run_directory.find(str(directory)) == str(directory / expected)
+
+
+@pytest.mark.parametrize(
+    "state", [b"", b"\xff\xfe\x00", b"no text of this kind {", state_of("/x/model.ckpt-7").encode()]
+)
+def test_an_unusable_state_file_is_reported_in_one_line(state, place, caplog):
+    directory = place("model.ckpt-5", "model.ckpt-10", state="")
+    (directory / "checkpoint").write_bytes(state)
+    for _ in range(2):
+        assert run_directory.latest_in(str(directory)) == str(directory / "model.ckpt-10")
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 1 and "\n" not in lines[0]
+    assert lines[0].startswith(f"{directory}/checkpoint is damaged or names a checkpoint that is")
+    assert lines[0].endswith(f"the highest step, {directory}/model.ckpt-10")
+
+
+def test_a_directory_without_state_file_is_not_worth_a_line(place, caplog):
+    directory = place("model.ckpt-5")
+    assert run_directory.latest_in(str(directory)) == str(directory / "model.ckpt-5")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("state", [b"", b"\xff\xfe\x00", b"no text of this kind {"])
+@pytest.mark.parametrize("names", [[], ["model.ckpt-5", "model.ckpt-10"]])
+def test_tidy_makes_a_directory_usable_again(names, state, place):
+    directory = place(*names, state="")
+    (directory / "checkpoint").write_bytes(state)
+    unfinished = directory / "model.ckpt-15_temp"
+    unfinished.mkdir()
+    (unfinished / "part-00000-of-00001.data-00000-of-00001").write_text("half")
+    run_directory.tidy(str(directory))
+    assert not unfinished.exists()
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(), str(directory), 5)
+    assert [Path(path).name for path in manager.checkpoints] == names  # old ones to be deleted
+    assert run_directory.latest_in(str(directory)) == manager.latest_checkpoint
+
+
+def test_tidy_leaves_a_usable_directory_alone(place):
+    directory = place("model.ckpt-5", "model.ckpt-10", state=state_of("model.ckpt-5"))
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    run_directory.tidy(str(directory))
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
+
+
+def test_a_copied_directory_reads_its_own_files(place, tmp_path):
+    original = place("model.ckpt-5")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    write(copy / "model.ckpt-5", {"x": np.float32(2)})
+    (copy / "checkpoint").write_text(state_of(original / "model.ckpt-5"))
+    assert run_directory.latest_in(str(copy)) == str(copy / "model.ckpt-5")
+
+
+def test_a_directory_may_name_a_checkpoint_elsewhere(place, tmp_path):
+    original = place("model.ckpt-5")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "checkpoint").write_text(state_of(original / "model.ckpt-5"))
+    assert run_directory.find(str(other)) == str(original / "model.ckpt-5")
+
+
+@pytest.mark.parametrize(
+    "names, message",
+    [
+        ([], "no checkpoint can be told in {} (no .index file): give its prefix"),
+        (["b.ckpt", "a.ckpt"],
+         "no checkpoint can be told in {} (a.ckpt, b.ckpt): give its prefix"),
+    ],
+)  # fmt: skip
+def test_a_directory_that_does_not_tell(names, message, place):
+    directory = str(place(*names))
+    with pytest.raises(ValueError) as error:
+        run_directory.find(directory)
+    assert str(error.value) == message.format(directory)
+
+
+def test_a_path_without_checkpoint_is_named(place):
+    directory = place("model.ckpt-5")
+    (directory / "albert_config.json").write_text("{}")
+    for name in ("model.ckpt-6", "model.ckpt", "albert_config.json", "none/model.ckpt-5"):
+        path = str(directory / name)
+        with pytest.raises(ValueError) as error:
+            run_directory.find(path)
+        assert str(error.value).startswith(f"no checkpoint at {path}: looked for {path}.index.")
+
+
+def test_latest_in_a_directory_that_holds_none(tmp_path, place):
+    assert run_directory.latest_in(str(tmp_path)) is None
+    assert run_directory.latest_in(str(tmp_path / "nowhere")) is None
+    assert run_directory.latest_in(str(place("model.ckpt-best"))) is None
+
+
+@pytest.mark.parametrize(
+    "name, step",
+    [("model.ckpt-5", 5), ("a/model.ckpt-0", 0), ("model.ckpt-best", None), ("run-3/ckpt", None)],
+)
+def test_step_of_a_prefix(name, step):
+    assert run_directory.step_of(name) == step
+
+
+# --- Copying --------------------------------------------------------------------------------
+
+
+def test_a_copy_can_be_loaded_and_replaces_the_one_before(tmp_path):
+    target = str(tmp_path / "best" / run_directory.BEST)
+    for seed in (1, 2):
+        state, _ = training_state(golden_config())
+        scramble(state, seed)
+        prefix = save(state, tmp_path, seed)
+        pairs = run_directory.copy(prefix, target)
+        suffixes = [".data-00000-of-00001", ".index"]
+        assert pairs == [(prefix + suffix, target + suffix) for suffix in suffixes]
+        other, _ = training_state(golden_config())
+        loading.restore(target, other)
+        assert_same(values_of(other), values_of(state))
+    left = {path.name for path in (tmp_path / "best").iterdir()}
+    assert left == {run_directory.BEST + suffix for suffix in suffixes}
+
+
+def test_a_copy_takes_all_shards_and_nothing_else(tmp_path):
+    names = [
+        "model.ckpt-1.index",
+        "model.ckpt-1.data-00000-of-00002",
+        "model.ckpt-1.data-00001-of-00002",
+        "model.ckpt-1.data-00000-of-00002.tmp7",
+        "model.ckpt-10.data-00000-of-00001",
+    ]
+    for name in names:
+        (tmp_path / name).write_text(name)
+    pairs = run_directory.copy(str(tmp_path / "model.ckpt-1"), str(tmp_path / "b"))
+    copied = [Path(target) for _, target in pairs]
+    # The index comes last: what looks for a checkpoint looks for it.
+    assert [path.name for path in copied] == [
+        "b.data-00000-of-00002", "b.data-00001-of-00002", "b.index"
+    ]  # fmt: skip
+    assert [path.read_text() for path in copied] == [*names[1:3], names[0]]
+    assert len(list(tmp_path.iterdir())) == len(names) + 3
+
+
+def test_a_copy_that_fails_leaves_the_one_before(tmp_path):
+    prefix = write(tmp_path / "model.ckpt-1", {"x": np.float32(1)})
+    target = str(tmp_path / run_directory.BEST)
+    run_directory.copy(prefix, target)
+    (tmp_path / "model.ckpt-2.data-00000-of-00001").write_text("without an index")
+    with pytest.raises(tf.errors.NotFoundError):
+        run_directory.copy(str(tmp_path / "model.ckpt-2"), target)
+    assert read(target) == {"x": 1}
+    assert not [path.name for path in tmp_path.iterdir() if ".tmp" in path.name]

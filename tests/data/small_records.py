@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small record files."""
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.data import records
+from albert_tf.data.records import FeatureSpec
+
+SCHEMA = {"ids": FeatureSpec(tf.int64, 3), "weight": FeatureSpec(tf.float32, 1)}
+FLAGS = {"ids": "max_seq_length"}
+
+
+def example(number):
+    return {"ids": np.array([number, -1, 0]), "weight": np.array([number / 2], np.float32)}
+
+
+def write(path, numbers, schema=SCHEMA, make=example):
+    with records.open_writers([str(path)]) as (writer,):
+        for number in numbers:
+            writer.write(records.encode(make(number), schema))
+    return str(path)
+
+
+def first_ids(dataset, batches=None):
+    return [batch["ids"][:, 0].numpy().tolist() for batch in itertools.islice(dataset, batches)]
+
+
+def flat(batches):
+    return list(itertools.chain.from_iterable(batches))
