@@ -377,7 +377,10 @@ def _read_json(path):
         with _opened(path) as file:
             content = file.read()
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise UserError(
+            f"cannot read {path}: {error.strerror}; check --data_file, --predictions_file and "
+            "--na_prob_file"
+        ) from error
     return parse_json(content, path)
 
 

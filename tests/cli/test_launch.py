@@ -18,7 +18,7 @@ import run_squad
 from albert_tf import files
 from albert_tf.cli import launch
 from albert_tf.errors import UserError, one_line
-from albert_tf.training import finetuning, loop, pretraining
+from albert_tf.training import devices, finetuning, pretraining
 
 PATHS = {"data_dir": "none", "output_dir": "out", "albert_config_file": "none", "input_file": "x"}
 PATHS |= {
@@ -131,7 +131,7 @@ def test_who_may_work_beside_whom(purpose, parts, refused, held, tmp_path):
 @pytest.mark.parametrize("is_chief", [True, False])
 def test_only_the_chief_locks(is_chief, monkeypatch, tmp_path):
     found = []
-    monkeypatch.setattr(loop, "is_chief", lambda _: is_chief)
+    monkeypatch.setattr(devices, "is_chief", lambda _: is_chief)
     monkeypatch.setattr(
         pretraining, "_train_and_evaluate", lambda *_: found.extend(tmp_path.iterdir())
     )

@@ -16,13 +16,13 @@ import tensorflow as tf
 import run_classifier
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
-from albert_tf.data import input_pipeline, records
+from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import classification, classification_features, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
-from albert_tf.training import finetuned_task, finetuning, loop, results, runners
+from albert_tf.training import devices, finetuned_task, finetuning, loop, results, runners
 from albert_tf.training.finetuned_task import FinetunedTask
 from albert_tf.training.task import Split
 from tests import GOLDEN, TINY_CONFIG
@@ -407,7 +407,7 @@ def test_records_are_drawn_from_a_buffer_of_the_size_given(run_main, flags, monk
         sizes.append(options["shuffle_buffer_size"])
         return train_dataset(*arguments, **options)
 
-    monkeypatch.setattr(records, "train_dataset", spy)
+    monkeypatch.setattr(input_pipeline, "train_dataset", spy)
     monkeypatch.setattr(
         classification_features, "order_warning", lambda *arguments: f"sorted {arguments[-1]}"
     )
@@ -705,7 +705,7 @@ def test_batch_size_of_training_is_no_matter_without_training(
     def refuse(*arguments):
         raise ValueError("does not divide")
 
-    monkeypatch.setattr(loop, "check_batch_size", refuse)
+    monkeypatch.setattr(devices, "check_batch_size", refuse)
     run_main(run_classifier, **flags | PREDICT)
     with pytest.raises(ValueError, match="does not divide"):
         run_main(run_classifier, **flags)

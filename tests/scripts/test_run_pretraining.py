@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import run_pretraining
 from albert_tf.checkpoints import loading, readers, run_directory
-from albert_tf.data import records
+from albert_tf.data import record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.training import pretraining, runners
 from tests import GOLDEN
@@ -352,7 +352,7 @@ def test_a_bad_record_is_looked_for_when_data_can_be_the_cause(
         raise kind(None, None, "it failed")
 
     monkeypatch.setattr(pretraining, "_train", fail)
-    monkeypatch.setattr(records, "find_bad_record", lambda *_: calls.append(1))
+    monkeypatch.setattr(record_checks, "find_bad_record", lambda *_: calls.append(1))
     with pytest.raises(kind, match="it failed"):
         run_main(run_pretraining, **flags)
     assert bool(calls) is searched

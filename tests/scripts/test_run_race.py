@@ -17,7 +17,7 @@ from albert_tf.data import input_pipeline
 from albert_tf.model import heads
 from albert_tf.tasks import multiple_choice, race
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import finetuned_task, finetuning, loop, results
+from albert_tf.training import devices, finetuned_task, finetuning, results
 from tests import GOLDEN, TINY_CONFIG
 
 DATA = GOLDEN / "finetune" / "glue_data"
@@ -307,7 +307,7 @@ def test_settings_of_training_matter_in_training_alone(run_main, flags, trained,
     def refuse(*arguments):
         raise ValueError("does not divide")
 
-    monkeypatch.setattr(loop, "check_batch_size", refuse)
+    monkeypatch.setattr(devices, "check_batch_size", refuse)
     run_main(run_race, **flags | PREDICT)
     with pytest.raises(ValueError, match="does not divide"):
         run_main(run_race, **flags)

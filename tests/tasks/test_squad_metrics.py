@@ -271,7 +271,7 @@ def test_command_runs_as_a_module(prediction_file):
 @pytest.mark.parametrize(
     "data, predictions, message",
     [
-        (None, "{}", "cannot read"),
+        (None, "{}", "check --data_file, --predictions_file and --na_prob_file"),
         ("{", "{}", "is not JSON"),
         ("{}", "{}", "data.json: 'data' is missing, a SQuAD file has a list there"),
         ("[]", "{}", "data.json: 'data' is missing"),

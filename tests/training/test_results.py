@@ -24,11 +24,7 @@ def record(directory, step, value):
         write_checkpoint(directory, step),
         "figure",
         initial_best=-1.0,
-        block=lambda figures, state, saved: [
-            *results.sorted_lines(figures),
-            f"best = {state.best}",
-            *saved,
-        ],
+        block=lambda lines, best_before, value, saved: [*lines, f"best = {best_before}", *saved],
     )
 
 
