@@ -101,7 +101,7 @@ def test_every_page_is_linked_from_the_readme():
     }
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/faithfulness.md"])
+@pytest.mark.parametrize("page", markdown.pages())
 def test_files_of_the_repository_that_a_page_names_exist(page):
     for name in re.findall(r"`((?:albert_tf|tests|demo|benchmarks)/[\w./*-]+)`", text_of(page)):
         assert list(ROOT.glob(name)), name
