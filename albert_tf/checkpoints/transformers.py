@@ -78,11 +78,13 @@ _BASE_PARTS = ("embeddings.", "encoder.", "pooler.")
 
 # Class in transformers -> rows of its heads; the first whose heads a checkpoint has is written.
 _CLASSIFICATION = "AlbertForSequenceClassification"
-_CHOICE = "AlbertForMultipleChoice"  # with the same head: the task tells them apart
-_CHOICE_TASK = "race"
+_CHOICE = "AlbertForMultipleChoice"
+_TOKENS = "AlbertForTokenClassification"
+_OF_TASK = {"race": _CHOICE, "ner": _TOKENS}  # with the same head: the task tells them apart
 _ARCHITECTURES = {
     "AlbertForQuestionAnswering": _SQUAD,
     _CHOICE: _CLASSIFIER,
+    _TOKENS: _CLASSIFIER,
     _CLASSIFICATION: _CLASSIFIER,
     "AlbertForPreTraining": _MASKED_LM + _SENTENCE_ORDER,
     "AlbertForMaskedLM": _MASKED_LM,
@@ -393,12 +395,13 @@ def architecture_of(shapes, hidden_size, head=None):
     Raises:
         UserError: the head is of another model or task, or only the task tells what it is for.
     """
-    is_choice = head is not None and head.task_name == _CHOICE_TASK
+    of_other_tasks = {*_OF_TASK.values()} - {_OF_TASK.get(head.task_name) if head else None}
     architecture = next(
         architecture
         for architecture, rows in _ARCHITECTURES.items()
-        if all(name in shapes for name, _ in rows) and (is_choice or architecture != _CHOICE)
+        if all(name in shapes for name, _ in rows) and architecture not in of_other_tasks
     )
+    is_choice = architecture == _CHOICE
     rows = _ARCHITECTURES[architecture]
     if rows not in (_CLASSIFIER, _SQUAD):
         return architecture, {}
@@ -416,11 +419,14 @@ def architecture_of(shapes, hidden_size, head=None):
         raise UserError(f"{name} has {count} outputs, which is no head for {head}")
     if is_choice:
         return architecture, {}
-    return architecture, {
-        "problem_type": "regression" if is_regression else "single_label_classification",
+    names = {
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
     }
+    if architecture == _TOKENS:
+        return architecture, names
+    problem = "regression" if is_regression else "single_label_classification"
+    return architecture, {"problem_type": problem} | names
 
 
 _ONE_OUTPUT = (

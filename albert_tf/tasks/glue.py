@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from albert_tf.data import records
 from albert_tf.errors import UserError
+from albert_tf.tasks.figures import cross_entropy
 from albert_tf.text.tokenization import NUM_SPECIALS
 
 SPLITS = ("train", "dev", "test")
@@ -287,8 +288,8 @@ def find_task(name):
     """
     if name.lower() not in TASKS:
         raise UserError(
-            f"--task_name={name} is unknown; known are {', '.join(TASKS)}, and tsv for files of "
-            "your own"
+            f"--task_name={name} is unknown; known are {', '.join(TASKS)}, and tsv and ner for "
+            "files of your own"
         )
     return TASKS[name.lower()]
 
@@ -720,8 +721,7 @@ def _f1(outputs, labels):
 def _losses(outputs, labels):
     if outputs.ndim == 1:
         return (outputs - labels) ** 2
-    log_probabilities = scipy.special.log_softmax(outputs, axis=-1)
-    return -log_probabilities[np.arange(len(labels)), labels]
+    return cross_entropy(outputs, labels)
 
 
 def _loss(outputs, labels):
