@@ -19,8 +19,8 @@ from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import finetuned_task, finetuning, results
 
 FLAGS = flags.FLAGS
-TSV_FLAGS = ("text_column", "text_pair_column", "label_column", "regression")
-FLAGS_OF = dict.fromkeys(TSV_FLAGS, ("tsv",)) | {"labels": ("tsv", "ner")}  # flag -> its tasks
+TSV_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "regression")
+FLAGS_OF = {"tsv": TSV_FLAGS, "ner": ("labels",)}  # --task_name -> flags that others do not have
 
 
 def define_flags():
@@ -81,11 +81,13 @@ def check_flags():
     task_name = FLAGS.task_name.lower()
     if FLAGS.glue_submission_dir and task_name in TASKS:
         raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
-    for name, tasks in FLAGS_OF.items():
-        if FLAGS[name].value != FLAGS[name].default and task_name not in tasks:
-            raise UserError(
-                f"--{name}: for --task_name={' or '.join(tasks)} alone. Received: {FLAGS.task_name}"
-            )
+    given = [name for name in TSV_FLAGS if FLAGS[name].value != FLAGS[name].default]
+    tasks = [task for task, names in FLAGS_OF.items() if set(given) <= set(names)]
+    if given and task_name not in tasks:
+        raise UserError(
+            f"{', '.join(f'--{name}' for name in given)}: for --task_name={' or '.join(tasks)} "
+            f"alone. Received: {FLAGS.task_name}"
+        )
 
 
 def glue_task(row=None):
