@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Fine-tunes, evaluates and predicts on GLUE tasks or one's own tab-separated files.
+r"""Fine-tunes, evaluates and predicts on GLUE tasks, or one's own texts or words with labels.
 
 python run_classifier.py \
   --data_dir=glue --task_name=SST-2 --output_dir=sst-2 --albert_config_file=albert_config.json \
@@ -7,18 +7,20 @@ python run_classifier.py \
   --max_seq_length=128 --train_step=2000 --warmup_step=200 --learning_rate=1e-5
 """
 
+import functools
 import math
 
 from absl import flags
 
 from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
 from albert_tf.errors import UserError
-from albert_tf.tasks import classification_features, glue
+from albert_tf.tasks import classification_features, glue, ner
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import finetuned_task, finetuning
 
 FLAGS = flags.FLAGS
 TSV_FLAGS = ("text_column", "text_pair_column", "label_column", "labels", "regression")
+FLAGS_OF = {"tsv": TSV_FLAGS, "ner": ("labels",)}  # --task_name -> flags that others do not have
 
 
 def define_flags():
@@ -27,7 +29,8 @@ def define_flags():
     flags.DEFINE_string(
         "task_name",
         None,
-        f"One of {', '.join(glue.TASKS)}; or tsv: train.tsv, dev.tsv and test.tsv in --data_dir.",
+        f"One of {', '.join(glue.TASKS)}; or tsv: train.tsv, dev.tsv and test.tsv in --data_dir; "
+        "or ner: train.conll, dev.conll and test.conll there, a word and its label on each line.",
     )
     flags.DEFINE_string(
         "cached_dir", None, "Where the TFRecords of features are kept; --output_dir by default."
@@ -35,7 +38,7 @@ def define_flags():
     flags.DEFINE_string("text_column", "0", "tsv: column of the text, a name or a number from 0.")
     flags.DEFINE_string("text_pair_column", None, "tsv: column of a second text.")
     flags.DEFINE_string("label_column", None, "tsv: column of the label.")
-    flags.DEFINE_list("labels", None, "tsv: the classes; those of train.tsv by default.")
+    flags.DEFINE_list("labels", None, "tsv, ner: the classes; the training file's by default.")
     flags.DEFINE_bool("regression", False, "tsv: whether labels are numbers to be predicted.")
     flags.DEFINE_integer(
         "keep_checkpoint_max",
@@ -66,6 +69,8 @@ def check_flags():
     finetuning_flags.check()
     if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
         raise UserError("--threshold_to_export needs --export_dir")
+    if not math.isnan(FLAGS.threshold_to_export) and FLAGS.task_name.lower() == "ner":
+        raise UserError("--threshold_to_export is not for --task_name=ner")
     if math.isinf(FLAGS.threshold_to_export):
         raise UserError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
     classification_features.check_max_seq_length(FLAGS.max_seq_length)
@@ -73,48 +78,56 @@ def check_flags():
         raise UserError("--num_trials compares runs: it needs --do_train and --do_eval")
     if any("\t" in label or "\n" in label for label in FLAGS.labels or ()):
         raise UserError(f"--labels={FLAGS.labels}: a column's values hold no tabs and no line ends")
-    given = [f"--{name}" for name in TSV_FLAGS if FLAGS[name].value != FLAGS[name].default]
-    if given and FLAGS.task_name.lower() != "tsv":
-        raise UserError(
-            f"{', '.join(given)}: for --task_name=tsv alone. Received: {FLAGS.task_name}"
-        )
-
-
-def find_row():
-    """The row of the task in question, a GlueTask."""
-    if FLAGS.task_name.lower() == "tsv":
-        row = glue.tsv_task(
-            FLAGS.text_column,
-            FLAGS.text_pair_column,
-            FLAGS.label_column,
-            labels=FLAGS.labels,
-            regression=FLAGS.regression,
-            data_dir=FLAGS.data_dir,
-        )
-    else:
-        row = glue.find_task(FLAGS.task_name)
-    if FLAGS.glue_submission_dir and row.submission_file is None:
+    task_name = FLAGS.task_name.lower()
+    if FLAGS.glue_submission_dir and task_name in TASKS:
         raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
-    return row
+    given = [name for name in TSV_FLAGS if FLAGS[name].value != FLAGS[name].default]
+    tasks = [task for task, names in FLAGS_OF.items() if set(given) <= set(names)]
+    if given and task_name not in tasks:
+        raise UserError(
+            f"{', '.join(f'--{name}' for name in given)}: for --task_name={' or '.join(tasks)} "
+            f"alone. Received: {FLAGS.task_name}"
+        )
+
+
+def glue_task(row=None):
+    """What makes the task of a GlueTask, by default the one that --task_name names."""
+    return functools.partial(
+        ClassificationTask,
+        name=FLAGS.task_name.lower(),
+        row=row or glue.find_task(FLAGS.task_name),
+        submission_dir=FLAGS.glue_submission_dir,
+        shuffle_buffer_size=FLAGS.shuffle_buffer_size,
+        threshold=None if math.isnan(FLAGS.threshold_to_export) else FLAGS.threshold_to_export,
+    )
+
+
+def tsv_task():
+    """What makes the task of one's own texts with labels or scores."""
+    columns = (FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
+    return glue_task(glue.tsv_task(*columns, FLAGS.labels, FLAGS.regression, FLAGS.data_dir))
+
+
+def ner_task():
+    """What makes the task of words with labels."""
+    return functools.partial(ner.NerTask, ner.find_labels(FLAGS.data_dir, FLAGS.labels))
+
+
+TASKS = {"tsv": tsv_task, "ner": ner_task}  # --task_name -> what makes the task; else GLUE's
 
 
 def main(_):
     """Makes values of the flags; then trains, evaluates, predicts and exports."""
     flag_groups.note_obsolete_flags()
     check_flags()
-    row = find_row()
+    make_task = TASKS.get(FLAGS.task_name.lower(), glue_task)()
     finetuning_flags.follow_run()
     config = model_flags.read_config()
-    task = ClassificationTask(
-        name=FLAGS.task_name.lower(),
-        row=row,
+    task = make_task(
         text=model_flags.text_input([config]),
         data_dir=FLAGS.data_dir,
         output_dir=FLAGS.output_dir,
         cached_dir=FLAGS.cached_dir or FLAGS.output_dir,
-        submission_dir=FLAGS.glue_submission_dir,
-        shuffle_buffer_size=FLAGS.shuffle_buffer_size,
-        threshold=None if math.isnan(FLAGS.threshold_to_export) else FLAGS.threshold_to_export,
     )
     finetuning_flags.check_writable("cached_dir", "glue_submission_dir")
     finetuned_task.check(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())

@@ -22,11 +22,13 @@ _BASE = "albert."  # before the names of the encoder's variables; absent in file
 
 # Class in transformers -> its heads; the first whose heads a checkpoint has is written.
 _CLASSIFICATION = "AlbertForSequenceClassification"
-_CHOICE = "AlbertForMultipleChoice"  # with the same head: the task tells them apart
-_CHOICE_TASK = "race"
+_CHOICE = "AlbertForMultipleChoice"
+_TOKENS = "AlbertForTokenClassification"
+_OF_TASK = {"race": _CHOICE, "ner": _TOKENS}  # with the same head: the task tells them apart
 _ARCHITECTURES = {
     "AlbertForQuestionAnswering": ("squad",),
     _CHOICE: ("classifier",),
+    _TOKENS: ("classifier",),
     _CLASSIFICATION: ("classifier",),
     "AlbertForPreTraining": ("masked_lm", "sentence_order"),
     "AlbertForMaskedLM": ("masked_lm",),
@@ -198,14 +200,14 @@ def architecture_of(shapes, hidden_size, head=None):
     Raises:
         UserError: the head is of another model or task, or only the task tells what it is for.
     """
-    is_choice = head is not None and head.task_name == _CHOICE_TASK
+    of_other_tasks = {*_OF_TASK.values()} - {_OF_TASK.get(head.task_name) if head else None}
     architecture = next(
         architecture
         for architecture in _ARCHITECTURES
         if all(name in shapes for name in _names_of_heads(architecture))
-        and (is_choice or architecture != _CHOICE)
+        and architecture not in of_other_tasks
     )
-    is_squad = _ARCHITECTURES[architecture] == ("squad",)
+    is_choice, is_squad = architecture == _CHOICE, _ARCHITECTURES[architecture] == ("squad",)
     if not is_squad and _ARCHITECTURES[architecture] != ("classifier",):
         return architecture, {}
     names = _names_of_heads(architecture)
@@ -223,11 +225,14 @@ def architecture_of(shapes, hidden_size, head=None):
         raise UserError(f"{names[0]} has {count} outputs, which is no head for {head}")
     if is_choice:
         return architecture, {}
-    return architecture, {
-        "problem_type": "regression" if is_regression else "single_label_classification",
+    classes = {
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
     }
+    if architecture == _TOKENS:
+        return architecture, classes
+    problem = "regression" if is_regression else "single_label_classification"
+    return architecture, {"problem_type": problem} | classes
 
 
 _ONE_OUTPUT = (

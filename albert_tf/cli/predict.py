@@ -34,8 +34,9 @@ INPUTS = ("text", "text_pair", "article", "question", "context", "options")  # i
 LABELS_FILE = "labels.txt"
 OUTPUTS = (  # in the order of a line
     "label", "probabilities", "predictions", "answer", "start", "end", "score", "no_answer_score",
-    "threshold",
+    "threshold", "words", "labels", "scores",
 )  # fmt: skip
+OF_WORDS = ("words", "labels", "scores")
 EMBEDDINGS = ("pooled_output", "sequence_output")
 # From this similarity on a key is a misspelt input: text_pairs is one, question_id is none.
 CLOSE = 0.85
@@ -300,6 +301,9 @@ def _check_json(name, value, place):
 
 def prediction(outputs, labels):
     """What a line says of an example: dict; probabilities by class name where there are any."""
+    if "words" in outputs:  # the rest is padding
+        count = np.count_nonzero(outputs["words"] != b"")
+        outputs = {name: outputs[name][:count] for name in OF_WORDS}
     outputs = {name: _plain(outputs[name]) for name in OUTPUTS if name in outputs}
     if labels is not None:
         outputs["probabilities"] = dict(zip(labels, outputs["probabilities"], strict=True))
@@ -316,6 +320,8 @@ def _plain(values):
     """
     if isinstance(values, bytes):
         return values.decode()
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        return [value.decode() for value in values]
     return values.tolist() if np.ndim(values) or np.isfinite(values) else None
 
 

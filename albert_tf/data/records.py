@@ -112,6 +112,27 @@ def multiple_choice_schema(max_seq_length, choices=4, **sizes):
     return classification_schema(choices * max_seq_length, num_labels=choices, **sizes)
 
 
+def token_classification_schema(
+    max_seq_length, *, num_labels=None, vocab_size=None, type_vocab_size=None
+):
+    """Schema of the records of token classification.
+
+    `label_mask` is 1 at the first piece of each word, where `label_ids` holds the word's label.
+    Both are 0 elsewhere.
+
+    Args:
+        max_seq_length: int T, tokens per record.
+        num_labels: int C, or None not to limit the labels.
+        vocab_size: int or None.
+        type_vocab_size: int or None.
+    """
+    return {
+        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        "label_ids": _index(max_seq_length, num_labels),
+        "label_mask": _index(max_seq_length, 2),
+    }
+
+
 def squad_schema(max_seq_length, training, *, vocab_size=None, type_vocab_size=None):
     """Schema of the SQuAD records, one per window of a paragraph.
 

@@ -245,10 +245,67 @@ class MultipleChoiceModel(tf_keras.Model):
         return {"logits": tf.reshape(logits, [batch, self._choices])}
 
 
+class TokenClassificationModel(tf_keras.Model):
+    """Encoder with a classifier of each piece, on the sequence output.
+
+    Called with input_ids, input_mask and segment_ids, int32 [B, T], it returns `logits` float32
+    [B, T, C].
+
+    Args:
+        config: AlbertConfig.
+        num_labels: int, C.
+        dropout_prob: float, of the sequence output.
+        predicted_length: int or None. With it, the outputs of prediction are [B, predicted_length,
+            C], with zeros beyond T, so that batches of any length have outputs of one shape.
+        use_one_hot_embeddings: bool, for TPUs.
+    """
+
+    def __init__(
+        self,
+        config,
+        num_labels,
+        dropout_prob=0.1,
+        predicted_length=None,
+        use_one_hot_embeddings=False,
+        **kwargs,
+    ):
+        super().__init__(autocast=False, **kwargs)
+        self.encoder = AlbertModel(config, use_one_hot_embeddings)
+        self.classifier = OutputWeights(num_labels, config.hidden_size, _HEAD_STDDEV)
+        self._dropout_prob, self._predicted_length = dropout_prob, predicted_length
+
+    def call(self, features, training=False):
+        x = encode(self.encoder, features, training)["sequence_output"]
+        logits = _on_rows(self.classifier, dropout(x, self._dropout_prob, training))
+        if not training and self._predicted_length:
+            missing = self._predicted_length - tf.shape(logits)[1]
+            logits = tf.pad(logits, [[0, 0], [0, missing], [0, 0]])
+        return {"logits": logits}
+
+
 def classification_terms(features, outputs):
     """Loss and hit of each example: logits [B, C], label_ids int32 [B, 1]."""
     labels, logits = tf.reshape(features["label_ids"], [-1]), outputs["logits"]
     weights = tf.ones_like(logits[:, 0])
+    return {
+        "eval_loss": (cross_entropy(labels, logits), weights),
+        "eval_accuracy": (_hits(labels, logits), weights),
+    }
+
+
+def token_classification_terms(features, outputs):
+    """Loss and hit of each piece, with weight 1 where a word begins.
+
+    Args:
+        features: dict, with label_ids and label_mask int32 [B, L]; L may exceed T, since batches
+            are trimmed to their longest sequence and labels are not.
+        outputs: dict, of `TokenClassificationModel`: logits [B, T, C].
+    """
+    logits = outputs["logits"]
+    labels, mask = (
+        features[name][:, : tf.shape(logits)[1]] for name in ("label_ids", "label_mask")
+    )
+    weights = tf.cast(mask, tf.float32)
     return {
         "eval_loss": (cross_entropy(labels, logits), weights),
         "eval_accuracy": (_hits(labels, logits), weights),

@@ -9,6 +9,7 @@ FEATURES = ("input_ids", "input_mask", "segment_ids")  # of the original's modul
 HUB_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")  # of the Hub's common API
 HUB_NAMES = dict(zip(FEATURES, HUB_INPUTS, strict=True))
 POSITIONS = "masked_lm_positions"
+SEQUENCES_AT_ONCE = 8  # of long texts, so that memory does not grow with their length
 
 
 def traced(call, specs):
@@ -42,3 +43,33 @@ def encoded(encoder, features):
     found = heads.encode(encoder, features)
     outputs = {name: found[name] for name in ("pooled_output", "sequence_output")}
     return outputs | {"input_mask": features["input_mask"]}
+
+
+def some_at_a_time(call, features):
+    """Outputs for all sequences of texts, SEQUENCES_AT_ONCE computed together.
+
+    Args:
+        call: function of a dict of features, int32 [n, T], to a structure of tensors [n, ...].
+        features: dict of int32 [F, T].
+
+    Returns:
+        The same structure of tensors [F, ...].
+    """
+    specs = {name: tf.TensorSpec([None, None], values.dtype) for name, values in features.items()}
+    call = tf.function(call, autograph=False).get_concrete_function(specs)
+    outputs, count = call.structured_outputs, tf.shape(features["input_ids"])[0]
+    rounds = tf.maximum(-(-count // SEQUENCES_AT_ONCE), 1)  # at least one: its outputs tell shapes
+
+    def compute(i, arrays):
+        rows = slice(i * SEQUENCES_AT_ONCE, (i + 1) * SEQUENCES_AT_ONCE)
+        found = tf.nest.flatten(call({name: values[rows] for name, values in features.items()}))
+        return i + 1, [array.write(i, part) for array, part in zip(arrays, found, strict=True)]
+
+    arrays = [
+        tf.TensorArray(x.dtype, rounds, infer_shape=False, element_shape=x.shape)
+        for x in tf.nest.flatten(outputs)
+    ]
+    _, arrays = tf.while_loop(
+        lambda i, _: i < rounds, compute, (tf.constant(0), arrays), parallel_iterations=1
+    )
+    return tf.nest.pack_sequence_as(outputs, [array.concat() for array in arrays])

@@ -15,9 +15,15 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import heads
-from albert_tf.publish.export_signatures import FEATURES, encoded, id_specs, of_texts, traced
+from albert_tf.publish.export_signatures import (
+    FEATURES,
+    encoded,
+    id_specs,
+    of_texts,
+    some_at_a_time,
+    traced,
+)
 
-WINDOWS_AT_ONCE = 8  # of paragraphs, so that memory does not grow with their length
 NO_ANSWER = tf.float32.min  # score where no span answers: below any other, and finite
 
 
@@ -91,7 +97,7 @@ class SquadFunctions:
     def of_text(self, question, context):
         """Answers to questions."""
         windows = self.texts(question, context)
-        spans = _some_at_a_time(self._spans, {n: windows.features[n] for n in self.ids})
+        spans = some_at_a_time(self._spans, {n: windows.features[n] for n in self.ids})
         is_valid = _is_valid(spans, windows, self._settings.max_answer_length, self.texts.overlap)
         best, score = _best_of_questions(spans, is_valid, windows)
         start, end, has_answer = _characters(windows, best, score)
@@ -132,41 +138,11 @@ class SquadFunctions:
         """The encoder's outputs for the windows of contexts."""
         windows = self.texts(question, context)
         encode = functools.partial(encoded, self._model.encoder)
-        found = _some_at_a_time(encode, {name: windows.features[name] for name in FEATURES})
+        found = some_at_a_time(encode, {name: windows.features[name] for name in FEATURES})
         return {
             name: tf.RaggedTensor.from_row_lengths(values, windows.counts).to_tensor()
             for name, values in found.items()
         }
-
-
-def _some_at_a_time(call, features):
-    """Outputs for all windows, WINDOWS_AT_ONCE computed together.
-
-    Args:
-        call: function of a dict of features, int32 [n, T], to a structure of tensors [n, ...].
-        features: dict of int32 [F, T].
-
-    Returns:
-        The same structure of tensors [F, ...].
-    """
-    specs = {name: tf.TensorSpec([None, None], values.dtype) for name, values in features.items()}
-    call = tf.function(call, autograph=False).get_concrete_function(specs)
-    outputs, count = call.structured_outputs, tf.shape(features["input_ids"])[0]
-    rounds = tf.maximum(-(-count // WINDOWS_AT_ONCE), 1)  # at least one: its outputs tell shapes
-
-    def compute(i, arrays):
-        rows = slice(i * WINDOWS_AT_ONCE, (i + 1) * WINDOWS_AT_ONCE)
-        found = tf.nest.flatten(call({name: values[rows] for name, values in features.items()}))
-        return i + 1, [array.write(i, part) for array, part in zip(arrays, found, strict=True)]
-
-    arrays = [
-        tf.TensorArray(x.dtype, rounds, infer_shape=False, element_shape=x.shape)
-        for x in tf.nest.flatten(outputs)
-    ]
-    _, arrays = tf.while_loop(
-        lambda i, _: i < rounds, compute, (tf.constant(0), arrays), parallel_iterations=1
-    )
-    return tf.nest.pack_sequence_as(outputs, [array.concat() for array in arrays])
 
 
 def _is_valid(spans, windows, max_answer_length, overlap):

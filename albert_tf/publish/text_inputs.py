@@ -17,16 +17,16 @@ from albert_tf.publish.graph_tokenization import STRINGS
 from albert_tf.publish.packing import cut_rows, pack
 from albert_tf.text.tokenization import NUM_SPECIALS
 
-_WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
+WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
 
 
-def _features(segments, seq_length, tokenizer):
+def packed_features(segments, seq_length, tokenizer):
     """`pack` under the original's names."""
     packed = pack(segments, seq_length, tokenizer)
     return {name: packed[hub_name] for name, hub_name in HUB_NAMES.items()}
 
 
-def _trimmed(features):
+def trimmed(features):
     """Features [B, T] without the columns in which all rows have padding."""
     used = tf.reduce_sum(features["input_mask"], axis=1)
     longest = tf.reduce_max(tf.concat([used, [1]], axis=0))
@@ -51,13 +51,13 @@ class SentencePairs:
     def __call__(self, text, text_pair=None):
         """Features int32 [B, T] of string [B]; an empty second text is none."""
         first = self._tokenizer.tokenize(text)
-        single = _features([first], self._max_seq_length, self._tokenizer)
+        single = packed_features([first], self._max_seq_length, self._tokenizer)
         if text_pair is None:
-            return _trimmed(single)
+            return trimmed(single)
         second = self._tokenizer.tokenize(text_pair)
-        pair = _features([first, second], self._max_seq_length, self._tokenizer)
+        pair = packed_features([first, second], self._max_seq_length, self._tokenizer)
         has_second = (second.row_lengths() > 0)[:, tf.newaxis]
-        return _trimmed({name: tf.where(has_second, pair[name], single[name]) for name in single})
+        return trimmed({name: tf.where(has_second, pair[name], single[name]) for name in single})
 
 
 class Options:
@@ -91,7 +91,9 @@ class Options:
         room = self._max_seq_length - NUM_SPECIALS - lengths
         kept = tf.minimum(tf.gather(passages.row_lengths(), row), room)
         passages = cut_rows(passages, tf.zeros_like(kept), kept, row)
-        features = _trimmed(_features([passages, endings], self._max_seq_length, self._tokenizer))
+        features = trimmed(
+            packed_features([passages, endings], self._max_seq_length, self._tokenizer)
+        )
         rows = tf.size(question)
         width = self.choices * tf.shape(features["input_ids"])[1]
         return {name: tf.reshape(values, [rows, width]) for name, values in features.items()}
@@ -112,11 +114,11 @@ class Options:
 
 
 def _left_stripped(texts):
-    return tf.strings.regex_replace(texts, f"^{_WHITE_SPACE}+", "")
+    return tf.strings.regex_replace(texts, f"^{WHITE_SPACE}+", "")
 
 
 def _right_stripped(texts):
-    return tf.strings.regex_replace(texts, f"{_WHITE_SPACE}+$", "")
+    return tf.strings.regex_replace(texts, f"{WHITE_SPACE}+$", "")
 
 
 @functools.cache
@@ -190,7 +192,7 @@ class Paragraphs:
         length = tf.minimum(tf.gather(lengths, example) - first_piece, tf.gather(widths, example))
         documents = cut_rows(pieces.ids, first_piece, first_piece + length, example)
         segments = [tf.gather(queries, example), documents]
-        features = _trimmed(_features(segments, settings.max_seq_length, self._tokenizer))
+        features = trimmed(packed_features(segments, settings.max_seq_length, self._tokenizer))
         offset = tf.gather(query_lengths, example) + 2
         position = tf.range(tf.shape(features["input_ids"])[1])
         outside = (position < offset[:, tf.newaxis]) | (

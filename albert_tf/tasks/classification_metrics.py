@@ -10,6 +10,7 @@ import scipy.stats
 import sklearn.metrics
 
 from albert_tf.errors import UserError
+from albert_tf.tasks.figures import cross_entropy
 
 # === Metrics ===
 
@@ -29,8 +30,7 @@ def _f1(outputs, labels):
 def _losses(outputs, labels):
     if outputs.ndim == 1:
         return (outputs - labels) ** 2
-    log_probabilities = scipy.special.log_softmax(outputs, axis=-1)
-    return -log_probabilities[np.arange(len(labels)), labels]
+    return cross_entropy(outputs, labels)
 
 
 def _loss(outputs, labels):

@@ -1,21 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several tasks make of outputs: the original's loss, and a sign of failed training."""
+"""What several tasks make of outputs: losses, and a sign of failed training."""
 
 import numpy as np
+import scipy.special
 
 
-def mean_over_batches(losses, batch_size):
+def cross_entropy(logits, labels):
+    """Cross-entropy of each row: logits [n, C], label ids int [n] -> float64 [n]."""
+    log_probabilities = scipy.special.log_softmax(np.asarray(logits, np.float64), axis=-1)
+    return -log_probabilities[np.arange(len(labels)), labels]
+
+
+def mean_over_batches(losses, batch_size, weights=None):
     """`loss` of the original's results: the mean of the batches' means, the last one's included.
 
     Args:
-        losses: array [n].
+        losses: array [n]; sums, where an example has several.
         batch_size: int.
+        weights: array [n], how many losses each example has; None for one each.
 
     Returns:
         float.
     """
     starts = np.arange(0, len(losses), batch_size)
-    sizes = np.diff(np.append(starts, len(losses)))
+    sizes = np.add.reduceat(np.ones(len(losses)) if weights is None else weights, starts)
     return float(np.mean(np.add.reduceat(losses, starts) / sizes))
 
 

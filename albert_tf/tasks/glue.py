@@ -116,8 +116,8 @@ def find_task(name):
     """
     if name.lower() not in TASKS:
         raise UserError(
-            f"--task_name={name} is unknown; known are {', '.join(TASKS)}, and tsv for files of "
-            "your own"
+            f"--task_name={name} is unknown; known are {', '.join(TASKS)}, and tsv and ner for "
+            "files of your own"
         )
     return TASKS[name.lower()]
 

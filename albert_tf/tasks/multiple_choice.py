@@ -164,13 +164,7 @@ class RaceTask:
         if not figures:
             print("The test set has no answers, so there are no figures.")
             return
-        state = results.read_best(self.output_dir)
-        lines = results.sorted_lines(figures | {"global_step": step})
-        text = "\n".join(
-            ["***** Predict results *****", *lines, f"best = {state.best if state else -1}"]
-        )
-        files.write_text(os.path.join(self.output_dir, "predict_results.txt"), text + "\n")
-        print(text)
+        results.report_predictions(self.output_dir, figures, step)
 
     def make_served_model(self, config):
         """The model to export."""

@@ -16,6 +16,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.data import records
 from albert_tf.errors import UserError, parse_json
+from albert_tf.tasks.figures import cross_entropy
 from albert_tf.text.tokenization import NUM_SPECIALS
 
 LEVELS = ("middle", "high")
@@ -290,8 +291,7 @@ def evaluate(examples, logits):
 
 def example_losses(examples, logits):
     """Cross-entropy of each question, float64 [n]; the answers must be known."""
-    log_probabilities = scipy.special.log_softmax(np.asarray(logits, np.float64), axis=-1)
-    return -log_probabilities[np.arange(len(examples)), [example.label for example in examples]]
+    return cross_entropy(logits, [example.label for example in examples])
 
 
 def answers_table(examples, logits):

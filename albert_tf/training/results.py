@@ -12,6 +12,7 @@ from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 
 EVAL_RESULTS = "eval_results.txt"
+PREDICT_RESULTS = "predict_results.txt"
 BEST_STATE = "best_trial.txt"
 _BEST_STATE = re.compile(r"(\d{1,18}):(-1|\d{1,18}):([-+.\de]+)", re.ASCII)
 
@@ -80,6 +81,22 @@ def add_lines(directory, lines):
     """Adds lines to `eval_results.txt`."""
     path = os.path.join(directory, EVAL_RESULTS)
     files.write_text(path, files.read_text(path) + "".join(f"{line}\n" for line in lines))
+
+
+def report_predictions(directory, figures, step):
+    """Prints the figures of a labelled test set and writes them to `predict_results.txt`.
+
+    Args:
+        directory: str, the run's.
+        figures: dict of name -> value.
+        step: int, of the checkpoint.
+    """
+    state = read_best(directory)
+    lines = sorted_lines(figures | {"global_step": step})
+    best = f"best = {state.best if state else -1}"
+    text = "\n".join(["***** Predict results *****", *lines, best])
+    files.write_text(os.path.join(directory, PREDICT_RESULTS), text + "\n")
+    print(text)
 
 
 def sorted_lines(figures):

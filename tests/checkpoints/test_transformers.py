@@ -184,6 +184,7 @@ def test_heads_decide_the_class(without, architecture, count, written):
 REGRESSION = finetuned_task.FinetunedTask("sts-b", None)
 THREE = finetuned_task.FinetunedTask("mnli", ("contradiction", "entailment", "neutral"))
 RACE = finetuned_task.FinetunedTask("race", ("A", "B", "C", "D"))
+NER = finetuned_task.FinetunedTask("ner", ("O", "B-LOC", "I-LOC"))
 
 
 def classifier(outputs):
@@ -195,6 +196,7 @@ FINE_TUNED = {  # kind -> (model, what finetuned_task.json tells, class in trans
     "no names": (classifier(3), None, "SequenceClassification"),
     "scores": (classifier(1), REGRESSION, "SequenceClassification"),
     "race": (heads.MultipleChoiceModel, RACE, "MultipleChoice"),
+    "words": (lambda config: heads.TokenClassificationModel(config, 3), NER, "TokenClassification"),
     "squad1": (heads.SquadV1Model, None, "QuestionAnswering"),
 }
 
@@ -229,6 +231,7 @@ def test_heads_of_fine_tuning_come_back_bit_by_bit(kind, tmp_path):
         ("no names", "single_label_classification", ("LABEL_0", "LABEL_1", "LABEL_2")),
         ("scores", "regression", ("LABEL_0",)),
         ("race", None, None),
+        ("words", None, NER.labels),
         ("squad1", None, None),
     ],
 )
@@ -239,7 +242,7 @@ def test_outputs_in_the_config(kind, expected, labels, tmp_path):
     names = labels and {str(number): label for number, label in enumerate(labels)}
     assert values.get("id2label") == names
     assert values.get("label2id") == (names and {v: int(k) for k, v in names.items()})
-    known = labels if kind == "labels" else None
+    known = labels if kind in ("labels", "words") else None
     assert transformers.read_labels(str(tmp_path / "hf")) == known
 
 
@@ -269,6 +272,7 @@ def test_a_damaged_record_of_the_task_is_named(text, tmp_path):
         ([2, 32], [2], THREE, r"output_weights has 2 outputs, which is no head for mnli \(labels"),
         ([2, 32], [2], REGRESSION, r"has 2 outputs, which is no head for sts-b \(scores\)"),
         ([4, 32], [4], RACE, "has 4 outputs, which is no head for race"),
+        ([2, 32], [2], NER, "has 2 outputs, which is no head for ner"),
         ([3, 16], [3], THREE, r"output_weights \[3, 16\] with a bias \[3\] is no head for H=32"),
         ([3, 32], [2], THREE, r"with a bias \[2\] is no head"),
         ([], [], THREE, r"output_weights \[\] with a bias"),
@@ -668,7 +672,8 @@ def test_outputs_of_fine_tuned_heads(kind, tmp_path, record_property):
     kind_of_model = getattr(transformers, f"AlbertFor{architecture}")
     model, info = kind_of_model.from_pretrained(str(tmp_path / "hf"), output_loading_info=True)
     # The class has no pooler, and ours has one that its answers do not depend on.
-    unexpected = {"albert.pooler.weight", "albert.pooler.bias"} if kind == "squad1" else set()
+    has_pooler = kind not in ("squad1", "words")
+    unexpected = set() if has_pooler else {"albert.pooler.weight", "albert.pooler.bias"}
     assert set(info.pop("unexpected_keys")) == unexpected and not any(info.values())
     inputs = np.load(MODELS / "base" / "inputs.npz")
     named = {name: inputs[name] for name in ("input_ids", "input_mask", "segment_ids")}

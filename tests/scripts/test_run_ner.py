@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run_classifier.py --task_name=ner through its real main, on a made-up set."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import export_checkpoints
+import run_classifier
+from albert_tf.checkpoints import run_directory
+from albert_tf.cli import predict
+from albert_tf.data import input_pipeline, records
+from albert_tf.publish import export_signatures
+from albert_tf.tasks import ner
+from albert_tf.training import finetuned_task
+from tests import GOLDEN, TINY_CONFIG
+
+SPM = GOLDEN / "tokenization" / "spm_uncased.model"
+WORDPIECE = GOLDEN / "tokenization" / "vocab.txt"
+CLOSE = 1e-5  # between two graphs of one model, absolute
+LABELS = ("O", "B-LOC", "B-PER", "I-PER")
+NAMES = ["London/B-LOC", "Rome/B-LOC", "Mr./B-PER Smith/I-PER", "Anna/B-PER"]
+OTHERS = ["the/O", "walked/O", "in/O", "and/O", "said/O", "\x01/O", "1990,/O", "日本/O"]
+CONFIG = TINY_CONFIG | {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+WIDE = CONFIG | {"initializer_range": 0.5}  # a random model that tells words apart
+FIGURES = ["eval_accuracy", "eval_loss", "f1", "global_step", "loss", "precision", "recall"]
+LEARN = {
+    "task_name": "ner",
+    "spm_model_file": SPM,
+    "do_train": True,
+    "do_eval": True,
+    "do_predict": True,
+    "max_seq_length": 16,
+    "train_step": 120,
+    "warmup_step": 10,
+    "save_checkpoints_steps": 120,
+    "learning_rate": 5e-3,
+    "train_batch_size": 8,
+    "allow_random_init": True,
+    "seed": 1,
+}
+PREDICT = {"do_train": False, "do_eval": False}
+SHORT = {"train_step": 2, "warmup_step": 0, "learning_rate": 1e-4, "do_eval": False}
+
+
+def write_files(folder, ending=".conll"):
+    """Makes files of random sentences, some of them longer than a sequence."""
+    random = np.random.default_rng(0)
+    for split, count in (("train", 80), ("dev", 20), ("test", 20)):
+        lines = ["-DOCSTART- -X- O", ""]
+        for size in random.integers(2, 9, count):
+            for _ in range(size):
+                words = random.choice(NAMES if random.random() < 0.5 else OTHERS)
+                lines += [word.replace("/", " X ") for word in words.split()]
+            lines.append("")
+        (folder / f"{split}{ending}").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, run_main, data):
+    """Trains, predicts and exports: run(config, **flags) -> (output_dir, export)."""
+
+    def make(config, **flags):
+        folder = tmp_path_factory.mktemp("run")
+        (folder / "config.json").write_text(json.dumps(config))
+        run_main(
+            run_classifier,
+            **LEARN | {"data_dir": data} | flags,
+            albert_config_file=folder / "config.json",
+            output_dir=folder / "out",
+            export_dir=folder / "export",
+        )
+        return folder / "out", Path(predict.find_export(str(folder / "export")))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def learnt(run):
+    return run(CONFIG)
+
+
+@pytest.fixture
+def flags(learnt, data, tmp_path):
+    """Flags to go on with a copy of that run."""
+    shutil.copytree(learnt[0], tmp_path / "out")
+    config = learnt[0] / "albert_config.json"
+    return LEARN | {
+        "data_dir": data,
+        "albert_config_file": config,
+        "output_dir": tmp_path / "out",
+    }
+
+
+def test_lines(directory):
+    return (directory / "test_results.conll").read_text(encoding="utf-8").split("\n")
+
+
+test_lines.__test__ = False
+
+
+def values_of(text):
+    return {key: float(value) for key, value in re.findall(r"^(\w+) = (\S+)$", text, re.M)}
+
+
+# --- Training and evaluation ---
+
+
+def test_a_small_set_is_learnt(learnt):
+    directory, _ = learnt
+    first, last = (directory / "eval_results.txt").read_text().split("=" * 50 + "\n")[:-1]
+    for block in (first, last):
+        assert [line.split(" = ")[0] for line in block.splitlines()] == [*FIGURES, "best"]
+    assert values_of(first)["f1"] < 0.5
+    figures = values_of(last)
+    for name in ("f1", "precision", "recall", "eval_accuracy"):
+        assert figures[name] > 0.95, name
+    kind = finetuned_task.FinetunedTask("ner", LABELS)
+    assert finetuned_task.read(str(directory)) == kind
+
+
+def test_counts_are_told_whenever_features_are_used(run_main, flags, data, capsys):
+    for path in flags["output_dir"].glob("model.ckpt-best*"):
+        path.unlink()
+    (flags["output_dir"] / "best_trial.txt").unlink()
+    run_main(run_classifier, **flags | {"do_train": False, "do_predict": False})
+    out = capsys.readouterr().out
+    corpus = ner.read(str(data / "dev.conll"))
+    without = sum(word.text == "\x01" for word in corpus.words)
+    assert "records are used again" in out and without
+    assert f"dev: {len(corpus.words)} words in 20 sentences\n" in out
+    assert f"dev: {without} words have no piece and count as unknown ones\n" in out
+    assert re.search(r"dev: \d+ sentences exceed --max_seq_length and are split\n", out)
+    assert re.search(r"dev: \d+ pieces at the ends of words do not fit and are cut\n", out)
+
+
+# --- Prediction ---
+
+
+def test_predictions_stand_on_the_lines_of_their_words(learnt, data):
+    directory, _ = learnt
+    found = test_lines(directory)
+    given = (data / "test.conll").read_text(encoding="utf-8").split("\n")
+    assert len(found) == len(given) and found[:2] == ["-DOCSTART- -X- O", ""]
+    hits = []
+    for ours, theirs in zip(found[2:], given[2:], strict=True):
+        assert bool(ours) == bool(theirs)
+        if ours:
+            word, label = ours.split("\t")
+            assert word == theirs.split(" ")[0] and label in LABELS
+            hits.append(label == theirs.split(" ")[-1])
+    text = (directory / "predict_results.txt").read_text()
+    names = [line.split(" = ")[0] for line in text.splitlines()]
+    assert names == ["***** Predict results *****", *FIGURES, "best"]
+    assert values_of(text)["eval_accuracy"] == pytest.approx(np.mean(hits))
+    assert np.mean(hits) > 0.95
+
+
+def test_predict_alone_with_figures_of_each_type(run_main, flags, capsys):
+    before = test_lines(flags["output_dir"])
+    run_main(run_classifier, **flags | PREDICT)
+    out = capsys.readouterr().out
+    assert test_lines(flags["output_dir"]) == before
+    support = {kind: sum(line.endswith(f"B-{kind}") for line in before) for kind in ("LOC", "PER")}
+    rows = dict(re.findall(r"^\s+(LOC|PER|micro avg)\s.*\s(\d+)$", out, re.M))
+    assert rows.keys() == {*support, "micro avg"}
+    assert int(rows["micro avg"]) == sum(int(rows[kind]) for kind in support)
+    assert "***** Predict results *****" in out
+
+
+def test_a_test_set_without_labels(run_main, flags, data, tmp_path, capsys):
+    """Files may end in .txt; the labels are given, as there is no training file."""
+    before = test_lines(flags["output_dir"])
+    (flags["output_dir"] / "predict_results.txt").unlink()
+    text = (data / "test.conll").read_text(encoding="utf-8")
+    (tmp_path / "test.txt").write_text(re.sub("(?m)^(?!-DOC)(.+) X .*", r"\1", text))
+    labels = ",".join(LABELS)
+    run_main(run_classifier, **flags | PREDICT | {"data_dir": tmp_path}, labels=labels)
+    out = capsys.readouterr().out
+    assert "The test set has no labels, so there are no figures." in out
+    assert test_lines(flags["output_dir"]) == before
+    assert not (flags["output_dir"] / "predict_results.txt").exists()
+
+
+# --- Exports ---
+
+
+@pytest.mark.parametrize("vocabulary", [{}, {"spm_model_file": "", "vocab_file": WORDPIECE}])
+def test_text_gets_the_labels_of_the_scripts_prediction(run, run_main, data, tmp_path, vocabulary):
+    directory, export = run(WIDE, **SHORT, **vocabulary, export_tflite=True)
+    assert (export / "assets" / "labels.txt").read_text().split() == list(LABELS)
+    functions = tf.saved_model.load(str(export)).signatures
+
+    path = directory / "predict.tf_record"
+    arrays = input_pipeline.load_arrays(str(path), records.token_classification_schema(16))
+    ids = {name: tf.constant(arrays[name]) for name in export_signatures.FEATURES}
+    outputs = functions["ids"](**ids)
+    probabilities = outputs["probabilities"].numpy()
+    assert probabilities.shape == (len(arrays["input_ids"]), 16, 4)
+    assert outputs["predictions"].dtype == tf.int32
+    serialized = tf.constant([r.numpy() for r in tf.data.TFRecordDataset(str(path))])
+    again = functions["serving_default"](input=serialized)["probabilities"]
+    np.testing.assert_allclose(again, probabilities, rtol=0, atol=CLOSE)
+    expected = probabilities[arrays["label_mask"] > 0]
+    assert expected.std(axis=0).max() > 100 * CLOSE  # else the test shows little
+
+    corpus = ner.read(str(data / "test.conll"))
+    texts = [" ".join(word.text for word in sentence) for sentence in corpus.sentences]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    target = tmp_path / "out.jsonl"
+    run_main(predict, saved_model=export, input_file=tmp_path / "in.jsonl", output_file=target)
+    lines = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+    assert [line["words"] for line in lines] == [text.split(" ") for text in texts]
+    labels, scores = (np.concatenate([line[key] for line in lines]) for key in ("labels", "scores"))
+    written = [line.split("\t")[1] for line in test_lines(directory) if "\t" in line]
+    np.testing.assert_allclose(scores, expected.max(axis=1), rtol=0, atol=CLOSE)
+    for found in (labels, written):  # two that are equal but for rounding may change places
+        chosen = expected[np.arange(len(expected)), [LABELS.index(label) for label in found]]
+        np.testing.assert_allclose(chosen, scores, rtol=0, atol=CLOSE)
+    assert len(set(written)) > 1
+
+
+def test_lines_of_predict(learnt, run_main, tmp_path):
+    _, export = learnt
+    long = "Mr. Smith said Anna walked in Rome and the London in Rome and Anna"
+    lines = ["Anna  walked\u3000in\x85Rome", "", json.dumps({"text": long, "id": 7}), " "]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    target = tmp_path / "out.jsonl"
+    run_main(predict, saved_model=export, input_file=tmp_path / "in.txt", output_file=target)
+    first, blank, second, empty = target.read_text(encoding="utf-8").split("\n")[:-1]
+    first, second = json.loads(first), json.loads(second)
+    assert list(first) == ["words", "labels", "scores"]
+    assert first["words"] == ["Anna", "walked", "in", "Rome"] and not blank
+    assert first["labels"] == ["B-PER", "O", "O", "B-LOC"]
+    assert json.loads(empty) == {"words": [], "labels": [], "scores": []}
+    assert second["id"] == 7 and second["words"] == long.split()
+    kinds = dict(name.split("/") for names in NAMES for name in names.split())
+    assert second["labels"] == [kinds.get(word, "O") for word in second["words"]]
+    assert all(0.5 < score <= 1 for score in second["scores"])
+
+
+def test_embeddings_of_the_parts(learnt):
+    _, export = learnt
+    function = tf.saved_model.load(str(export)).signatures["embeddings"]
+    found = function(text=tf.constant(["Anna walked", "", "the Rome " * 10]))
+    mask, sequence = found["input_mask"].numpy(), found["sequence_output"].numpy()
+    assert sequence.shape == (*mask.shape, 32) and found["pooled_output"].shape[:2] == (3, 2)
+    assert not mask[1].any() and not mask[0, 1].any() and mask[2].any(axis=1).all()
+    alone = function(text=tf.constant(["Anna walked"]))
+    (length,) = {mask[0, 0].sum(), alone["input_mask"].shape[2]}
+    wanted = alone["sequence_output"][0, 0]
+    np.testing.assert_allclose(sequence[0, 0, :length], wanted, rtol=0, atol=CLOSE)
+
+
+def test_an_export_for_transformers_is_a_token_classifier(learnt, run_main, tmp_path):
+    directory, _ = learnt
+    folder = tmp_path / "model"
+    shutil.copytree(directory, folder)
+    shutil.copy(SPM, folder)
+    target = tmp_path / "hf"
+    run_main(export_checkpoints, albert_directory=folder, export_path=target, export_format="hf")
+    config = json.loads((target / "config.json").read_text())
+    assert config["architectures"] == ["AlbertForTokenClassification"]
+    assert list(config["id2label"].values()) == list(LABELS)
+    assert finetuned_task.read(str(target)) == finetuned_task.FinetunedTask("ner", LABELS)
+
+
+# --- Errors ---
+
+
+def changed(name, old, new):
+    def change(folder):
+        text = (write_files(folder) / name).read_text(encoding="utf-8")
+        (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+        return {"data_dir": folder}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data_dir": "nowhere"}, "neither nowhere/train.conll nor nowhere/train.txt"),
+        (changed("train.conll", " X B-LOC", ""), "the label is missing"),
+        (changed("dev.conll", "B-LOC", "B-DATE"), "unknown label B-DATE; known are O, B-LOC"),
+        (changed("test.conll", "B-LOC", "LOC"), "a label is O, B-x or I-x. Received: 'LOC'"),
+        ({"labels": "O"}, "--labels must be at least two different labels"),
+        ({"labels": "O,B-LOC"}, "unknown label"),
+        ({"text_column": "1", "labels": "O"}, "--text_column, --labels: for --task_name=tsv alone"),
+        ({"task_name": "RTE", "labels": "a,b"}, "--labels: for --task_name=tsv or ner alone"),
+        ({"glue_submission_dir": "x"}, "--glue_submission_dir is for GLUE tasks"),
+        ({"threshold_to_export": 1, "export_dir": "x"}, "--threshold_to_export is not for"),
+        ({"task_name": "nes"}, "and tsv and ner for files of your own"),
+    ],
+)
+def test_bad_input_is_a_plain_error_before_training(run_main, data, tmp_path, change, message):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    flags = LEARN | {"data_dir": data, "albert_config_file": tmp_path / "config.json"}
+    folder = tmp_path / "changed"
+    folder.mkdir()
+    change = change(folder) if callable(change) else change
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run_main(run_classifier, **flags | change, output_dir=tmp_path / "out")
+    assert not run_directory.numbered_in(str(tmp_path / "out"))
+
+
+def test_other_labels_than_those_of_the_run_are_refused(run_main, flags):
+    labels = ",".join(reversed(LABELS))
+    with pytest.raises(ValueError, match=r"for ner \(labels O, B-LOC, .*\) and not for ner"):
+        run_main(run_classifier, **flags | PREDICT, labels=labels)

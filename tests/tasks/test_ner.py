@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Token classification: CoNLL files, features by both kinds of vocabulary, figures by hand."""
+
+import collections
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.data import records
+from albert_tf.errors import UserError
+from albert_tf.publish import token_inputs
+from albert_tf.publish.graph_tokenization import GraphTokenizer
+from albert_tf.tasks import ner
+from albert_tf.text.tokenization import FullTokenizer
+from tests import GOLDEN
+
+VOCABULARIES = {
+    "sentencepiece": {"spm_model_file": str(GOLDEN / "tokenization" / "spm_uncased.model")},
+    "wordpiece": {"vocab_file": str(GOLDEN / "tokenization" / "vocab.txt")},
+}
+LABELS = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
+UNKNOWN = 1  # id in both vocabularies
+
+
+@pytest.fixture(scope="module", params=VOCABULARIES)
+def vocabulary(request):
+    return VOCABULARIES[request.param]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocabulary):
+    return FullTokenizer(**vocabulary)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes a file: written(content) -> its path."""
+
+    def write(content, name="train.conll"):
+        content = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / name).write_bytes(content)
+        return str(tmp_path / name)
+
+    return write
+
+
+def corpus_of(written, *sentences):
+    """A Corpus of sentences such as 'Mr./B-PER Smith/I-PER'."""
+    blocks = ("\n".join(words.replace("/", "\t").split(" ")) for words in sentences)
+    return ner.read(written("\n\n".join(blocks) + "\n"))
+
+
+def words_of(corpus):
+    return [[word.text for word in sentence] for sentence in corpus.sentences]
+
+
+# --- Files ---
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+@pytest.mark.parametrize("last", ["", "\n"])
+def test_sentences_words_and_labels(written, line_end, start, last):
+    lines = ["-DOCSTART- -X- O", "", "Mr. NNP B-PER", "Smith NNP I-PER", "\t", "\t ", "", "in\tO"]
+    lines += ["New York\t_\tB-LOC", "-DOCSTART-\tO", "a\u2028b\u3000\tO", "c\u3000d O" + last]
+    corpus = ner.read(written(start + "\n".join(lines).replace("\n", line_end)))
+    # A word may hold white space if its line holds a tab, and line ends are those of ASCII alone.
+    assert words_of(corpus) == [["Mr.", "Smith"], ["in", "New York"], ["a\u2028b\u3000", "c"]]
+    assert corpus.labels == [["B-PER", "I-PER"], ["O", "B-LOC"], ["O", "O"]]
+    assert [word.line for word in corpus.words] == [3, 4, 8, 9, 11, 12]
+    assert corpus.has_labels and len(corpus.lines) == 12
+
+
+def test_a_test_file_without_labels(written):
+    path = written("Mr.\nSmith\n\nin\t\n")
+    corpus = ner.read(path, LABELS, needs_labels=False)
+    assert words_of(corpus) == [["Mr.", "Smith"], ["in"]] and not corpus.has_labels
+    with pytest.raises(UserError, match=re.escape(f"{path}, line 1: the label is missing")):
+        ner.read(path, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", " holds no word"),
+        ("\n-DOCSTART- O\n\n", " holds no word"),
+        (b"a O\n\nb\xff O\n", ", line 3: not UTF-8 text"),
+        (b"a O\r\rb\xff O\r", ", line 3: not UTF-8 text"),
+        ("a O\nb\n", ", line 2: the label is missing"),
+        ("a\nb O\n", ", line 1: the label is missing"),
+        ("a\tO\nb\t \n", ", line 2: the label is missing"),
+        ("a\tO\n\tO\n", ", line 2: the first column, the word, is empty"),
+        ("a O\nb PER\n", ", line 2: a label is O, B-x or I-x. Received: 'PER'"),
+        ("a O\nb B-\n", ", line 2: a label is O, B-x or I-x. Received: 'B-'"),
+        ("a O\nb B-DATE\n", ", line 2: unknown label B-DATE; known are O, B-LOC,"),
+    ],
+)
+def test_an_error_names_file_and_line(written, content, message):
+    path = written(content)
+    for needs_labels in (True, False):
+        with pytest.raises(UserError, match=re.escape(path + message)):
+            ner.read(path, LABELS, needs_labels)
+
+
+def test_the_file_of_a_split(written, tmp_path):
+    text = written("a O\n", "dev.txt")
+    assert ner.input_file(str(tmp_path), "dev") == text
+    conll = written("a O\n", "dev.conll")
+    assert ner.input_file(str(tmp_path), "dev") == conll
+    message = f"there is neither {tmp_path}/train.conll nor {tmp_path}/train.txt: check --data_dir"
+    with pytest.raises(UserError, match=re.escape(message)):
+        ner.input_file(str(tmp_path), "train")
+
+
+def test_the_labels(written, tmp_path):
+    written("a I-PER\nb B-PER\nc O\nd B-LOC\n")
+    assert ner.find_labels(str(tmp_path)) == ("O", "B-LOC", "B-PER", "I-PER")
+    assert ner.find_labels("nowhere", ["B-PER", "O"]) == ("B-PER", "O")
+    for bad in (["O"], ["O", "O", "B-PER"], ["O", "PER"]):
+        with pytest.raises(UserError, match="--labels must be at least two different labels"):
+            ner.find_labels("nowhere", bad)
+    with pytest.raises(UserError, match=r"give the model's labels .* as --labels"):
+        ner.find_labels("nowhere")
+    written("a O\n")
+    with pytest.raises(UserError, match="at least two different labels"):
+        ner.find_labels(str(tmp_path))
+
+
+def test_a_file_with_other_labels(written):
+    corpus = ner.read(written("-DOCSTART- -X- O\n\na X O\n\t\nb\tc O\tO\r\n\n"))
+    text = ner.with_labels(corpus, ["B-LOC", "I-LOC"])
+    assert text == "-DOCSTART- -X- O\n\na\tB-LOC\n\nb\tI-LOC\n\n"
+    assert words_of(ner.read(written(text))) == words_of(corpus)
+
+
+# --- Features ---
+
+
+def features(corpus, tokenizer, max_seq_length):
+    counts = collections.Counter()
+    found = ner.features(corpus.sentences, LABELS, tokenizer, max_seq_length, counts)
+    return found, counts
+
+
+def test_a_label_is_at_the_first_piece_of_its_word(written, tokenizer):
+    corpus = corpus_of(written, "The/O Redondo/B-LOC Beach/I-LOC", "unbelievably/O Smith/B-PER")
+    found, counts = features(corpus, tokenizer, 32)
+    assert not +counts
+    schema = records.token_classification_schema(32, num_labels=5, vocab_size=3000)
+    assert found.keys() == schema.keys()
+    for row, sentence in enumerate(corpus.sentences):
+        pieces = [tokenizer.encode_ids(tokenizer.normalize(word.text)) for word in sentence]
+        ids = [2, *itertools.chain(*pieces), 3]
+        np.testing.assert_array_equal(found["input_ids"][row, : len(ids)], ids)
+        assert found["input_mask"][row].sum() == len(ids)
+        places = np.cumsum([1, *map(len, pieces)])[:-1]
+        np.testing.assert_array_equal(np.flatnonzero(found["label_mask"][row]), places)
+        wanted = [LABELS.index(word.label) for word in sentence]
+        np.testing.assert_array_equal(found["label_ids"][row, places], wanted)
+        assert found["label_ids"][row].sum() == sum(wanted)  # 0 elsewhere
+
+
+def test_a_word_without_a_piece_is_unknown(written, tokenizer):
+    corpus = corpus_of(written, "The/O \u0301/B-PER \x01/I-PER walked/O")
+    found, counts = features(corpus, tokenizer, 16)
+    assert counts == {"without_piece": 2, "split": 0, "cut": 0}
+    the, walked = tokenizer.encode_ids("the walked")
+    np.testing.assert_array_equal(found["input_ids"][0, :6], [2, the, UNKNOWN, UNKNOWN, walked, 3])
+    np.testing.assert_array_equal(found["label_mask"][0, :6], [0, 1, 1, 1, 1, 0])
+    np.testing.assert_array_equal(found["label_ids"][0, 1:5], [0, 2, 4, 0])
+
+
+def test_parts_of_a_long_sentence(written):
+    """Room for 4 pieces; words of 1, 3, 8, 1, 1, 1, 1 pieces, which begin at 0 1 4 12 13 14 15."""
+    tokenizer = FullTokenizer(**VOCABULARIES["sentencepiece"])
+    sentence = "The/O Redondo/B-LOC unbelievably/O the/O walked/B-PER a/I-PER the/O"
+    found, counts = features(corpus_of(written, sentence), tokenizer, 6)
+    assert counts == {"without_piece": 0, "split": 1, "cut": 4}
+    the, walked, a = tokenizer.encode_ids("the walked a")
+    red, on, do = tokenizer.encode_ids("redondo")
+    un = tokenizer.encode_ids("unbelievably")
+    wanted = [[2, the, red, on, do, 3], [2, *un[:4], 3], [2, the, walked, a, the, 3]]
+    np.testing.assert_array_equal(found["input_ids"], wanted)
+    wanted = [[0, 1, 1, 0, 0, 0], [0, 1, 0, 0, 0, 0], [0, 1, 1, 1, 1, 0]]
+    np.testing.assert_array_equal(found["label_mask"], wanted)
+    wanted = [[0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0], [0, 0, 2, 4, 0, 0]]
+    np.testing.assert_array_equal(found["label_ids"], wanted)
+
+
+TEXT = "The cat , 1990, walked unbelievably \u0301 don't http://t.co/abcd12 a 日本 Redondo"
+WORDS = TEXT.split(" ")
+
+
+def random_sentences(count, longest, seed=0):
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, longest, size=count)
+    return [[WORDS[i] for i in random.integers(0, len(WORDS), size)] for size in sizes]
+
+
+@pytest.mark.parametrize("max_seq_length", [6, 13, 40])
+def test_every_word_is_kept_in_order_by_the_rule(written, tokenizer, max_seq_length):
+    sentences = random_sentences(40, 30)
+    corpus = ner.read(written("\n\n".join("\n".join(f"{w} O" for w in s) for s in sentences)))
+    found, counts = features(corpus, tokenizer, max_seq_length)
+    rows, places = np.nonzero(found["label_mask"])
+    next_row, at, split = 0, 0, 0
+    for sentence in sentences:
+        begin, of_part = 0, {}  # part -> its row
+        for word in sentence:
+            pieces = tokenizer.encode_ids(tokenizer.normalize(word)) or [UNKNOWN]
+            row = of_part.setdefault(begin // (max_seq_length - 2), next_row + len(of_part))
+            assert rows[at] == row
+            assert found["input_ids"][row, places[at]] == pieces[0]
+            begin, at = begin + len(pieces), at + 1
+        next_row += len(of_part)
+        split += len(of_part) > 1
+    assert (at, next_row) == (len(rows), len(found["input_ids"]))
+    assert counts["split"] == split and split > 10
+    assert counts["without_piece"] == sum(sentence.count("\u0301") for sentence in sentences)
+
+
+@pytest.fixture(scope="module")
+def graph_tokenizer(vocabulary):
+    return GraphTokenizer(**vocabulary)
+
+
+@pytest.mark.parametrize("max_seq_length", [6, 40])
+def test_the_graph_has_the_same_sequences(written, tokenizer, graph_tokenizer, max_seq_length):
+    sentences = random_sentences(30, 30, seed=1)
+    corpus = ner.read(written("\n\n".join("\n".join(f"{w} O" for w in s) for s in sentences)))
+    wanted, _ = features(corpus, tokenizer, max_seq_length)
+    texts = [" \u3000" + "\u2029 ".join(words) + "\t" for words in sentences]
+    texts.insert(3, "")  # no word and no sequence
+    found = token_inputs.Words(graph_tokenizer, max_seq_length, UNKNOWN)(tf.constant(texts))
+    decoded = [[word.decode() for word in words] for words in found.words.to_list()]
+    assert decoded == [*sentences[:3], [], *sentences[3:]]
+    for name, values in found.features.items():
+        length = values.shape[1]
+        np.testing.assert_array_equal(values, wanted[name][:, :length], err_msg=name)
+        assert not wanted[name][:, length:].any()
+    np.testing.assert_array_equal(found.places, np.argwhere(wanted["label_mask"]))
+    assert found.counts.numpy()[3] == 0 and found.counts.numpy().sum() == len(wanted["input_ids"])
+
+
+@pytest.mark.parametrize("texts", [[], ["", " "]])
+def test_no_word_at_all(graph_tokenizer, texts):
+    found = token_inputs.Words(graph_tokenizer, 8, UNKNOWN)(tf.constant(texts, tf.string))
+    assert found.places.shape == (0, 2) and found.features["input_ids"].shape[0] == 0
+    assert found.counts.numpy().tolist() == [0] * len(texts)
+
+
+# --- Figures ---
+
+
+def logits_of(arrays, predicted):
+    """Logits [n, T, C] with ln 4 for the predicted label of each word, and 0 for the 4 others.
+
+    Its probability is 1/2, theirs 1/8.
+    """
+    logits = np.zeros([*arrays["label_mask"].shape, len(LABELS)], np.float32)
+    logits[..., 0] = 9.0  # what stands at other pieces must not matter
+    ids = [LABELS.index(label) for label in predicted.split()]
+    logits[arrays["label_mask"] > 0] = math.log(4) * np.eye(len(LABELS))[ids]
+    return logits
+
+
+def test_figures_by_hand(written, tokenizer):
+    """Of 4 entities 2 are found, and 3 are predicted; 5 of 7 labels are right."""
+    corpus = corpus_of(
+        written, "Mr./B-PER Smith/I-PER in/O London/B-LOC", "Paris/B-LOC and/O Rome/B-LOC"
+    )
+    arrays, _ = features(corpus, tokenizer, 40)
+    logits = logits_of(arrays, "B-PER I-PER O O B-LOC O B-PER")
+    found = ner.evaluate(corpus, LABELS, arrays, logits, batch_size=1)
+    assert found == pytest.approx(
+        {
+            "precision": 2 / 3,
+            "recall": 1 / 2,
+            "f1": 4 / 7,
+            "eval_accuracy": 5 / 7,
+            "eval_loss": (5 * math.log(2) + 2 * math.log(8)) / 7,
+            "loss": math.log(2) * ((3 + 3) / 4 + (2 + 3) / 3) / 2,  # the mean of two batches
+        }
+    )
+    whole = ner.evaluate(corpus, LABELS, arrays, logits, batch_size=2)
+    assert whole == pytest.approx(found | {"loss": found["eval_loss"]})
+
+
+@pytest.mark.parametrize(
+    ("predicted", "f1"),
+    [
+        ("O B-LOC I-LOC I-LOC", 1.0),  # across two parts of the sentence
+        ("O I-LOC I-LOC I-LOC", 1.0),  # an entity may begin with I, as for conlleval
+        ("O B-LOC I-LOC O", 0.0),
+        ("O B-LOC I-PER I-LOC", 0.0),
+        ("O B-LOC B-LOC I-LOC", 0.0),
+        ("O O O O", 0.0),
+    ],
+)
+def test_entities_are_right_as_a_whole(written, tokenizer, predicted, f1):
+    corpus = corpus_of(written, "The/O Redondo/B-LOC Redondo/I-LOC walked/I-LOC")
+    arrays, counts = features(corpus, tokenizer, 6)
+    assert counts["split"] == 1
+    found = ner.evaluate(corpus, LABELS, arrays, logits_of(arrays, predicted), 8)
+    assert found["f1"] == f1
+
+
+@pytest.mark.shared_data
+def test_all_words_of_wnut17_are_read_and_kept(shared_data, written):
+    folder = shared_data / "ner" / "wnut17"
+    tokenizer = FullTokenizer(spm_model_file=str(shared_data / "spm" / "30k-clean.model"))
+    lines = {}
+    for name in ("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"):
+        content = (folder / name).read_text(encoding="utf-8")
+        wanted = [line.split("\t") for line in content.split("\n") if line.strip()]
+        corpus = ner.read(str(folder / name))
+        lines[name] = len(corpus.lines)
+        assert [[word.text, word.label] for word in corpus.words] == wanted
+        labels = sorted({label for _, label in wanted}, reverse=True)
+        counts = collections.Counter()
+        arrays = ner.features(corpus.sentences, labels, tokenizer, 32, counts)
+        ids = arrays["label_ids"][arrays["label_mask"] > 0]
+        text = ner.with_labels(corpus, [labels[id_] for id_ in ids])
+        assert text == re.sub(r"(?m)^[ \t]+$", "", content)
+    assert sorted(lines.values()) == [16742, 24681, 66124]
