@@ -18,11 +18,12 @@ FUZZ_CASES ?= 200
 FUZZ_CRASHES ?= 24
 FUZZ_SEED ?= 1
 
-.PHONY: help setup test test-onednn-off lint docs-check fuzz demo books clean
+.PHONY: help setup test test-slow test-onednn-off lint docs-check fuzz demo books clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
 	@echo "make test    the tests (TESTS=tests/model/test_encoder.py for a part)"
+	@echo "make test-slow  those that take long and show what the others do for more cases"
 	@echo "make test-onednn-off  those of the model's figures, with TensorFlow's other kernels"
 	@echo "make lint    ruff: rules and format"
 	@echo "make docs-check  the commands of README.md and docs/, with tiny models and data: 5 minutes"
@@ -47,6 +48,9 @@ $(READY): requirements.txt requirements-library.txt requirements-dev.txt
 
 test: $(READY)
 	$(RUN) -m pytest --numprocesses=2 --dist=loadfile $(TESTS)
+
+test-slow: $(READY)
+	$(RUN) -m pytest --numprocesses=2 --dist=loadfile -m slow $(TESTS)
 
 # Other processors take other kernels, whose sums are rounded otherwise.
 NUMERIC := model scripts/test_run_race.py scripts/test_run_squad.py publish/test_serving.py

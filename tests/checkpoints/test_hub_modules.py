@@ -466,6 +466,7 @@ def test_squad_from_the_first_generation(first_generation, fine_tune, capsys, tm
     assert kept == config
 
 
+@pytest.mark.slow
 def test_race_from_our_own_module(own, fine_tune, capsys):
     module, weights = own(False)
     before, after = fine_tune(run_race, module, **RACE, do_lower_case=True)

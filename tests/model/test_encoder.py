@@ -224,9 +224,13 @@ def test_parameter_counts_of_the_released_sizes(size, encoder, masked_lm, senten
     "overrides, millions",
     [
         ({"embedding_size": 768, "parameter_sharing": "all"}, 31),
-        ({"embedding_size": 768, "parameter_sharing": "attention"}, 83),
+        pytest.param(
+            {"embedding_size": 768, "parameter_sharing": "attention"}, 83, marks=pytest.mark.slow
+        ),
         ({"embedding_size": 768, "parameter_sharing": "ffn"}, 57),
-        ({"embedding_size": 768, "parameter_sharing": "none"}, 108),
+        pytest.param(
+            {"embedding_size": 768, "parameter_sharing": "none"}, 108, marks=pytest.mark.slow
+        ),
         ({"embedding_size": 128, "parameter_sharing": "all"}, 12),
         ({"embedding_size": 128, "parameter_sharing": "attention"}, 64),
         ({"embedding_size": 128, "parameter_sharing": "ffn"}, 38),

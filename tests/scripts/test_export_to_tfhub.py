@@ -81,7 +81,11 @@ def example_of(module):
     return re.search(r"```python\n(.*?)```", (module / "README.md").read_text(), re.DOTALL)[1]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+# Loading and the model have all variants among the default tests; here some are enough.
+@pytest.mark.parametrize(
+    "variant",
+    [pytest.param(v, marks=() if v in ("base", "groups2") else pytest.mark.slow) for v in VARIANTS],
+)
 def test_figures_of_the_original(variant, directory, run):
     module = tf.saved_model.load(str(run(directory(variant))))
     inputs, expected = golden(variant)
@@ -116,7 +120,14 @@ def test_figures_of_the_original(variant, directory, run):
     assert_close(signatures["mlm"](**renamed, **positions)["mlm_logits"], flat)
 
 
-@pytest.mark.parametrize("sharing", ["attention", "ffn", "none"])
+@pytest.mark.parametrize(
+    "sharing",
+    [
+        pytest.param("attention", marks=pytest.mark.slow),
+        pytest.param("ffn", marks=pytest.mark.slow),
+        "none",
+    ],
+)
 def test_every_sharing_strategy(sharing, tmp_path):
     config = dataclasses.replace(
         AlbertConfig.from_json_file(str(GOLDEN / "model" / "base" / "albert_config.json")),
@@ -279,7 +290,11 @@ print(module(tf.constant({texts!r}))["input_word_ids"].shape)
 
 @pytest.mark.parametrize(
     ("positions", "flag", "expected"),
-    [(64, {}, 64), (512, {}, 128), (64, {"max_seq_length": 20}, 20)],
+    [
+        pytest.param(64, {}, 64, marks=pytest.mark.slow),
+        pytest.param(512, {}, 128, marks=pytest.mark.slow),
+        (64, {"max_seq_length": 20}, 20),
+    ],
 )
 def test_length_of_the_preprocessing(positions, flag, expected, directory, run):
     path = directory()

@@ -94,7 +94,9 @@ def run_in_fresh_process(kind):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("kind", ["mirrored", "multi_worker_mirrored", "off"])
+@pytest.mark.parametrize(
+    "kind", ["mirrored", "multi_worker_mirrored", pytest.param("off", marks=pytest.mark.slow)]
+)
 def test_replicas_give_the_result_of_one_device(kind):
     one, other = run_in_fresh_process("one_device"), run_in_fresh_process(kind)
     assert other["replicas"] == (2 if kind == "mirrored" else 1)
