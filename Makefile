@@ -53,7 +53,7 @@ test-slow: $(READY)
 	$(RUN) -m pytest --numprocesses=2 --dist=loadfile -m slow $(TESTS)
 
 # Other processors take other kernels, whose sums are rounded otherwise.
-NUMERIC := model scripts/test_run_race.py scripts/test_run_squad.py publish/test_serving.py
+NUMERIC := model scripts/test_run_squad.py publish/test_serving.py
 
 test-onednn-off: export TF_ENABLE_ONEDNN_OPTS := 0
 test-onednn-off: TESTS := $(NUMERIC:%=tests/%)
