@@ -17,6 +17,7 @@ _TSV = (
     f"run_classifier.py {_MODEL} {_TUNE} --task_name=tsv --data_dir=tsv --text_column=first "
     "--text_pair_column=second --label_column=label --train_step=1"
 )
+_NER = f"run_classifier.py {_MODEL} {_TUNE} --task_name=ner --data_dir=conll --train_step=1"
 _RACE = (
     f"run_race.py {_MODEL} {_TUNE} --data_dir=race --max_qa_length=10 --train_step=1 "
     "--warmup_step=0"
@@ -40,6 +41,7 @@ MADE = (
         "squad2_run": f"{_SQUAD2} {_FRESH} --do_train --do_predict --output_dir=squad2_run",
         "train.tfrecord": f"{_CREATE} --spm_model_file=spm.model --output_file=train.tfrecord",
         "tuned": f"{_TSV} {_FRESH} {_ALL} --output_dir=tuned",
+        "words_run": f"{_NER} {_FRESH} {_ALL} --output_dir=words_run",
         "squad1_run": f"{_SQUAD1} {_FRESH} --do_train --do_predict --output_dir=squad1_run",
         "race_run": f"{_RACE} {_FRESH} {_ALL} --output_dir=race_run",
     },
@@ -67,6 +69,8 @@ COMMANDS = {
     "run_classifier_eval": f"{_TSV} {_EVALUATE} --output_dir=tuned",
     "run_classifier_predict": f"{_TSV} {_PREDICT} --output_dir=tuned",
     "run_classifier_export": f"{_TSV} {_EXPORT} --output_dir=tuned --export_dir=out",
+    "run_classifier_words_train": f"{_NER} {_FRESH} {_ALL} --output_dir=out",
+    "run_classifier_words_predict": f"{_NER} {_PREDICT} --output_dir=words_run",
     "run_race_train": f"{_RACE} {_FRESH} {_ALL} --output_dir=out",
     "run_race_predict": f"{_RACE} {_PREDICT} --output_dir=race_run",
     "run_squad_1_train": f"{_SQUAD1} {_FRESH} --do_train --do_predict --output_dir=out",

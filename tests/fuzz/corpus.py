@@ -43,6 +43,16 @@ def _tsv(task):
     return "first\tsecond\tlabel\n" + "".join(rows)
 
 
+def _conll():
+    """The sentences as words with labels; what begins with a capital is a name."""
+    labels = {False: "O", True: "B-NAME"}
+    sentences = (
+        "".join(f"{word}\t{labels[word[0].isupper()]}\n" for word in text.split())
+        for text in SENTENCES
+    )
+    return "\n".join(sentences)
+
+
 def _passage(name):
     return {
         "article": " ".join(SENTENCES),
@@ -80,6 +90,7 @@ FILES = {  # name -> content: str, bytes, or what JSON can hold
         json.dumps({"question": "Who went home?", "context": text}) + "\n" for text in SENTENCES
     ),
     **{f"tsv/{split}.tsv": _tsv("tsv") for split in ("train", "dev", "test")},
+    **{f"conll/{split}.conll": _conll() for split in ("train", "dev", "test")},
     **{f"glue/CoLA/{split}.tsv": _tsv("CoLA") for split in ("train", "dev")},
     "glue/CoLA/test.tsv": "index\tsentence\n" + "".join(f"0\t{text}\n" for text in SENTENCES),
     **{

@@ -221,3 +221,47 @@ def test_mixed_precision_logits_are_float32_and_near(name):
     assert float(loss) == pytest.approx(float(expected), rel=5e-3)
     assert float(loss) != pytest.approx(float(expected), rel=1e-7)
     assert {gradient.dtype for gradient in gradients.values()} == {tf.float32}
+
+
+def test_token_classifier_on_the_sequence_output():
+    config = AlbertConfig.from_json_file(str(GOLDEN / "model" / "base" / "albert_config.json"))
+    inputs = {
+        name: golden_features("base")[name] for name in ("input_ids", "input_mask", "segment_ids")
+    }
+    model, padded = (
+        heads.TokenClassificationModel(config, 5, predicted_length=length) for length in (None, 40)
+    )
+    named, others = checkpoints.named_variables(model), checkpoints.named_variables(padded)
+    random = np.random.RandomState(0)
+    for name in ("output_weights", "output_bias"):
+        named[name].assign(random.standard_normal(named[name].shape))
+    for name, variable in others.items():
+        variable.assign(named[name])
+    x = model.encoder(
+        inputs["input_ids"], input_mask=inputs["input_mask"], token_type_ids=inputs["segment_ids"]
+    )["sequence_output"]
+    expected = np.einsum("bth,ch->btc", x, named["output_weights"]) + named["output_bias"].numpy()
+    logits = model(inputs)["logits"]
+    assert_close(logits, expected, FORWARD)
+    # Outputs of prediction have one shape; training pays for no padding.
+    longer = padded(inputs)["logits"].numpy()
+    length = logits.shape[1]
+    assert longer.shape[1] == 40 > length and not longer[:, length:].any()
+    assert_close(longer[:, :length], expected, FORWARD)
+    assert padded(inputs, training=True)["logits"].shape[1] == length
+
+
+def test_tokens_with_a_label_alone_count():
+    logits = np.zeros([2, 3, 4], np.float32)
+    logits[0, 1, 2] = logits[1, 0, 1] = np.log(5)  # of 4 classes, one has probability 5/8
+    features = {  # longer than the logits, which are of a trimmed batch
+        "label_ids": tf.constant([[0, 2, 0, 0, 0], [3, 0, 0, 0, 0]]),
+        "label_mask": tf.constant([[0, 1, 0, 0, 0], [1, 1, 0, 0, 0]]),
+    }
+    terms = heads.token_classification_terms(features, {"logits": tf.constant(logits)})
+    losses, weights = terms["eval_loss"]
+    np.testing.assert_array_equal(weights, [[0, 1, 0], [1, 1, 0]])
+    np.testing.assert_array_equal(terms["eval_accuracy"][0] * weights, [[0, 1, 0], [0, 1, 0]])
+    wanted = [np.log(8 / 5), np.log(8), np.log(4)]
+    np.testing.assert_allclose(losses.numpy()[weights.numpy() > 0], wanted, atol=1e-6)
+    assert float(heads.mean_loss(terms)) == pytest.approx(np.mean(wanted), abs=1e-6)
