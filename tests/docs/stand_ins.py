@@ -15,6 +15,7 @@ COPIES = {  # name in the pages -> name in the corpus of tests/fuzz
     "text/all.txt": "text.txt",
     f"{MODEL}/30k-clean.model": "spm.model",
     "data/RACE": "race/RACE",
+    "wnut17": "conll",
     "train-v1.1.json": "squad1.json",
     "dev-v1.1.json": "squad1.json",
     "train-v2.0.json": "squad2.json",

@@ -231,7 +231,7 @@ def test_token_classifier_on_the_sequence_output():
     model, padded = (
         heads.TokenClassificationModel(config, 5, predicted_length=length) for length in (None, 40)
     )
-    named, others = checkpoints.named_variables(model), checkpoints.named_variables(padded)
+    named, others = name_table.named_variables(model), name_table.named_variables(padded)
     random = np.random.RandomState(0)
     for name in ("output_weights", "output_bias"):
         named[name].assign(random.standard_normal(named[name].shape))
