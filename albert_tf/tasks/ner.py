@@ -17,7 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from seqeval.metrics import sequence_labeling
+from seqeval.metrics.sequence_labeling import (
+    classification_report,
+    precision_recall_fscore_support,
+)
 
 from albert_tf import files
 from albert_tf.data import feature_cache, input_pipeline, records
@@ -111,7 +114,8 @@ def read(path, labels=None, needs_labels=True):
     """
     content = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
     lines = re.split(rb"\r\n|\r|\n", content)
-    del lines[len(lines) - (not lines[-1]) :]  # what follows the last line end is no line
+    if not lines[-1]:  # what follows the last line end is no line
+        lines.pop()
     lines = [_decoded(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]
     words = [_word(line, number, path) for number, line in enumerate(lines, start=1)]
     groups = itertools.groupby(words, key=bool)
@@ -177,7 +181,9 @@ def find_labels(data_dir, given=None):
     path = input_file(data_dir, "train", remedy)
     found = {word.label for word in read(path).words}
     if len(found) < 2:
-        raise UserError(f"{path}: at least two different labels are needed. Received: {found}")
+        raise UserError(
+            f"{path}: at least two different labels are needed. Received: {', '.join(found)}"
+        )
     return tuple(sorted(found, key=lambda label: (label != "O", label)))
 
 
@@ -265,10 +271,8 @@ def evaluate(corpus, labels, arrays, logits, batch_size):
     label_ids, logits = arrays["label_ids"][mask], logits[mask]
     losses = cross_entropy(logits, label_ids)
     of_rows = np.bincount(np.nonzero(mask)[0], losses)
-    predicted = predicted_labels(corpus, labels, logits)
-    scores = sequence_labeling.precision_recall_fscore_support(
-        corpus.labels, predicted, average="micro", zero_division=0
-    )
+    found = predicted_labels(corpus, labels, logits)
+    scores = precision_recall_fscore_support(corpus.labels, found, average="micro", zero_division=0)
     return dict(zip(("precision", "recall", "f1"), map(float, scores), strict=False)) | {
         "eval_accuracy": float(np.mean(np.argmax(logits, axis=-1) == label_ids)),
         "eval_loss": float(np.mean(losses)),
@@ -347,11 +351,10 @@ class NerTask:
     def evaluate(self, splits, outputs, batch_size):
         """Figures of entities and words; none without labels."""
         (arrays, corpus), logits = splits[""], outputs[""]["logits"]
-        of_words = logits[arrays["label_mask"] > 0]
-        figures = {}
-        if corpus.has_labels:
-            figures = evaluate(corpus, self.labels, arrays, logits, batch_size)
-        return Evaluation(figures, (collapse_warning(self.labels, of_words),))
+        warning = collapse_warning(self.labels, logits[arrays["label_mask"] > 0])
+        if not corpus.has_labels:
+            return Evaluation({}, (warning,))
+        return Evaluation(evaluate(corpus, self.labels, arrays, logits, batch_size), (warning,))
 
     def results_end(self, best_before, value, saved):
         """As the other tasks show the best before this evaluation."""
@@ -369,7 +372,7 @@ class NerTask:
     def _records(self, corpus, split):
         """Makes the record file of a split, unless it is there and made of the same; its path."""
         cache = feature_cache.cached_records(
-            os.path.join(self.cached_dir, f"ner_{'eval' if split == 'dev' else split}.tf_record"),
+            os.path.join(self.cached_dir, f"ner_{split}.tf_record"),
             self._schema,
             {"labels": self.labels, **self.text.cache_settings},
             [corpus.path, self.text.vocabulary_file],
@@ -418,7 +421,8 @@ class NerTask:
         if not figures:
             print("The test set has no labels, so there are no figures.")
             return
-        print(sequence_labeling.classification_report(corpus.labels, predicted, zero_division=0))
+        if {*itertools.chain(*corpus.labels, *predicted)} != {"O"}:  # seqeval needs an entity
+            print(classification_report(corpus.labels, predicted, zero_division=0))
         results.report_predictions(self.output_dir, figures, step)
 
     def make_served_model(self, config):

@@ -33,7 +33,7 @@ from albert_tf.publish import (
     text_inputs,
     tflite_files,
 )
-from albert_tf.tasks import glue, race, squad_features
+from albert_tf.tasks import glue, race, squad_features, squad_questions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import run_record
 from tests import GOLDEN, TINY_CONFIG
@@ -487,7 +487,7 @@ def test_squad_gives_the_scripts_answers(version, exported, predicted, signature
     flags = VERSIONS[version]
     directory, export = exported(run_squad, **SQUAD_RUN, **flags)
     expected = kept_answers(directory)
-    examples = race.read_examples(str(flags["predict_file"]), training=False)
+    examples = squad_questions.read_examples(str(flags["predict_file"]), training=False)
     texts = [{"question": e.question_text, "context": e.paragraph_text} for e in examples]
     lines = predicted(export, texts, predict_batch_size=7)
     assert len(lines) == len(expected) > 20
@@ -879,7 +879,11 @@ def test_weights_of_another_architecture(classifier):
             {"export_tflite": True, "task_name": "RTE", "do_predict": True},
             "needs --export_dir",
         ),
-        (run_classifier, {"threshold_to_export": 1, "task_name": "RTE"}, "needs --export_dir"),
+        (
+            run_classifier,
+            {"threshold_to_export": 1, "task_name": "RTE", "do_predict": True},
+            "needs --export_dir",
+        ),
         (
             run_classifier,
             {"threshold_to_export": "inf", "task_name": "RTE", "export_dir": "x"},

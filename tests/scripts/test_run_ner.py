@@ -193,6 +193,15 @@ def test_a_test_set_without_labels(run_main, flags, data, tmp_path, capsys):
     assert not (flags["output_dir"] / "predict_results.txt").exists()
 
 
+def test_a_test_set_without_any_entity(run_main, flags, tmp_path):
+    (tmp_path / "test.conll").write_text("the O\nwalked O\n\nsaid O\n")
+    labels = ",".join(LABELS)
+    run_main(run_classifier, **flags | PREDICT | {"data_dir": tmp_path}, labels=labels)
+    assert test_lines(flags["output_dir"]) == ["the\tO", "walked\tO", "", "said\tO", ""]
+    figures = values_of((flags["output_dir"] / "predict_results.txt").read_text())
+    assert (figures["f1"], figures["eval_accuracy"]) == (0, 1)
+
+
 # --- Exports ---
 
 
