@@ -181,9 +181,7 @@ def find_labels(data_dir, given=None):
     path = input_file(data_dir, "train", remedy)
     found = {word.label for word in read(path).words}
     if len(found) < 2:
-        raise UserError(
-            f"{path}: at least two different labels are needed. Received: {', '.join(found)}"
-        )
+        raise UserError(f"{path}: at least two different labels are needed, not {', '.join(found)}")
     return tuple(sorted(found, key=lambda label: (label != "O", label)))
 
 
