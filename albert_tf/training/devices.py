@@ -140,6 +140,26 @@ def is_chief(strategy):
     return resolver.task_type in (None, first) and resolver.task_id in (None, 0)
 
 
+def sum_over_workers(strategy, value):
+    """The sum of a whole number of every worker; all of them have to ask for it.
+
+    Args:
+        strategy: tf.distribute.MultiWorkerMirroredStrategy.
+        value: int, this worker's.
+
+    Returns:
+        int, the same for all.
+    """
+    each = strategy.run(tf.constant, args=(value,), kwargs={"dtype": tf.int64})
+    total = int(strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None))
+    return total * num_workers(strategy) // strategy.num_replicas_in_sync
+
+
+def num_workers(strategy):
+    """Processes of a MultiWorkerMirroredStrategy (int)."""
+    return sum(map(len, strategy.cluster_resolver.cluster_spec().as_dict().values()))
+
+
 def check_batch_size(strategy, batch_size, flag):
     """Raises UserError unless a global batch divides among the replicas."""
     replicas = strategy.num_replicas_in_sync

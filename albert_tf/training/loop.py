@@ -70,7 +70,8 @@ class Run:
         self.optimizer, self.settings = optimizer, settings
         self.is_chief = devices.is_chief(strategy)
         # Every worker has to take part in saving, but only one may write to the directory.
-        self._directory = settings.output_dir if self.is_chief else tempfile.mkdtemp()
+        self._temporary = None if self.is_chief else tempfile.TemporaryDirectory()
+        self._directory = settings.output_dir if self.is_chief else self._temporary.name
         self._evaluators = {}
         self.predict = prediction.Predictor(strategy, task.model)
         if optimizer is None:
@@ -140,6 +141,19 @@ class Run:
         if save:
             self.save()
         return "Starting at step 0 from random weights: no checkpoint in output_dir, none given."
+
+    def check_workers_agree(self):
+        """Raises UserError if workers are to go on from different steps; all have to call it."""
+        if not isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            return
+        total, squares = (
+            devices.sum_over_workers(self.strategy, value) for value in (self.step, self.step**2)
+        )
+        if devices.num_workers(self.strategy) * squares != total**2:  # equal if all steps are
+            raise UserError(
+                f"the workers do not go on from the same step, this one from {self.step}: "
+                f"--output_dir={self.settings.output_dir} must be a directory that all share"
+            )
 
     def load_weights_and_step(self, prefix):
         """Reads all weights and the step of one of the run's own checkpoints, for evaluation."""

@@ -173,6 +173,7 @@ def _train(run, config, options, schema, train_files, on_checkpoint):
     """Trains from where the run stands, or from the weights given."""
     directory, recipe = options.loop.output_dir, options.recipe
     print(run.initialize(options.init_checkpoint, options.init_from_group0))
+    run.check_workers_agree()
     if run.is_chief:
         run_record.write(directory, options.record, config, run, train_files)
     dataset = input_pipeline.train_dataset(

@@ -6,7 +6,8 @@ import time
 
 from tqdm import tqdm
 
-_CHECK_SECONDS = 5.0  # how often figures are fetched from the device within a loop
+CHECK_SECONDS = 5.0  # how often figures are fetched from the device within a loop
+_MOST_STEPS = 1000  # between two of them
 
 
 def say(text):
@@ -37,7 +38,12 @@ class Progress:
         self._unshown += steps
 
     def is_due(self):
-        return time.time() - self._last >= _CHECK_SECONDS
+        return time.time() - self._last >= CHECK_SECONDS
+
+    def steps_in_check(self):
+        """About how many steps take CHECK_SECONDS: int, as those since the last figures went."""
+        seconds = max(time.time() - self._last, 1e-6)
+        return int(min(CHECK_SECONDS * self._unshown / seconds, _MOST_STEPS))
 
     def show(self, figures):
         if self._unshown:  # else shown a moment ago

@@ -74,6 +74,8 @@ class Trainer(orbit.StandardTrainer):
         self._step = inner_optimizer(optimizer).iterations
         self._scales_loss = self._optimizer is not inner_optimizer(optimizer)
         self._progress, self._host_loop = progress, not on_device
+        self._several_workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        self._steps_to_report = 1  # of several workers
         self._figures = _Figures()
         with strategy.scope():
             self._figures.make([*names, "loss", "gradient_norm"])
@@ -93,10 +95,22 @@ class Trainer(orbit.StandardTrainer):
             for _ in range(int(num_steps)):
                 step(iterator)
                 self._progress.advance(1)
-                if self._progress.is_due():
+                if self._is_due():
                     self._report()
 
         return loop
+
+    def _is_due(self):
+        """Whether to read the figures, which all workers have to do at the same step."""
+        if not self._several_workers:
+            return self._progress.is_due()
+        self._steps_to_report -= 1
+        if self._steps_to_report:
+            return False
+        # Each proposes a number of steps by its own clock. The sum of integers is the same for all.
+        total = devices.sum_over_workers(self._strategy, self._progress.steps_in_check())
+        self._steps_to_report = max(total // devices.num_workers(self._strategy), 1)
+        return True
 
     def train_loop_begin(self):
         self._figures.reset()

@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import json
+import os
 import re
 import signal
 import socket
@@ -21,7 +22,7 @@ from albert_tf.checkpoints import loading, readers, run_directory
 from albert_tf.data import record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.training import pretraining, runners
-from tests import GOLDEN
+from tests import GOLDEN, ROOT
 
 DATA = GOLDEN / "optimizers"
 LENGTH, PREDICTIONS = 24, 6
@@ -586,6 +587,60 @@ def test_two_workers_give_the_result_of_one(run_main, run_script, flags, tmp_pat
     losses = [[float(v) for v in re.findall(r"^loss = (\S+)", text, re.M)] for text in texts]
     assert len(losses[0]) == 3
     np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_workers_that_share_no_directory_are_told(run_main, run_script, flags, tmp_path):
+    run_main(run_pretraining, **flags | {"output_dir": tmp_path / "worker-0"})  # of two steps
+    workers = [f"localhost:{port}" for port in free_ports(2)]
+
+    def work(index):
+        cluster = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+        return run_script(
+            "run_pretraining",
+            environment={"TF_CONFIG": json.dumps(cluster)},
+            **flags | {"output_dir": tmp_path / f"worker-{index}", "num_train_steps": 4},
+            distribution_strategy="multi_worker_mirrored",
+        )
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for index, done in enumerate(pool.map(work, range(2))):
+            line = done.stderr.strip().splitlines()[-1]
+            assert done.returncode == 1 and f"this one from {(2, 0)[index]}: --output_dir=" in line
+
+
+WORKER = """
+import runpy, sys
+from albert_tf.training import progress_line
+progress_line.CHECK_SECONDS = float(sys.argv.pop(1))
+sys.argv[0] = "run_pretraining.py"
+runpy.run_path("run_pretraining.py", run_name="__main__")
+"""
+
+
+def test_workers_report_at_the_same_steps_whatever_their_clocks_say(flags, tmp_path):
+    """Reading the figures is a collective: one worker that reads them alone waits for ever."""
+    workers = [f"localhost:{port}" for port in free_ports(2)]
+    flags |= {"output_dir": tmp_path / "two", "num_train_steps": 40}
+    flags |= {"distribution_strategy": "multi_worker_mirrored"}
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+
+    def work(index):
+        cluster = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+        seconds = ("0", "1e6")[index]
+        return subprocess.run(
+            [sys.executable, "-c", WORKER, seconds, *arguments],
+            cwd=ROOT,
+            env={**os.environ, "TF_CONFIG": json.dumps(cluster)},
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for done in pool.map(work, range(2)):
+            assert done.returncode == 0, done.stderr
+    assert run_directory.latest_in(str(tmp_path / "two")).endswith("model.ckpt-40")
 
 
 def test_runs_as_a_user_runs_it_from_another_directory(run_script, flags, tmp_path):
