@@ -39,6 +39,10 @@ def open_reader(prefix):
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
+class DamagedError(UserError):
+    """The files of a checkpoint are there and cannot be read."""
+
+
 class TensorFlowReader:
     """The tensors of TensorFlow's files under the original's names, whichever release wrote them.
 
@@ -110,7 +114,7 @@ def _reading(what):
         yield
     # Among these: an object graph that is no message, or speaks of keys and nodes that are absent.
     except (tf.errors.OpError, RuntimeError, ValueError, LookupError, TypeError, DecodeError) as e:
-        raise UserError(
+        raise DamagedError(
             f"cannot read {what}: the files are damaged or incomplete ({one_line(e)}). Copy them "
             "anew, or give another checkpoint"
         ) from e

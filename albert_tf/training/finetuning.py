@@ -7,7 +7,7 @@ import math
 import os
 
 from albert_tf import files
-from albert_tf.checkpoints import name_table, run_directory
+from albert_tf.checkpoints import name_table, readers, run_directory
 from albert_tf.data import input_pipeline, record_checks
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
@@ -279,7 +279,11 @@ class _Evaluator:
         kept, count = [], 0
         longest = self._run.settings.keep_checkpoint_max or math.inf
         for prefix in prefixes:
-            self._run.load_weights_and_step(prefix)
+            try:
+                self._run.load_weights_and_step(prefix)
+            except readers.DamagedError as error:
+                progress_line.say(f"{error}. It is left out.")
+                continue
             self(prefix)
             count += 1
             kept.append(prefix)

@@ -17,7 +17,7 @@ import orbit
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import loading, name_table, run_directory, writers
+from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.errors import UserError
 from albert_tf.training import devices, prediction, progress_line, runners
 
@@ -119,9 +119,8 @@ class Run:
         Raises:
             UserError: a checkpoint is there and does not fit, or none is there and one must be.
         """
-        latest = run_directory.latest_in(self.settings.output_dir)
+        latest = self._restore_newest()
         if latest:
-            loading.restore(latest, self._state)
             line = f"Resuming at step {self.step} from {latest}: weights, moments and step."
             return line + (" --init_checkpoint is not read." if init_checkpoint else "")
         if init_checkpoint:
@@ -141,6 +140,31 @@ class Run:
         if save:
             self.save()
         return "Starting at step 0 from random weights: no checkpoint in output_dir, none given."
+
+    def _restore_newest(self):
+        """Restores the newest whole checkpoint of output_dir; its prefix, or None if there is none.
+
+        Raises:
+            UserError: it is of another model, or all are damaged.
+        """
+        latest = run_directory.latest_in(self.settings.output_dir)
+        older = [prefix for _, prefix in run_directory.numbered_in(self.settings.output_dir)]
+        older = older[: older.index(latest)] if latest in older else []
+        damaged = []
+        for prefix in [latest, *reversed(older)] if latest else []:
+            try:
+                loading.restore(prefix, self._state)
+            except readers.DamagedError as error:
+                damaged.append(prefix)
+                print(f"{error}. It is left out.")
+            else:
+                return prefix
+        if damaged:
+            raise UserError(
+                f"all checkpoints in --output_dir={self.settings.output_dir} are damaged: "
+                f"{', '.join(damaged)}. Copy one anew, or give another --output_dir"
+            )
+        return None
 
     def check_workers_agree(self):
         """Raises UserError if workers are to go on from different steps; all have to call it."""

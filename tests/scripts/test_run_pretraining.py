@@ -200,6 +200,27 @@ def test_resumed_run_equals_an_uninterrupted_one(run_main, flags, tmp_path, caps
         np.testing.assert_allclose(resumed[name], value, rtol=1e-6, atol=1e-7, err_msg=name)
 
 
+@pytest.mark.parametrize("ending", [".data-00000-of-00001", ".index"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    run_main, flags, tmp_path, capsys, ending
+):
+    flags |= {"save_checkpoints_steps": 1}
+    run_main(run_pretraining, **flags)
+    steps = (2, 1, 0)
+    for count in (1, 2, 3):
+        for step in steps[:count]:
+            path = tmp_path / "out" / f"model.ckpt-{step}{ending}"
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        if count == 3:
+            with pytest.raises(UserError, match=r"all .*ckpt-2, .*ckpt-1, .*ckpt-0\. Copy one"):
+                run_main(run_pretraining, **flags)
+            return
+        run_main(run_pretraining, **flags)
+        out = capsys.readouterr().out
+        assert out.count("It is left out.") == count
+        assert f"Resuming at step {steps[count]} from" in out and "Trained to step 2" in out
+
+
 def test_output_dir_wins_over_init_checkpoint(run_main, flags, tmp_path, capsys):
     run_main(run_pretraining, **flags)
     run_main(
