@@ -158,5 +158,5 @@ $(BOOKS_DIR)/model/.trained-$(BOOKS_STEPS): $(BOOKS_DIR)/train-0.tfrecord $(BOOK
 	@touch $@
 
 clean:
-	rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache
+	rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache .hypothesis
 	find albert_tf demo tests -name __pycache__ -prune -exec rm -rf {} +

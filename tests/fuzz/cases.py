@@ -193,7 +193,8 @@ def _signature(outcomes, wrong):
     """What findings of one cause have in common (str)."""
     errors = "".join(outcome.errors for outcome in outcomes if "Traceback" in outcome.errors)
     frames = re.findall(r'File "[^"]*?(\w+)\.py", line \d+, in (\w+)\n', errors)
-    own = {path.stem for path in (*processes.ROOT.glob("*.py"), *processes.ROOT.glob("*/*.py"))}
+    files = (*processes.ROOT.glob("*.py"), *processes.ROOT.glob("albert_tf/**/*.py"))
+    own = {path.stem for path in files}
     if errors:
         raised = re.findall(r"^(\w[\w.]*(?:Error|Exception|Interrupt)?)(?::|$)", errors, re.M)
         place = [f"{file}.{function}" for file, function in frames if file in own]
@@ -259,7 +260,10 @@ def _refuse(name):
 
 
 def _check_json(path):
-    for text in path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]:
+    texts = [path.read_text()]
+    if path.suffix == ".jsonl":  # where a blank line stands for one of the input
+        texts = list(filter(None, texts[0].splitlines()))
+    for text in texts:
         json.loads(text, parse_constant=_refuse)
 
 
