@@ -185,7 +185,7 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
 def _export_settings():
     return served.Settings(
         directory=FLAGS.export_dir,
-        tokenizer=model_flags.make_graph_tokenizer(),
+        vocabulary=model_flags.vocabulary_arguments(),
         vocabulary_file=model_flags.vocabulary_file(),
         max_seq_length=FLAGS.max_seq_length,
         with_text=FLAGS.export_text,

@@ -14,7 +14,6 @@ from albert_tf import files
 from albert_tf.checkpoints import hub_modules, transformers
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.tasks.text_input import TextInput
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import run_record
@@ -129,15 +128,15 @@ def make_tokenizer():
     Raises:
         UserError: no vocabulary is given, or it cannot be read.
     """
-    return FullTokenizer(**_vocabulary())
+    return FullTokenizer(**vocabulary_arguments())
 
 
-def make_graph_tokenizer():
-    """The same for a graph, a GraphTokenizer."""
-    return GraphTokenizer(**_vocabulary())
+def vocabulary_arguments():
+    """Arguments of FullTokenizer and GraphTokenizer: dict.
 
-
-def _vocabulary():
+    Raises:
+        UserError: no vocabulary is given.
+    """
     path = vocabulary_file()
     if not path:
         raise UserError("give --spm_model_file or --vocab_file")
@@ -290,7 +289,7 @@ def record_of_flags():
         return run_record.Given(given, text, None)
     path = vocabulary_file()
     vocabulary = {
-        "flag": "vocab_file" if "vocab_file" in _vocabulary() else "spm_model_file",
+        "flag": "vocab_file" if "vocab_file" in vocabulary_arguments() else "spm_model_file",
         "path": path if "://" in path else os.path.abspath(path),
         "sha256": run_record.sha256(path),
     }

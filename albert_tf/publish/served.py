@@ -6,7 +6,6 @@ import shlex
 from typing import NamedTuple
 
 from albert_tf.publish import saved_models, tflite_files
-from albert_tf.publish.graph_tokenization import GraphTokenizer
 
 
 class Settings(NamedTuple):
@@ -14,7 +13,8 @@ class Settings(NamedTuple):
 
     Attributes:
         directory: str.
-        tokenizer: GraphTokenizer of the model's text.
+        vocabulary: dict, arguments of the GraphTokenizer, which computes with TensorFlow and so is
+            made only when devices are set up.
         vocabulary_file: str, its file, which goes along.
         max_seq_length: int, T, of the samples that TFLite files are compared on.
         with_text: bool, whether the SavedModel takes text too, for which it needs tensorflow-text.
@@ -22,19 +22,20 @@ class Settings(NamedTuple):
     """
 
     directory: str
-    tokenizer: GraphTokenizer
+    vocabulary: dict
     vocabulary_file: str
     max_seq_length: int
     with_text: bool = True
     with_tflite: bool = False
 
 
-def export(model, functions, config, settings, labels=None, folder=""):
+def export(model, functions, tokenizer, config, settings, labels=None, folder=""):
     """Writes a fine-tuned model; says what and where.
 
     Args:
         model: one of `heads`, with its weights.
         functions: classifier_functions.ClassifierFunctions or the like, of it.
+        tokenizer: GraphTokenizer of its text.
         config: AlbertConfig.
         settings: Settings.
         labels: sequence of str or None, the class names.
@@ -48,8 +49,8 @@ def export(model, functions, config, settings, labels=None, folder=""):
     contents = {"albert_config.json": config.to_json_string()}
     if labels is not None:
         contents[saved_models.LABELS_FILE] = "".join(f"{label}\n" for label in labels)
-    kind = "sp_model_file" if settings.tokenizer.is_sentencepiece else "vocab_file"
-    tokenizer = settings.tokenizer if settings.with_text else None
+    kind = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"
+    tokenizer = tokenizer if settings.with_text else None
     assets = {kind: settings.vocabulary_file}
     saved_models.save(path, model, functions, tokenizer, assets, contents)
     if settings.with_text:

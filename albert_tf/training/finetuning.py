@@ -12,6 +12,7 @@ from albert_tf.data import input_pipeline, record_checks
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.publish import saved_models, served
+from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.training import (
     devices,
     finetuned_task,
@@ -45,7 +46,6 @@ class Options:
     """What to do, where and how.
 
     Attributes:
-        output_dir: str, the run's directory.
         do_train, do_eval, do_predict: bool, the parts of the work.
         recipe: Recipe; None without training.
         max_seq_length: int, T.
@@ -62,7 +62,6 @@ class Options:
         export: publish.served.Settings; None for no export.
     """
 
-    output_dir: str
     do_train: bool
     do_eval: bool
     do_predict: bool
@@ -81,6 +80,11 @@ class Options:
     export: served.Settings | None = None
 
     @property
+    def output_dir(self):
+        """The run's directory (str)."""
+        return self.loop.output_dir
+
+    @property
     def purposes(self):
         """What the run does in its directory, for the locks: tuple of str."""
         evaluates = self.do_eval or self.do_predict
@@ -89,7 +93,7 @@ class Options:
     def in_directory(self, directory, **changes):
         """The same options for another directory."""
         settings = dataclasses.replace(self.loop, output_dir=directory)
-        return dataclasses.replace(self, output_dir=directory, loop=settings, **changes)
+        return dataclasses.replace(self, loop=settings, **changes)
 
 
 def fine_tune(task, config, options, strategy):
@@ -371,8 +375,11 @@ def _export(task, config, options):
     devices.set_precision("fp32")
     model = task.make_served_model(config)
     saved_models.load(model, prefix)
-    functions = task.served_functions(model, options.export.tokenizer, prefix)
-    served.export(model, functions, config, options.export, task.labels, task.export_folder)
+    tokenizer = GraphTokenizer(**options.export.vocabulary)
+    functions = task.served_functions(model, tokenizer, prefix)
+    served.export(
+        model, functions, tokenizer, config, options.export, task.labels, task.export_folder
+    )
 
 
 def model_outputs(run, task, splits, batch_size, max_seq_length):

@@ -86,9 +86,7 @@ def purposes(parts):
     """What `finetuning.Options` with these parts lock."""
     nothing = dict.fromkeys(("do_train", "do_eval", "do_predict"), False)
     sizes = {"max_seq_length": 64, "eval_batch_size": 8, "predict_batch_size": 8}
-    return finetuning.Options(
-        output_dir="", recipe=None, loop=None, **nothing | parts, **sizes
-    ).purposes
+    return finetuning.Options(recipe=None, loop=None, **nothing | parts, **sizes).purposes
 
 
 @pytest.mark.parametrize(

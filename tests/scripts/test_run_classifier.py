@@ -15,10 +15,12 @@ import tensorflow as tf
 
 import run_classifier
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
+from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
+from albert_tf.publish import graph_tokenization
 from albert_tf.tasks import classification, classification_features, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
@@ -799,6 +801,22 @@ def test_trimming_changes_no_prediction(tmp_path):
 def test_loss_of_the_results_is_the_mean_of_batch_means():
     losses = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
     assert mean_over_batches(losses, 2) == pytest.approx((1.5 + 6.5 + 20.0) / 3)
+
+
+def test_nothing_of_tensorflow_is_made_before_the_devices(
+    run_main, flags, trained, tmp_path, monkeypatch
+):
+    """GPUs can no longer be set up once something was computed on them."""
+    order, make = [], graph_tokenization.GraphTokenizer.__init__
+    set_up = launch.set_up_devices
+    monkeypatch.setattr(launch, "set_up_devices", lambda: order.append("devices") or set_up())
+    monkeypatch.setattr(
+        graph_tokenization.GraphTokenizer,
+        "__init__",
+        lambda *values, **named: order.append("tokenizer") or make(*values, **named),
+    )
+    run_main(run_classifier, **flags | PREDICT, export_dir=tmp_path / "export")
+    assert order == ["devices", "tokenizer"]
 
 
 def test_trials_lock_their_folders_and_the_one_of_all(run_main, flags, tmp_path, monkeypatch):

@@ -583,23 +583,32 @@ def free_ports(count):
     return ports
 
 
+def in_two_workers(work):
+    """Results of work(index, environment), called at once for both workers of a cluster."""
+    workers = [f"localhost:{port}" for port in free_ports(2)]
+
+    def of_worker(index):
+        cluster = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+        return work(index, {"TF_CONFIG": json.dumps(cluster)})
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return list(pool.map(of_worker, range(2)))
+
+
 def test_two_workers_give_the_result_of_one(run_main, run_script, flags, tmp_path):
     flags |= {"do_eval": True, "num_train_steps": 3}
     run_main(run_pretraining, **flags)
-    workers = [f"localhost:{port}" for port in free_ports(2)]
 
-    def work(index):
-        cluster = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+    def work(index, environment):
         return run_script(
             "run_pretraining",
-            environment={"TF_CONFIG": json.dumps(cluster)},
+            environment=environment,
             **flags | {"output_dir": tmp_path / "two"},
             distribution_strategy="multi_worker_mirrored",
         )
 
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        for done in pool.map(work, range(2)):
-            assert done.returncode == 0, done.stderr
+    for done in in_two_workers(work):
+        assert done.returncode == 0, done.stderr
     one, two = (read_variables(tmp_path / name / "model.ckpt-3") for name in ("out", "two"))
     for name, value in one.items():
         if "key/bias" not in name:
@@ -612,21 +621,18 @@ def test_two_workers_give_the_result_of_one(run_main, run_script, flags, tmp_pat
 
 def test_workers_that_share_no_directory_are_told(run_main, run_script, flags, tmp_path):
     run_main(run_pretraining, **flags | {"output_dir": tmp_path / "worker-0"})  # of two steps
-    workers = [f"localhost:{port}" for port in free_ports(2)]
 
-    def work(index):
-        cluster = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+    def work(index, environment):
         return run_script(
             "run_pretraining",
-            environment={"TF_CONFIG": json.dumps(cluster)},
+            environment=environment,
             **flags | {"output_dir": tmp_path / f"worker-{index}", "num_train_steps": 4},
             distribution_strategy="multi_worker_mirrored",
         )
 
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        for index, done in enumerate(pool.map(work, range(2))):
-            line = done.stderr.strip().splitlines()[-1]
-            assert done.returncode == 1 and f"this one from {(2, 0)[index]}: --output_dir=" in line
+    for index, done in enumerate(in_two_workers(work)):
+        line = done.stderr.strip().splitlines()[-1]
+        assert done.returncode == 1 and f"this one from {(2, 0)[index]}: --output_dir=" in line
 
 
 WORKER = """
@@ -640,27 +646,24 @@ runpy.run_path("run_pretraining.py", run_name="__main__")
 
 def test_workers_report_at_the_same_steps_whatever_their_clocks_say(flags, tmp_path):
     """Reading the figures is a collective: one worker that reads them alone waits for ever."""
-    workers = [f"localhost:{port}" for port in free_ports(2)]
     flags |= {"output_dir": tmp_path / "two", "num_train_steps": 40}
     flags |= {"distribution_strategy": "multi_worker_mirrored"}
     arguments = [f"--{name}={value}" for name, value in flags.items()]
 
-    def work(index):
-        cluster = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+    def work(index, environment):
         seconds = ("0", "1e6")[index]
         return subprocess.run(
             [sys.executable, "-c", WORKER, seconds, *arguments],
             cwd=ROOT,
-            env={**os.environ, "TF_CONFIG": json.dumps(cluster)},
+            env={**os.environ, **environment},
             capture_output=True,
             text=True,
             timeout=150,
             check=False,
         )
 
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        for done in pool.map(work, range(2)):
-            assert done.returncode == 0, done.stderr
+    for done in in_two_workers(work):
+        assert done.returncode == 0, done.stderr
     assert run_directory.latest_in(str(tmp_path / "two")).endswith("model.ckpt-40")
 
 
