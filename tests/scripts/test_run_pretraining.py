@@ -645,7 +645,7 @@ runpy.run_path("run_pretraining.py", run_name="__main__")
 
 
 def test_workers_report_at_the_same_steps_whatever_their_clocks_say(flags, tmp_path):
-    """Reading the figures is a collective: one worker that reads them alone waits for ever."""
+    """Reading the figures is a collective: one worker that reads them alone fails."""
     flags |= {"output_dir": tmp_path / "two", "num_train_steps": 40}
     flags |= {"distribution_strategy": "multi_worker_mirrored"}
     arguments = [f"--{name}={value}" for name, value in flags.items()]
