@@ -4,12 +4,14 @@
 Shapes:
     B batch, T sequence, E embedding, H hidden, V vocabulary, P predictions per sequence.
 
-A loss is a sum over examples divided by a weight. `global_sum` adds such a weight up over all
-replicas (identity on one device), so that the losses and gradients of the replicas add up to
-those of the whole batch, however it was split.
+A loss is a sum over examples divided by a sum of weights. These sums, `totals`, are those of the
+whole batch, and known before the model is called. So the losses and gradients of parts of a batch
+add up to those of the whole, whether the parts lie on several replicas or come one after another.
 """
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 import tf_keras
@@ -119,9 +121,49 @@ class PretrainingModel(tf_keras.Model):
         }
 
 
+class Objective(NamedTuple):
+    """What a model is trained for.
+
+    Attributes:
+        figures: tuple of str, names of the figures.
+        weights: callable, features -> dict of name -> float32 tensor, the weights of each figure.
+        terms: callable, (features, outputs) -> dict of name -> (values, weights): figures for each
+            example, whose weighted means over all examples are the metrics. The weights add up to
+            those of `weights`.
+        loss: callable, (terms, totals) -> float32 scalar: the share of these examples in the loss
+            of a batch whose weights add up to `totals`, a dict of name -> float32 scalar.
+    """
+
+    figures: tuple
+    weights: Callable
+    terms: Callable
+    loss: Callable
+
+
+def totals_of(weights):
+    """Sums of weights: dict of name -> float32 tensor -> dict of name -> float32 scalar."""
+    return {name: tf.reduce_sum(values) for name, values in weights.items()}
+
+
+def _totals_in(terms):
+    return totals_of({name: weights for name, (_, weights) in terms.items()})
+
+
 def cross_entropy(labels, logits):
     """Cross-entropy of each row: int labels [...], float32 logits [..., C] -> [...]."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+
+
+def pretraining_weights(features):
+    """Weights of the figures of `pretraining_terms`: predictions count, and sequences."""
+    predictions = features["masked_lm_weights"]
+    sequences = tf.ones_like(predictions[:, 0])
+    return {
+        "masked_lm_loss": predictions,
+        "masked_lm_accuracy": predictions,
+        "sentence_order_loss": sequences,
+        "sentence_order_accuracy": sequences,
+    }
 
 
 def pretraining_terms(features, outputs):
@@ -139,34 +181,36 @@ def pretraining_terms(features, outputs):
     masked_logits, masked_labels = outputs["masked_lm_logits"], features["masked_lm_ids"]
     order_logits = outputs["sentence_order_logits"]
     order_labels = tf.reshape(features["next_sentence_labels"], [-1])
-    masked_weights, order_weights = features["masked_lm_weights"], tf.ones_like(order_logits[:, 0])
-    return {
-        "masked_lm_loss": (cross_entropy(masked_labels, masked_logits), masked_weights),
-        "masked_lm_accuracy": (_hits(masked_labels, masked_logits), masked_weights),
-        "sentence_order_loss": (cross_entropy(order_labels, order_logits), order_weights),
-        "sentence_order_accuracy": (_hits(order_labels, order_logits), order_weights),
+    values = {
+        "masked_lm_loss": cross_entropy(masked_labels, masked_logits),
+        "masked_lm_accuracy": _hits(masked_labels, masked_logits),
+        "sentence_order_loss": cross_entropy(order_labels, order_logits),
+        "sentence_order_accuracy": _hits(order_labels, order_logits),
     }
+    weights = pretraining_weights(features)
+    return {name: (values[name], weights[name]) for name in values}
 
 
-def pretraining_loss(terms, global_sum=tf.identity, sentence_loss_weight=1.0):
+def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
     """Masked-LM loss plus weighted sentence loss (section 3.1; its variants in Table 5).
 
     Args:
         terms: dict, of `pretraining_terms`.
+        totals: dict of name -> float32 scalar, the weights' sums over the whole batch; None if
+            `terms` are of the whole batch.
         sentence_loss_weight: float; 0 leaves the masked-LM loss alone.
-        global_sum: callable, adds a scalar up over all replicas.
 
     Returns:
-        float32 scalar: this replica's share of the loss of the whole batch.
+        float32 scalar: the share of these examples in the loss of the whole batch.
     """
+    totals = _totals_in(terms) if totals is None else totals
     masked_losses, masked_weights = terms["masked_lm_loss"]
     # The original's constant, which keeps a batch without predictions from dividing by 0.
-    masked_count = global_sum(tf.reduce_sum(masked_weights)) + 1e-5
-    loss = tf.reduce_sum(masked_losses * masked_weights) / masked_count
+    loss = tf.reduce_sum(masked_losses * masked_weights) / (totals["masked_lm_loss"] + 1e-5)
     if sentence_loss_weight:
-        order_losses, order_weights = terms["sentence_order_loss"]
-        order_count = global_sum(tf.reduce_sum(order_weights))
-        loss += sentence_loss_weight * tf.reduce_sum(order_losses) / order_count
+        order_losses, _ = terms["sentence_order_loss"]
+        order_loss = tf.reduce_sum(order_losses) / totals["sentence_order_loss"]
+        loss += sentence_loss_weight * order_loss
     return loss
 
 
@@ -283,6 +327,12 @@ class TokenClassificationModel(tf_keras.Model):
         return {"logits": logits}
 
 
+def example_weights(features):
+    """Weight 1 for each example [B], whatever the figure."""
+    ones = tf.ones_like(features["input_ids"][:, 0], tf.float32)
+    return {"eval_loss": ones, "eval_accuracy": ones}
+
+
 def classification_terms(features, outputs):
     """Loss and hit of each example: logits [B, C], label_ids int32 [B, 1]."""
     labels, logits = tf.reshape(features["label_ids"], [-1]), outputs["logits"]
@@ -291,6 +341,12 @@ def classification_terms(features, outputs):
         "eval_loss": (cross_entropy(labels, logits), weights),
         "eval_accuracy": (_hits(labels, logits), weights),
     }
+
+
+def token_weights(features):
+    """Weight 1 where a word begins: label_mask int32 [B, L]."""
+    weights = tf.cast(features["label_mask"], tf.float32)
+    return {"eval_loss": weights, "eval_accuracy": weights}
 
 
 def token_classification_terms(features, outputs):
@@ -318,11 +374,25 @@ def regression_terms(features, outputs):
     return {"eval_loss": (errors, tf.ones_like(errors))}
 
 
-def mean_loss(terms, global_sum=tf.identity):
-    """Mean of `eval_loss` over the batch; this replica's share of it."""
+def mean_loss(terms, totals=None):
+    """Mean of `eval_loss` over a batch: the share of these examples in it (`pretraining_loss`)."""
     losses, weights = terms["eval_loss"]
-    return tf.reduce_sum(losses * weights) / global_sum(tf.reduce_sum(weights))
+    totals = _totals_in(terms) if totals is None else totals
+    return tf.reduce_sum(losses * weights) / totals["eval_loss"]
 
+
+_LOSS, _LOSS_AND_HITS = ("eval_loss",), ("eval_loss", "eval_accuracy")
+PRETRAINING = Objective(
+    ("masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss"),
+    pretraining_weights,
+    pretraining_terms,
+    pretraining_loss,
+)
+CLASSIFICATION = Objective(_LOSS_AND_HITS, example_weights, classification_terms, mean_loss)
+REGRESSION = Objective(_LOSS, example_weights, regression_terms, mean_loss)
+TOKEN_CLASSIFICATION = Objective(
+    _LOSS_AND_HITS, token_weights, token_classification_terms, mean_loss
+)
 
 # --- SQuAD -----------------------------------------------------------------------------------
 
@@ -544,3 +614,7 @@ def squad_v2_terms(features, outputs):
         logits=outputs["cls_logits"],
     )
     return {"eval_loss": (span_losses + 0.5 * class_losses, weights)}
+
+
+SQUAD_V1 = Objective(_LOSS, example_weights, squad_v1_terms, mean_loss)
+SQUAD_V2 = Objective(_LOSS, example_weights, squad_v2_terms, mean_loss)

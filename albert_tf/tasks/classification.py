@@ -65,14 +65,9 @@ class ClassificationTask:
         return self.row.key_metric
 
     @property
-    def terms(self):
+    def objective(self):
         """Loss and figures of the training."""
-        return heads.regression_terms if self.row.is_regression else heads.classification_terms
-
-    @property
-    def shown_terms(self):
-        """Names of the figures that training shows."""
-        return ("eval_loss",) if self.row.is_regression else ("eval_loss", "eval_accuracy")
+        return heads.REGRESSION if self.row.is_regression else heads.CLASSIFICATION
 
     def make_model(self, config, use_one_hot_embeddings=False):
         """The classifier or regressor."""

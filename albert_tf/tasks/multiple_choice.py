@@ -48,8 +48,7 @@ class RaceTask:
     kind = FinetunedTask("race", tuple(race.LETTERS))
     labels = tuple(race.LETTERS)
     inputs = ("input_ids", "input_mask", "segment_ids")
-    terms = staticmethod(heads.classification_terms)
-    shown_terms = ("eval_loss", "eval_accuracy")
+    objective = heads.CLASSIFICATION
     key_metric = "eval_accuracy"
     shown_figures = None
     takes_head = False

@@ -306,8 +306,7 @@ class NerTask:
     cached_dir: str
 
     inputs = ("input_ids", "input_mask", "segment_ids")
-    terms = staticmethod(heads.token_classification_terms)
-    shown_terms = ("eval_loss", "eval_accuracy")
+    objective = heads.TOKEN_CLASSIFICATION
     key_metric = "f1"
     shown_figures = None
     takes_head = False

@@ -42,7 +42,7 @@ class Version(NamedTuple):
         model: class in `heads`.
         options: dict from argument of the model to the `Settings` that gives its value.
         served_options: dict of arguments in place of those when the model is exported.
-        terms: callable in `heads`, the loss.
+        objective: heads.Objective.
         predict: callable in `squad_predictions`.
     """
 
@@ -52,7 +52,7 @@ class Version(NamedTuple):
     model: type
     options: dict
     served_options: dict
-    terms: Callable
+    objective: heads.Objective
     predict: Callable
 
 
@@ -63,7 +63,7 @@ VERSION_1 = Version(
     model=heads.SquadV1Model,
     options={"predicted_length": "max_seq_length"},
     served_options={"predicted_length": None},
-    terms=heads.squad_v1_terms,
+    objective=heads.SQUAD_V1,
     predict=squad_predictions.predict_v1,
 )
 VERSION_2 = Version(
@@ -73,7 +73,7 @@ VERSION_2 = Version(
     model=heads.SquadV2Model,
     options={name: name for name in ("start_n_top", "end_n_top", "dropout_prob")},
     served_options={},
-    terms=heads.squad_v2_terms,
+    objective=heads.SQUAD_V2,
     predict=squad_predictions.predict_v2,
 )
 
@@ -224,7 +224,6 @@ class SquadTask:
     kind = None  # the variables of its checkpoints tell
     labels = None
     key_metric = "f1"
-    shown_terms = ("eval_loss",)
     takes_head = True
     export_folder = "saved_model"
 
@@ -238,9 +237,9 @@ class SquadTask:
         return self.version.inputs
 
     @property
-    def terms(self):
+    def objective(self):
         """The loss of the training."""
-        return self.version.terms
+        return self.version.objective
 
     @property
     def shown_figures(self):

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from albert_tf.model.heads import Objective
 from albert_tf.training.finetuned_task import FinetunedTask
 
 
@@ -62,8 +63,7 @@ class Task(Protocol):
         kind: FinetunedTask, kept with the run so that checkpoints of another task are refused; None
             if the checkpoint's variables tell.
         inputs: tuple of str, the features that the model reads.
-        terms: callable, of `loop.Task`: (features, outputs) -> what the loss is made of.
-        shown_terms: tuple of str, names of the terms that training shows.
+        objective: heads.Objective, the loss and the figures of training.
         key_metric: str, the figure that chooses the best checkpoint; larger is better.
         shown_figures: tuple of str, the figures that an evaluation prints; None for all.
         takes_head: bool, whether training starts with the head of the checkpoint it is given.
@@ -73,8 +73,7 @@ class Task(Protocol):
 
     kind: FinetunedTask | None
     inputs: tuple
-    terms: Callable
-    shown_terms: tuple
+    objective: Objective
     key_metric: str
     shown_figures: tuple | None
     takes_head: bool
