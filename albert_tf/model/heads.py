@@ -14,12 +14,12 @@ import math
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.model.dropout import dropout
 from albert_tf.model.encoder import (
     AlbertModel,
     Dense,
     Layer,
     LayerNorm,
-    dropout,
     get_activation,
     truncated_normal,
 )
