@@ -16,6 +16,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.errors import UserError
+from albert_tf.model.dropout import dropout
 
 
 def gelu(x):
@@ -41,11 +42,6 @@ def get_activation(name):
 def truncated_normal(stddev):
     """Initialiser of all kernels and tables; nothing beyond two standard deviations."""
     return tf_keras.initializers.TruncatedNormal(stddev=stddev)
-
-
-def dropout(x, rate, training):
-    """Zeroes a share `rate` of x and scales the rest by 1 / (1 - rate), in training alone."""
-    return tf.nn.dropout(x, rate) if training and rate else x
 
 
 class Layer(tf_keras.layers.Layer):

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.model.dropout import dropout
 from albert_tf.model.encoder import (
     AlbertModel,
     Dense,
     Layer,
     LayerNorm,
-    dropout,
     get_activation,
     truncated_normal,
 )

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dropout whose masks follow from a key, so that a training step can be repeated exactly.
+
+    with dropout.seeded(key):
+        outputs = model(features, training=True)
+
+Each call of `dropout` takes a mask that is a function of the key and of the place of the call: the
+number of calls before it. Without a key, masks come from TensorFlow's global generator.
+"""
+
+import contextlib
+import math
+import threading
+
+import tensorflow as tf
+
+_RESOLUTION = 2**16  # of a rate: an element takes 16 random bits, since random bits are expensive
+
+
+class _Places(threading.local):  # a strategy traces each of its replicas in a thread of its own
+    key = None
+    count = 0
+
+
+_places = _Places()
+
+
+@contextlib.contextmanager
+def seeded(key):
+    """Makes the masks of all dropout inside functions of a key and of their place.
+
+    Args:
+        key: int32 tensor [2], a seed of TensorFlow's stateless generators. It has to differ between
+            steps, replicas and micro-batches.
+    """
+    before = _places.key, _places.count
+    _places.key, _places.count = _positive(key), 0
+    try:
+        yield
+    finally:
+        _places.key, _places.count = before
+
+
+def next_key():
+    """The key of the next place: int32 tensor [2]. Without `seeded`, a random one."""
+    if _places.key is None:
+        return tf.random.uniform([2], 0, tf.int32.max, tf.int32)
+    place = _places.count
+    _places.count += 1
+    return _positive(tf.random.experimental.stateless_fold_in(_places.key, place))
+
+
+def _positive(key):
+    # XLA and TensorFlow's own kernels take negative seeds for different ones.
+    return tf.bitwise.bitwise_and(key, tf.int32.max)
+
+
+def keep_mask(shape, rate, key):
+    """Decides which elements stay: bool tensor of a shape, true with probability 1 - rate.
+
+    The probability is that of `kept_share`, within 2 ** -17 of the wanted one.
+
+    Args:
+        shape: TensorShape or list of int, or int32 tensor.
+        rate: float.
+        key: int32 tensor [2].
+    """
+    size = tf.reduce_prod(shape) if tf.is_tensor(shape) else math.prod(shape)
+    words = tf.random.stateless_uniform([(size + 3) // 4], key, None, None, tf.uint64)
+    bits = tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:size]
+    return tf.reshape(bits, shape) >= tf.constant(_dropped(rate), tf.uint16)
+
+
+def kept_share(rate):
+    """The exact probability with which `keep_mask` keeps an element (float)."""
+    return 1.0 - _dropped(rate) / _RESOLUTION
+
+
+def _dropped(rate):
+    return min(round(rate * _RESOLUTION), _RESOLUTION - 1)
+
+
+def dropout(x, rate, training):
+    """Zeroes a share `rate` of x and scales the rest by 1 / (1 - rate), in training alone."""
+    if not training or not rate:
+        return x
+    shape = x.shape if x.shape.is_fully_defined() else tf.shape(x)
+    keep = keep_mask(shape, rate, next_key())
+    # In float32: 1 / 0.9 is 0.2% smaller in bfloat16.
+    scaled = tf.cast(tf.cast(x, tf.float32) / kept_share(rate), x.dtype)
+    return tf.where(keep, scaled, tf.zeros([], x.dtype))

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floating-point operations of the matrix products of a model, from its sizes alone.
+
+Everything else (norms, activations, softmax, the optimizer) does few operations, and is left out,
+as is usual for a model's FLOP/s. So is what `recompute` computes a second time.
+"""
+
+
+def forward_flops(config, batch_size, length, predictions=0):
+    """Operations of one forward pass; a multiplication and an addition count as two.
+
+    Args:
+        config: AlbertConfig.
+        batch_size: int, sequences (four for each question of RACE).
+        length: int, pieces of a sequence with its padding.
+        predictions: int, masked pieces of a sequence that the masked-LM head predicts.
+
+    Returns:
+        int.
+    """
+    tokens = batch_size * length
+    embedding, hidden = config.embedding_size, config.hidden_size
+    kernels = 4 * hidden**2 + 2 * hidden * config.intermediate_size
+    attention = 2 * length * hidden  # of a piece's query with all keys, of its weights with values
+    blocks = config.num_hidden_layers * config.inner_group_num * tokens * (kernels + attention)
+    mapping = tokens * embedding * hidden if embedding != hidden else 0
+    pooler = batch_size * hidden**2
+    masked_lm = batch_size * predictions * embedding * (hidden + config.vocab_size)
+    return 2 * (blocks + mapping + pooler + masked_lm)
+
+
+def training_flops(config, batch_size, length, predictions=0):
+    """Operations of one training step: the backward pass has two products for each of the forward.
+
+    Args and result are those of `forward_flops`.
+    """
+    return 3 * forward_flops(config, batch_size, length, predictions)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations of a step, against those that TensorFlow counts in a graph."""
+
+import dataclasses
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.model import flops, heads
+
+TINY = AlbertConfig(
+    vocab_size=60,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=3,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=12,
+)
+BASE = AlbertConfig(
+    vocab_size=30000, hidden_size=768, num_attention_heads=12, intermediate_size=3072
+)
+
+
+def counted(function, *args):
+    """Operations of all matrix products of a function's graph, from their shapes."""
+    graph = function.get_concrete_function(*args).graph
+    total = 0
+    for operation in graph.get_operations():
+        if operation.type in ("MatMul", "BatchMatMulV2"):
+            transposed = operation.get_attr(
+                "transpose_a" if operation.type == "MatMul" else "adj_x"
+            )
+            inner = operation.inputs[0].shape[-2 if transposed else -1]
+            total += 2 * inner * operation.outputs[0].shape.num_elements()
+    return total
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"inner_group_num": 2}, {"embedding_size": 16}, {"num_hidden_groups": 3}]
+)
+def test_operations_are_those_of_the_graph(changes):
+    config = dataclasses.replace(TINY, **changes)
+    model = heads.PretrainingModel(config)
+    features = {
+        "input_ids": tf.ones([4, 10], tf.int32),
+        "input_mask": tf.ones([4, 10], tf.int32),
+        "segment_ids": tf.zeros([4, 10], tf.int32),
+        "masked_lm_positions": tf.ones([4, 3], tf.int32),
+    }
+    forward = counted(tf.function(lambda features: model(features)), features)
+    sentence_order = 2 * 4 * config.hidden_size * 2
+    assert flops.forward_flops(config, 4, 10, predictions=3) == forward - sentence_order
+
+
+def test_operations_of_albert_base():
+    assert flops.training_flops(BASE, 8, 128, predictions=20) == pytest.approx(541e9, rel=0.001)
+    assert flops.training_flops(BASE, 8, 128) == 3 * flops.forward_flops(BASE, 8, 128)
