@@ -25,7 +25,8 @@ class Report:
 
     def __str__(self):
         others = [name for name in self.unused if name_table.is_weight(name)]
-        slots = len(self.unused) - len(others) - (name_table.GLOBAL_STEP in self.unused)
+        of_run = {name_table.GLOBAL_STEP, *name_table.RUN_STATE}
+        slots = len({*self.unused} - {*others} - of_run)
         lines = [f"loaded {len(self.loaded)} variables from {self.prefix}"]
         if self.missing:
             lines.append(f"  not in it, initialised afresh: {', '.join(self.missing)}")
@@ -85,18 +86,20 @@ def load_all(path, named):
     return report
 
 
-def restore(prefix, state):
+def restore(prefix, state, optional=None):
     """Restores a whole training state, strictly: variables, moments and step.
 
     Args:
         prefix: str, of `run_directory.find`; of this project or a training run of the original.
         state: dict, of `training_variables`.
+        optional: dict of name -> variable, those that stay as they are where the file lacks them.
 
     Raises:
         UserError: something is missing, has another shape or is no finite number.
     """
     reader = readers.TensorFlowReader(prefix)
     missing = [name for name in state if name not in reader.shapes]
+    state = state | {n: v for n, v in (optional or {}).items() if n in reader.shapes}
     if missing:
         raise UserError(
             f"training cannot resume from {prefix}: it lacks {len(missing)} of {len(state)} "
@@ -168,7 +171,7 @@ def step_in(prefix):
     """The step that a checkpoint holds; where it holds none, the one in its name, or 0."""
     reader = readers.open_reader(prefix)
     if name_table.GLOBAL_STEP in reader.shapes:
-        return _read_step(reader)
+        return _read_whole_number(reader, name_table.GLOBAL_STEP)
     return run_directory.step_of(prefix) or 0
 
 
@@ -191,14 +194,14 @@ def _read_weight(reader, name):
     return value
 
 
-def _read_step(reader):
-    """The step that a checkpoint holds (int); anything but a whole number raises UserError."""
-    value = reader[name_table.GLOBAL_STEP]
+def _read_whole_number(reader, name):
+    """A number that a checkpoint holds (int); anything but a whole number raises UserError."""
+    value = reader[name]
     dtype = tf.as_dtype(value.dtype)
     number = value.item() if value.size == 1 and (dtype.is_integer or dtype.is_floating) else -1
     if value.ndim or not (0 <= number < 2**63 and number == int(number)):
         raise UserError(
-            f"{name_table.GLOBAL_STEP} in {reader.prefix} must be one whole number of at least 0. "
+            f"{name} in {reader.prefix} must be one whole number of at least 0. "
             f"Received: {str(value)[:80]}, of type {dtype.name}, shape "
             f"{list(value.shape)}. Give another checkpoint"
         )
@@ -212,13 +215,14 @@ def _assign(reader, sources, variables):
     double the memory.
     """
 
-    def read(name):
-        return _read_step(reader) if name == name_table.GLOBAL_STEP else _read_weight(reader, name)
+    def read(name, variable):
+        read_one = _read_whole_number if variable.dtype.is_integer else _read_weight
+        return read_one(reader, sources[name])
 
-    for source in {sources[name] for name in variables}:
-        read(source)
+    for name, variable in {sources[item[0]]: item for item in variables.items()}.values():
+        read(name, variable)
     for name, variable in variables.items():
-        variable.assign(read(sources[name]))
+        variable.assign(read(name, variable))
 
 
 def _shapes(variables):

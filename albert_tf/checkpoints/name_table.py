@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 GLOBAL_STEP = "global_step"
 SLOTS = ("adam_m", "adam_v")
+# What a run keeps beside weights, moments and step, to go on exactly as it was.
+RUN_STATE = ("seed", "loss_scale", "loss_scale_steps")
 _KNOWN_SLOTS = {*SLOTS, "lamb_m", "lamb_v"}  # those of relatives of the original among them
 
 
@@ -239,8 +241,8 @@ def is_encoder(name):
 
 
 def is_weight(name):
-    """Whether a name in a file is neither an optimizer's slot nor the step."""
-    return name != GLOBAL_STEP and name.rsplit("/", 1)[-1] not in _KNOWN_SLOTS
+    """Whether a name in a file is neither an optimizer's slot nor the step or state of a run."""
+    return name not in (GLOBAL_STEP, *RUN_STATE) and name.rsplit("/", 1)[-1] not in _KNOWN_SLOTS
 
 
 def source_name(name, init_from_group0=False):

@@ -50,7 +50,7 @@ class TensorFlowReader:
         prefix: str, of `run_directory.find`.
 
     Attributes:
-        shapes: dict of name -> list of int.
+        shapes: dict of name -> list of int; the object graph is none of them.
 
     Raises:
         UserError: the files cannot be read, or a tensor in them.
@@ -71,6 +71,11 @@ class TensorFlowReader:
     def __getitem__(self, name):
         with _reading(f"{name} of {self.prefix}"):
             return np.reshape(self._reader.get_tensor(self._keys[name]), self.shapes[name])
+
+    @property
+    def form(self):
+        """The key of `writers.WRITERS` that writes such files."""
+        return "tf1" if self._graph is None else "tf2"
 
     def attribute(self, name):
         """The value of a variable that is an attribute of a module's root object; or None."""

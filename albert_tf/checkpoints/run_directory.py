@@ -166,8 +166,8 @@ def _warn_once(line):
 def tidy(directory):
     """Repairs what a killed process left in a run's directory; to be called before training there.
 
-    Parts of a checkpoint that was not finished are removed, and a damaged `checkpoint` file, which
-    `tf.train.CheckpointManager` does not accept, is written anew.
+    Parts of a checkpoint that was not finished are removed, and a damaged `checkpoint` file is
+    written anew.
 
     Args:
         directory: str, which no other process trains in.
@@ -176,17 +176,25 @@ def tidy(directory):
         files.remove(path)
     if _named_by_state(directory) != "":
         return
-    path = os.path.join(directory, _STATE)
-    if not latest_in(directory):
-        files.remove(path)
-        return
+    latest = latest_in(directory)
+    if latest:
+        write_list(directory, latest)
+    else:
+        files.remove(os.path.join(directory, _STATE))
+
+
+def write_list(directory, latest):
+    """Writes the `checkpoint` file, TensorFlow's list of a directory's checkpoints.
+
+    Args:
+        directory: str.
+        latest: str, prefix of the one to go on from.
+    """
     names = [os.path.basename(prefix) for _, prefix in numbered_in(directory)]
     state = CheckpointState(
-        model_checkpoint_path=names[-1],
-        all_model_checkpoint_paths=names,
-        all_model_checkpoint_timestamps=range(1, len(names) + 1),  # without any, none is deleted
+        model_checkpoint_path=os.path.basename(latest), all_model_checkpoint_paths=names
     )
-    files.write_text(path, text_format.MessageToString(state))
+    files.write_text(os.path.join(directory, _STATE), text_format.MessageToString(state))
 
 
 def delete(prefix):

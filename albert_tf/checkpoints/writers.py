@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import name_table
+from albert_tf.checkpoints import name_table, readers
 
 
 def make_checkpoint(state):
@@ -31,19 +31,38 @@ WRITERS = {"tf1": _write_tf1, "tf2": _write_tf2}
 
 
 def write(prefix, tensors, form):
-    """Writes weights as a checkpoint at step 0, whole or not at all.
+    """Writes a checkpoint, whole or not at all.
 
     Args:
         prefix: str.
-        tensors: dict of original name -> array.
+        tensors: dict of original name -> array; without a step, it is 0.
         form: str, a key of `WRITERS`: `tf1` for the original's form, `tf2` for this project's.
     """
     temporary = files.temporary_path(prefix)
     endings = (".data-00000-of-00001", ".index")  # the index, which makes a checkpoint, comes last
     try:
-        WRITERS[form](temporary, {**tensors, name_table.GLOBAL_STEP: np.int64(0)})
+        WRITERS[form](temporary, {name_table.GLOBAL_STEP: np.int64(0), **tensors})
+        files.remove(prefix + ".index")  # it must not stand beside other data for a moment
         for ending in endings:
             tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
     finally:
         for ending in endings:
             files.remove(temporary + ending)
+
+
+def drop_moments(prefix, target=None):
+    """Writes a checkpoint anew without optimizer slots: a third of the size.
+
+    Args:
+        prefix: str. One that holds none is left alone.
+        target: str, prefix of the copy to write; None to replace it.
+
+    Returns:
+        bool, whether it was written.
+    """
+    reader = readers.TensorFlowReader(prefix)
+    kept = [n for n in reader.shapes if name_table.is_weight(n) or n == name_table.GLOBAL_STEP]
+    if len(kept) == len(reader.shapes):
+        return False
+    write(target or prefix, {name: reader[name] for name in kept}, reader.form)
+    return True

@@ -177,3 +177,13 @@ def _cut(features, max_seq_length, length, reshape):
         name: cut(values) if name in _TOKEN_FEATURES else values
         for name, values in features.items()
     }
+
+
+def split(dataset, num_shares, share, splits):
+    def parts(features):
+        return {
+            name: tf.stack(tf.split(values, num_shares * splits))[share * splits :][:splits]
+            for name, values in features.items()
+        }
+
+    return dataset.map(parts).unbatch()

@@ -140,32 +140,39 @@ def is_chief(strategy):
     return resolver.task_type in (None, first) and resolver.task_id in (None, 0)
 
 
-def sum_over_workers(strategy, value):
-    """The sum of a whole number of every worker; all of them have to ask for it.
+def sum_over_workers(strategy, values):
+    """The sums of whole numbers of every worker; all of them have to ask for them.
 
     Args:
-        strategy: tf.distribute.MultiWorkerMirroredStrategy.
-        value: int, this worker's.
+        strategy: tf.distribute.Strategy.
+        values: list of int, this worker's.
 
     Returns:
-        int, the same for all.
+        list of int, the same for all; the values themselves where there is one process.
     """
-    each = strategy.run(tf.constant, args=(value,), kwargs={"dtype": tf.int64})
-    total = int(strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None))
-    return total * num_workers(strategy) // strategy.num_replicas_in_sync
+    workers = num_workers(strategy)
+    if workers == 1:
+        return values
+    each = strategy.run(tf.constant, args=(values,), kwargs={"dtype": tf.int64})
+    totals = strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None).numpy()
+    return [int(total) * workers // strategy.num_replicas_in_sync for total in totals]
 
 
 def num_workers(strategy):
-    """Processes of a MultiWorkerMirroredStrategy (int)."""
+    """Processes that train together (int): those of a MultiWorkerMirroredStrategy, else 1."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return 1
     return sum(map(len, strategy.cluster_resolver.cluster_spec().as_dict().values()))
 
 
-def check_batch_size(strategy, batch_size, flag):
-    """Raises UserError unless a global batch divides among the replicas."""
+def check_batch_size(strategy, batch_size, flag, accumulation=1):
+    """Raises UserError unless a global batch divides among the replicas, and there into parts."""
     replicas = strategy.num_replicas_in_sync
-    if batch_size < 1 or batch_size % replicas:
+    if batch_size < 1 or batch_size % (replicas * accumulation):
+        parts = f" times --gradient_accumulation_steps={accumulation}" if accumulation > 1 else ""
         raise UserError(
             f"--{flag}={batch_size} must be a multiple of the number of replicas ({replicas})"
+            + parts
         )
 
 

@@ -10,7 +10,7 @@ from albert_tf import files
 from albert_tf.checkpoints import name_table, readers, run_directory
 from albert_tf.data import input_pipeline, record_checks
 from albert_tf.errors import UserError
-from albert_tf.model import heads, optimization
+from albert_tf.model import optimization
 from albert_tf.publish import saved_models, served
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.training import (
@@ -18,9 +18,10 @@ from albert_tf.training import (
     finetuned_task,
     loop,
     progress_line,
+    reporting,
     results,
     run_record,
-    runners,
+    steps,
     trials,
 )
 from albert_tf.training.task import Predicted
@@ -109,7 +110,12 @@ def fine_tune(task, config, options, strategy):
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
     if options.recipe:
-        devices.check_batch_size(strategy, options.recipe.batch_size, "train_batch_size")
+        devices.check_batch_size(
+            strategy,
+            options.recipe.batch_size,
+            "train_batch_size",
+            options.loop.gradient_accumulation_steps,
+        )
     if options.do_predict and devices.is_tpu(strategy):
         devices.check_batch_size(strategy, options.predict_batch_size, "predict_batch_size")
     if options.do_predict:
@@ -162,9 +168,9 @@ def make_run(task, config, strategy, settings, recipe=None):
             schedule = optimization.PolynomialDecayWithWarmup(
                 recipe.learning_rate, recipe.train_steps, recipe.warmup_steps
             )
-            optimizer = runners.create_optimizer(recipe.optimizer, schedule)
-    what = loop.Task(model, name_table.named_variables(model), task.terms, heads.mean_loss)
-    return loop.Run(strategy, what, optimizer, settings)
+            optimizer = steps.create_optimizer(recipe.optimizer, schedule)
+    what = loop.Task(model, name_table.named_variables(model), task.objective)
+    return loop.Run(strategy, what, optimizer, settings, recipe and recipe.seed)
 
 
 def _run_trials(task, config, options, strategy):
@@ -220,6 +226,7 @@ def _train(run, task, options, on_checkpoint):
     paths, schema = task.training_records()
     if run.step == 0:
         run.save()
+        run.wait_for_checkpoint()
     if on_checkpoint:
         pending = [
             prefix
@@ -228,16 +235,24 @@ def _train(run, task, options, on_checkpoint):
         ]
         if on_checkpoint.each(pending):
             run.initialize()  # weights, moments and step of the newest again
-    dataset = input_pipeline.train_dataset(
-        paths,
-        schema,
-        recipe.batch_size,
-        seed=None if recipe.seed is None else recipe.seed + run.step,
-        shuffle_buffer_size=recipe.shuffle_buffer_size,
-        trim_to=None if devices.is_tpu(run.strategy) else options.max_seq_length,
-    )
+
+    def batches_of(num_shares, share, splits):
+        return input_pipeline.split(
+            input_pipeline.train_dataset(
+                paths,
+                schema,
+                recipe.batch_size,
+                seed=run.seed + run.step,
+                shuffle_buffer_size=recipe.shuffle_buffer_size,
+                trim_to=None if devices.is_tpu(run.strategy) else options.max_seq_length,
+            ),
+            num_shares,
+            share,
+            splits,
+        )
+
     with record_checks.naming_bad_records(paths, schema, remedy=record_checks.CACHE_REMEDY):
-        run.train(dataset, recipe.batch_size, task.shown_terms, on_checkpoint)
+        run.train(batches_of, recipe.batch_size, on_checkpoint)
 
 
 # --- Evaluation ----------------------------------------------------------------------------------
@@ -255,6 +270,7 @@ class _Evaluator:
         run, task, batch_size = self._run, self._task, self._options.eval_batch_size
         outputs = model_outputs(run, task, self._splits, batch_size, self._options.max_seq_length)
         evaluation = task.evaluate(self._splits, outputs, batch_size)
+        run.wait_for_checkpoint()
         best = results.record(
             run.settings.output_dir,
             run.step,
@@ -263,14 +279,12 @@ class _Evaluator:
             task.key_metric,
             initial_best=-1,
             block=lambda lines, *now: [*lines, *task.results_end(*now), RULE],
+            save_moments_for_best=run.settings.save_moments_for_best,
         )
         if best and evaluation.keep:
             evaluation.keep()
         names = task.shown_figures or evaluation.figures
-        shown = [f"{name} {evaluation.figures[name]:.4f}" for name in names]
-        progress_line.say(
-            f"Evaluation at step {run.step}: {', '.join(shown)}{' (best so far)' if best else ''}"
-        )
+        reporting.say_evaluated(run.step, evaluation.figures, names, best)
         if run.step:  # before training it is no news
             self._warner.say(evaluation.warnings)
 

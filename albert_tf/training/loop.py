@@ -1,25 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one loop: a run and its directory, training, evaluation, checkpoints.
 
-It knows no task and no flag. A `Task` brings the model, its figures and its loss; a `Run` drives
-it over an orbit Controller.
+It knows no task and no flag. A `Task` brings the model, its figures and its loss.
 """
 
 import contextlib
 import dataclasses
-import io
 import itertools
-import os
-import tempfile
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Mapping
 
-import orbit
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
+from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.errors import UserError
-from albert_tf.training import devices, prediction, progress_line, runners
+from albert_tf.model import heads, optimization
+from albert_tf.training import (
+    devices,
+    prediction,
+    progress_line,
+    reporting,
+    saving,
+    steps,
+    stopping,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,27 +35,39 @@ class Task:
     Attributes:
         model: tf_keras.Model, called as model(features, training=bool) -> outputs.
         variables: dict of original name -> variable of the model (`name_table.named_variables`).
-        terms: callable, (features, outputs) -> dict of name -> (values, weights), which become
-            the metrics: weighted means over all examples.
-        loss: callable, (terms, global_sum) -> float32 scalar: this replica's share of the batch's
-            loss; `global_sum` adds a scalar up over the replicas.
+        objective: heads.Objective, figures and loss.
     """
 
     model: tf_keras.Model
     variables: Mapping[str, tf.Variable]
-    terms: Callable
-    loss: Callable
+    objective: heads.Objective
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How long, how often and where; steps are updates of the variables."""
+    """How long, how often and where; steps are updates of the variables.
+
+    Attributes:
+        output_dir: str, the run's directory.
+        train_steps: int.
+        save_checkpoints_steps: int, steps between checkpoints.
+        steps_per_loop: int, steps between points of the curves.
+        keep_checkpoint_max: int, newest checkpoints to keep; None or 0 for all.
+        save_moments_for_best: bool, whether `model.ckpt-best` holds the optimizer's moments.
+        gradient_accumulation_steps: int, parts that a replica's batch is computed in.
+        gradient_clip_norm: float, largest norm of the gradient.
+        compiled: bool, whether XLA compiles the step.
+    """
 
     output_dir: str
     train_steps: int
     save_checkpoints_steps: int
     steps_per_loop: int = 1000
     keep_checkpoint_max: int | None = 5
+    save_moments_for_best: bool = False
+    gradient_accumulation_steps: int = 1
+    gradient_clip_norm: float = 1.0
+    compiled: bool = False
 
 
 class Run:
@@ -58,43 +76,54 @@ class Run:
     Args:
         strategy: tf.distribute.Strategy, under whose scope task and optimizer were made.
         task: Task.
-        optimizer: of `runners.create_optimizer`; None for a run that only evaluates.
+        optimizer: of `steps.create_optimizer`; None for a run that only evaluates.
         settings: Settings.
+        seed: int, of dropout and of the order of the data; None for one drawn at random. A run
+            that is resumed goes on with the seed of its checkpoint.
 
     Attributes:
         predict: prediction.Predictor of the model.
     """
 
-    def __init__(self, strategy, task, optimizer, settings):
+    def __init__(self, strategy, task, optimizer, settings, seed=None):
         self.strategy, self.task = strategy, task
         self.optimizer, self.settings = optimizer, settings
         self.is_chief = devices.is_chief(strategy)
-        # Every worker has to take part in saving, but only one may write to the directory.
-        self._temporary = None if self.is_chief else tempfile.TemporaryDirectory()
-        self._directory = settings.output_dir if self.is_chief else self._temporary.name
-        self._evaluators = {}
         self.predict = prediction.Predictor(strategy, task.model)
+        self._curves = reporting.Curves(settings.output_dir if self.is_chief else None)
+        self._evaluation_step = steps.EvaluationStep(strategy, task)
+        self._distributed = {}
         if optimizer is None:
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             return
         with strategy.scope():
             optimizer.build(list(task.variables.values()))
-        inner = runners.inner_optimizer(optimizer)
+        inner = steps.inner_optimizer(optimizer)
         self._state = name_table.training_variables(task.variables, inner)
         self._step = inner.iterations
-        if self.is_chief:
-            run_directory.tidy(self._directory)
-        self._manager = tf.train.CheckpointManager(
-            writers.make_checkpoint(self._state),
-            self._directory,
-            max_to_keep=settings.keep_checkpoint_max or None,
-            checkpoint_name="model.ckpt",
+        self._seed = tf.Variable(self._first_seed(seed), dtype=tf.int64, trainable=False)
+        self._extras = {"seed": self._seed, **steps.loss_scale_variables(optimizer)}
+        self._saver = saving.Saver(
+            settings.output_dir, settings.keep_checkpoint_max, writes=self.is_chief
         )
+        if self.is_chief:
+            run_directory.tidy(settings.output_dir)
+
+    def _first_seed(self, seed):
+        if seed is None:  # all workers take the one that the chief draws
+            drawn = secrets.randbelow(2**31) if self.is_chief else 0
+            (seed,) = devices.sum_over_workers(self.strategy, [drawn])
+        return seed
 
     @property
     def step(self):
         """Updates made so far."""
         return int(self._step.numpy())
+
+    @property
+    def seed(self):
+        """Seed of dropout and of the order of the data (int)."""
+        return int(self._seed.numpy())
 
     def initialize(
         self,
@@ -153,7 +182,7 @@ class Run:
         damaged = []
         for prefix in [latest, *reversed(older)] if latest else []:
             try:
-                loading.restore(prefix, self._state)
+                loading.restore(prefix, self._state, self._extras)
             except readers.DamagedError as error:
                 damaged.append(prefix)
                 print(f"{error}. It is left out.")
@@ -168,12 +197,9 @@ class Run:
 
     def check_workers_agree(self):
         """Raises UserError if workers are to go on from different steps; all have to call it."""
-        if not isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
-            return
-        total, squares = (
-            devices.sum_over_workers(self.strategy, value) for value in (self.step, self.step**2)
-        )
-        if devices.num_workers(self.strategy) * squares != total**2:  # equal if all steps are
+        workers = devices.num_workers(self.strategy)
+        total, squares = devices.sum_over_workers(self.strategy, [self.step, self.step**2])
+        if workers * squares != total**2:  # equal if all steps are
             raise UserError(
                 f"the workers do not go on from the same step, this one from {self.step}: "
                 f"--output_dir={self.settings.output_dir} must be a directory that all share"
@@ -185,123 +211,172 @@ class Run:
         self._step.assign(loading.step_in(prefix))
 
     def save(self):
-        """Saves `model.ckpt-<step>`; returns its prefix.
+        """Starts to save `model.ckpt-<step>`; returns its prefix. See `wait_for_checkpoint`.
 
         Raises:
-            runners.NonFiniteError: a variable or a moment is not finite; nothing is saved.
+            reporting.NonFiniteError: a variable or a moment is not finite; nothing is saved.
         """
         names = [name for name, variable in self._state.items() if variable.dtype.is_floating]
         finite = [tf.reduce_all(tf.math.is_finite(self._state[name])) for name in names]
         bad = [name for name, ok in zip(names, tf.stack(finite).numpy(), strict=True) if not ok]
         if bad:
-            raise runners.NonFiniteError(
+            raise reporting.NonFiniteError(
                 f"{len(bad)} of {len(names)} variables are not finite at step {self.step} "
                 f"({bad[0]} is the first), so it is not saved"
             )
-        return self._manager.save(checkpoint_number=self.step)
+        return self._saver.save(self.step, self._state | self._extras)
 
-    def _stop(self):
-        """Saves what an interrupted training has reached; returns a line that says so."""
-        latest = run_directory.latest_in(self._directory)
-        if latest and run_directory.step_of(latest) == self.step:
-            return f"Stopped at step {self.step}; {latest} holds it"  # left alone: it is whole
-        try:
-            return f"Stopped at step {self.step}; saved {self.save()}"
-        except runners.NonFiniteError as error:
-            return f"Stopped; {error}. {self._last_good()}"
+    def wait_for_checkpoint(self):
+        """Waits until the checkpoint of `save` is written.
+
+        Raises:
+            UserError: it could not be.
+        """
+        self._saver.wait()
 
     def _last_good(self):
+        self.wait_for_checkpoint()
         return f"Last good checkpoint: {run_directory.latest_in(self.settings.output_dir)}"
 
-    def train(self, dataset, batch_size, figures, on_checkpoint=None):
+    def train(self, batches_of, batch_size, on_checkpoint=None, watch=None):
         """Trains up to `settings.train_steps`, saving on the way.
 
         Args:
-            dataset: tf.data.Dataset of global batches, endless.
+            batches_of: callable, (num_shares, share, splits) -> endless tf.data.Dataset that begins
+                at the run's step: of each global batch, this share (of a worker), split into so
+                many batches (of its replicas), one after another.
             batch_size: int, sequences of a global batch.
-            figures: sequence of str, names of the task's terms.
             on_checkpoint: callable or None, called with the prefix of each checkpoint.
+            watch: callable or None, called with each step and its loss.
 
         Raises:
-            runners.NonFiniteError: the loss, a gradient or a variable is not finite; step and last
-                good checkpoint are named.
+            reporting.NonFiniteError: the loss, a gradient or a variable is not finite; step and
+                last good checkpoint are named.
+            KeyboardInterrupt: the process was asked to end; its step is saved.
         """
         settings, first = self.settings, self.step
         if first >= settings.train_steps:
             print(f"Nothing left to train: step {first} of {settings.train_steps} is done.")
             return
         line = progress_line.Progress(first, settings.train_steps, batch_size, self.is_chief)
-        dataset = self._distribute(dataset)
-        trainer = runners.Trainer(self.task, self.optimizer, dataset, self.strategy, figures, line)
-        controller = self._controller(trainer=trainer)
         try:
-            for target in self._stops():
-                with _without_orbit_prints():
-                    controller.train(target, checkpoint_at_completion=False)
-                prefix = self.save()
-                if on_checkpoint:
-                    on_checkpoint(prefix)
-        except runners.NonFiniteError as error:
-            raise runners.NonFiniteError(
+            with stopping.naming_lost_workers(self.strategy, settings.output_dir):
+                self._train(line, batches_of, on_checkpoint, watch)
+        except reporting.NonFiniteError as error:
+            raise reporting.NonFiniteError(
                 f"{error}. {self._last_good()}. Lower --learning_rate or lengthen the warm-up, and "
                 "start again"
             ) from None
-        except KeyboardInterrupt:
-            if not isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy):
-                progress_line.say(self._stop())
-            raise
         finally:
             line.close()
+            self.wait_for_checkpoint()
+        self._say_pauses()
 
-    def _distribute(self, dataset):
-        # By records and not by files: a single file can serve several workers.
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = (
-            tf.data.experimental.AutoShardPolicy.DATA
+    def _train(self, line, batches_of, on_checkpoint, watch):
+        settings, step = self.settings, self.step
+        iterator = iter(self._replica_batches(batches_of))
+        train_step = steps.TrainStep(
+            self.strategy,
+            self.task,
+            self.optimizer,
+            seed=self.seed,
+            accumulation=settings.gradient_accumulation_steps,
+            clip_norm=settings.gradient_clip_norm,
+            compiled=settings.compiled,
         )
-        return self.strategy.experimental_distribute_dataset(dataset.with_options(options))
+        request = stopping.StopRequest()
+        meeting = stopping.Meeting(self.strategy, line, request)
+        reporter = reporting.Reporter(
+            self.task.objective.figures, line, steps.scales_loss(self.optimizer), watch
+        )
+        for target in self._stops():
+            with request.noted():
+                while step < target and not meeting.is_over:
+                    point = min(
+                        step - step % settings.steps_per_loop + settings.steps_per_loop, target
+                    )
+                    rows = train_step(iterator, min(point - step, train_step.most_steps))
+                    step += len(rows)
+                    reporter.add(rows, step)
+                    if meeting.is_due():
+                        reporter.read()
+                    if step == point:
+                        self._write_point(step, reporter.point())
+            if meeting.is_over:
+                progress_line.say(self._stop())
+                raise KeyboardInterrupt
+            prefix = self.save()
+            # Several workers have to end at the same step, so they go on until the next one.
+            several = devices.num_workers(self.strategy) > 1
+            with request.noted() if several else contextlib.nullcontext():
+                if on_checkpoint:
+                    on_checkpoint(prefix)
+
+    def _replica_batches(self, batches_of):
+        """The distributed data set of each replica's batches."""
+
+        def of_pipeline(context):  # of a worker, which may have several replicas
+            pipelines = context.num_input_pipelines
+            splits = context.num_replicas_in_sync // pipelines
+            return batches_of(pipelines, context.input_pipeline_id, splits)
+
+        return self.strategy.distribute_datasets_from_function(of_pipeline)
 
     def _stops(self):
         every, last = self.settings.save_checkpoints_steps, self.settings.train_steps
         first = (self.step // every + 1) * every
         return itertools.chain(range(first, last, every), [last])
 
-    def evaluate(self, dataset, figures, max_steps=-1):
+    def _write_point(self, step, figures):
+        rate = optimization.rate_at(steps.inner_optimizer(self.optimizer), step - 1)
+        self._curves.write("train", step, figures | {"learning_rate": rate})
+
+    def _stop(self):
+        """Saves what an interrupted training has reached; returns a line that says so."""
+        self.wait_for_checkpoint()
+        latest = run_directory.latest_in(self.settings.output_dir)
+        if latest and run_directory.step_of(latest) == self.step:
+            return f"Stopped at step {self.step}; {latest} holds it"  # left alone: it is whole
+        try:
+            prefix = self.save()
+            self.wait_for_checkpoint()
+        except reporting.NonFiniteError as error:
+            return f"Stopped; {error}. {self._last_good()}"
+        return f"Stopped at step {self.step}; saved {prefix}"
+
+    def _say_pauses(self):
+        count, seconds = self._saver.count, self._saver.paused
+        if self.is_chief and count:
+            print(f"Training waited {seconds / count:.2f} s for each of {count} checkpoints.")
+
+    def evaluate(self, dataset, max_steps=-1):
         """Computes the figures of a data set with the weights as they are.
 
         Args:
             dataset: tf.data.Dataset of global batches.
-            figures: sequence of str, names of the task's terms.
             max_steps: int, most batches to take; -1 for all.
 
         Returns:
-            dict of name -> numpy float32: the figures, and `loss`.
+            dict of name -> numpy float32: the figures, and `loss`, the mean over batches of the
+            batch's loss, as the original reports it.
         """
-        key = id(dataset)
-        if key not in self._evaluators:  # one trace per data set
-            distributed = self._distribute(dataset)
-            evaluator = runners.Evaluator(self.task, distributed, self.strategy, figures)
-            self._evaluators[key] = (self._controller(evaluator=evaluator), dataset)
-        controller, _ = self._evaluators[key]
-        with _without_orbit_prints():
-            results = controller.evaluate(max_steps)
-        return {name: results[name] for name in [*figures, "loss"]}
-
-    def _controller(self, **runner):
-        train = "trainer" in runner
-        directory = os.path.join(self._directory, "train" if train else "eval")
-        return orbit.Controller(
-            strategy=self.strategy,
-            global_step=self._step,
-            steps_per_loop=self.settings.steps_per_loop if train else None,
-            summary_dir=directory if train else None,
-            eval_summary_dir=None if train else directory,
-            **runner,
+        names = self.task.objective.figures
+        if id(dataset) not in self._distributed:
+            distributed = self.strategy.experimental_distribute_dataset(_by_records(dataset))
+            self._distributed[id(dataset)] = distributed, dataset  # kept, so that its id is its own
+        distributed, _ = self._distributed[id(dataset)]
+        batches = itertools.islice(distributed, max_steps if max_steps >= 0 else None)
+        rows = np.reshape(
+            [self._evaluation_step(batch) for batch in batches], [-1, 2 * len(names) + 1]
         )
+        loss = rows[:, -1].mean(dtype=np.float64) if len(rows) else 0.0
+        figures = steps.means(rows, names) | {"loss": np.float32(loss)}
+        self._curves.write("eval", self.step, figures)
+        return figures
 
 
-@contextlib.contextmanager
-def _without_orbit_prints():
-    # orbit prints every loop's figures as a nested dict; they are in its log and in TensorBoard.
-    with contextlib.redirect_stdout(io.StringIO()):
-        yield
+def _by_records(dataset):
+    """Has workers share a data set by records and not by files: one file can serve several."""
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return dataset.with_options(options)

@@ -10,11 +10,8 @@ from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.data import input_pipeline, record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.training import devices, loop, progress_line, results, run_record, runners
+from albert_tf.training import devices, loop, reporting, results, run_record, steps
 
-METRICS = (
-    "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss",
-)  # fmt: skip
 KEY_METRIC = "masked_lm_accuracy"
 
 
@@ -83,7 +80,12 @@ def pretrain(config, options, strategy):
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
     if options.do_train:
-        devices.check_batch_size(strategy, options.recipe.batch_size, "train_batch_size")
+        devices.check_batch_size(
+            strategy,
+            options.recipe.batch_size,
+            "train_batch_size",
+            options.loop.gradient_accumulation_steps,
+        )
     purposes = ("training",) * options.do_train + ("evaluating",) * options.do_eval
     lock = contextlib.nullcontext()
     if devices.is_chief(strategy):
@@ -155,18 +157,17 @@ def _make_run(config, options, strategy):
             power=recipe.poly_power,
             start_warmup_step=recipe.start_warmup_step,
         )
-        optimizer = (
-            runners.create_optimizer(recipe.optimizer, schedule) if options.do_train else None
-        )
+        optimizer = steps.create_optimizer(recipe.optimizer, schedule) if options.do_train else None
     task = loop.Task(
         model=model,
         variables=name_table.named_variables(model),
-        terms=heads.pretraining_terms,
-        loss=functools.partial(
-            heads.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
+        objective=heads.PRETRAINING._replace(
+            loss=functools.partial(
+                heads.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
+            )
         ),
     )
-    return loop.Run(strategy, task, optimizer, options.loop)
+    return loop.Run(strategy, task, optimizer, options.loop, options.seed)
 
 
 def _train(run, config, options, schema, train_files, on_checkpoint):
@@ -176,21 +177,30 @@ def _train(run, config, options, schema, train_files, on_checkpoint):
     run.check_workers_agree()
     if run.is_chief:
         run_record.write(directory, options.record, config, run, train_files)
-    dataset = input_pipeline.train_dataset(
-        train_files,
-        schema,
-        recipe.batch_size,
-        # A resumed run goes on with other records than it began with, whatever the seed.
-        seed=None if options.seed is None else options.seed + run.step,
-        shuffle_buffer_size=recipe.shuffle_buffer_size,
-    )
-    run.train(dataset, recipe.batch_size, METRICS, on_checkpoint)
+
+    def batches_of(num_shares, share, splits):
+        return input_pipeline.split(
+            input_pipeline.train_dataset(
+                train_files,
+                schema,
+                recipe.batch_size,
+                # A resumed run goes on with other records than it began with, whatever the seed.
+                seed=run.seed + run.step,
+                shuffle_buffer_size=recipe.shuffle_buffer_size,
+            ),
+            num_shares,
+            share,
+            splits,
+        )
+
+    run.train(batches_of, recipe.batch_size, on_checkpoint)
     print(f"Trained to step {run.step}; checkpoint {run_directory.latest_in(directory)}")
 
 
 def _evaluate(run, options, dataset, prefix):
     """Evaluates the weights at hand, prints and records the figures, keeps the best."""
-    figures = run.evaluate(dataset, METRICS, options.max_eval_steps)
+    figures = run.evaluate(dataset, options.max_eval_steps)
+    run.wait_for_checkpoint()
     best = run.is_chief and results.record(
         options.loop.output_dir,
         run.step,
@@ -200,9 +210,9 @@ def _evaluate(run, options, dataset, prefix):
         initial_best=0.0,
         # The original has the copied files after the first key.
         block=lambda lines, best_before, value, saved: [lines[0], *saved, *lines[1:]],
+        save_moments_for_best=options.loop.save_moments_for_best,
     )
-    shown = ", ".join(f"{name} {figures[name]:.4f}" for name in ("loss", *METRICS))
-    progress_line.say(f"Evaluation at step {run.step}: {shown}{' (best so far)' if best else ''}")
+    reporting.say_evaluated(run.step, figures, ("loss", *heads.PRETRAINING.figures), best)
 
 
 def _evaluate_directory(run, options, dataset):

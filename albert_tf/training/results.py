@@ -8,7 +8,7 @@ import time
 from typing import NamedTuple
 
 from albert_tf import files
-from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints import run_directory, writers
 from albert_tf.errors import UserError
 
 EVAL_RESULTS = "eval_results.txt"
@@ -48,7 +48,9 @@ def read_best(directory):
     return state
 
 
-def record(directory, step, figures, prefix, key_metric, initial_best, block):
+def record(
+    directory, step, figures, prefix, key_metric, initial_best, block, save_moments_for_best=False
+):
     """Adds an evaluation to `eval_results.txt` and keeps the checkpoint if it is the best so far.
 
     Args:
@@ -61,6 +63,7 @@ def record(directory, step, figures, prefix, key_metric, initial_best, block):
         block: callable, (`key = value` lines of the figures, best value before, value, saved) ->
             list of lines, as the script's original writes them. `saved` is a line for each file
             copied to `model.ckpt-best`.
+        save_moments_for_best: bool, whether `model.ckpt-best` keeps the optimizer's slots.
 
     Returns:
         bool, whether it is the best so far.
@@ -69,12 +72,20 @@ def record(directory, step, figures, prefix, key_metric, initial_best, block):
     value = float(figures[key_metric])
     improved = math.isfinite(value) and value > state.best
     if improved:
-        copied = run_directory.copy(prefix, os.path.join(directory, run_directory.BEST))
+        copied = _keep_best(prefix, directory, save_moments_for_best)
         saved = [f"saved {source} to {destination}" for source, destination in copied]
     add_lines(directory, block(sorted_lines(figures), state.best, value, saved))
     best = (step, value) if improved else (state.best_step, state.best)
     files.write_text(os.path.join(directory, BEST_STATE), ":".join(map(str, (step, *best))))
     return improved
+
+
+def _keep_best(prefix, directory, save_moments):
+    """Copies a checkpoint to `model.ckpt-best`; returns pairs (source file, target file)."""
+    best = os.path.join(directory, run_directory.BEST)
+    if save_moments or not writers.drop_moments(prefix, best):
+        return run_directory.copy(prefix, best)
+    return [(prefix + end, best + end) for end in (".data-00000-of-00001", ".index")]
 
 
 def add_lines(directory, lines):

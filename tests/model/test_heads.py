@@ -159,28 +159,11 @@ def test_replicas_add_up_to_the_whole_batch(weight):
     counts = [float(tf.reduce_sum(part["masked_lm_weights"])) for part in parts]
     assert counts[0] != counts[1] / 3
 
-    local = [[], []]  # the weights in the order in which each replica asks for their sum
-    for part, asked in zip(parts, local, strict=True):
-        loss_and_gradients(
-            model,
-            named,
-            part,
-            global_sum=lambda value, asked=asked: asked.append(value) or value,
-            sentence_loss_weight=weight,
-        )
-    sums = [a + b for a, b in zip(*local, strict=True)]
-    shares = []
-    for part in parts:
-        order = iter(sums)
-        shares.append(
-            loss_and_gradients(
-                model,
-                named,
-                part,
-                global_sum=lambda _, order=order: next(order),
-                sentence_loss_weight=weight,
-            )
-        )
+    totals = heads.totals_of(heads.pretraining_weights(whole))
+    shares = [
+        loss_and_gradients(model, named, part, totals=totals, sentence_loss_weight=weight)
+        for part in parts
+    ]
 
     loss, gradients = loss_and_gradients(model, named, whole, sentence_loss_weight=weight)
     assert_close(shares[0][0] + shares[1][0], loss, 1e-6)

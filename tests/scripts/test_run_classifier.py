@@ -24,7 +24,7 @@ from albert_tf.publish import graph_tokenization
 from albert_tf.tasks import classification, classification_features, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
-from albert_tf.training import devices, finetuned_task, finetuning, loop, results, runners
+from albert_tf.training import devices, finetuned_task, finetuning, loop, reporting, results
 from albert_tf.training.finetuned_task import FinetunedTask
 from albert_tf.training.task import Split
 from tests import GOLDEN, TINY_CONFIG
@@ -345,7 +345,7 @@ def trials_that_fail(monkeypatch):
         def run_trial(task, config, options, strategy):
             seed = options.seed
             if seed in seeds:
-                raise runners.NonFiniteError("not finite\nat step 7")
+                raise reporting.NonFiniteError("not finite\nat step 7")
             best = Path(options.output_dir) / "model.ckpt-best"
             best.parent.mkdir(exist_ok=True)  # locked, it is there
             model = heads.ClassificationModel(config, 2)
@@ -742,7 +742,7 @@ def three_classes(**options):
     """A task of three classes, as far as runs need it."""
     return SimpleNamespace(
         make_model=lambda config, **_: heads.ClassificationModel(config, 3, **options),
-        terms=heads.classification_terms,
+        objective=heads.CLASSIFICATION,
         inputs=ClassificationTask.inputs,
     )
 
@@ -762,8 +762,7 @@ def test_five_steps_equal_the_originals(tmp_path):
     )
     loading.load(str(folder), run.task.variables)
     features = dict(np.load(folder / "inputs.npz"))
-    dataset = tf.data.Dataset.from_tensors(features).repeat()
-    run.train(dataset, 6, ("eval_loss", "eval_accuracy"))
+    run.train(lambda *_: tf.data.Dataset.from_tensors(features).repeat(), 6)
     for name, variable in run.task.variables.items():
         tolerance = 1e-2 if name.endswith("key/bias") else 1e-3
         difference = np.abs(variable.numpy() - golden[name]).max()

@@ -21,7 +21,8 @@ import run_pretraining
 from albert_tf.checkpoints import loading, readers, run_directory
 from albert_tf.data import record_checks, records
 from albert_tf.errors import UserError
-from albert_tf.training import pretraining, runners
+from albert_tf.model import heads
+from albert_tf.training import pretraining, reporting
 from tests import GOLDEN, ROOT
 
 DATA = GOLDEN / "optimizers"
@@ -154,7 +155,7 @@ def test_files_of_a_run(run_main, flags, tmp_path, capsys):
     blocks = text.split("global_step = ")[1:]
     assert [int(block.split("\n")[0]) for block in blocks] == [4, 8, 12, 16, 20]
     keys = [line.split(" = ")[0] for line in blocks[-1].splitlines()[1:] if " = " in line]
-    assert keys == ["loss", *sorted(pretraining.METRICS)]
+    assert keys == ["loss", *sorted(heads.PRETRAINING.figures)]
     best = re.findall(r"saved (\S+)\.index to (\S+)\.index", text)
     assert best and best[-1][1].endswith("model.ckpt-best")
     best_step = int(best[-1][0].rsplit("-", 1)[1])
@@ -176,7 +177,7 @@ def test_saved_lines_follow_the_first_key_as_in_the_original(run_main, flags, tm
 def test_tensorboard_curves(run_main, flags, tmp_path):
     run_main(run_pretraining, **flags, do_eval=True)
     train, evaluation = curves(tmp_path / "out/train"), curves(tmp_path / "out/eval")
-    figures = {"loss", *pretraining.METRICS}
+    figures = {"loss", *heads.PRETRAINING.figures}
     assert figures | {"learning_rate", "gradient_norm", "sequences_per_second"} <= set(train)
     assert figures <= set(evaluation)
     assert train["learning_rate"] == pytest.approx([0.001, 0.0005])
@@ -328,7 +329,7 @@ def test_evaluates_the_originals_checkpoint_to_the_originals_figures(run_main, f
     )
     text = (tmp_path / "out" / "eval_results.txt").read_text()
     values = dict(re.findall(r"^(\w+) = (\S+)$", text, re.M))
-    for name in pretraining.METRICS:
+    for name in heads.PRETRAINING.figures:
         assert float(values[name]) == pytest.approx(golden[name], abs=2e-5), name
     mean_of_batches = np.mean(golden["batch_total_losses"])
     assert float(values["loss"]) == pytest.approx(mean_of_batches, abs=2e-5)
@@ -337,7 +338,7 @@ def test_evaluates_the_originals_checkpoint_to_the_originals_figures(run_main, f
 def test_non_finite_loss_stops_with_step_and_last_good_checkpoint(run_main, flags, tmp_path):
     flags |= {"learning_rate": 1e30, "num_train_steps": 20, "optimizer": "adamw"}
     flags |= {"save_checkpoints_steps": 10, "iterations_per_loop": 10}
-    with pytest.raises(runners.NonFiniteError, match=r"at step (\d+)\. .*model\.ckpt-0"):
+    with pytest.raises(reporting.NonFiniteError, match=r"at step (\d+)\. .*model\.ckpt-0"):
         run_main(run_pretraining, **flags)
     assert checkpoint_steps(tmp_path / "out") == [0]
 

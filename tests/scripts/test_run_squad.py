@@ -208,7 +208,7 @@ def test_padding_changes_no_answer(windows, version, tmp_path):
     # Larger weights than at the start of training, so that answers differ from each other.
     config = AlbertConfig.from_dict(TINY_CONFIG | {"initializer_range": 0.3})
     task = SimpleNamespace(
-        make_model=lambda config, **_: version.model(config, **options), terms=version.terms
+        make_model=lambda config, **_: version.model(config, **options), objective=version.objective
     )
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
     run = finetuning.make_run(task, config, strategy, loop.Settings(str(tmp_path), 1, 1))

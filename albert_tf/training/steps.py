@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of training and of evaluation, on all replicas.
+
+A step returns one row of figures, already summed over the replicas and alike on all of them:
+for each figure of the task the sum of its values and that of its weights, then
+    in training: loss, gradient norm, loss scale;
+    in evaluation: loss.
+"""
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from albert_tf.model import dropout, heads, optimization
+from albert_tf.training import devices
+
+
+def create_optimizer(name, learning_rate, **constants):
+    """`optimization.create_optimizer`, with loss scaling where the precision needs it."""
+    optimizer = optimization.create_optimizer(name, learning_rate, **constants)
+    if tf_keras.mixed_precision.global_policy().name == "mixed_float16":
+        return tf_keras.mixed_precision.LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+def inner_optimizer(optimizer):
+    """The optimizer that holds moments and step, under a loss scale or not."""
+    return optimizer.inner_optimizer if scales_loss(optimizer) else optimizer
+
+
+def scales_loss(optimizer):
+    """Whether an optimizer scales the loss, and leaves out steps whose gradients overflow."""
+    return isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
+
+
+def loss_scale_variables(optimizer):
+    """What an optimizer's loss scaling remembers: dict of name -> variable; empty without it."""
+    if not scales_loss(optimizer):
+        return {}
+    return {
+        "loss_scale": optimizer._loss_scale.current_loss_scale,
+        "loss_scale_steps": optimizer.dynamic_counter,
+    }
+
+
+def means(rows, names):
+    """The weighted mean of each figure over steps.
+
+    Args:
+        rows: float array [steps, 2 * figures + ...], rows of steps.
+        names: sequence of str, the figures.
+
+    Returns:
+        dict of name -> numpy float32; 0 for a figure without any weight.
+    """
+    totals = np.sum(rows, axis=0, dtype=np.float64)
+    return {
+        name: np.float32(totals[2 * i] / totals[2 * i + 1] if totals[2 * i + 1] else 0.0)
+        for i, name in enumerate(names)
+    }
+
+
+def _all_reduce(values):
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+
+def _totals(objective, features):
+    """Sums of the weights over the batches of all replicas."""
+    return _all_reduce(heads.totals_of(objective.weights(features)))
+
+
+def _sums(terms, names):
+    """Values and weights of each figure, summed: float32 [2 * figures]."""
+    pairs = [terms[name] for name in names]
+    return tf.stack([tf.reduce_sum(x) for v, w in pairs for x in (v * w, w)])
+
+
+class TrainStep:
+    """An update: loss, gradient summed over replicas, clipped, applied.
+
+    Args:
+        strategy: tf.distribute.Strategy, under whose scope task and optimizer were made.
+        task: loop.Task.
+        optimizer: of `create_optimizer`, built.
+        seed: int, of dropout, whose masks follow from it, the step and the replica (D22).
+        accumulation: int, parts that the batch of a replica is computed in, one after another.
+        clip_norm: float, largest norm of the gradient.
+        compiled: bool, whether XLA compiles the replica's step; with several replicas, all of it
+            up to the sum of the gradients.
+    """
+
+    def __init__(
+        self, strategy, task, optimizer, *, seed, accumulation=1, clip_norm=1.0, compiled=False
+    ):
+        self._strategy, self._task, self._optimizer = strategy, task, optimizer
+        self._inner, self._scales_loss = inner_optimizer(optimizer), scales_loss(optimizer)
+        self._seed, self._accumulation, self._clip_norm = seed, accumulation, clip_norm
+        on_tpu = devices.is_tpu(strategy)
+        if compiled and not on_tpu:  # which compiles by itself
+            part = "_replica_step" if strategy.num_replicas_in_sync == 1 else "_gradients"
+            setattr(self, part, tf.function(getattr(self, part), jit_compile=True))
+        # The steps of a call run on a TPU itself. Elsewhere the host counts them, which costs
+        # nothing and lets it show progress and stop at once.
+        self.most_steps = 1000 if on_tpu else 1
+        self._run = tf.function(self._steps_on_device if on_tpu else self._step)
+
+    def __call__(self, iterator, steps):
+        """Makes updates.
+
+        Args:
+            iterator: of a distributed data set of each replica's batches.
+            steps: int, how many; `most_steps` at most.
+
+        Returns:
+            float32 tensor [steps, 2 * figures + 3].
+        """
+        if self.most_steps == 1:
+            return self._run(iterator)[tf.newaxis]
+        return self._run(iterator, tf.constant(steps))
+
+    def _steps_on_device(self, iterator, steps):
+        rows = tf.TensorArray(tf.float32, size=steps)
+        for index in tf.range(steps):
+            rows = rows.write(index, self._step(iterator))
+        return rows.stack()
+
+    def _step(self, iterator):
+        row = self._strategy.run(self._replica_step, args=(next(iterator),))
+        return self._strategy.experimental_local_results(row)[0]
+
+    def _replica_step(self, features):
+        context = tf.distribute.get_replica_context()
+        totals = _totals(self._task.objective, features)
+        replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
+        gradients, sums = self._gradients(features, totals, replica)
+        # A variable that the loss does not reach (the pooler in SQuAD) is left alone.
+        reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        *dense, sums = _all_reduce([*(gradients[i] for i in reached), sums])
+        if self._scales_loss:
+            dense = self._optimizer.get_unscaled_gradients(dense)
+        clipped, norm = optimization.clip_by_global_norm(dense, self._clip_norm)
+        variables = list(self._task.variables.values())
+        scale = self._optimizer.loss_scale if self._scales_loss else tf.constant(1.0)
+        row = tf.concat([sums, tf.stack([norm, scale])], axis=0)
+        next_step = self._inner.iterations + 1
+        self._optimizer.apply_gradients(
+            zip(clipped, [variables[i] for i in reached], strict=True),
+            skip_gradients_aggregation=True,
+        )
+        if self._scales_loss:  # a step that overflows counts too: its batch is used up
+            self._inner.iterations.assign(next_step)
+        return row
+
+    def _gradients(self, features, totals, replica):
+        """Gradients of this replica's share of the loss, dense; [figures' sums, share of loss]."""
+        step = tf.cast(self._inner.iterations, tf.int32)
+        key = tf.constant([self._seed & 0x7FFFFFFF, self._seed >> 31], tf.int32)
+        for number in (step, replica):
+            key = tf.random.experimental.stateless_fold_in(key, number)
+        if self._accumulation == 1:
+            return self._gradients_of_part(features, totals, key)
+        parts = {  # [b, ...] -> [k, b / k, ...]
+            name: tf.stack(tf.split(values, self._accumulation))
+            for name, values in features.items()
+        }
+        return self._accumulated(parts, totals, key)
+
+    def _accumulated(self, parts, totals, key):
+        """The sums of gradients and figures over the parts of a batch."""
+        variables, reached = list(self._task.variables.values()), set()
+
+        def add(part, gradients, sums):
+            features = {name: values[part] for name, values in parts.items()}
+            part_key = tf.random.experimental.stateless_fold_in(key, part)
+            more, more_sums = self._gradients_of_part(features, totals, part_key)
+            reached.update(i for i, gradient in enumerate(more) if gradient is not None)
+            gradients = [
+                old if new is None else old + new for old, new in zip(gradients, more, strict=True)
+            ]
+            return part + 1, gradients, sums + more_sums
+
+        size = 2 * len(self._task.objective.figures) + 1
+        start = (tf.constant(0), [tf.zeros(v.shape) for v in variables], tf.zeros([size]))
+        _, gradients, sums = tf.while_loop(
+            lambda part, *_: part < self._accumulation,
+            add,
+            start,
+            maximum_iterations=self._accumulation,
+        )
+        return [g if i in reached else None for i, g in enumerate(gradients)], sums
+
+    def _gradients_of_part(self, features, totals, key):
+        task, variables = self._task, list(self._task.variables.values())
+        with dropout.seeded(key), tf.GradientTape() as tape:
+            terms = task.objective.terms(features, task.model(features, training=True))
+            loss = task.objective.loss(terms, totals)
+            scaled = self._optimizer.get_scaled_loss(loss) if self._scales_loss else loss
+        gradients = tape.gradient(scaled, variables)
+        dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+        sums = _sums(terms, task.objective.figures)
+        return dense, tf.concat([sums, [loss]], axis=0)
+
+
+class EvaluationStep:
+    """The figures of a batch.
+
+    Args:
+        strategy: tf.distribute.Strategy, under whose scope the task was made.
+        task: loop.Task.
+    """
+
+    def __init__(self, strategy, task):
+        self._strategy, self._task = strategy, task
+        self._run = tf.function(self._step, reduce_retracing=True)
+
+    def __call__(self, batch):
+        """Computes a row of figures: [2 * figures + 1] from a batch of a distributed data set."""
+        return self._run(batch)
+
+    def _step(self, batch):
+        row = self._strategy.run(self._replica_step, args=(batch,))
+        return self._strategy.experimental_local_results(row)[0]
+
+    def _replica_step(self, features):
+        objective = self._task.objective
+        totals = _totals(objective, features)
+        terms = objective.terms(features, self._task.model(features, training=False))
+        sums = _sums(terms, objective.figures)
+        return _all_reduce(tf.concat([sums, [objective.loss(terms, totals)]], axis=0))

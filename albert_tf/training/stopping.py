@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ending a run between two steps: when asked to, and at the same step on all workers."""
+
+import contextlib
+import signal
+import threading
+
+import tensorflow as tf
+
+from albert_tf.errors import UserError
+from albert_tf.training import devices
+
+# How schedulers end a job, and how people do.
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# What the others see of a worker that ended or cannot be reached.
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+
+
+class StopRequest:
+    """Whether this process was asked to end.
+
+    Attributes:
+        made: bool.
+    """
+
+    def __init__(self):
+        self.made = False
+
+    @contextlib.contextmanager
+    def noted(self):
+        """While the block runs, the first signal is noted and does not interrupt; a second does."""
+        if threading.current_thread() is not threading.main_thread():  # it gets no signals
+            yield
+            return
+        before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, *_):
+        if self.made:
+            raise KeyboardInterrupt
+        self.made = True
+
+
+class Meeting:
+    """When to look at figures and at requests to stop.
+
+    One process does it by its clock. Several workers have to do it at the same step, since none
+    can go on while another has stopped: whenever they meet, they agree on when to meet again.
+
+    Args:
+        strategy: tf.distribute.Strategy.
+        progress: progress_line.Progress.
+        request: StopRequest.
+    """
+
+    def __init__(self, strategy, progress, request):
+        self._strategy, self._progress, self._request = strategy, progress, request
+        self._has_peers = devices.num_workers(strategy) > 1
+        self._steps_left = 1
+        self.is_over = False  # whether to stop
+
+    def is_due(self):
+        """Whether to look at the figures now, after a step; sets `is_over` too."""
+        if not self._has_peers:
+            self.is_over = self._request.made
+            return self.is_over or self._progress.is_due()
+        self._steps_left -= 1
+        if self._steps_left > 0:
+            return False
+        # Each proposes a number of steps by its own clock. The sums of integers are alike for all.
+        steps, stops = devices.sum_over_workers(
+            self._strategy, [self._progress.steps_in_check(), int(self._request.made)]
+        )
+        self.is_over = stops > 0
+        self._steps_left = max(steps // devices.num_workers(self._strategy), 1)
+        return True
+
+
+@contextlib.contextmanager
+def naming_lost_workers(strategy, output_dir):
+    """Turns the errors of a step that lacks a worker into one for users.
+
+    Args:
+        strategy: tf.distribute.Strategy.
+        output_dir: str, the run's.
+
+    Raises:
+        UserError: another worker is gone.
+    """
+    try:
+        yield
+    except _LOST as error:
+        if devices.num_workers(strategy) == 1:
+            raise
+        raise UserError(
+            "another worker ended or cannot be reached; its own output says why. Start all workers "
+            f"again with the same commands: they go on from the newest checkpoint in {output_dir} "
+            f"({type(error).__name__})"
+        ) from error
