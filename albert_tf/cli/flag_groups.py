@@ -2,12 +2,14 @@
 """Flags that several scripts share, and the checks of their values."""
 
 import dataclasses
+import math
 import sys
 
 from absl import flags
 
 from albert_tf.errors import UserError
-from albert_tf.training import devices, loop
+from albert_tf.model import optimization
+from albert_tf.training import devices, loop, profile
 
 FLAGS = flags.FLAGS
 
@@ -100,6 +102,28 @@ def define_loop_flags(save_checkpoints_steps):
         "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
         "elsewhere.",
     )
+    flags.DEFINE_float(
+        "stop_on_divergence",
+        0.0,
+        "End the training when the loss exceeds this multiple of its running mean, such as 2; 0 "
+        "for never.",
+    )
+    flags.DEFINE_string(
+        "profile_steps",
+        None,
+        "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.",
+    )
+
+
+def check_training_flags():
+    """Raises UserError for values of the flags on loop and optimizer that make no run."""
+    values_of(optimization.Constants)
+    profile.parse_steps(FLAGS.profile_steps)
+    if not (FLAGS.stop_on_divergence == 0 or 1 < FLAGS.stop_on_divergence < math.inf):
+        raise UserError(
+            "--stop_on_divergence must be finite and above 1, or 0 for never. Received: "
+            f"{FLAGS.stop_on_divergence}"
+        )
 
 
 def loop_settings(train_steps, keep_checkpoint_max):
@@ -116,6 +140,19 @@ def loop_settings(train_steps, keep_checkpoint_max):
         steps_per_loop=FLAGS.steps_per_loop or FLAGS.iterations_per_loop,
         keep_checkpoint_max=keep_checkpoint_max,
     )
+
+
+def define_optimizer_flags():
+    """Flags on what the original fixes of its optimizers, with the Model Garden's names."""
+    original = optimization.ORIGINAL
+    for name, text in (
+        ("weight_decay_rate", "Weight decay of the matrices: share of the learning rate."),
+        ("beta_1", "Decay rate of the mean of the gradients."),
+        ("beta_2", "Decay rate of the mean of their squares."),
+        ("epsilon", "Added to the root of the mean of squares."),
+        ("gradient_clip_norm", "Gradients of a batch are scaled down to this joint norm."),
+    ):
+        flags.DEFINE_float(name, getattr(original, name), text)
 
 
 def warn_of_warmup(warmup_steps, train_steps):

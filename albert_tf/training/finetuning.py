@@ -20,7 +20,6 @@ from albert_tf.training import (
     progress_line,
     results,
     run_record,
-    runners,
     trials,
 )
 from albert_tf.training.task import Predicted
@@ -39,6 +38,7 @@ class Recipe:
     batch_size: int
     seed: int | None = None
     shuffle_buffer_size: int = 100  # the original's
+    constants: optimization.Constants = optimization.ORIGINAL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +162,8 @@ def make_run(task, config, strategy, settings, recipe=None):
             schedule = optimization.PolynomialDecayWithWarmup(
                 recipe.learning_rate, recipe.train_steps, recipe.warmup_steps
             )
-            optimizer = runners.create_optimizer(recipe.optimizer, schedule)
+            optimizer = optimization.create_optimizer(recipe.optimizer, schedule, recipe.constants)
+            optimizer = devices.with_loss_scale(optimizer)
     what = loop.Task(model, name_table.named_variables(model), task.terms, heads.mean_loss)
     return loop.Run(strategy, what, optimizer, settings)
 

@@ -10,7 +10,7 @@ from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.data import input_pipeline, record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.training import devices, loop, progress_line, results, run_record, runners
+from albert_tf.training import devices, loop, progress_line, results, run_record
 
 METRICS = (
     "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss",
@@ -29,6 +29,7 @@ class Recipe:
     poly_power: float
     batch_size: int
     shuffle_buffer_size: int
+    constants: optimization.Constants = optimization.ORIGINAL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,9 +156,10 @@ def _make_run(config, options, strategy):
             power=recipe.poly_power,
             start_warmup_step=recipe.start_warmup_step,
         )
-        optimizer = (
-            runners.create_optimizer(recipe.optimizer, schedule) if options.do_train else None
-        )
+        optimizer = None
+        if options.do_train:
+            optimizer = optimization.create_optimizer(recipe.optimizer, schedule, recipe.constants)
+            optimizer = devices.with_loss_scale(optimizer)
     task = loop.Task(
         model=model,
         variables=name_table.named_variables(model),

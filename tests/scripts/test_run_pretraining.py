@@ -142,6 +142,16 @@ def test_reproduces_the_originals_eight_steps(run_main, flags, tmp_path, optimiz
             assert difference <= tolerance * np.abs(expected).max(), (step, name, difference)
 
 
+def test_constants_of_the_optimizer(run_main, flags, tmp_path):
+    """Without memory, decay and epsilon each entry moves by the rate, whatever its gradient."""
+    flags |= {"optimizer": "adamw", "num_train_steps": 1, "weight_decay_rate": 0}
+    run_main(run_pretraining, **flags, beta_1=0, beta_2=0, epsilon=1e-30)
+    before, after = (read_variables(tmp_path / "out" / f"model.ckpt-{step}") for step in (0, 1))
+    name = "bert/encoder/embedding_hidden_mapping_in/kernel"
+    moved = np.abs(after[name] - before[name])
+    np.testing.assert_allclose(moved, flags["learning_rate"], rtol=1e-3)
+
+
 def test_files_of_a_run(run_main, flags, tmp_path, capsys):
     flags |= LEARNS | {"keep_checkpoint_max": 2, "do_eval": True}
     run_main(run_pretraining, **flags)
@@ -396,8 +406,13 @@ def test_a_bad_record_is_looked_for_when_data_can_be_the_cause(
         ("sentence_loss_weight", "nan", "must be at least 0"),
         ("seed", -1, "must be from 0 to 4294967295"),
         ("seed", 2**32, "must be from 0 to 4294967295"),
+        ("beta_2", 1, "must be finite and at least 0 and below 1"),
+        ("gradient_clip_norm", 0, "must be finite and above 0"),
+        ("stop_on_divergence", 1, "must be finite and above 1, or 0"),
+        ("stop_on_divergence", "nan", "must be finite and above 1, or 0"),
+        ("profile_steps", "5:2", "must be first:last with 0 < first < last"),
     ],
-    ids=range(13),
+    ids=range(18),
 )
 def test_absurd_flags_are_refused(run_main, flags, flag, value, message):
     with pytest.raises(UserError, match=f"--{flag} {message}"):
