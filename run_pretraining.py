@@ -71,6 +71,7 @@ def define_flags():
         "shuffle_buffer_size", 100, "Records to shuffle among; 1 keeps the order of the files."
     )
     flags.DEFINE_float("masked_lm_budget", 0.0, "The original's masking on the fly; must be 0.")
+    flag_groups.define_optimizer_flags()
     flag_groups.define_loop_flags(save_checkpoints_steps=5000)
     flag_groups.define_device_flags()
     flags.mark_flags_as_required(["albert_config_file", "input_file", "output_dir"])
@@ -95,6 +96,7 @@ def check_flags():
         0, "num_warmup_steps", "start_warmup_step", "keep_checkpoint_max", "learning_rate",
         "continuous_eval_timeout", "poly_power", "sentence_loss_weight",
     )  # fmt: skip
+    flag_groups.check_training_flags()
 
 
 def warn():
@@ -120,6 +122,7 @@ def read_options():
         pretraining.Recipe,
         warmup_steps=FLAGS.num_warmup_steps,
         batch_size=FLAGS.train_batch_size,
+        constants=flag_groups.values_of(optimization.Constants),
     )
     return flag_groups.values_of(
         pretraining.Options,

@@ -86,6 +86,10 @@ def load_all(path, named):
     return report
 
 
+class WeightsAloneError(UserError):
+    """A checkpoint holds no moments, as those that are kept for evaluation."""
+
+
 def restore(prefix, state, optional=None):
     """Restores a whole training state, strictly: variables, moments and step.
 
@@ -95,10 +99,17 @@ def restore(prefix, state, optional=None):
         optional: dict of name -> variable, those that stay as they are where the file lacks them.
 
     Raises:
-        UserError: something is missing, has another shape or is no finite number.
+        WeightsAloneError: it holds no moments.
+        UserError: something else is missing, has another shape or is no finite number.
     """
     reader = readers.TensorFlowReader(prefix)
     missing = [name for name in state if name not in reader.shapes]
+    if missing and missing == [name for name in state if name_table.is_slot(name)]:
+        raise WeightsAloneError(
+            f"training cannot resume from {prefix}: it holds weights alone, without the moments of "
+            "the optimizer. To start from them, give it as --init_checkpoint and another "
+            "--output_dir"
+        )
     state = state | {n: v for n, v in (optional or {}).items() if n in reader.shapes}
     if missing:
         raise UserError(

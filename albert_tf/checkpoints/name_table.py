@@ -242,7 +242,12 @@ def is_encoder(name):
 
 def is_weight(name):
     """Whether a name in a file is neither an optimizer's slot nor the step or state of a run."""
-    return name not in (GLOBAL_STEP, *RUN_STATE) and name.rsplit("/", 1)[-1] not in _KNOWN_SLOTS
+    return name not in (GLOBAL_STEP, *RUN_STATE) and not is_slot(name)
+
+
+def is_slot(name):
+    """Whether a name in a file is that of an optimizer's slot."""
+    return name.rsplit("/", 1)[-1] in _KNOWN_SLOTS
 
 
 def source_name(name, init_from_group0=False):

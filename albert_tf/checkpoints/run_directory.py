@@ -192,7 +192,9 @@ def write_list(directory, latest):
     """
     names = [os.path.basename(prefix) for _, prefix in numbered_in(directory)]
     state = CheckpointState(
-        model_checkpoint_path=os.path.basename(latest), all_model_checkpoint_paths=names
+        model_checkpoint_path=os.path.basename(latest),
+        all_model_checkpoint_paths=names,
+        all_model_checkpoint_timestamps=range(1, len(names) + 1),  # TensorFlow's manager wants them
     )
     files.write_text(os.path.join(directory, _STATE), text_format.MessageToString(state))
 

@@ -74,6 +74,7 @@ def _define_run_flags(learning_rate, save_checkpoints_steps, do_train, do_eval):
         "Records from which training draws at random; more, up to all, where a file is sorted.",
     )
     flags.DEFINE_float("learning_rate", learning_rate, "Peak learning rate.")
+    flag_groups.define_optimizer_flags()
     flag_groups.define_loop_flags(save_checkpoints_steps)
 
 
@@ -116,6 +117,7 @@ def check():
         raise UserError("--export_text=false needs --export_dir")
     for smallest, names in ((1, _AT_LEAST_1), (0, _AT_LEAST_0)):
         flag_groups.check_at_least(smallest, *(name for name in names if name in FLAGS))
+    flag_groups.check_training_flags()
     finetuning.check_strategy(FLAGS.distribution_strategy)
 
 
@@ -165,6 +167,7 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
             train_steps=train_steps,
             warmup_steps=warmup_steps,
             batch_size=FLAGS.train_batch_size,
+            constants=flag_groups.values_of(optimization.Constants),
         )
     values = {
         "recipe": recipe,

@@ -2,12 +2,14 @@
 """Flags that several scripts share, and the checks of their values."""
 
 import dataclasses
+import math
 import sys
 
 from absl import flags
 
 from albert_tf.errors import UserError
-from albert_tf.training import devices, loop
+from albert_tf.model import optimization
+from albert_tf.training import devices, loop, profile
 
 FLAGS = flags.FLAGS
 
@@ -62,7 +64,9 @@ def define_device_flags():
         sorted(devices.PRECISIONS),
         "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs.",
     )
-    flags.DEFINE_bool("enable_xla", False, "Compile with XLA (GPU; a TPU always does).")
+    flags.DEFINE_bool(
+        "enable_xla", False, "Compile the step of training with XLA; a TPU always does."
+    )
     flags.DEFINE_integer(
         "seed", None, "Fixes weights, dropout and the order of records; random by default."
     )
@@ -100,6 +104,40 @@ def define_loop_flags(save_checkpoints_steps):
         "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
         "elsewhere.",
     )
+    flags.DEFINE_integer(
+        "gradient_accumulation_steps",
+        1,
+        "Parts in which a device computes its share of a batch, one after another. Less memory for "
+        "the same batch.",
+    )
+    flags.DEFINE_bool(
+        "save_moments_for_best",
+        False,
+        "Keep the moments of the optimizer in model.ckpt-best, which is three times as large then.",
+    )
+    flags.DEFINE_float(
+        "stop_on_divergence",
+        0.0,
+        "End the training when the loss exceeds this multiple of its running mean, such as 2; 0 "
+        "for never.",
+    )
+    flags.DEFINE_string(
+        "profile_steps",
+        None,
+        "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.",
+    )
+
+
+def check_training_flags():
+    """Raises UserError for values of the flags on loop and optimizer that make no run."""
+    values_of(optimization.Constants)
+    profile.parse_steps(FLAGS.profile_steps)
+    check_at_least(1, "gradient_accumulation_steps")
+    if not (FLAGS.stop_on_divergence == 0 or 1 < FLAGS.stop_on_divergence < math.inf):
+        raise UserError(
+            "--stop_on_divergence must be finite and above 1, or 0 for never. Received: "
+            f"{FLAGS.stop_on_divergence}"
+        )
 
 
 def loop_settings(train_steps, keep_checkpoint_max):
@@ -115,7 +153,26 @@ def loop_settings(train_steps, keep_checkpoint_max):
         save_checkpoints_steps=FLAGS.save_checkpoints_steps,
         steps_per_loop=FLAGS.steps_per_loop or FLAGS.iterations_per_loop,
         keep_checkpoint_max=keep_checkpoint_max,
+        save_moments_for_best=FLAGS.save_moments_for_best,
+        gradient_accumulation_steps=FLAGS.gradient_accumulation_steps,
+        gradient_clip_norm=FLAGS.gradient_clip_norm,
+        enable_xla=FLAGS.enable_xla,
+        stop_on_divergence=FLAGS.stop_on_divergence,
+        profile_steps=profile.parse_steps(FLAGS.profile_steps),
     )
+
+
+def define_optimizer_flags():
+    """Flags on what the original fixes of its optimizers, with the Model Garden's names."""
+    original = optimization.ORIGINAL
+    for name, text in (
+        ("weight_decay_rate", "Weight decay of the matrices: share of the learning rate."),
+        ("beta_1", "Decay rate of the mean of the gradients."),
+        ("beta_2", "Decay rate of the mean of their squares."),
+        ("epsilon", "Added to the root of the mean of squares."),
+        ("gradient_clip_norm", "Gradients of a batch are scaled down to this joint norm."),
+    ):
+        flags.DEFINE_float(name, getattr(original, name), text)
 
 
 def warn_of_warmup(warmup_steps, train_steps):

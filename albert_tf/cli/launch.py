@@ -16,7 +16,7 @@ FLAGS = flags.FLAGS
 
 
 def set_up_devices():
-    """Sets seed, precision and XLA from the flags and builds the strategy.
+    """Sets seed and precision from the flags and builds the strategy.
 
     To be called before anything is computed or read by TensorFlow: it then accepts no other
     machines any more (multi_worker_mirrored).
@@ -24,8 +24,6 @@ def set_up_devices():
     Returns:
         tf.distribute.Strategy.
     """
-    if FLAGS.enable_xla:
-        tf.config.optimizer.set_jit(True)
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(gpu, True)
     name = "tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy

@@ -5,6 +5,9 @@ Neither optimizer corrects the bias of its moments, and epsilon stands outside t
 packages' optimizers of these names give other numbers.
 """
 
+import dataclasses
+import math
+
 import tensorflow as tf
 import tf_keras
 
@@ -54,6 +57,44 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
         }
 
 
+@dataclasses.dataclass(frozen=True)
+class Constants:
+    """What the original fixes in its code, under the Model Garden's names.
+
+    Attributes:
+        weight_decay_rate: float, at least 0.
+        beta_1, beta_2: float in [0, 1), decay rates of the moments.
+        epsilon: float above 0, added to the root of the second moment.
+        gradient_clip_norm: float above 0, largest norm of the gradient of a batch.
+
+    Raises:
+        UserError: a value is out of range; the message names the flag.
+    """
+
+    weight_decay_rate: float = 0.01
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-6
+    gradient_clip_norm: float = 1.0
+
+    def __post_init__(self):
+        above_0 = (lambda value: 0 < value < math.inf, "above 0")
+        below_1 = (lambda value: 0 <= value < 1, "at least 0 and below 1")
+        for name, (is_valid, rule) in {
+            "weight_decay_rate": (lambda value: 0 <= value < math.inf, "at least 0"),
+            "beta_1": below_1,
+            "beta_2": below_1,
+            "epsilon": above_0,
+            "gradient_clip_norm": above_0,
+        }.items():
+            value = getattr(self, name)
+            if not is_valid(value):
+                raise UserError(f"--{name} must be finite and {rule}. Received: {value}")
+
+
+ORIGINAL = Constants()
+
+
 def is_decayed(variable):
     """Whether weight decay and layer adaptation apply to a variable: to matrices, not to vectors.
 
@@ -78,16 +119,18 @@ class AdamW(tf_keras.optimizers.Optimizer):
         beta_1: float.
         beta_2: float.
         epsilon: float.
+        gradient_clip_norm: float, for who computes the gradients: the optimizer itself clips none.
         decayed: callable, variable -> bool: whether it decays (and, in LAMB, adapts).
     """
 
     def __init__(
         self,
         learning_rate,
-        weight_decay_rate=0.01,
-        beta_1=0.9,
-        beta_2=0.999,
-        epsilon=1e-6,
+        weight_decay_rate=Constants.weight_decay_rate,
+        beta_1=Constants.beta_1,
+        beta_2=Constants.beta_2,
+        epsilon=Constants.epsilon,
+        gradient_clip_norm=Constants.gradient_clip_norm,
         decayed=is_decayed,
         name="AdamW",
         **kwargs,
@@ -98,6 +141,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.weight_decay_rate, self.decayed = weight_decay_rate, decayed
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self.gradient_clip_norm = gradient_clip_norm
 
     def build(self, var_list):
         """Makes the moments, zero at first. Calling it again does nothing."""
@@ -132,6 +176,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
             "epsilon": self.epsilon,
+            "gradient_clip_norm": self.gradient_clip_norm,
         }
 
 
@@ -157,19 +202,20 @@ class LAMB(AdamW):
 OPTIMIZERS = {"adamw": AdamW, "lamb": LAMB}
 
 
-def create_optimizer(name, learning_rate):
-    """Makes an optimizer with the original's constants.
+def create_optimizer(name, learning_rate, constants=ORIGINAL):
+    """Makes an optimizer.
 
     Args:
         name: str, a key of OPTIMIZERS.
         learning_rate: float or schedule.
+        constants: Constants, by default the original's.
 
     Raises:
         UserError: no optimizer has this name.
     """
     if name not in OPTIMIZERS:
         raise UserError(f"optimizer must be one of {', '.join(OPTIMIZERS)}. Received: {name!r}")
-    return OPTIMIZERS[name](learning_rate)
+    return OPTIMIZERS[name](learning_rate, **dataclasses.asdict(constants))
 
 
 def rate_at(optimizer, step):

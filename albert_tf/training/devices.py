@@ -185,6 +185,13 @@ def set_precision(dtype):
     tf_keras.mixed_precision.set_global_policy(PRECISIONS[dtype])
 
 
+def with_loss_scale(optimizer):
+    """The optimizer under a loss scale where the precision needs one, else as it is."""
+    if tf_keras.mixed_precision.global_policy().name == "mixed_float16":
+        return tf_keras.mixed_precision.LossScaleOptimizer(optimizer)
+    return optimizer
+
+
 def set_seed(seed):
     """Fixes weights, dropout and shuffling to come; None leaves them to chance.
 

@@ -18,10 +18,8 @@ from albert_tf.training import (
     finetuned_task,
     loop,
     progress_line,
-    reporting,
     results,
     run_record,
-    steps,
     trials,
 )
 from albert_tf.training.task import Predicted
@@ -40,6 +38,7 @@ class Recipe:
     batch_size: int
     seed: int | None = None
     shuffle_buffer_size: int = 100  # the original's
+    constants: optimization.Constants = optimization.ORIGINAL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +167,8 @@ def make_run(task, config, strategy, settings, recipe=None):
             schedule = optimization.PolynomialDecayWithWarmup(
                 recipe.learning_rate, recipe.train_steps, recipe.warmup_steps
             )
-            optimizer = steps.create_optimizer(recipe.optimizer, schedule)
+            optimizer = optimization.create_optimizer(recipe.optimizer, schedule, recipe.constants)
+            optimizer = devices.with_loss_scale(optimizer)
     what = loop.Task(model, name_table.named_variables(model), task.objective)
     return loop.Run(strategy, what, optimizer, settings, recipe and recipe.seed)
 
@@ -284,7 +284,7 @@ class _Evaluator:
         if best and evaluation.keep:
             evaluation.keep()
         names = task.shown_figures or evaluation.figures
-        reporting.say_evaluated(run.step, evaluation.figures, names, best)
+        run.show_evaluation(evaluation.figures, names, best)
         if run.step:  # before training it is no news
             self._warner.say(evaluation.warnings)
 

@@ -7,8 +7,10 @@ It knows no task and no flag. A `Task` brings the model, its figures and its los
 import contextlib
 import dataclasses
 import itertools
+import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +21,10 @@ from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.training import (
     devices,
+    divergence,
+    history,
     prediction,
+    profile,
     progress_line,
     reporting,
     saving,
@@ -56,7 +61,9 @@ class Settings:
         save_moments_for_best: bool, whether `model.ckpt-best` holds the optimizer's moments.
         gradient_accumulation_steps: int, parts that a replica's batch is computed in.
         gradient_clip_norm: float, largest norm of the gradient.
-        compiled: bool, whether XLA compiles the step.
+        enable_xla: bool, whether XLA compiles the step.
+        stop_on_divergence: float, largest loss as a multiple of its running mean; 0 for any.
+        profile_steps: (int, int) or None, first and last update to profile.
     """
 
     output_dir: str
@@ -67,7 +74,20 @@ class Settings:
     save_moments_for_best: bool = False
     gradient_accumulation_steps: int = 1
     gradient_clip_norm: float = 1.0
-    compiled: bool = False
+    enable_xla: bool = False
+    stop_on_divergence: float = 0.0
+    profile_steps: tuple | None = None
+
+
+class _Parts(NamedTuple):
+    """What a training consists of."""
+
+    iterator: Iterator
+    step: steps.TrainStep
+    request: stopping.StopRequest
+    meeting: stopping.Meeting
+    reporter: reporting.Reporter
+    profiler: profile.Profiler
 
 
 class Run:
@@ -92,7 +112,10 @@ class Run:
         self.predict = prediction.Predictor(strategy, task.model)
         self._curves = reporting.Curves(settings.output_dir if self.is_chief else None)
         self._evaluation_step = steps.EvaluationStep(strategy, task)
-        self._distributed = {}
+        self._history, self._distributed = None, {}
+        self._saver = saving.Saver(
+            settings.output_dir, settings.keep_checkpoint_max, writes=self.is_chief
+        )
         if optimizer is None:
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             return
@@ -103,9 +126,6 @@ class Run:
         self._step = inner.iterations
         self._seed = tf.Variable(self._first_seed(seed), dtype=tf.int64, trainable=False)
         self._extras = {"seed": self._seed, **steps.loss_scale_variables(optimizer)}
-        self._saver = saving.Saver(
-            settings.output_dir, settings.keep_checkpoint_max, writes=self.is_chief
-        )
         if self.is_chief:
             run_directory.tidy(settings.output_dir)
 
@@ -186,6 +206,10 @@ class Run:
             except readers.DamagedError as error:
                 damaged.append(prefix)
                 print(f"{error}. It is left out.")
+            except loading.WeightsAloneError as error:
+                if not damaged:
+                    raise
+                raise UserError(f"{', '.join(damaged)} are damaged, and {error}") from error
             else:
                 return prefix
         if damaged:
@@ -238,7 +262,7 @@ class Run:
         self.wait_for_checkpoint()
         return f"Last good checkpoint: {run_directory.latest_in(self.settings.output_dir)}"
 
-    def train(self, batches_of, batch_size, on_checkpoint=None, watch=None):
+    def train(self, batches_of, batch_size, on_checkpoint=None):
         """Trains up to `settings.train_steps`, saving on the way.
 
         Args:
@@ -247,11 +271,11 @@ class Run:
                 many batches (of its replicas), one after another.
             batch_size: int, sequences of a global batch.
             on_checkpoint: callable or None, called with the prefix of each checkpoint.
-            watch: callable or None, called with each step and its loss.
 
         Raises:
             reporting.NonFiniteError: the loss, a gradient or a variable is not finite; step and
                 last good checkpoint are named.
+            divergence.DivergenceError: the loss is far above its running mean.
             KeyboardInterrupt: the process was asked to end; its step is saved.
         """
         settings, first = self.settings, self.step
@@ -261,7 +285,7 @@ class Run:
         line = progress_line.Progress(first, settings.train_steps, batch_size, self.is_chief)
         try:
             with stopping.naming_lost_workers(self.strategy, settings.output_dir):
-                self._train(line, batches_of, on_checkpoint, watch)
+                self._train(line, batches_of, on_checkpoint)
         except reporting.NonFiniteError as error:
             raise reporting.NonFiniteError(
                 f"{error}. {self._last_good()}. Lower --learning_rate or lengthen the warm-up, and "
@@ -272,45 +296,74 @@ class Run:
             self.wait_for_checkpoint()
         self._say_pauses()
 
-    def _train(self, line, batches_of, on_checkpoint, watch):
-        settings, step = self.settings, self.step
-        iterator = iter(self._replica_batches(batches_of))
-        train_step = steps.TrainStep(
-            self.strategy,
-            self.task,
-            self.optimizer,
-            seed=self.seed,
-            accumulation=settings.gradient_accumulation_steps,
-            clip_norm=settings.gradient_clip_norm,
-            compiled=settings.compiled,
-        )
+    def _train(self, line, batches_of, on_checkpoint):
+        parts = self._make_parts(line, batches_of)
+        # Several workers have to end at the same step, so none is interrupted in between.
+        several = devices.num_workers(self.strategy) > 1
+        try:
+            for target in self._stops():
+                with parts.request.noted():
+                    self._advance(parts, target)
+                if parts.meeting.is_over:
+                    progress_line.say(self._stop())
+                    raise KeyboardInterrupt
+                prefix = self.save()
+                with parts.request.noted() if several else contextlib.nullcontext():
+                    if on_checkpoint:
+                        on_checkpoint(prefix)
+        finally:
+            parts.profiler.close()
+
+    def _make_parts(self, line, batches_of):
+        settings = self.settings
+        self._history = history.History(settings.output_dir, self.step, writes=self.is_chief)
+        divergence_check = divergence.DivergenceCheck(settings.stop_on_divergence)
         request = stopping.StopRequest()
-        meeting = stopping.Meeting(self.strategy, line, request)
-        reporter = reporting.Reporter(
-            self.task.objective.figures, line, steps.scales_loss(self.optimizer), watch
+        return _Parts(
+            iterator=iter(self._replica_batches(batches_of)),
+            step=steps.TrainStep(
+                self.strategy,
+                self.task,
+                self.optimizer,
+                seed=self.seed,
+                accumulation=settings.gradient_accumulation_steps,
+                clip_norm=settings.gradient_clip_norm,
+                compiled=settings.enable_xla,
+            ),
+            request=request,
+            meeting=stopping.Meeting(self.strategy, line, request),
+            reporter=reporting.Reporter(
+                self.task.objective.figures,
+                line,
+                steps.scales_loss(self.optimizer),
+                divergence_check.check,
+            ),
+            profiler=profile.Profiler(
+                settings.profile_steps if self.is_chief else None,
+                os.path.join(settings.output_dir, "train"),
+            ),
         )
-        for target in self._stops():
-            with request.noted():
-                while step < target and not meeting.is_over:
-                    point = min(
-                        step - step % settings.steps_per_loop + settings.steps_per_loop, target
-                    )
-                    rows = train_step(iterator, min(point - step, train_step.most_steps))
-                    step += len(rows)
-                    reporter.add(rows, step)
-                    if meeting.is_due():
-                        reporter.read()
-                    if step == point:
-                        self._write_point(step, reporter.point())
-            if meeting.is_over:
-                progress_line.say(self._stop())
-                raise KeyboardInterrupt
-            prefix = self.save()
-            # Several workers have to end at the same step, so they go on until the next one.
-            several = devices.num_workers(self.strategy) > 1
-            with request.noted() if several else contextlib.nullcontext():
-                if on_checkpoint:
-                    on_checkpoint(prefix)
+
+    def _advance(self, parts, target):
+        """Makes updates up to the step `target`, or until the run is asked to end."""
+        step, every = self.step, self.settings.steps_per_loop
+        while step < target and not parts.meeting.is_over:
+            point = min((step // every + 1) * every, target)
+            parts.profiler.before(step + 1)
+            rows = parts.step(parts.iterator, min(point - step, parts.step.most_steps))
+            step += len(rows)
+            parts.reporter.add(rows, step)
+            parts.profiler.after(step)
+            if parts.meeting.is_due():
+                parts.reporter.read()
+            if step == point:
+                rate = optimization.rate_at(steps.inner_optimizer(self.optimizer), step - 1)
+                self._write("train", step, parts.reporter.point() | {"learning_rate": rate})
+
+    def _write(self, kind, step, figures):
+        self._curves.write(kind, step, figures)
+        if self._history:
+            self._history.write(step, kind, figures)
 
     def _replica_batches(self, batches_of):
         """The distributed data set of each replica's batches."""
@@ -326,10 +379,6 @@ class Run:
         every, last = self.settings.save_checkpoints_steps, self.settings.train_steps
         first = (self.step // every + 1) * every
         return itertools.chain(range(first, last, every), [last])
-
-    def _write_point(self, step, figures):
-        rate = optimization.rate_at(steps.inner_optimizer(self.optimizer), step - 1)
-        self._curves.write("train", step, figures | {"learning_rate": rate})
 
     def _stop(self):
         """Saves what an interrupted training has reached; returns a line that says so."""
@@ -371,8 +420,20 @@ class Run:
         )
         loss = rows[:, -1].mean(dtype=np.float64) if len(rows) else 0.0
         figures = steps.means(rows, names) | {"loss": np.float32(loss)}
-        self._curves.write("eval", self.step, figures)
         return figures
+
+    def show_evaluation(self, figures, names, best):
+        """Adds an evaluation to the curves, and prints its line.
+
+        Args:
+            figures: dict of name -> number.
+            names: iterable of str, the figures to print.
+            best: bool, whether it is the best so far.
+        """
+        self._write("eval", self.step, figures)
+        shown = ", ".join(f"{name} {figures[name]:.4f}" for name in names)
+        ending = " (best so far)" if best else ""
+        progress_line.say(f"Evaluation at step {self.step}: {shown}{ending}")
 
 
 def _by_records(dataset):

@@ -10,7 +10,7 @@ from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.data import input_pipeline, record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.training import devices, loop, reporting, results, run_record, steps
+from albert_tf.training import devices, loop, results, run_record
 
 KEY_METRIC = "masked_lm_accuracy"
 
@@ -26,6 +26,7 @@ class Recipe:
     poly_power: float
     batch_size: int
     shuffle_buffer_size: int
+    constants: optimization.Constants = optimization.ORIGINAL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +158,10 @@ def _make_run(config, options, strategy):
             power=recipe.poly_power,
             start_warmup_step=recipe.start_warmup_step,
         )
-        optimizer = steps.create_optimizer(recipe.optimizer, schedule) if options.do_train else None
+        optimizer = None
+        if options.do_train:
+            optimizer = optimization.create_optimizer(recipe.optimizer, schedule, recipe.constants)
+            optimizer = devices.with_loss_scale(optimizer)
     task = loop.Task(
         model=model,
         variables=name_table.named_variables(model),
@@ -212,7 +216,7 @@ def _evaluate(run, options, dataset, prefix):
         block=lambda lines, best_before, value, saved: [lines[0], *saved, *lines[1:]],
         save_moments_for_best=options.loop.save_moments_for_best,
     )
-    reporting.say_evaluated(run.step, figures, ("loss", *heads.PRETRAINING.figures), best)
+    run.show_evaluation(figures, ("loss", *heads.PRETRAINING.figures), best)
 
 
 def _evaluate_directory(run, options, dataset):

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import UserError
-from albert_tf.training import progress_line, steps
+from albert_tf.training import steps
 
 # Loss scaling halves the scale at each step that overflows: from 2 ** 15 down to 1, and then some.
 _MOST_OVERFLOWS = 20
@@ -112,9 +112,3 @@ class Curves:
             for name, value in figures.items():
                 tf.summary.scalar(name, value, step=step)
         self._writers[kind].flush()
-
-
-def say_evaluated(step, figures, names, best):
-    """Prints the line of an evaluation."""
-    shown = ", ".join(f"{name} {figures[name]:.4f}" for name in names)
-    progress_line.say(f"Evaluation at step {step}: {shown}{' (best so far)' if best else ''}")

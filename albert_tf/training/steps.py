@@ -15,14 +15,6 @@ from albert_tf.model import dropout, heads, optimization
 from albert_tf.training import devices
 
 
-def create_optimizer(name, learning_rate, **constants):
-    """`optimization.create_optimizer`, with loss scaling where the precision needs it."""
-    optimizer = optimization.create_optimizer(name, learning_rate, **constants)
-    if tf_keras.mixed_precision.global_policy().name == "mixed_float16":
-        return tf_keras.mixed_precision.LossScaleOptimizer(optimizer)
-    return optimizer
-
-
 def inner_optimizer(optimizer):
     """The optimizer that holds moments and step, under a loss scale or not."""
     return optimizer.inner_optimizer if scales_loss(optimizer) else optimizer

@@ -156,6 +156,9 @@ def check_arguments(program, arguments):
     if program == "albert_tf.squad_metrics":
         source = (ROOT / "albert_tf/tasks/squad_metrics.py").read_text(encoding="utf-8")
     names = set(re.findall(r"(?:DEFINE_\w+|add_argument)\(\s*\"(?:--)?(\w+)\"", source))
+    takes_words = re.search(r"add_argument\(\s*\"\w", source)
     for argument in arguments:
+        if takes_words and not argument.startswith("--"):
+            continue
         name = argument.partition("=")[0].removeprefix("--")
         assert argument.startswith("--") and name in names, f"{program} has no flag {argument}"

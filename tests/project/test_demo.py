@@ -4,7 +4,6 @@
 import collections
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
+from albert_tf.training import history
 from demo import make_corpus, plot_curves, train_sentencepiece
 from tests import ROOT
 
@@ -240,35 +240,16 @@ def test_sentencepiece_says_what_is_wrong(tmp_path, sentences):
 
 @pytest.fixture
 def run_dir(tmp_path):
-    """The event files and checkpoint names of a run of four steps."""
-    for folder, tags, offset in (
-        ("train", ("loss", "masked_lm_accuracy", "sentence_order_accuracy", "learning_rate"), 0.0),
-        ("eval", ("loss", "masked_lm_accuracy", "sentence_order_accuracy"), 0.5),
-    ):
-        with tf.summary.create_file_writer(str(tmp_path / folder)).as_default():
-            for step in (2, 4):
-                for number, tag in enumerate(tags):
-                    tf.summary.scalar(tag, number + offset + step / 100, step)
-            tf.summary.text("flags", "--no=curve", 0)
+    """The history and the checkpoint names of a run of four steps."""
+    lines, names = history.History(str(tmp_path), 0), tuple(plot_curves.FIGURES)
+    for step in (2, 4):
+        for kind, offset in (("train", 0), ("eval", 0.5)):
+            figures = {name: n + offset + step / 100 for n, name in enumerate(names)}
+            rate = {"learning_rate": 0.1} if kind == "train" else {}
+            lines.write(step, kind, figures | rate)
     for name in ("model.ckpt-2.index", "model.ckpt-10.index", "model.ckpt-10.data-00000-of-00001"):
         (tmp_path / name).touch()
     return tmp_path
-
-
-def test_curves_are_read_whole(run_dir):
-    runs = plot_curves.read_runs(run_dir)
-    for folder in ("train", "eval"):
-        assert set(runs[folder]) == {"loss", "masked_lm_accuracy", "sentence_order_accuracy"}
-    steps, values = runs["eval"]["masked_lm_accuracy"]
-    assert steps == [2, 4]
-    assert values == pytest.approx([1.52, 1.54])
-
-
-def test_more_points_than_tensorboard_keeps_by_itself(tmp_path):
-    with tf.summary.create_file_writer(str(tmp_path)).as_default():
-        for step in range(600):
-            tf.summary.scalar("loss", step, step)
-    assert plot_curves.read_curves(tmp_path)["loss"][1] == list(range(600))
 
 
 def test_plot_curves(run_dir):
@@ -277,8 +258,7 @@ def test_plot_curves(run_dir):
         "plot_curves", f"--run_dir={run_dir}", f"--png_file={png}", f"--summary_file={text}"
     )
     assert done.returncode == 0, done.stderr
-    height, width = tf.io.decode_png(png.read_bytes()).shape[:2]
-    assert (width, height) == (1800, 480)
+    assert tf.io.decode_png(png.read_bytes()).shape[:2] == (960, 1200)
     assert done.stdout == text.read_text()
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [line[-3:] for line in lines[:3]] == [
@@ -290,21 +270,13 @@ def test_plot_curves(run_dir):
     assert lines[4] == ["Curves", str(png)]
 
 
-def test_the_newest_checkpoint_is_named(run_dir):
-    (run_dir / "model.ckpt-best.index").touch()
-    assert plot_curves.last_checkpoint(run_dir) == str(run_dir / "model.ckpt-10")
-    (run_dir / "model.ckpt-10.index").unlink()
-    assert plot_curves.last_checkpoint(run_dir) == str(run_dir / "model.ckpt-2")
-    (run_dir / "model.ckpt-2.index").unlink()
-    assert plot_curves.last_checkpoint(run_dir) is None
-
-
 def test_plot_curves_says_what_is_wrong(run_dir):
-    shutil.rmtree(run_dir / "eval")
+    path = run_dir / history.FILE
+    path.write_text("".join(row for row in path.open() if ",eval," not in row))
     done = run_module("plot_curves", f"--run_dir={run_dir}", f"--png_file={run_dir}/curves.png")
     assert done.returncode == 1
     assert "no loss, masked_lm_accuracy, sentence_order_accuracy" in done.stderr
-    assert "in eval/" in done.stderr
+    assert "rows of eval in history.csv" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (run_dir / "curves.png").exists()
 

@@ -421,6 +421,18 @@ def test_records_are_drawn_from_a_buffer_of_the_size_given(run_main, flags, monk
     assert "Warning: the warm-up of 1 updates does not end before the training, of 1" in out
 
 
+def test_constants_of_the_optimizer(run_main, flags, tmp_path):
+    """Without memory, decay and epsilon each entry moves by the rate, whatever its gradient."""
+    flags |= {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 0}
+    flags |= {"learning_rate": 0.001, "beta_1": 0, "beta_2": 0, "epsilon": 1e-30}
+    run_main(run_classifier, **flags, weight_decay_rate=0)
+    before, after = (
+        readers.TensorFlowReader(str(tmp_path / "out" / f"model.ckpt-{step}")) for step in (0, 1)
+    )
+    moved = np.abs(after["output_weights"] - before["output_weights"])
+    np.testing.assert_allclose(moved, 0.001, rtol=1e-3)
+
+
 def test_the_same_seed_gives_the_same_run(run_main, flags, train_once, tmp_path):
     run_main(run_classifier, **flags | {"do_predict": False})
     for again, first in zip(blocks(tmp_path / "out"), blocks(train_once("RTE")), strict=True):
@@ -608,6 +620,9 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
         ({"num_trials": 2, "do_eval": False}, "--num_trials"),
         ({"continuous_eval_timeout": -1}, "--continuous_eval_timeout must be at least 0"),
         ({"shuffle_buffer_size": 0}, "--shuffle_buffer_size must be at least 1"),
+        ({"epsilon": 0}, "--epsilon must be finite and above 0. Received: 0.0"),
+        ({"stop_on_divergence": 0.5}, "--stop_on_divergence must be finite and above 1, or 0"),
+        ({"profile_steps": "3"}, "--profile_steps must be first:last"),
         ({"distribution_strategy": "multi_worker_mirrored"}, "is for run_pretraining.py"),
         ({"labels": "a,b", "regression": True}, "--labels, --regression: for --task_name=tsv"),
         ({"text_column": 3}, "--text_column: for --task_name=tsv alone"),

@@ -143,6 +143,16 @@ def test_reproduces_the_originals_eight_steps(run_main, flags, tmp_path, optimiz
             assert difference <= tolerance * np.abs(expected).max(), (step, name, difference)
 
 
+def test_constants_of_the_optimizer(run_main, flags, tmp_path):
+    """Without memory, decay and epsilon each entry moves by the rate, whatever its gradient."""
+    flags |= {"optimizer": "adamw", "num_train_steps": 1, "weight_decay_rate": 0}
+    run_main(run_pretraining, **flags, beta_1=0, beta_2=0, epsilon=1e-30)
+    before, after = (read_variables(tmp_path / "out" / f"model.ckpt-{step}") for step in (0, 1))
+    name = "bert/encoder/embedding_hidden_mapping_in/kernel"
+    moved = np.abs(after[name] - before[name])
+    np.testing.assert_allclose(moved, flags["learning_rate"], rtol=1e-3)
+
+
 def test_files_of_a_run(run_main, flags, tmp_path, capsys):
     flags |= LEARNS | {"keep_checkpoint_max": 2, "do_eval": True}
     run_main(run_pretraining, **flags)
@@ -207,19 +217,23 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
 ):
     flags |= {"save_checkpoints_steps": 1}
     run_main(run_pretraining, **flags)
-    steps = (2, 1, 0)
-    for count in (1, 2, 3):
-        for step in steps[:count]:
+
+    def damage(*steps):
+        for step in steps:
             path = tmp_path / "out" / f"model.ckpt-{step}{ending}"
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-        if count == 3:
-            with pytest.raises(UserError, match=r"all .*ckpt-2, .*ckpt-1, .*ckpt-0\. Copy one"):
-                run_main(run_pretraining, **flags)
-            return
+
+    damage(2)
+    run_main(run_pretraining, **flags)
+    out = capsys.readouterr().out
+    assert out.count("It is left out.") == 1
+    assert "Resuming at step 1 from" in out and "Trained to step 2" in out
+    damage(2, 1)
+    with pytest.raises(UserError, match=r"ckpt-2, .*ckpt-1 are damaged, and .*ckpt-0: it holds w"):
         run_main(run_pretraining, **flags)
-        out = capsys.readouterr().out
-        assert out.count("It is left out.") == count
-        assert f"Resuming at step {steps[count]} from" in out and "Trained to step 2" in out
+    damage(0)
+    with pytest.raises(UserError, match=r"all .*ckpt-2, .*ckpt-1, .*ckpt-0\. Copy one"):
+        run_main(run_pretraining, **flags)
 
 
 def test_output_dir_wins_over_init_checkpoint(run_main, flags, tmp_path, capsys):
@@ -397,8 +411,13 @@ def test_a_bad_record_is_looked_for_when_data_can_be_the_cause(
         ("sentence_loss_weight", "nan", "must be at least 0"),
         ("seed", -1, "must be from 0 to 4294967295"),
         ("seed", 2**32, "must be from 0 to 4294967295"),
+        ("beta_2", 1, "must be finite and at least 0 and below 1"),
+        ("gradient_clip_norm", 0, "must be finite and above 0"),
+        ("stop_on_divergence", 1, "must be finite and above 1, or 0"),
+        ("stop_on_divergence", "nan", "must be finite and above 1, or 0"),
+        ("profile_steps", "5:2", "must be first:last with 0 < first < last"),
     ],
-    ids=range(13),
+    ids=range(18),
 )
 def test_absurd_flags_are_refused(run_main, flags, flag, value, message):
     with pytest.raises(UserError, match=f"--{flag} {message}"):
@@ -545,7 +564,8 @@ def test_mixed_precision_trains_close_to_full(run_main, flags, tmp_path, dtype):
     full, mixed = curves(tmp_path / "out/train"), curves(tmp_path / dtype / "train")
     np.testing.assert_allclose(mixed["loss"], full["loss"], rtol=2e-2)
     variables = read_variables(tmp_path / dtype / "model.ckpt-2")
-    assert {v.dtype for k, v in variables.items() if k != "global_step"} == {np.dtype("float32")}
+    numbers = {"global_step", "seed", "loss_scale_steps"}
+    assert {v.dtype for k, v in variables.items() if k not in numbers} == {np.dtype("float32")}
 
 
 def test_sentence_loss_can_be_left_out(run_main, flags, tmp_path):

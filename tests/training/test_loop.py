@@ -19,7 +19,7 @@ from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline, records
 from albert_tf.model import heads, optimization
-from albert_tf.training import devices, loop, progress_line, reporting, steps
+from albert_tf.training import devices, loop, progress_line, reporting
 from tests import GOLDEN, ROOT
 from tests.training.clusters import cluster
 
@@ -38,7 +38,7 @@ def golden_run(strategy, directory, **settings):
     config = AlbertConfig.from_json_file(str(DATA / "albert_config.json"))
     with strategy.scope():
         model = heads.PretrainingModel(config)
-        optimizer = steps.create_optimizer("lamb", 0.01)
+        optimizer = devices.with_loss_scale(optimization.create_optimizer("lamb", 0.01))
     task = loop.Task(model, name_table.named_variables(model), heads.PRETRAINING)
     golden = np.load(DATA / "lamb_onehot.npz")
     for name, variable in task.variables.items():
@@ -181,11 +181,12 @@ def test_a_new_run_removes_what_a_killed_one_left(run, tmp_path):
 def test_loss_scaling_belongs_to_float16_alone():
     devices.set_precision("fp16")
     try:
-        scaled = steps.create_optimizer("adamw", 0.1)
+        scaled = devices.with_loss_scale(optimization.create_optimizer("adamw", 0.1))
     finally:
         devices.set_precision("fp32")
     assert isinstance(scaled.inner_optimizer, optimization.AdamW)
-    assert isinstance(steps.create_optimizer("adamw", 0.1), optimization.AdamW)
+    plain = devices.with_loss_scale(optimization.create_optimizer("adamw", 0.1))
+    assert isinstance(plain, optimization.AdamW)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import tf_keras
 
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
-from albert_tf.model import heads
+from albert_tf.model import heads, optimization
 from albert_tf.training import devices, loop, reporting, steps
 from tests import TINY_CONFIG
 
@@ -37,7 +37,7 @@ def make_step(dropout=0.0, optimizer="lamb", **options):
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     model = heads.PretrainingModel(AlbertConfig.from_dict(TINY_CONFIG | rates))
     task = loop.Task(model, name_table.named_variables(model), heads.PRETRAINING)
-    made = steps.create_optimizer(optimizer, 0.01)
+    made = devices.with_loss_scale(optimization.create_optimizer(optimizer, 0.01))
     made.build(list(task.variables.values()))
     strategy = tf.distribute.get_strategy()
     step = steps.TrainStep(strategy, task, made, **{"seed": 1} | options)
@@ -157,12 +157,12 @@ def test_the_first_bad_step_is_named(bad, scales_loss):
     reporter.add(rows_of(1.0, 1.0), last_step=6)
     reporter.add(rows_of(1.0, **bad), last_step=7)
     reporter.add(rows_of(1.0, **bad), last_step=8)
-    with pytest.raises(reporting.NonFiniteError, match="at step 7$"):
+    with pytest.raises(reporting.NonFiniteError, match=r"at step 7$"):
         reporter.read()
 
 
 def test_an_infinite_gradient_ends_a_run_without_loss_scaling():
     reporter = reporting.Reporter(["hits"], Progress(), scales_loss=False)
     reporter.add(rows_of(1.0, np.inf), last_step=2)
-    with pytest.raises(reporting.NonFiniteError, match="at step 2$"):
+    with pytest.raises(reporting.NonFiniteError, match=r"at step 2$"):
         reporter.read()

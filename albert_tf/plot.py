@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m albert_tf.plot DIR...`: draws the curves of trainings from their `history.csv`."""
+
+import argparse
+import math
+import sys
+
+from matplotlib.figure import Figure
+
+from albert_tf import files
+from albert_tf.errors import UserError
+from albert_tf.training import history
+
+_NOT_SHOWN = {"gradient_norm", "sequences_per_second", "seconds"}
+_LAST = "learning_rate"
+_LINES = {  # kind -> label, style
+    "train": ("training", {"linewidth": 1}),
+    "eval": ("evaluation", {"linestyle": "--", "marker": "o", "markersize": 4}),
+}
+
+
+def shown_figures(runs):
+    """Names of the figures to draw, `loss` first and `learning_rate` last.
+
+    Args:
+        runs: dict of str -> curves, as `history.read` gives them.
+
+    Returns:
+        list of str; the parts of a loss are left out.
+    """
+    names = {name: None for run in runs.values() for curves in run.values() for name in curves}
+    others = [
+        name for name in names if "loss" not in name and name not in _NOT_SHOWN and name != _LAST
+    ]
+    return [name for name in ("loss", *others, _LAST) if name in names]
+
+
+def draw(runs, png_file):
+    """Draws the runs into a PNG: a panel for each figure, a curve for each run and kind.
+
+    Args:
+        runs: dict of label -> curves, as `history.read` gives them.
+        png_file: str.
+
+    Raises:
+        UserError: there is nothing to draw.
+    """
+    names = shown_figures(runs)
+    if not names:
+        raise UserError(f"no figures yet in {history.FILE} of {', '.join(runs)}")
+    columns = math.ceil(math.sqrt(len(names)))
+    rows = math.ceil(len(names) / columns)
+    figure = Figure(figsize=(5 * columns, 4 * rows), layout="tight")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axis, name in zip(axes, names, strict=False):
+        _draw_panel(axis, name, runs)
+    for axis in axes[len(names) :]:
+        axis.set_axis_off()
+    with files.replacing(png_file) as (temporary,):
+        figure.savefig(temporary, format="png", dpi=120)
+
+
+def _draw_panel(axis, name, runs):
+    for number, (run, curves) in enumerate(runs.items()):
+        for color, (kind, (label, style)) in enumerate(_LINES.items()):
+            if name in curves.get(kind, {}):
+                several = len(runs) > 1  # a color for each run, else for each kind
+                style = style | {"color": f"C{(number if several else color) % 10}"}
+                axis.plot(
+                    *curves[kind][name], label=f"{run}, {label}" if several else label, **style
+                )
+    axis.set(title=name, xlabel="step")
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize="small")
+
+
+def main(arguments=None):
+    """Draws the runs of the directories; 1 on bad input.
+
+    Args:
+        arguments: list of str, or None for those of the command line.
+
+    Returns:
+        int, exit code.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m albert_tf.plot",
+        description="Draws loss, other figures and learning rate of one or several trainings from "
+        f"their {history.FILE} into a PNG.",
+    )
+    parser.add_argument("directories", nargs="+", metavar="DIR", help="--output_dir of a training.")
+    parser.add_argument(
+        "--png_file", default="curves.png", help="Picture to write (default: %(default)s)."
+    )
+    args = parser.parse_args(arguments)
+    try:
+        runs = {directory: history.read(directory) for directory in args.directories}
+        files.check_file_writable(args.png_file, "png_file")
+        draw(runs, args.png_file)
+    except UserError as error:
+        print(f"plot: error: {error}", file=sys.stderr)
+        return 1
+    print(f"{args.png_file}: {', '.join(shown_figures(runs))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

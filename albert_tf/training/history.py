@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`history.csv`: the figures of a run's training and evaluations, for plots and spreadsheets."""
+
+import csv
+import io
+import os
+import time
+
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.errors import UserError
+
+FILE = "history.csv"
+KEYS = ("step", "kind", "seconds")  # the first columns
+
+
+class History:
+    """The history of a run that trains, one row for each point at which figures are read.
+
+    Rows are appended one by one and are whole lines, except for the last one if the process is
+    killed as it writes: that one is dropped. File systems such as gs:// cannot append. There
+    TensorFlow reads the file and writes it anew for each row, which is fine for the points of
+    curves and would be slow for each update.
+
+    Args:
+        directory: str, the run's.
+        step: int, updates made so far: rows of later steps are of a process that was killed, and
+            are removed.
+        writes: bool, whether this process is the one that writes; all others leave the file alone.
+
+    Raises:
+        UserError: the file is there and is no history.
+    """
+
+    def __init__(self, directory, step, writes=True):
+        self._path, self._writes = os.path.join(directory, FILE), writes
+        self._columns, rows = _read(self._path) if writes else (list(KEYS), [])
+        rows = [row for row in rows if int(row["step"]) <= step]
+        if writes and tf.io.gfile.exists(self._path):
+            self._rewrite(rows)
+        before = float(rows[-1]["seconds"] or 0) if rows else 0.0  # of earlier processes
+        self._start = time.time() - before
+
+    def write(self, step, kind, figures):
+        """Adds a row.
+
+        Args:
+            step: int, updates made.
+            kind: str, "train" or "eval".
+            figures: dict of str -> float. Names that no row has had yet become columns.
+        """
+        if not self._writes:
+            return
+        new = [name for name in figures if name not in self._columns]
+        if new or not tf.io.gfile.exists(self._path):
+            _, rows = _read(self._path)
+            self._columns += new
+            self._rewrite(rows)
+        seconds = f"{time.time() - self._start:.1f}"
+        row = {name: f"{float(value):.9g}" for name, value in figures.items()}  # all of a float32
+        row |= {"step": step, "kind": kind, "seconds": seconds}
+        with tf.io.gfile.GFile(self._path, "a") as file:
+            file.write(self._lines([row]))
+
+    def _rewrite(self, rows):
+        header = dict(zip(self._columns, self._columns, strict=True))
+        files.write_text(self._path, self._lines([header, *rows]))
+
+    def _lines(self, rows):
+        text = io.StringIO()
+        csv.DictWriter(text, self._columns, restval="", lineterminator="\n").writerows(rows)
+        return text.getvalue()
+
+
+def read(directory):
+    """The curves of a run.
+
+    Args:
+        directory: str.
+
+    Returns:
+        dict of kind -> dict of figure -> (list of int, the steps; list of float, the values).
+
+    Raises:
+        UserError: the directory has no history.
+    """
+    path = os.path.join(directory, FILE)
+    if not tf.io.gfile.exists(path):
+        raise UserError(f"{path} does not exist: name the --output_dir of a training")
+    columns, rows = _read(path)
+    curves = {}
+    for row in rows:
+        of_kind = curves.setdefault(row["kind"], {})
+        for name in columns:
+            if name not in KEYS[:2] and row[name]:
+                steps, values = of_kind.setdefault(name, ([], []))
+                steps.append(int(row["step"]))
+                values.append(float(row[name]))
+    return curves
+
+
+def _read(path):
+    """Columns and rows of a file; those of a new one where there is none.
+
+    Returns:
+        (list of str, list of dict): the values are text; a last line that is not whole is left out.
+    """
+    text = files.read_text(path)
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    if not lines:
+        return list(KEYS), []
+    try:
+        columns, *rows = csv.reader(lines)
+    except csv.Error:
+        columns, rows = [], []
+    if columns[: len(KEYS)] != list(KEYS) or not all(_is_row(row, columns) for row in rows):
+        raise UserError(f"{path} is no history of a run: delete it or move it away")
+    return columns, [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _is_row(row, columns):
+    """Whether it has a place for each column, with numbers in all but that of the kind."""
+    if len(row) != len(columns) or not row[0].isdecimal():
+        return False
+    try:
+        [float(number or 0) for number in row[2:]]
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m albert_tf.plot`: which panels it draws, and what it says of bad input."""
+
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from albert_tf import plot
+from albert_tf.errors import UserError
+from albert_tf.training import history
+from tests import ROOT
+
+TRAINED = {"loss": 2.0, "masked_lm_accuracy": 0.1, "masked_lm_loss": 1.0, "gradient_norm": 1.0}
+TRAINED |= {"learning_rate": 0.1, "sequences_per_second": 5.0}
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    lines = history.History(str(tmp_path / "run"), 0)
+    for step in (1, 2, 3):
+        lines.write(step, "train", TRAINED)
+    lines.write(3, "eval", {"loss": 2.0, "f1": 50.0})
+    return str(tmp_path / "run")
+
+
+def plotted(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "albert_tf.plot", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_figures_that_are_shown(run_dir):
+    curves = history.read(run_dir)
+    expected = ["loss", "masked_lm_accuracy", "f1", "learning_rate"]
+    assert plot.shown_figures({"a": curves}) == expected
+    assert plot.shown_figures({"a": {"eval": curves["eval"]}, "b": curves}) == [
+        "loss", "f1", "masked_lm_accuracy", "learning_rate",
+    ]  # fmt: skip
+
+
+def test_curves_and_their_names(run_dir):
+    curves = history.read(run_dir)
+
+    def drawn(name, runs):
+        axis = plot.Figure().subplots()
+        plot._draw_panel(axis, name, runs)
+        return [(line.get_label(), list(line.get_xdata())) for line in axis.lines]
+
+    assert drawn("loss", {"a": curves}) == [("training", [1, 2, 3]), ("evaluation", [3])]
+    assert drawn("f1", {"a": curves}) == [("evaluation", [3])]
+    assert drawn("loss", {"a": curves, "b": {"eval": curves["eval"]}}) == [
+        ("a, training", [1, 2, 3]), ("a, evaluation", [3]), ("b, evaluation", [3]),
+    ]  # fmt: skip
+
+
+def test_several_runs_make_one_picture(run_dir, tmp_path):
+    png = tmp_path / "plots" / "two.png"
+    done = plotted(run_dir, run_dir, f"--png_file={png}")
+    assert done.returncode == 0, done.stderr
+    assert tf.io.decode_png(png.read_bytes()).shape[:2] == (960, 1200)
+    assert done.stdout == f"{png}: loss, masked_lm_accuracy, f1, learning_rate\n"
+
+
+@pytest.mark.parametrize("content", [None, "step,kind,seconds,loss\n", "a,b\n"])
+def test_bad_input_is_one_line(run_dir, tmp_path, content, capsys):
+    other, png = tmp_path / "other", tmp_path / "out.png"
+    other.mkdir()
+    if content:
+        (other / history.FILE).write_text(content)
+    directories = [str(other)] if content else [run_dir, str(other)]
+    code = plot.main([*directories, f"--png_file={png}"])
+    error = capsys.readouterr().err
+    assert code == 1 and error.startswith("plot: error: ") and error.count("\n") == 1
+    assert str(other) in error and history.FILE in error
+    assert not png.exists()
+
+
+def test_nothing_to_draw():
+    with pytest.raises(UserError, match=r"no figures yet in history\.csv of a"):
+        plot.draw({"a": {}}, "x.png")
