@@ -284,7 +284,7 @@ class Run:
             return
         line = progress_line.Progress(first, settings.train_steps, batch_size, self.is_chief)
         try:
-            with stopping.naming_lost_workers(self.strategy, settings.output_dir):
+            with stopping.naming_the_cause(self.strategy, settings.output_dir):
                 self._train(line, batches_of, on_checkpoint)
         except reporting.NonFiniteError as error:
             raise reporting.NonFiniteError(

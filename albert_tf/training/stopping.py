@@ -7,7 +7,7 @@ import threading
 
 import tensorflow as tf
 
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, one_line
 from albert_tf.training import devices
 
 # How schedulers end a job, and how people do.
@@ -86,18 +86,23 @@ class Meeting:
 
 
 @contextlib.contextmanager
-def naming_lost_workers(strategy, output_dir):
-    """Turns the errors of a step that lacks a worker into one for users.
+def naming_the_cause(strategy, output_dir):
+    """Turns the errors of a step that lacks memory or a worker into one for users.
 
     Args:
         strategy: tf.distribute.Strategy.
         output_dir: str, the run's.
 
     Raises:
-        UserError: another worker is gone.
+        UserError: memory ran out, or another worker is gone.
     """
     try:
         yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise UserError(
+            f"out of memory ({one_line(error)}). For the same batch in less memory: "
+            "--gradient_accumulation_steps, --recompute, --dtype=bf16"
+        ) from error
     except _LOST as error:
         if devices.num_workers(strategy) == 1:
             raise

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pre-training with two real processes, for a while: together, asked to end, and left alone."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from albert_tf.checkpoints import run_directory
+from albert_tf.data import records
+from tests import ROOT, TINY_CONFIG
+
+LENGTH, PREDICTIONS = 32, 4
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def flags(tmp_path):
+    """Flags of a run of many quick steps."""
+    schema = records.pretraining_schema(LENGTH, PREDICTIONS)
+    with records.open_writers([str(tmp_path / f"{n}.tfrecord") for n in range(3)]) as writers:
+        for number in range(90):
+            row = {name: [number % 2] * feature.length for name, feature in schema.items()}
+            row["input_ids"] = [(7 * number + k) % 2900 + 5 for k in range(LENGTH)]
+            row |= {"input_mask": [1] * LENGTH, "masked_lm_weights": [1.0] * PREDICTIONS}
+            writers[number % 3].write(records.encode(row, schema))
+    config = tmp_path / "albert_config.json"
+    config.write_text(json.dumps(TINY_CONFIG))
+    return {
+        "albert_config_file": config,
+        "input_file": tmp_path / "*.tfrecord",
+        "output_dir": tmp_path / "out",
+        "max_seq_length": LENGTH,
+        "max_predictions_per_seq": PREDICTIONS,
+        "train_batch_size": 8,
+        "eval_batch_size": 8,
+        "max_eval_steps": 2,
+        "num_train_steps": 10**6,
+        "num_warmup_steps": 0,
+        "learning_rate": 0.001,
+        "save_checkpoints_steps": 200,
+        "do_eval": True,
+        "distribution_strategy": "multi_worker_mirrored",
+        "seed": 1,
+    }
+
+
+JOBS = {"workers": [("worker", 0), ("worker", 1)], "chief": [("chief", 0), ("worker", 0)]}
+
+
+@contextlib.contextmanager
+def started(flags, jobs, tmp_path, delay=0.0):
+    """Processes of a cluster of two, the second started later; killed if the block leaves any."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("localhost", 0))) for _ in jobs]
+        addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
+    cluster = {}
+    for (kind, _), address in zip(jobs, addresses, strict=True):
+        cluster.setdefault(kind, []).append(address)
+    processes = []
+    try:
+        for number, (kind, index) in enumerate(jobs):
+            task = {"cluster": cluster, "task": {"type": kind, "index": index}}
+            arguments = [f"--{name}={value}" for name, value in flags.items()]
+            with open(tmp_path / f"log-{number}", "w") as log:
+                processes.append(
+                    subprocess.Popen(
+                        [sys.executable, str(ROOT / "run_pretraining.py"), *arguments],
+                        cwd=tmp_path,
+                        env={
+                            **os.environ,
+                            "PYTHONPATH": str(ROOT),
+                            "PYTHONUNBUFFERED": "1",
+                            "TF_CONFIG": json.dumps(task),
+                        },
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                    )
+                )
+            time.sleep(delay)
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def log_of(tmp_path, number):
+    return (tmp_path / f"log-{number}").read_text()
+
+
+def wait_for_step(tmp_path, step, processes, seconds=200):
+    """Waits for a checkpoint of the run."""
+    deadline = time.time() + seconds
+    while (run_directory.numbered_in(str(tmp_path / "out")) or [(0, "")])[-1][0] < step:
+        assert time.time() < deadline, log_of(tmp_path, 0)
+        assert all(process.poll() is None for process in processes), log_of(tmp_path, 1)
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("cluster", JOBS)
+@pytest.mark.parametrize("asked", [0, 1])
+def test_two_workers_train_for_a_minute_and_end_when_either_is_asked_to(
+    flags, tmp_path, cluster, asked
+):
+    with started(flags, JOBS[cluster], tmp_path, delay=4) as processes:
+        wait_for_step(tmp_path, 200, processes)
+        if asked:  # once for each cluster is enough
+            time.sleep(60)
+        wait_for_step(tmp_path, 400, processes)
+        processes[asked].send_signal(signal.SIGTERM)
+        for process in processes:
+            assert process.wait(timeout=60) == 130, log_of(tmp_path, asked)
+    stopped = [
+        re.search(r"Stopped at step (\d+); saved", log_of(tmp_path, number)) for number in (0, 1)
+    ]
+    assert stopped[0] and stopped[0][1] == stopped[1][1]
+    latest = run_directory.latest_in(str(tmp_path / "out"))
+    assert run_directory.step_of(latest) == int(stopped[0][1])
+    evaluated = [log_of(tmp_path, number).count("Evaluation at step 200") for number in (0, 1)]
+    assert evaluated == [1, 1]
+    results = (tmp_path / "out" / "eval_results.txt").read_text()
+    assert results.count("global_step = 200\n") == 1  # one process writes
+    leftovers = [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(".")]
+    assert not leftovers
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_lost_worker_ends_the_other_with_an_error(flags, tmp_path, lost):
+    with started(flags, JOBS["workers"], tmp_path) as processes:
+        wait_for_step(tmp_path, 200, processes)
+        processes[lost].kill()
+        assert processes[1 - lost].wait(timeout=60) == 1
+    last = log_of(tmp_path, 1 - lost).strip().splitlines()[-1]
+    assert last.startswith("run_pretraining: error: another worker ended or cannot be reached")
+    assert "go on from the newest checkpoint" in last
