@@ -8,7 +8,7 @@ import os
 
 from albert_tf import files
 from albert_tf.checkpoints import name_table, readers, run_directory
-from albert_tf.data import input_pipeline, record_checks
+from albert_tf.data import input_pipeline, record_checks, record_index, record_order
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.publish import saved_models, served
@@ -38,7 +38,7 @@ class Recipe:
     warmup_steps: int
     batch_size: int
     seed: int | None = None
-    shuffle_buffer_size: int = 100  # the original's
+    shuffle_buffer_size: int = input_pipeline.DEFAULT_WINDOW
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,12 +228,17 @@ def _train(run, task, options, on_checkpoint):
         ]
         if on_checkpoint.each(pending):
             run.initialize()  # weights, moments and step of the newest again
-    dataset = input_pipeline.train_dataset(
-        paths,
+    dataset = input_pipeline.train_batches(
+        record_index.read(
+            paths,
+            os.path.join(directory, record_index.FILE),
+            remedy=record_checks.CACHE_REMEDY,
+        ),
         schema,
         recipe.batch_size,
-        seed=None if recipe.seed is None else recipe.seed + run.step,
-        shuffle_buffer_size=recipe.shuffle_buffer_size,
+        seed=record_order.draw_seed() if recipe.seed is None else recipe.seed,
+        window=recipe.shuffle_buffer_size,
+        first_step=run.step,
         trim_to=None if devices.is_tpu(run.strategy) else options.max_seq_length,
     )
     with record_checks.naming_bad_records(paths, schema, remedy=record_checks.CACHE_REMEDY):
