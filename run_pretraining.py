@@ -11,6 +11,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.cli import flag_groups, launch, model_flags
+from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.training import pretraining
@@ -68,7 +69,10 @@ def define_flags():
     flags.DEFINE_integer("keep_checkpoint_max", 5, "Newest checkpoints to keep; 0 for all.")
     flags.DEFINE_integer("max_eval_steps", 100, "Most batches of an evaluation.")
     flags.DEFINE_integer(
-        "shuffle_buffer_size", 100, "Records to shuffle among; 1 keeps the order of the files."
+        "shuffle_buffer_size",
+        input_pipeline.DEFAULT_WINDOW,
+        "Records that are shuffled together, after the files; about twice as many are in memory. 1 "
+        "keeps the order of files and records.",
     )
     flags.DEFINE_float("masked_lm_budget", 0.0, "The original's masking on the fly; must be 0.")
     flag_groups.define_optimizer_flags()

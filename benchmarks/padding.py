@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
-from albert_tf.data import input_pipeline, records
+from albert_tf.data import input_pipeline, record_index, records
 from albert_tf.model import heads, optimization
 from albert_tf.tasks import classification_features, glue, tsv_files
 from albert_tf.text.tokenization import FullTokenizer
@@ -39,9 +39,10 @@ def training_batches(task, examples, tokenizer, args):
     path = os.path.join(tempfile.mkdtemp(), "train.tf_record")
     arrays = classification_features.features(examples, task, tokenizer, args.max_seq_length)
     records.write_records(path, schema, [arrays])
+    files = record_index.read([path])
     return {
         kind: iter(
-            input_pipeline.train_dataset([path], schema, args.batch_size, seed=1, trim_to=length)
+            input_pipeline.train_batches(files, schema, args.batch_size, seed=1, trim_to=length)
         )
         for kind, length in zip(KINDS, (args.max_seq_length, None), strict=True)
     }

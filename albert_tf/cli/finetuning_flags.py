@@ -70,8 +70,9 @@ def _define_run_flags(learning_rate, save_checkpoints_steps, do_train, do_eval):
     flags.DEFINE_integer("predict_batch_size", 8, "Examples of a prediction batch.")
     flags.DEFINE_integer(
         "shuffle_buffer_size",
-        100,
-        "Records from which training draws at random; more, up to all, where a file is sorted.",
+        finetuning.Recipe.shuffle_buffer_size,
+        "Records that are shuffled together; more, up to all, where a larger file is sorted. 1 "
+        "keeps the order.",
     )
     flags.DEFINE_float("learning_rate", learning_rate, "Peak learning rate.")
     flag_groups.define_optimizer_flags()

@@ -4,52 +4,77 @@
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data import record_checks
+from albert_tf.data import record_checks, record_order, records
 from albert_tf.errors import UserError
 
-_LARGEST_BUFFER = 10**7  # TensorFlow takes 24 bytes for each place before it reads a record
+DEFAULT_WINDOW = 10_000  # 40 MB of pre-training records of length 512
 # Padding that is cut off is cut to a multiple of this: kernels are prepared anew for each length.
-_LENGTH_STEP = 8
+LENGTH_STEP = 8
 _TOKEN_FEATURES = ("input_ids", "input_mask", "segment_ids", "p_mask")
 
 
-def train_dataset(files, schema, batch_size, *, seed=None, shuffle_buffer_size=100, trim_to=None):
-    """Endless shuffled batches; a batch is a dict of int32 and float32 tensors [B, length].
+def train_batches(
+    files,
+    schema,
+    batch_size,
+    *,
+    seed,
+    window=DEFAULT_WINDOW,
+    first_step=0,
+    num_shares=1,
+    share=0,
+    splits=1,
+    trim_to=None,
+    length_step=LENGTH_STEP,
+):
+    """Endless shuffled batches from any step on; each is a dict of int32 and float32 tensors.
 
-    Files are shuffled and up to four of them read side by side, then records are shuffled in a
-    buffer (the original's input pipeline).
+    Global batch k depends on seed, window and the counts of the files alone (`record_order`), not
+    on shares and splits: all elements for step k, share after share, hold its rows in their order.
 
     Args:
-        files: list of str.
+        files: list of record_index.IndexedFile.
         schema: dict from feature name to `FeatureSpec`; other features of the records are
             ignored.
-        batch_size: int, B.
-        seed: int or None. With a seed, every run gives the same batches.
-        shuffle_buffer_size: int, in records. 1 or less keeps the order of files and records.
-        trim_to: int T, the length the records are padded to, to have each batch cut to its longest
-            sequence; None leaves them as they are, as a TPU needs them.
+        batch_size: int, B, sequences of a global batch.
+        seed: int; the caller draws one where the user gave none.
+        window: int, records that are shuffled together. 1 or less keeps the order of files and
+            records.
+        first_step: int, the global batch to begin with: 0, or the step that a run resumes at.
+        num_shares: int n, into how many parts global batches are cut, one per worker.
+        share: int, which part to read: rows of others are not parsed.
+        splits: int s, into how many elements a share is cut, one per replica of the worker. Each
+            is [B / (n * s), length].
+        trim_to: int T, the length the records are padded to, to have each element cut to its
+            longest sequence; None leaves them as they are, as a TPU needs them.
+        length_step: int, what lengths are cut to a multiple of; `coarse_length_step` where each
+            new length costs a compilation.
 
     Raises:
-        UserError: the buffer is too large for any memory.
+        UserError: the window is too large for any memory.
+        ValueError: the batch cannot be cut into so many equal parts.
     """
-    if shuffle_buffer_size > _LARGEST_BUFFER:
+    if window > record_order.LARGEST_WINDOW:
         raise UserError(
-            f"--shuffle_buffer_size={shuffle_buffer_size}: must be at most {_LARGEST_BUFFER}"
+            f"--shuffle_buffer_size={window}: must be at most {record_order.LARGEST_WINDOW}"
         )
-    if shuffle_buffer_size <= 1:
-        records = tf.data.TFRecordDataset(files).repeat()
-    else:
-        names = tf.data.Dataset.from_tensor_slices(files).repeat().shuffle(len(files), seed=seed)
-        records = names.interleave(
-            tf.data.TFRecordDataset,
-            cycle_length=min(4, len(files)),
-            block_length=1,
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=seed is not None,
-        ).shuffle(shuffle_buffer_size, seed=seed)
-    batches = _parsed_batches(records, schema, batch_size, drop_remainder=True)
+    rows, rest = divmod(batch_size, num_shares * splits)
+    if rest:
+        raise ValueError(f"a batch of {batch_size} has no {num_shares} x {splits} equal parts")
+    ordered = record_order.training_records(
+        files,
+        batch_size,
+        seed=seed,
+        window=window,
+        first_step=first_step,
+        num_shares=num_shares,
+        share=share,
+    )
+    batches = _parsed_batches(ordered, schema, rows, drop_remainder=True)
     if trim_to is not None:
-        batches = batches.map(lambda features: _trim(features, trim_to), tf.data.AUTOTUNE)
+        batches = batches.map(
+            lambda features: _trim(features, trim_to, length_step), tf.data.AUTOTUNE
+        )
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
@@ -62,22 +87,22 @@ def eval_dataset(files, schema, batch_size, *, drop_remainder=False):
         batch_size: int.
         drop_remainder: bool, whether to leave out a last batch smaller than batch_size.
     """
-    dataset = tf.data.TFRecordDataset(files)
+    dataset = records.serialized(files)
     return _parsed_batches(dataset, schema, batch_size, drop_remainder).prefetch(tf.data.AUTOTUNE)
 
 
-def _parsed_batches(records, schema, batch_size, drop_remainder):
+def _parsed_batches(serialized, schema, batch_size, drop_remainder):
     """Batches the serialised records first: one parse per batch is much faster than one each."""
     fixed = {
         name: tf.io.FixedLenFeature([feature.length], feature.dtype)
         for name, feature in schema.items()
     }
 
-    def parse(serialized):
-        values = tf.io.parse_example(serialized, fixed)
+    def parse(batch):
+        values = tf.io.parse_example(batch, fixed)
         return {name: _checked(name, values[name], feature) for name, feature in schema.items()}
 
-    batches = records.batch(batch_size, drop_remainder=drop_remainder)
+    batches = serialized.batch(batch_size, drop_remainder=drop_remainder)
     return batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
 
 
@@ -104,7 +129,7 @@ def load_arrays(path, schema):
     with record_checks.naming_bad_records([path], schema, remedy=record_checks.CACHE_REMEDY):
         # One pass to count them, so that no array has to be copied to grow.
         count = (
-            tf.data.TFRecordDataset(path)
+            records.serialized([path])
             .batch(1024)
             .reduce(np.int64(0), lambda total, batch: total + tf.size(batch, tf.int64))
         )
@@ -152,16 +177,21 @@ def prediction_batches(arrays, batch_size, max_seq_length, *, fixed_shape=False)
 # === Cutting padding off ===
 
 
-def _rounded_up(length):
+def coarse_length_step(max_seq_length):
+    """A step that leaves at most four lengths up to `max_seq_length`: int, at least 32."""
+    return max(32, _rounded_up(-(-max_seq_length // 4)))
+
+
+def _rounded_up(length, step=LENGTH_STEP):
     """The next multiple of the step: of an int or of an int tensor."""
-    return -(-length // _LENGTH_STEP) * _LENGTH_STEP
+    return -(-length // step) * step
 
 
-def _trim(features, max_seq_length):
+def _trim(features, max_seq_length, length_step):
     """Cuts token features [B, k * T] to the longest of their B * k sequences."""
     masks = tf.reshape(features["input_mask"], [-1, max_seq_length])
     longest = tf.reduce_max(tf.reduce_sum(masks, axis=1))
-    longest = tf.minimum(_rounded_up(longest), max_seq_length)
+    longest = tf.minimum(_rounded_up(longest, length_step), max_seq_length)
     return _cut(features, max_seq_length, longest, tf.reshape)
 
 
@@ -177,13 +207,3 @@ def _cut(features, max_seq_length, length, reshape):
         name: cut(values) if name in _TOKEN_FEATURES else values
         for name, values in features.items()
     }
-
-
-def split(dataset, num_shares, share, splits):
-    def parts(features):
-        return {
-            name: tf.stack(tf.split(values, num_shares * splits))[share * splits :][:splits]
-            for name, values in features.items()
-        }
-
-    return dataset.map(parts).unbatch()

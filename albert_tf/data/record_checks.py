@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from albert_tf.data import records
 from albert_tf.errors import UserError, one_line
 
 CACHE_REMEDY = "If the file is damaged, delete it: it is then made anew"
@@ -96,12 +97,14 @@ def _serialized(path):
     """Yields the serialised records of a file."""
     count = 0
     try:
-        for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+        for record in records.serialized([path]).as_numpy_iterator():
             yield record
             count += 1
     except tf.errors.OpError as error:
-        if not count and _is_gzipped(path):
-            raise UserError(f"{path} is compressed: unpack it with gunzip") from error
+        if not count and not records.compression_of(path) and _is_gzipped(path):
+            raise UserError(
+                f"{path} is compressed: unpack it with gunzip, or have its name end in .gz"
+            ) from error
         state = f"is damaged after record {count}" if count else "is not a readable TFRecord file"
         raise UserError(f"{path} {state}: {one_line(error)}") from error
 

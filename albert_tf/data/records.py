@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TFRecord files: the schemas of all kinds of records, and writing.
+"""TFRecord files: the schemas of all kinds of records, reading and writing.
 
 A schema is a dict from feature name to `FeatureSpec`. Writer, parser and checker all go by it, so a
 record cannot be written in one shape and expected in another.
@@ -157,6 +157,26 @@ def squad_schema(max_seq_length, training, *, vocab_size=None, type_vocab_size=N
             "is_impossible": _index(1, 2),
         }
     return schema
+
+
+# === Reading ===
+
+
+def serialized(paths):
+    """The serialised records of files, in their order: a tf.data.Dataset of string scalars.
+
+    Args:
+        paths: list of str; names that end in .gz are of files compressed with gzip.
+    """
+    compressions = [compression_of(path) for path in paths]
+    return tf.data.Dataset.from_tensor_slices((paths, compressions)).flat_map(
+        lambda path, compression: tf.data.TFRecordDataset(path, compression)
+    )
+
+
+def compression_of(path):
+    """What TensorFlow calls the compression that the name of a file tells: "GZIP" or ""."""
+    return "GZIP" if path.endswith(".gz") else ""
 
 
 # === Writing ===

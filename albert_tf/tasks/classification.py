@@ -41,7 +41,7 @@ class ClassificationTask:
     output_dir: str
     cached_dir: str
     submission_dir: str | None = None
-    shuffle_buffer_size: int = 100
+    shuffle_buffer_size: int = input_pipeline.DEFAULT_WINDOW
     threshold: float | None = None
 
     inputs = ("input_ids", "input_mask", "segment_ids")

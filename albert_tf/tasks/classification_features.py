@@ -63,7 +63,7 @@ def order_warning(count, shuffle_buffer_size):
 
     Args:
         count: int, of `num_sorted`.
-        shuffle_buffer_size: int, of `input_pipeline.train_dataset`.
+        shuffle_buffer_size: int, the window of `input_pipeline.train_batches`.
 
     Returns:
         str, or None if there is nothing to warn of.

@@ -8,7 +8,7 @@ import os
 
 from albert_tf import files
 from albert_tf.checkpoints import name_table, readers, run_directory
-from albert_tf.data import input_pipeline, record_checks
+from albert_tf.data import input_pipeline, record_checks, record_index
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.publish import saved_models, served
@@ -37,7 +37,7 @@ class Recipe:
     warmup_steps: int
     batch_size: int
     seed: int | None = None
-    shuffle_buffer_size: int = 100  # the original's
+    shuffle_buffer_size: int = input_pipeline.DEFAULT_WINDOW
     constants: optimization.Constants = optimization.ORIGINAL
 
 
@@ -235,22 +235,21 @@ def _train(run, task, options, on_checkpoint):
         ]
         if on_checkpoint.each(pending):
             run.initialize()  # weights, moments and step of the newest again
-
-    def batches_of(num_shares, share, splits):
-        return input_pipeline.split(
-            input_pipeline.train_dataset(
-                paths,
-                schema,
-                recipe.batch_size,
-                seed=run.seed + run.step,
-                shuffle_buffer_size=recipe.shuffle_buffer_size,
-                trim_to=None if devices.is_tpu(run.strategy) else options.max_seq_length,
-            ),
-            num_shares,
-            share,
-            splits,
-        )
-
+    index_file = os.path.join(directory, record_index.FILE)
+    length_step = input_pipeline.LENGTH_STEP
+    if run.settings.enable_xla:  # which compiles the step for each length
+        length_step = input_pipeline.coarse_length_step(options.max_seq_length)
+    batches_of = functools.partial(
+        input_pipeline.train_batches,
+        record_index.read(paths, index_file, remedy=record_checks.CACHE_REMEDY),
+        schema,
+        recipe.batch_size,
+        seed=run.seed,
+        window=recipe.shuffle_buffer_size,
+        first_step=run.step,
+        trim_to=None if devices.is_tpu(run.strategy) else options.max_seq_length,
+        length_step=length_step,
+    )
     with record_checks.naming_bad_records(paths, schema, remedy=record_checks.CACHE_REMEDY):
         run.train(batches_of, recipe.batch_size, on_checkpoint)
 

@@ -266,9 +266,9 @@ class Run:
         """Trains up to `settings.train_steps`, saving on the way.
 
         Args:
-            batches_of: callable, (num_shares, share, splits) -> endless tf.data.Dataset that begins
-                at the run's step: of each global batch, this share (of a worker), split into so
-                many batches (of its replicas), one after another.
+            batches_of: callable, (*, num_shares, share, splits) -> endless tf.data.Dataset that
+                begins at the run's step: of each global batch, this share (of a worker), split into
+                so many batches (of its replicas), one after another.
             batch_size: int, sequences of a global batch.
             on_checkpoint: callable or None, called with the prefix of each checkpoint.
 
@@ -370,8 +370,11 @@ class Run:
 
         def of_pipeline(context):  # of a worker, which may have several replicas
             pipelines = context.num_input_pipelines
-            splits = context.num_replicas_in_sync // pipelines
-            return batches_of(pipelines, context.input_pipeline_id, splits)
+            return batches_of(
+                num_shares=pipelines,
+                share=context.input_pipeline_id,
+                splits=context.num_replicas_in_sync // pipelines,
+            )
 
         return self.strategy.distribute_datasets_from_function(of_pipeline)
 

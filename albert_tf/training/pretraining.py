@@ -4,10 +4,11 @@
 import contextlib
 import dataclasses
 import functools
+import os
 
 from albert_tf import files
 from albert_tf.checkpoints import name_table, run_directory
-from albert_tf.data import input_pipeline, record_checks, records
+from albert_tf.data import input_pipeline, record_checks, record_index, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.training import devices, loop, results, run_record
@@ -181,22 +182,16 @@ def _train(run, config, options, schema, train_files, on_checkpoint):
     run.check_workers_agree()
     if run.is_chief:
         run_record.write(directory, options.record, config, run, train_files)
-
-    def batches_of(num_shares, share, splits):
-        return input_pipeline.split(
-            input_pipeline.train_dataset(
-                train_files,
-                schema,
-                recipe.batch_size,
-                # A resumed run goes on with other records than it began with, whatever the seed.
-                seed=run.seed + run.step,
-                shuffle_buffer_size=recipe.shuffle_buffer_size,
-            ),
-            num_shares,
-            share,
-            splits,
-        )
-
+    index_file = os.path.join(directory, record_index.FILE)
+    batches_of = functools.partial(
+        input_pipeline.train_batches,
+        record_index.read(train_files, index_file, save=run.is_chief),
+        schema,
+        recipe.batch_size,
+        seed=run.seed,
+        window=recipe.shuffle_buffer_size,
+        first_step=run.step,
+    )
     run.train(batches_of, recipe.batch_size, on_checkpoint)
     print(f"Trained to step {run.step}; checkpoint {run_directory.latest_in(directory)}")
 

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data import records
+from albert_tf.data import input_pipeline, record_index, records
 from albert_tf.data.records import FeatureSpec
 
 SCHEMA = {"ids": FeatureSpec(tf.int64, 3), "weight": FeatureSpec(tf.float32, 1)}
@@ -22,6 +22,12 @@ def write(path, numbers, schema=SCHEMA, make=example):
         for number in numbers:
             writer.write(records.encode(make(number), schema))
     return str(path)
+
+
+def train_batches(paths, batch_size, *, seed=1, schema=SCHEMA, **options):
+    """`input_pipeline.train_batches` of files that are counted now."""
+    files = record_index.read(paths)
+    return input_pipeline.train_batches(files, schema, batch_size, seed=seed, **options)
 
 
 def first_ids(dataset, batches=None):

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches of record files."""
 
+import gzip
+from pathlib import Path
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.data import input_pipeline
+from albert_tf.data.records import FeatureSpec
 from albert_tf.errors import UserError
-from tests.data.small_records import SCHEMA, first_ids, flat, write
+from tests.data.small_records import SCHEMA, first_ids, flat, train_batches, write
 
 
 def test_eval_is_one_pass_in_order(five_files):
@@ -18,35 +23,52 @@ def test_eval_is_one_pass_in_order(five_files):
     assert dropped == batches[:3]
 
 
-def test_training_shuffles_and_sees_every_record(five_files):
-    numbers = flat(first_ids(input_pipeline.train_dataset(five_files, SCHEMA, 50, seed=1), 12))
-    assert len(numbers) == 600
-    assert len(set(numbers)) == 200
-    assert numbers[:200] != sorted(numbers[:200])
-    # Four files are read side by side, so the first records are of several.
-    assert len({number // 1000 for number in numbers[:50]}) >= 3
-
-
-def test_training_is_reproducible_with_a_seed(five_files):
-    first, again, other = (
-        first_ids(input_pipeline.train_dataset(five_files, SCHEMA, 8, seed=seed), 20)
-        for seed in (1, 1, 2)
-    )
-    assert first == again
-    assert first != other
-
-
-def test_training_without_a_shuffle_buffer_keeps_the_order(five_files):
-    batches = first_ids(
-        input_pipeline.train_dataset(five_files, SCHEMA, 64, shuffle_buffer_size=1), 4
-    )
-    in_order = [1000 * f + n for f in range(1, 6) for n in range(40)]
-    assert flat(batches) == (in_order * 2)[:256]  # no end, and no short batch
-
-
-def test_a_shuffle_buffer_larger_than_memory(five_files):
+def test_a_window_larger_than_memory(five_files):
     with pytest.raises(UserError, match="--shuffle_buffer_size=1000000000000: must be at most"):
-        input_pipeline.train_dataset(five_files, SCHEMA, 8, shuffle_buffer_size=10**12)
+        train_batches(five_files, 8, window=10**12)
+
+
+def test_a_batch_that_cannot_be_cut(five_files):
+    with pytest.raises(ValueError, match="a batch of 8 has no 3 x 2 equal parts"):
+        train_batches(five_files, 8, num_shares=3, splits=2)
+
+
+def test_training_batches_are_whole_and_of_fixed_shape(five_files):
+    spec = train_batches(five_files, 16, num_shares=2, splits=2).element_spec
+    assert spec == {
+        "ids": tf.TensorSpec([4, 3], tf.int32),
+        "weight": tf.TensorSpec([4, 1], tf.float32),
+    }
+
+
+@pytest.mark.parametrize(
+    ("max_seq_length", "lengths"),
+    [
+        (512, [128, 256, 384, 512]),
+        (384, [96, 192, 288, 384]),
+        (128, [32, 64, 96, 128]),
+        (130, [40, 80, 120, 130]),
+        (20, [20]),
+    ],
+)
+def test_few_lengths(tmp_path, max_seq_length, lengths):
+    schema = {"input_mask": FeatureSpec(tf.int64, max_seq_length)}
+
+    def of_length(number):
+        return {"input_mask": (np.arange(max_seq_length) < number).astype(int)}
+
+    path = write(tmp_path / "a", range(1, max_seq_length + 1), schema, of_length)
+    dataset = train_batches(
+        [path],
+        1,
+        schema=schema,
+        window=1,
+        trim_to=max_seq_length,
+        length_step=input_pipeline.coarse_length_step(max_seq_length),
+    )
+    found = [batch["input_mask"] for batch in dataset.take(max_seq_length)]
+    assert [int(tf.reduce_sum(mask)) for mask in found] == list(range(1, max_seq_length + 1))
+    assert sorted({mask.shape[1] for mask in found}) == lengths
 
 
 def test_a_reader_takes_the_features_it_asks_for(five_files):
@@ -64,3 +86,13 @@ def test_all_records_in_memory(five_files, tmp_path):
     }
     many = write(tmp_path / "many", range(2050))  # more than two batches
     assert input_pipeline.load_arrays(many, SCHEMA)["ids"][:, 0].tolist() == list(range(2050))
+
+
+def test_gzipped_files_are_read_among_others(five_files, tmp_path):
+    path = tmp_path / "2.tfrecord.gz"
+    path.write_bytes(gzip.compress(Path(five_files[1]).read_bytes()))
+    names = [five_files[0], str(path), five_files[2]]
+    expected = [1000 * f + n for f in range(1, 4) for n in range(40)]
+    assert flat(first_ids(input_pipeline.eval_dataset(names, SCHEMA, 50))) == expected
+    assert flat(first_ids(train_batches(names, 40, window=1), 3)) == expected
+    assert input_pipeline.load_arrays(str(path), SCHEMA)["ids"][:, 0].tolist() == expected[40:80]

@@ -12,7 +12,7 @@ import tensorflow as tf
 from albert_tf.data import input_pipeline, record_checks, records
 from albert_tf.data.records import FeatureSpec
 from albert_tf.errors import UserError
-from tests.data.small_records import FLAGS, SCHEMA, example, write
+from tests.data.small_records import FLAGS, SCHEMA, example, train_batches, write
 
 
 def test_good_files_pass(five_files):
@@ -97,7 +97,7 @@ def with_a_flipped_bit(content):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (gzipped, "is compressed: unpack it with gunzip"),
+        (gzipped, "is compressed: unpack it with gunzip, or have its name end in .gz"),
         (cut, "is damaged after record 39"),
         (with_a_flipped_bit, "is damaged after record 39"),
         (lambda content: b"text " * 99, "is not a readable TFRecord file"),
@@ -144,7 +144,7 @@ def test_values_out_of_range_fail_and_are_named(tmp_path, schema, name, value, a
     record_checks.check_records([path], schema)
     for dataset in (
         input_pipeline.eval_dataset([path], schema, 2),
-        input_pipeline.train_dataset([path], schema, 2, seed=1),
+        train_batches([path], 2, schema=schema),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=f"feature {name} holds a value"):
             list(itertools.islice(dataset, 50))

@@ -402,14 +402,14 @@ def test_flags_and_config_are_of_the_training_that_fitted(run_main, flags, train
     assert {name: (trained / name).read_text() for name in names} == before
 
 
-def test_records_are_drawn_from_a_buffer_of_the_size_given(run_main, flags, monkeypatch, capsys):
-    sizes, train_dataset = [], input_pipeline.train_dataset
+def test_records_are_shuffled_in_windows_of_the_size_given(run_main, flags, monkeypatch, capsys):
+    sizes, train_batches = [], input_pipeline.train_batches
 
     def spy(*arguments, **options):
-        sizes.append(options["shuffle_buffer_size"])
-        return train_dataset(*arguments, **options)
+        sizes.append(options["window"])
+        return train_batches(*arguments, **options)
 
-    monkeypatch.setattr(input_pipeline, "train_dataset", spy)
+    monkeypatch.setattr(input_pipeline, "train_batches", spy)
     monkeypatch.setattr(
         classification_features, "order_warning", lambda *arguments: f"sorted {arguments[-1]}"
     )
@@ -777,7 +777,7 @@ def test_five_steps_equal_the_originals(tmp_path):
     )
     loading.load(str(folder), run.task.variables)
     features = dict(np.load(folder / "inputs.npz"))
-    run.train(lambda *_: tf.data.Dataset.from_tensors(features).repeat(), 6)
+    run.train(lambda **_: tf.data.Dataset.from_tensors(features).repeat(), 6)
     for name, variable in run.task.variables.items():
         tolerance = 1e-2 if name.endswith("key/bias") else 1e-3
         difference = np.abs(variable.numpy() - golden[name]).max()

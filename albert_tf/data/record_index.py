@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many records TFRecord files hold, and where: counted once, then kept in a JSON file."""
+
+import json
+import time
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.data import record_checks, records
+from albert_tf.errors import UserError
+
+FILE = "records.json"  # in the directory of a run
+STEP = 4096  # records from one known offset to the next: some MB, which are skipped in no time
+_AROUND_RECORD = 16  # bytes of a TFRecord file beside the data of a record: length and checksums
+_COUNTED_TOGETHER = 1024
+_SECONDS_BETWEEN_LINES = 10
+
+
+class IndexedFile(NamedTuple):
+    """A TFRecord file whose records are counted.
+
+    Attributes:
+        path: str.
+        count: int, of its records.
+        offsets: tuple of int, where the records 0, STEP, 2 * STEP ... begin, in bytes; of a
+            compressed file, (0,).
+    """
+
+    path: str
+    count: int
+    offsets: tuple
+
+
+def read(paths, index_file=None, *, save=True, remedy=None):
+    """Counts the records of files, unless an earlier call has and they are unchanged.
+
+    Files are known by path, size and time of the last change. Counting reads them whole and checks
+    all checksums; from time to time, a line says how far it is.
+
+    Args:
+        paths: sequence of str.
+        index_file: str or None, JSON file that keeps the counts.
+        save: bool, whether to write new counts to it: only one of several workers may.
+        remedy: str or None, a sentence for the message about a damaged file.
+
+    Returns:
+        list of IndexedFile, in the order of `paths`.
+
+    Raises:
+        UserError: a file cannot be read, is damaged, or there is no record at all.
+    """
+    # The place for counts from elsewhere, such as a summary beside the records.
+    known = _read_index(index_file) if index_file else {}
+    states = {path: _state(path) for path in paths}
+    missing = [path for path in states if not _is_current(known.get(path), states[path])]
+    for path, found in _count_all(missing, states, remedy):
+        known[path] = states[path] | found
+    if missing and index_file and save:
+        content = {"offset_step": STEP, "files": {path: known[path] for path in states}}
+        files.write_text(index_file, json.dumps(content) + "\n")
+    indexed = [IndexedFile(p, known[p]["count"], tuple(known[p]["offsets"])) for p in paths]
+    if not any(file.count for file in indexed):
+        raise UserError(f"{', '.join(paths)} hold no record to train on")
+    return indexed
+
+
+def _state(path):
+    """What tells whether a file has changed."""
+    try:
+        found = tf.io.gfile.stat(path)
+    except tf.errors.OpError as error:
+        raise UserError(f"cannot read {path}: {error.message}") from error
+    return {"size": found.length, "mtime_nsec": found.mtime_nsec}
+
+
+def _read_index(path):
+    """The entries of an index; none if it is not there, damaged, or of another form."""
+    try:
+        content = files.read_json(path) if tf.io.gfile.exists(path) else {}
+    except UserError:
+        return {}
+    if not isinstance(content, dict) or content.get("offset_step") != STEP:
+        return {}
+    return content["files"] if isinstance(content.get("files"), dict) else {}
+
+
+def _is_current(entry, state):
+    """Whether an entry is whole and of the file as it is now."""
+    if not isinstance(entry, dict) or entry | state != entry:
+        return False
+    count, offsets = entry.get("count"), entry.get("offsets")
+    return type(count) is int and isinstance(offsets, list) and len(offsets) > 0
+
+
+def _count_all(paths, states, remedy):
+    """Yields (path, its count and offsets) of each file."""
+    next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+    total, done = sum(states[path]["size"] for path in paths), 0
+    for path in paths:
+        lengths = []
+        for batch in _record_lengths(path, remedy):
+            lengths.append(batch)
+            if time.monotonic() >= next_line:
+                next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+                read_bytes = done + sum(map(np.sum, lengths))
+                print(f"Counting the records: {read_bytes / 1e9:.1f} of {total / 1e9:.1f} GB")
+        done += states[path]["size"]
+        yield path, _index_of(path, np.concatenate([np.zeros(0, np.int64), *lengths]))
+
+
+def _record_lengths(path, remedy):
+    """Yields arrays of the sizes that records take in a file, int64."""
+    batches = records.serialized([path]).batch(_COUNTED_TOGETHER)
+    with record_checks.naming_bad_records([path], schema={}, remedy=remedy):
+        for lengths in batches.map(tf.strings.length).as_numpy_iterator():
+            yield lengths.astype(np.int64) + _AROUND_RECORD
+
+
+def _index_of(path, lengths):
+    starts = np.concatenate([[0], np.cumsum(lengths)[STEP - 1 : -1 : STEP]])
+    offsets = [0] if records.compression_of(path) else starts.tolist()
+    return {"count": len(lengths), "offsets": offsets}
