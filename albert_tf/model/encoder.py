@@ -10,7 +10,7 @@ suffices to read its checkpoints, and rank tells which variables decay. Products
 [B * T, H], which is faster than the same product on [B, T, H].
 """
 
-import itertools
+import collections
 import math
 
 import tensorflow as tf
@@ -78,14 +78,23 @@ class Dense(Layer):
         self.kernel = self.variable("kernel", [input_size, output_size], truncated_normal(stddev))
         self.bias = self.variable("bias", [output_size], "zeros") if use_bias else None
 
-    def tensors(self):
-        """Kernel in the computing type, and bias (float32, or None)."""
-        return tf.cast(self.kernel, self.compute_dtype), _read(self.bias)
+    def tensors(self, uses=1):
+        """Kernel in the computing type and bias (float32, or None), once for each use."""
+        kernels = fused.copies(_read(self.kernel), uses, self.compute_dtype)
+        return [(kernel, _read(self.bias)) for kernel in kernels]
 
     def call(self, x):
-        kernel, bias = self.tensors()
-        y = tf.matmul(tf.cast(x, kernel.dtype), kernel)
+        kernel, bias = self.tensors()[0]
+        y = _product(x, kernel)
         return y if bias is None else tf.nn.bias_add(y, tf.cast(bias, y.dtype))
+
+
+def _product(x, kernel):
+    return tf.matmul(tf.cast(x, kernel.dtype), kernel)
+
+
+def _of_each_use(layers, uses):
+    return list(zip(*(layer.tensors(uses) for layer in layers), strict=True))
 
 
 def _read(variable):
@@ -100,12 +109,12 @@ class LayerNorm(Layer):
         self.gamma = self.variable("gamma", [size], "ones")
         self.beta = self.variable("beta", [size], "zeros")
 
-    def tensors(self):
-        """Scale and offset, float32."""
-        return _read(self.gamma), _read(self.beta)
+    def tensors(self, uses=1):
+        """Scale and offset, float32, once for each use."""
+        return [(_read(self.gamma), _read(self.beta))] * uses
 
     def call(self, x):
-        return fused.layer_norm(tf.cast(x, tf.float32), *self.tensors())
+        return fused.layer_norm(tf.cast(x, tf.float32), *self.tensors()[0])
 
 
 class Embeddings(Layer):
@@ -138,8 +147,21 @@ class Embeddings(Layer):
     def call(self, input_ids, token_type_ids, training=False):
         words = self._look_up(self.word, input_ids)  # [B, T, E]
         length = tf.shape(input_ids)[1]
-        x = words + self._look_up(self.token_type, token_type_ids) + self.position[:length]
+        few = training and self.token_type.shape[0] <= 16 and not self._use_one_hot
+        types = (_take_rows if few else self._look_up)(_read(self.token_type), token_type_ids)
+        x = words + types + self.position[:length]
         return words, dropout(self.layer_norm(x), self._dropout, training)
+
+
+@tf.custom_gradient
+def _take_rows(table, ids):
+    # The gradient by a product: adding all tokens into two rows of a table is slow.
+    def gradient(dy):
+        chosen = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0], dtype=dy.dtype)
+        rows = tf.reshape(dy, [-1, table.shape[1]])
+        return tf.matmul(chosen, rows, transpose_a=True), None
+
+    return tf.gather(table, ids), gradient
 
 
 class AttentionBlock(Layer):
@@ -157,10 +179,10 @@ class AttentionBlock(Layer):
         self._dropout = config.hidden_dropout_prob
         self._attention_dropout = config.attention_probs_dropout_prob
 
-    def tensors(self):
-        """What a call reads of the variables, for several calls of one step."""
-        dense = [self.query, self.key, self.value, self.output_dense]
-        return [layer.tensors() for layer in (*dense, self.layer_norm)]
+    def tensors(self, uses=1):
+        """What each of several calls reads of the variables."""
+        dense = (self.query, self.key, self.value, self.output_dense)
+        return _of_each_use((*dense, self.layer_norm), uses)
 
     def call(self, x, mask_adder, tensors=None, training=False):
         """Attends.
@@ -174,14 +196,14 @@ class AttentionBlock(Layer):
         Returns:
             tensor of x's type [B * T, H].
         """
-        *inputs, (kernel, bias), norm = self.tensors() if tensors is None else tensors
+        *inputs, (kernel, bias), norm = self.tensors()[0] if tensors is None else tensors
         batch = mask_adder.shape[0] or tf.shape(mask_adder)[0]
-        low = tf.cast(x, kernel.dtype)
+        *low, residual = fused.copies(x, 4)
         # The scale goes to the query: [B, N, T, D] has fewer entries than [B, N, T, T].
         scales = (1.0 / math.sqrt(self._head_size), 1.0, 1.0)
         query, key, value = (
-            fused.split_heads(tf.matmul(low, kernel), bias, scale, batch, self._heads)
-            for (kernel, bias), scale in zip(inputs, scales, strict=True)
+            fused.split_heads(_product(x, kernel), bias, scale, batch, self._heads)
+            for x, (kernel, bias), scale in zip(low, inputs, scales, strict=True)
         )
         logits = tf.matmul(query, key, transpose_b=True)  # [B, N, T, T]
         rate = self._attention_dropout
@@ -190,7 +212,7 @@ class AttentionBlock(Layer):
         context = fused.merge_heads(tf.matmul(weights, value))
         output = tf.matmul(context, kernel)
         keep = draw(output, self._dropout, training)
-        return fused.add_norm(output, bias, x, *norm, keep, self._dropout)
+        return fused.add_norm(output, bias, residual, *norm, keep, self._dropout)
 
 
 class FeedForwardBlock(Layer):
@@ -205,19 +227,19 @@ class FeedForwardBlock(Layer):
         self._activation = get_activation(config.hidden_act)
         self._dropout = config.hidden_dropout_prob
 
-    def tensors(self):
-        """What a call reads of the variables, for several calls of one step."""
-        layers = (self.intermediate, self.output_dense, self.layer_norm)
-        return [layer.tensors() for layer in layers]
+    def tensors(self, uses=1):
+        """What each of several calls reads of the variables."""
+        return _of_each_use((self.intermediate, self.output_dense, self.layer_norm), uses)
 
     def call(self, x, tensors=None, training=False):
         """Transforms [B * T, H] to the same type and shape; `tensors` as in AttentionBlock."""
-        inner, (kernel, bias), norm = self.tensors() if tensors is None else tensors
-        hidden = tf.matmul(tf.cast(x, kernel.dtype), inner[0])
+        inner, (kernel, bias), norm = self.tensors()[0] if tensors is None else tensors
+        x, residual = fused.copies(x, 2)
+        hidden = _product(x, inner[0])
         hidden = fused.bias_activation(hidden, inner[1], self._activation)
         output = tf.matmul(hidden, kernel)
         keep = draw(output, self._dropout, training)
-        return fused.add_norm(output, bias, x, *norm, keep, self._dropout)
+        return fused.add_norm(output, bias, residual, *norm, keep, self._dropout)
 
 
 class AlbertModel(tf_keras.Model):
@@ -283,6 +305,15 @@ class AlbertModel(tf_keras.Model):
             "word_embedding_output": words,
         }
 
+    def _blocks(self):
+        """The two parts of each block in the order of their use."""
+        config, blocks = self.config, []
+        for layer in range(config.num_hidden_layers):
+            attention_group = self.attention_groups[config.attention_group(layer)]
+            ffn_group = self.ffn_groups[config.ffn_group(layer)]
+            blocks += zip(attention_group, ffn_group, strict=True)
+        return blocks
+
     def _encode(self, embedding_output, mask_adder, training):
         config = self.config
         shape = tf.shape(embedding_output)
@@ -292,18 +323,16 @@ class AlbertModel(tf_keras.Model):
         # bfloat16 is kept between blocks: half as much to read. float16's range is too small.
         low = self.compute_dtype == "bfloat16"
         x = tf.cast(x, tf.bfloat16 if low else tf.float32)
+        blocks = self._blocks()
         # Kernels are cast once, and not in each of the layers that share them.
-        blocks = itertools.chain(*self.attention_groups, *self.ffn_groups)
-        tensors = {id(block): block.tensors() for block in blocks}
+        uses = collections.Counter(block for pair in blocks for block in pair)
+        tensors = {block: iter(block.tensors(count)) for block, count in uses.items()}
         outputs = []
-        for layer in range(config.num_hidden_layers):
-            attention_group = self.attention_groups[config.attention_group(layer)]
-            ffn_group = self.ffn_groups[config.ffn_group(layer)]
-            for attention, ffn in zip(attention_group, ffn_group, strict=True):
-                x = attention(x, mask_adder, tensors[id(attention)], training=training)
-                x = ffn(x, tensors[id(ffn)], training=training)
-                output = tf.reshape(x, [shape[0], shape[1], config.hidden_size])
-                outputs.append(tf.cast(output, tf.float32))
+        for attention, ffn in blocks:
+            x = attention(x, mask_adder, next(tensors[attention]), training=training)
+            x = ffn(x, next(tensors[ffn]), training=training)
+            output = tf.reshape(x, [shape[0], shape[1], config.hidden_size])
+            outputs.append(tf.cast(output, tf.float32))
         return outputs
 
     def _of_checked_length(self, input_ids):

@@ -51,6 +51,37 @@ def compiles(x):
     return _switch.on and x.shape.is_fully_defined() and x.shape.num_elements() >= SMALLEST
 
 
+# --- One tensor, several uses -------------------------------------------------------------------
+
+
+def copies(x, count, dtype=None):
+    """The same tensor for several uses, whose gradients are added up in float32, in one pass.
+
+    Args:
+        x: float tensor.
+        count: int, uses.
+        dtype: type of the copies; None for that of x.
+
+    Returns:
+        list of `count` tensors.
+    """
+    low = tf.cast(x, dtype or x.dtype)
+    if not compiles(x) or count == 1:
+        return [low] * count
+
+    @tf.custom_gradient
+    def function(x):
+        low = tf.cast(x, dtype or x.dtype)
+        return [tf.identity(low) for _ in range(count)], lambda *parts: _total(parts, x.dtype)
+
+    return function(x)
+
+
+@_compile
+def _total(parts, dtype):
+    return tf.cast(sum(tf.cast(part, tf.float32) for part in parts), dtype)
+
+
 # --- Bias and activation ------------------------------------------------------------------------
 
 
@@ -279,3 +310,46 @@ def _split_heads(x, bias, scale, heads, length):
 @_compile
 def _column_sums(x):
     return tf.reduce_sum(tf.cast(x, tf.float32), axis=0)
+
+
+# --- Losses and hits of many classes ------------------------------------------------------------
+
+
+def cross_entropy(labels, logits):
+    """Cross-entropy of each row: int labels [...], float32 logits [..., C] -> [...]."""
+    if not compiles(logits):
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+
+    @tf.custom_gradient
+    def function(logits):
+        return _cross_entropy(labels, logits), lambda dy: _cross_entropy_back(labels, logits, dy)
+
+    return function(logits)
+
+
+@_compile
+def _cross_entropy(labels, logits):
+    own = tf.gather(logits, labels[..., tf.newaxis], batch_dims=labels.shape.rank)[..., 0]
+    return tf.reduce_logsumexp(logits, axis=-1) - own
+
+
+@_compile
+def _cross_entropy_back(labels, logits, dy):
+    shares = tf.nn.softmax(logits) - tf.one_hot(labels, logits.shape[-1])
+    return shares * dy[..., tf.newaxis]
+
+
+def hits(labels, logits):
+    """1.0 where the largest logit of a row, the first of equal ones, is the label's; else 0.0."""
+    if compiles(logits):
+        return _hits(labels, logits)
+    return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=labels.dtype), labels), tf.float32)
+
+
+@_compile
+def _hits(labels, logits):
+    # Whether another class comes before the label is quicker to tell than which one comes first.
+    own = tf.gather(logits, labels[..., tf.newaxis], batch_dims=labels.shape.rank)
+    earlier = tf.range(logits.shape[-1], dtype=labels.dtype) < labels[..., tf.newaxis]
+    before = tf.logical_or(logits > own, tf.logical_and(tf.equal(logits, own), earlier))
+    return 1.0 - tf.cast(tf.reduce_any(before, axis=-1), tf.float32)

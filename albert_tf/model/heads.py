@@ -23,6 +23,7 @@ from albert_tf.model.encoder import (
     get_activation,
     truncated_normal,
 )
+from albert_tf.model.fused import cross_entropy, hits
 
 
 class MaskedLM(Layer):
@@ -119,11 +120,6 @@ class PretrainingModel(tf_keras.Model):
         }
 
 
-def cross_entropy(labels, logits):
-    """Cross-entropy of each row: int labels [...], float32 logits [..., C] -> [...]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-
-
 def pretraining_terms(features, outputs):
     """Each figure of a pre-training batch with its weight, from which losses and metrics follow.
 
@@ -142,9 +138,9 @@ def pretraining_terms(features, outputs):
     masked_weights, order_weights = features["masked_lm_weights"], tf.ones_like(order_logits[:, 0])
     return {
         "masked_lm_loss": (cross_entropy(masked_labels, masked_logits), masked_weights),
-        "masked_lm_accuracy": (_hits(masked_labels, masked_logits), masked_weights),
+        "masked_lm_accuracy": (hits(masked_labels, masked_logits), masked_weights),
         "sentence_order_loss": (cross_entropy(order_labels, order_logits), order_weights),
-        "sentence_order_accuracy": (_hits(order_labels, order_logits), order_weights),
+        "sentence_order_accuracy": (hits(order_labels, order_logits), order_weights),
     }
 
 
@@ -168,10 +164,6 @@ def pretraining_loss(terms, global_sum=tf.identity, sentence_loss_weight=1.0):
         order_count = global_sum(tf.reduce_sum(order_weights))
         loss += sentence_loss_weight * tf.reduce_sum(order_losses) / order_count
     return loss
-
-
-def _hits(labels, logits):
-    return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=labels.dtype), labels), tf.float32)
 
 
 # --- Fine-tuning -----------------------------------------------------------------------------
@@ -289,7 +281,7 @@ def classification_terms(features, outputs):
     weights = tf.ones_like(logits[:, 0])
     return {
         "eval_loss": (cross_entropy(labels, logits), weights),
-        "eval_accuracy": (_hits(labels, logits), weights),
+        "eval_accuracy": (hits(labels, logits), weights),
     }
 
 
@@ -308,7 +300,7 @@ def token_classification_terms(features, outputs):
     weights = tf.cast(mask, tf.float32)
     return {
         "eval_loss": (cross_entropy(labels, logits), weights),
-        "eval_accuracy": (_hits(labels, logits), weights),
+        "eval_accuracy": (hits(labels, logits), weights),
     }
 
 
