@@ -74,6 +74,13 @@ def define_flags():
         "Records that are shuffled together, after the files; about twice as many are in memory. 1 "
         "keeps the order of files and records.",
     )
+    flags.DEFINE_float(
+        "peak_tflops",
+        None,
+        "What the devices could compute together, in 10^12 operations per second, to show which "
+        "share of it the model's products take.",
+        lower_bound=0,
+    )
     flags.DEFINE_float("masked_lm_budget", 0.0, "The original's masking on the fly; must be 0.")
     flag_groups.define_optimizer_flags()
     flag_groups.define_loop_flags(save_checkpoints_steps=5000)
@@ -131,7 +138,9 @@ def read_options():
     return flag_groups.values_of(
         pretraining.Options,
         recipe=recipe,
-        loop=flag_groups.loop_settings(FLAGS.num_train_steps, FLAGS.keep_checkpoint_max),
+        loop=flag_groups.loop_settings(
+            FLAGS.num_train_steps, FLAGS.keep_checkpoint_max, peak_tflops=FLAGS.peak_tflops
+        ),
         eval_timeout=FLAGS.continuous_eval_timeout,
         record=model_flags.record_of_flags(),
     )

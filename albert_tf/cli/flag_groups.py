@@ -62,7 +62,8 @@ def define_device_flags():
         "dtype",
         "fp32",
         sorted(devices.PRECISIONS),
-        "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs.",
+        "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs; tf32 "
+        "is fp32 with faster, less exact products on GPUs.",
     )
     flags.DEFINE_bool(
         "enable_xla", False, "Compile the step of training with XLA; a TPU always does."
@@ -140,12 +141,13 @@ def check_training_flags():
         )
 
 
-def loop_settings(train_steps, keep_checkpoint_max):
+def loop_settings(train_steps, keep_checkpoint_max, **others):
     """What these flags ask for: training.Settings.
 
     Args:
         train_steps: int, updates to train for.
         keep_checkpoint_max: int or None for all.
+        others: fields that have no flag of all scripts.
     """
     return loop.Settings(
         output_dir=FLAGS.output_dir,
@@ -159,6 +161,7 @@ def loop_settings(train_steps, keep_checkpoint_max):
         enable_xla=FLAGS.enable_xla,
         stop_on_divergence=FLAGS.stop_on_divergence,
         profile_steps=profile.parse_steps(FLAGS.profile_steps),
+        **others,
     )
 
 

@@ -80,12 +80,23 @@ def _dropped(rate):
     return min(round(rate * _RESOLUTION), _RESOLUTION - 1)
 
 
+def draw(x, rate, training):
+    """Draws which elements of a tensor stay: a bool tensor of its shape, None for all of them."""
+    if not training or not rate:
+        return None
+    shape = x.shape if x.shape.is_fully_defined() else tf.shape(x)
+    return keep_mask(shape, rate, next_key())
+
+
+def drop(x, keep, rate):
+    """Zeroes the elements that do not stay, and scales those that do by 1 / (1 - rate)."""
+    if keep is None:
+        return x
+    # In float32: 1 / 0.9 is 0.2% smaller in bfloat16.
+    scaled = tf.cast(tf.cast(x, tf.float32) * (1.0 / kept_share(rate)), x.dtype)
+    return tf.where(keep, scaled, tf.zeros([], x.dtype))
+
+
 def dropout(x, rate, training):
     """Zeroes a share `rate` of x and scales the rest by 1 / (1 - rate), in training alone."""
-    if not training or not rate:
-        return x
-    shape = x.shape if x.shape.is_fully_defined() else tf.shape(x)
-    keep = keep_mask(shape, rate, next_key())
-    # In float32: 1 / 0.9 is 0.2% smaller in bfloat16.
-    scaled = tf.cast(tf.cast(x, tf.float32) / kept_share(rate), x.dtype)
-    return tf.where(keep, scaled, tf.zeros([], x.dtype))
+    return drop(x, draw(x, rate, training), rate)

@@ -10,13 +10,15 @@ suffices to read its checkpoints, and rank tells which variables decay. Products
 [B * T, H], which is faster than the same product on [B, T, H].
 """
 
+import collections
 import math
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.errors import UserError
-from albert_tf.model.dropout import dropout
+from albert_tf.model import fused
+from albert_tf.model.dropout import draw, dropout
 
 
 def gelu(x):
@@ -76,26 +78,43 @@ class Dense(Layer):
         self.kernel = self.variable("kernel", [input_size, output_size], truncated_normal(stddev))
         self.bias = self.variable("bias", [output_size], "zeros") if use_bias else None
 
+    def tensors(self, uses=1):
+        """Kernel in the computing type and bias (float32, or None), once for each use."""
+        kernels = fused.copies(_read(self.kernel), uses, self.compute_dtype)
+        return [(kernel, _read(self.bias)) for kernel in kernels]
+
     def call(self, x):
-        y = tf.matmul(tf.cast(x, self.compute_dtype), tf.cast(self.kernel, self.compute_dtype))
-        return y if self.bias is None else tf.nn.bias_add(y, tf.cast(self.bias, y.dtype))
+        kernel, bias = self.tensors()[0]
+        y = _product(x, kernel)
+        return y if bias is None else tf.nn.bias_add(y, tf.cast(bias, y.dtype))
+
+
+def _product(x, kernel):
+    return tf.matmul(tf.cast(x, kernel.dtype), kernel)
+
+
+def _of_each_use(layers, uses):
+    return list(zip(*(layer.tensors(uses) for layer in layers), strict=True))
+
+
+def _read(variable):
+    return None if variable is None else tf.convert_to_tensor(variable)
 
 
 class LayerNorm(Layer):
     """Layer normalisation over the last axis, epsilon 1e-12, in and out in float32."""
-
-    epsilon = 1e-12
 
     def __init__(self, size, **kwargs):
         super().__init__(**kwargs)
         self.gamma = self.variable("gamma", [size], "ones")
         self.beta = self.variable("beta", [size], "zeros")
 
+    def tensors(self, uses=1):
+        """Scale and offset, float32, once for each use."""
+        return [(_read(self.gamma), _read(self.beta))] * uses
+
     def call(self, x):
-        x = tf.cast(x, tf.float32)
-        mean = tf.reduce_mean(x, axis=-1, keepdims=True)
-        variance = tf.reduce_mean(tf.math.squared_difference(x, mean), axis=-1, keepdims=True)
-        return tf.nn.batch_normalization(x, mean, variance, self.beta, self.gamma, self.epsilon)
+        return fused.layer_norm(tf.cast(x, tf.float32), *self.tensors()[0])
 
 
 class Embeddings(Layer):
@@ -128,8 +147,21 @@ class Embeddings(Layer):
     def call(self, input_ids, token_type_ids, training=False):
         words = self._look_up(self.word, input_ids)  # [B, T, E]
         length = tf.shape(input_ids)[1]
-        x = words + self._look_up(self.token_type, token_type_ids) + self.position[:length]
+        few = training and self.token_type.shape[0] <= 16 and not self._use_one_hot
+        types = (_take_rows if few else self._look_up)(_read(self.token_type), token_type_ids)
+        x = words + types + self.position[:length]
         return words, dropout(self.layer_norm(x), self._dropout, training)
+
+
+@tf.custom_gradient
+def _take_rows(table, ids):
+    # The gradient by a product: adding all tokens into two rows of a table is slow.
+    def gradient(dy):
+        chosen = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0], dtype=dy.dtype)
+        rows = tf.reshape(dy, [-1, table.shape[1]])
+        return tf.matmul(chosen, rows, transpose_a=True), None
+
+    return tf.gather(table, ids), gradient
 
 
 class AttentionBlock(Layer):
@@ -147,33 +179,40 @@ class AttentionBlock(Layer):
         self._dropout = config.hidden_dropout_prob
         self._attention_dropout = config.attention_probs_dropout_prob
 
-    def _split_heads(self, x, batch, length):
-        x = tf.reshape(x, [batch, length, self._heads, self._head_size])
-        return tf.transpose(x, [0, 2, 1, 3])  # [B, N, T, D]
+    def tensors(self, uses=1):
+        """What each of several calls reads of the variables."""
+        dense = (self.query, self.key, self.value, self.output_dense)
+        return _of_each_use((*dense, self.layer_norm), uses)
 
-    def call(self, x, mask_adder, training=False):
+    def call(self, x, mask_adder, tensors=None, training=False):
         """Attends.
 
         Args:
             x: float tensor [B * T, H].
             mask_adder: float32 tensor [B, 1, 1, T], added to the logits of each key.
+            tensors: of `tensors`, or None to read the variables anew.
             training: bool, whether dropout is on.
 
         Returns:
-            float32 tensor [B * T, H].
+            tensor of x's type [B * T, H].
         """
-        batch, length = tf.shape(mask_adder)[0], tf.shape(mask_adder)[3]
+        *inputs, (kernel, bias), norm = self.tensors()[0] if tensors is None else tensors
+        batch = mask_adder.shape[0] or tf.shape(mask_adder)[0]
+        *low, residual = fused.copies(x, 4)
         # The scale goes to the query: [B, N, T, D] has fewer entries than [B, N, T, T].
-        query = self._split_heads(self.query(x) * (1.0 / math.sqrt(self._head_size)), batch, length)
-        key = self._split_heads(self.key(x), batch, length)
-        value = self._split_heads(self.value(x), batch, length)
-        logits = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32) + mask_adder
-        weights = tf.cast(tf.nn.softmax(logits), value.dtype)  # [B, N, T, T]
-        weights = dropout(weights, self._attention_dropout, training)
-        context = tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3])  # [B, T, N, D]
-        context = tf.reshape(context, [batch * length, self._heads * self._head_size])
-        output = dropout(self.output_dense(context), self._dropout, training)
-        return self.layer_norm(tf.cast(output, tf.float32) + tf.cast(x, tf.float32))
+        scales = (1.0 / math.sqrt(self._head_size), 1.0, 1.0)
+        query, key, value = (
+            fused.split_heads(_product(x, kernel), bias, scale, batch, self._heads)
+            for x, (kernel, bias), scale in zip(low, inputs, scales, strict=True)
+        )
+        logits = tf.matmul(query, key, transpose_b=True)  # [B, N, T, T]
+        rate = self._attention_dropout
+        keep = draw(logits, rate, training)
+        weights = fused.masked_softmax(logits, mask_adder, keep, rate)
+        context = fused.merge_heads(tf.matmul(weights, value))
+        output = tf.matmul(context, kernel)
+        keep = draw(output, self._dropout, training)
+        return fused.add_norm(output, bias, residual, *norm, keep, self._dropout)
 
 
 class FeedForwardBlock(Layer):
@@ -188,11 +227,19 @@ class FeedForwardBlock(Layer):
         self._activation = get_activation(config.hidden_act)
         self._dropout = config.hidden_dropout_prob
 
-    def call(self, x, training=False):
-        """Transforms [B * T, H] to float32 [B * T, H]."""
-        output = self.output_dense(self._activation(self.intermediate(x)))
-        output = dropout(output, self._dropout, training)
-        return self.layer_norm(tf.cast(output, tf.float32) + tf.cast(x, tf.float32))
+    def tensors(self, uses=1):
+        """What each of several calls reads of the variables."""
+        return _of_each_use((self.intermediate, self.output_dense, self.layer_norm), uses)
+
+    def call(self, x, tensors=None, training=False):
+        """Transforms [B * T, H] to the same type and shape; `tensors` as in AttentionBlock."""
+        inner, (kernel, bias), norm = self.tensors()[0] if tensors is None else tensors
+        x, residual = fused.copies(x, 2)
+        hidden = _product(x, inner[0])
+        hidden = fused.bias_activation(hidden, inner[1], self._activation)
+        output = tf.matmul(hidden, kernel)
+        keep = draw(output, self._dropout, training)
+        return fused.add_norm(output, bias, residual, *norm, keep, self._dropout)
 
 
 class AlbertModel(tf_keras.Model):
@@ -258,19 +305,34 @@ class AlbertModel(tf_keras.Model):
             "word_embedding_output": words,
         }
 
+    def _blocks(self):
+        """The two parts of each block in the order of their use."""
+        config, blocks = self.config, []
+        for layer in range(config.num_hidden_layers):
+            attention_group = self.attention_groups[config.attention_group(layer)]
+            ffn_group = self.ffn_groups[config.ffn_group(layer)]
+            blocks += zip(attention_group, ffn_group, strict=True)
+        return blocks
+
     def _encode(self, embedding_output, mask_adder, training):
         config = self.config
         shape = tf.shape(embedding_output)
         x = tf.reshape(embedding_output, [-1, config.embedding_size])  # [B * T, E]
         if self.embedding_hidden_mapping_in is not None:
-            x = tf.cast(self.embedding_hidden_mapping_in(x), tf.float32)  # [B * T, H]
+            x = self.embedding_hidden_mapping_in(x)  # [B * T, H]
+        # bfloat16 is kept between blocks: half as much to read. float16's range is too small.
+        low = self.compute_dtype == "bfloat16"
+        x = tf.cast(x, tf.bfloat16 if low else tf.float32)
+        blocks = self._blocks()
+        # Kernels are cast once, and not in each of the layers that share them.
+        uses = collections.Counter(block for pair in blocks for block in pair)
+        tensors = {block: iter(block.tensors(count)) for block, count in uses.items()}
         outputs = []
-        for layer in range(config.num_hidden_layers):
-            attention_group = self.attention_groups[config.attention_group(layer)]
-            ffn_group = self.ffn_groups[config.ffn_group(layer)]
-            for attention, ffn in zip(attention_group, ffn_group, strict=True):
-                x = ffn(attention(x, mask_adder, training=training), training=training)
-                outputs.append(tf.reshape(x, [shape[0], shape[1], config.hidden_size]))
+        for attention, ffn in blocks:
+            x = attention(x, mask_adder, next(tensors[attention]), training=training)
+            x = ffn(x, next(tensors[ffn]), training=training)
+            output = tf.reshape(x, [shape[0], shape[1], config.hidden_size])
+            outputs.append(tf.cast(output, tf.float32))
         return outputs
 
     def _of_checked_length(self, input_ids):

@@ -25,6 +25,7 @@ from albert_tf.model.encoder import (
     get_activation,
     truncated_normal,
 )
+from albert_tf.model.fused import cross_entropy, hits
 
 
 class MaskedLM(Layer):
@@ -149,11 +150,6 @@ def _totals_in(terms):
     return totals_of({name: weights for name, (_, weights) in terms.items()})
 
 
-def cross_entropy(labels, logits):
-    """Cross-entropy of each row: int labels [...], float32 logits [..., C] -> [...]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-
-
 def pretraining_weights(features):
     """Weights of the figures of `pretraining_terms`: predictions count, and sequences."""
     predictions = features["masked_lm_weights"]
@@ -183,9 +179,9 @@ def pretraining_terms(features, outputs):
     order_labels = tf.reshape(features["next_sentence_labels"], [-1])
     values = {
         "masked_lm_loss": cross_entropy(masked_labels, masked_logits),
-        "masked_lm_accuracy": _hits(masked_labels, masked_logits),
+        "masked_lm_accuracy": hits(masked_labels, masked_logits),
         "sentence_order_loss": cross_entropy(order_labels, order_logits),
-        "sentence_order_accuracy": _hits(order_labels, order_logits),
+        "sentence_order_accuracy": hits(order_labels, order_logits),
     }
     weights = pretraining_weights(features)
     return {name: (values[name], weights[name]) for name in values}
@@ -212,10 +208,6 @@ def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
         order_loss = tf.reduce_sum(order_losses) / totals["sentence_order_loss"]
         loss += sentence_loss_weight * order_loss
     return loss
-
-
-def _hits(labels, logits):
-    return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=labels.dtype), labels), tf.float32)
 
 
 # --- Fine-tuning -----------------------------------------------------------------------------
@@ -339,7 +331,7 @@ def classification_terms(features, outputs):
     weights = tf.ones_like(logits[:, 0])
     return {
         "eval_loss": (cross_entropy(labels, logits), weights),
-        "eval_accuracy": (_hits(labels, logits), weights),
+        "eval_accuracy": (hits(labels, logits), weights),
     }
 
 
@@ -364,7 +356,7 @@ def token_classification_terms(features, outputs):
     weights = tf.cast(mask, tf.float32)
     return {
         "eval_loss": (cross_entropy(labels, logits), weights),
-        "eval_accuracy": (_hits(labels, logits), weights),
+        "eval_accuracy": (hits(labels, logits), weights),
     }
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 from albert_tf.errors import UserError
+from albert_tf.model import fused
 
 
 class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedule):
@@ -104,6 +105,18 @@ def is_decayed(variable):
     return variable.shape.rank >= 2
 
 
+def _direction(parameter, m, v, gradient, constants):
+    """New moments, and the step at rate 1: tensors of the parameter's shape."""
+    beta_1, beta_2, epsilon, decay = constants
+    m = beta_1 * m + (1.0 - beta_1) * gradient
+    v = beta_2 * v + (1.0 - beta_2) * tf.square(gradient)
+    direction = m / (tf.sqrt(v) + epsilon)
+    return m, v, direction + decay * parameter if decay else direction
+
+
+_compiled_direction = tf.function(_direction, jit_compile=True, autograph=False)
+
+
 class AdamW(tf_keras.optimizers.Optimizer):
     """Adam without bias correction, weight decay inside the update.
 
@@ -154,18 +167,19 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     def update_step(self, gradient, variable):
         """Updates one variable from its dense gradient."""
-        rate = tf.cast(self.learning_rate, variable.dtype)
-        variable.assign_sub(rate * self._direction(gradient, variable))
-
-    def _direction(self, gradient, variable):
         index = self._index_dict[self._var_key(variable)]
-        m, v = self.adam_m[index], self.adam_v[index]
-        m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
-        v.assign(self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient))
-        update = m / (tf.sqrt(v) + self.epsilon)
-        if self.weight_decay_rate and self.decayed(variable):
-            update += self.weight_decay_rate * variable
-        return update
+        moments = self.adam_m[index], self.adam_v[index]
+        decay = self.weight_decay_rate if self.decayed(variable) else 0.0
+        constants = (self.beta_1, self.beta_2, self.epsilon, decay)
+        form = _compiled_direction if fused.compiles(gradient) else _direction
+        *new_moments, direction = form(variable, *moments, gradient, constants)
+        for moment, value in zip(moments, new_moments, strict=True):
+            moment.assign(value)
+        rate = tf.cast(self.learning_rate, variable.dtype)
+        variable.assign_sub(rate * self._trust_ratio(variable, direction) * direction)
+
+    def _trust_ratio(self, variable, direction):
+        return 1.0
 
     def get_config(self):
         """The constructor's arguments that have a plain value."""
@@ -190,13 +204,12 @@ class LAMB(AdamW):
     def __init__(self, learning_rate, name="LAMB", **kwargs):
         super().__init__(learning_rate, name=name, **kwargs)
 
-    def _direction(self, gradient, variable):
-        update = super()._direction(gradient, variable)
+    def _trust_ratio(self, variable, direction):
         if not self.decayed(variable):
-            return update
-        variable_norm, update_norm = tf.norm(variable), tf.norm(update)
-        both = tf.logical_and(variable_norm > 0, update_norm > 0)
-        return tf.where(both, tf.math.divide_no_nan(variable_norm, update_norm), 1.0) * update
+            return 1.0
+        variable_norm, norm = tf.norm(variable), tf.norm(direction)
+        both = tf.logical_and(variable_norm > 0, norm > 0)
+        return tf.where(both, tf.math.divide_no_nan(variable_norm, norm), 1.0)
 
 
 OPTIMIZERS = {"adamw": AdamW, "lamb": LAMB}

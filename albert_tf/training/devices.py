@@ -11,7 +11,12 @@ from official.common import distribute_utils
 from albert_tf.errors import UserError, parse_json
 
 STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
-PRECISIONS = {"fp32": "float32", "bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
+PRECISIONS = {
+    "fp32": "float32",
+    "tf32": "float32",  # with products of matrices in TensorFloat-32, on GPUs that have it
+    "bf16": "mixed_bfloat16",
+    "fp16": "mixed_float16",
+}
 
 
 def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_project=None):
@@ -131,6 +136,11 @@ def is_tpu(strategy):
     return isinstance(strategy, tf.distribute.TPUStrategy)
 
 
+def is_cpu(strategy):
+    """Whether a strategy runs on CPUs alone."""
+    return not is_tpu(strategy) and not tf.config.list_logical_devices("GPU")
+
+
 def is_chief(strategy):
     """Whether this process writes the results: the first worker, or the only one."""
     resolver = strategy.cluster_resolver
@@ -182,6 +192,7 @@ def set_precision(dtype):
     Args:
         dtype: str, a key of PRECISIONS.
     """
+    tf.config.experimental.enable_tensor_float_32_execution(dtype == "tf32")
     tf_keras.mixed_precision.set_global_policy(PRECISIONS[dtype])
 
 

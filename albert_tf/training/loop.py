@@ -41,11 +41,13 @@ class Task:
         model: tf_keras.Model, called as model(features, training=bool) -> outputs.
         variables: dict of original name -> variable of the model (`name_table.named_variables`).
         objective: heads.Objective, figures and loss.
+        flops: int or None, floating-point operations of an update on one sequence, as far as known.
     """
 
     model: tf_keras.Model
     variables: Mapping[str, tf.Variable]
     objective: heads.Objective
+    flops: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Settings:
         enable_xla: bool, whether XLA compiles the step.
         stop_on_divergence: float, largest loss as a multiple of its running mean; 0 for any.
         profile_steps: (int, int) or None, first and last update to profile.
+        peak_tflops: float or None, 10^12 operations per second that the devices could do.
     """
 
     output_dir: str
@@ -77,6 +80,7 @@ class Settings:
     enable_xla: bool = False
     stop_on_divergence: float = 0.0
     profile_steps: tuple | None = None
+    peak_tflops: float | None = None
 
 
 class _Parts(NamedTuple):
@@ -336,7 +340,9 @@ class Run:
                 self.task.objective.figures,
                 line,
                 steps.scales_loss(self.optimizer),
-                divergence_check.check,
+                flops=self.task.flops,
+                peak_tflops=settings.peak_tflops,
+                watch=divergence_check.check,
             ),
             profiler=profile.Profiler(
                 settings.profile_steps if self.is_chief else None,
@@ -347,6 +353,7 @@ class Run:
     def _advance(self, parts, target):
         """Makes updates up to the step `target`, or until the run is asked to end."""
         step, every = self.step, self.settings.steps_per_loop
+        parts.reporter.start_clock()
         while step < target and not parts.meeting.is_over:
             point = min((step // every + 1) * every, target)
             parts.profiler.before(step + 1)

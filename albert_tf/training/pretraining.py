@@ -10,7 +10,7 @@ from albert_tf import files
 from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.data import input_pipeline, record_checks, record_index, records
 from albert_tf.errors import UserError
-from albert_tf.model import heads, optimization
+from albert_tf.model import flops, heads, optimization
 from albert_tf.training import devices, loop, results, run_record
 
 KEY_METRIC = "masked_lm_accuracy"
@@ -170,6 +170,9 @@ def _make_run(config, options, strategy):
             loss=functools.partial(
                 heads.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
             )
+        ),
+        flops=flops.training_flops(
+            config, 1, options.max_seq_length, options.max_predictions_per_seq
         ),
     )
     return loop.Run(strategy, task, optimizer, options.loop, options.seed)

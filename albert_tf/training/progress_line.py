@@ -8,6 +8,7 @@ from tqdm import tqdm
 
 CHECK_SECONDS = 5.0  # how often figures are fetched from the device within a loop
 _MOST_STEPS = 1000  # between two of them
+_SHORT = {"model_tflops_per_second": "TFLOP/s", "model_flops_utilization": "of peak"}
 
 
 def say(text):
@@ -45,13 +46,27 @@ class Progress:
         seconds = max(time.time() - self._last, 1e-6)
         return int(min(CHECK_SECONDS * self._unshown / seconds, _MOST_STEPS))
 
-    def show(self, figures):
-        if self._unshown:  # else shown a moment ago
+    def start_clock(self):
+        """Leaves out of the speed what was done since the last figures."""
+        self._last, self._unshown = time.time(), 0
+
+    def sequences_per_second(self):
+        """The speed since the last figures, or up to them if there was no step since."""
+        if self._unshown:
             now = time.time()
             self._speed = self._unshown * self.batch_size / max(now - self._last, 1e-6)
             self._last, self._unshown = now, 0
-        shown = {k: f"{v:.3f}" for k, v in figures.items() if "loss" in k or "accuracy" in k}
-        self._bar.set_postfix(shown | {"sequences/s": f"{self._speed:.1f}"}, refresh=False)
+        return self._speed
+
+    def show(self, figures):
+        """Shows those figures that have a place in the line."""
+        shown = {
+            _SHORT.get(name, name): f"{value:.3f}"
+            for name, value in figures.items()
+            if "loss" in name or "accuracy" in name or name in _SHORT
+        }
+        speed = f"{self.sequences_per_second():.1f}"
+        self._bar.set_postfix(shown | {"sequences/s": speed}, refresh=False)
 
     def close(self):
         self._bar.close()

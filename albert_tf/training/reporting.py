@@ -25,15 +25,23 @@ class Reporter:
         names: sequence of str, the task's figures.
         progress: progress_line.Progress.
         scales_loss: bool, whether gradients may overflow now and then.
+        flops: int or None, floating-point operations of an update on one sequence.
+        peak_tflops: float or None, what the devices could do in 10^12 operations per second.
         watch: callable or None, called with the number of each step and its loss.
     """
 
-    def __init__(self, names, progress, scales_loss, watch=None):
+    def __init__(self, names, progress, scales_loss, *, flops=None, peak_tflops=None, watch=None):
         self._names, self._progress = names, progress
         self._scales_loss, self._watch = scales_loss, watch
+        self._flops, self._peak_tflops = flops, peak_tflops
         self._overflows = 0  # one after another
         self._unread, self._rows = [], np.zeros([0, 2 * len(names) + 3], np.float32)
+        self.start_clock()
+
+    def start_clock(self):
+        """To be called before updates that follow on something else, such as an evaluation."""
         self._start = time.time()
+        self._progress.start_clock()
 
     def add(self, rows, last_step):
         """Takes the rows of one call of a step, which may still be computed."""
@@ -52,7 +60,7 @@ class Reporter:
                 self._check(step, *row[-3:])
             self._rows = np.concatenate([self._rows, rows])
         self._unread = []
-        self._progress.show(self._figures())
+        self._progress.show(self._figures() | self._speed(self._progress.sequences_per_second()))
 
     def _check(self, step, loss, norm, scale):
         # Loss scaling meets infinite gradients by design, and skips them.
@@ -82,7 +90,18 @@ class Reporter:
         count, seconds = len(self._rows), time.time() - self._start
         figures = {name: float(value) for name, value in self._figures().items()}
         self._rows, self._start = self._rows[:0], time.time()
-        return figures | {"sequences_per_second": count * self._progress.batch_size / seconds}
+        speed = count * self._progress.batch_size / seconds
+        return figures | {"sequences_per_second": speed} | self._speed(speed)
+
+    def _speed(self, sequences_per_second):
+        """What the model computes, and its share of what the devices could."""
+        if not self._flops:
+            return {}
+        tflops = self._flops * sequences_per_second / 1e12
+        speed = {"model_tflops_per_second": tflops}
+        if self._peak_tflops:
+            speed["model_flops_utilization"] = tflops / self._peak_tflops
+        return speed
 
 
 class Curves:

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.model import dropout, heads, optimization
+from albert_tf.model import dropout, fused, heads, optimization
 from albert_tf.training import devices
 
 
@@ -88,6 +88,7 @@ class TrainStep:
         self._inner, self._scales_loss = inner_optimizer(optimizer), scales_loss(optimizer)
         self._seed, self._accumulation, self._clip_norm = seed, accumulation, clip_norm
         on_tpu = devices.is_tpu(strategy)
+        self._fuses = not compiled and devices.is_cpu(strategy)
         if compiled and not on_tpu:  # which compiles by itself
             part = "_replica_step" if strategy.num_replicas_in_sync == 1 else "_gradients"
             setattr(self, part, tf.function(getattr(self, part), jit_compile=True))
@@ -121,6 +122,10 @@ class TrainStep:
         return self._strategy.experimental_local_results(row)[0]
 
     def _replica_step(self, features):
+        with fused.compiled(self._fuses):
+            return self._update(features)
+
+    def _update(self, features):
         context = tf.distribute.get_replica_context()
         totals = _totals(self._task.objective, features)
         replica = tf.cast(context.replica_id_in_sync_group, tf.int32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run that is killed again and again ends with the variables of one that never was, bit for bit."""
+"""A run that is killed again and again ends as one that never was, bit for bit."""
 
 import random
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 from albert_tf.checkpoints import readers, run_directory
 from tests import ROOT
-from tests.scripts.test_workers import flags  # noqa: F401
+from tests.scripts import quick_runs
 
 pytestmark = pytest.mark.slow
 STEPS, KILLS = 900, 20
@@ -33,8 +33,8 @@ def variables(directory):
     return {name: reader[name] for name in reader.shapes}
 
 
-def test_a_killed_run_ends_as_one_that_never_was(flags, tmp_path):  # noqa: F811
-    flags |= {
+def test_a_killed_run_ends_as_one_that_never_was(tmp_path):
+    flags = quick_runs.flags_of_two_workers(tmp_path) | {
         "distribution_strategy": "one_device",
         "num_train_steps": STEPS,
         "save_checkpoints_steps": 40,

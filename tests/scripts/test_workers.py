@@ -14,42 +14,15 @@ import time
 import pytest
 
 from albert_tf.checkpoints import run_directory
-from albert_tf.data import records
-from tests import ROOT, TINY_CONFIG
+from tests import ROOT
+from tests.scripts import quick_runs
 
-LENGTH, PREDICTIONS = 32, 4
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def flags(tmp_path):
-    """Flags of a run of many quick steps."""
-    schema = records.pretraining_schema(LENGTH, PREDICTIONS)
-    with records.open_writers([str(tmp_path / f"{n}.tfrecord") for n in range(3)]) as writers:
-        for number in range(90):
-            row = {name: [number % 2] * feature.length for name, feature in schema.items()}
-            row["input_ids"] = [(7 * number + k) % 2900 + 5 for k in range(LENGTH)]
-            row |= {"input_mask": [1] * LENGTH, "masked_lm_weights": [1.0] * PREDICTIONS}
-            writers[number % 3].write(records.encode(row, schema))
-    config = tmp_path / "albert_config.json"
-    config.write_text(json.dumps(TINY_CONFIG))
-    return {
-        "albert_config_file": config,
-        "input_file": tmp_path / "*.tfrecord",
-        "output_dir": tmp_path / "out",
-        "max_seq_length": LENGTH,
-        "max_predictions_per_seq": PREDICTIONS,
-        "train_batch_size": 8,
-        "eval_batch_size": 8,
-        "max_eval_steps": 2,
-        "num_train_steps": 10**6,
-        "num_warmup_steps": 0,
-        "learning_rate": 0.001,
-        "save_checkpoints_steps": 200,
-        "do_eval": True,
-        "distribution_strategy": "multi_worker_mirrored",
-        "seed": 1,
-    }
+    return quick_runs.flags_of_two_workers(tmp_path)
 
 
 JOBS = {"workers": [("worker", 0), ("worker", 1)], "chief": [("chief", 0), ("worker", 0)]}

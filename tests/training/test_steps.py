@@ -124,6 +124,12 @@ class Progress:
     def advance(self, count):
         pass
 
+    def start_clock(self):
+        pass
+
+    def sequences_per_second(self):
+        return 8.0
+
     def show(self, figures):
         self.shown = figures
 
@@ -139,6 +145,18 @@ def test_one_overflow_leaves_the_gradient_norm_a_number():
     assert figures["gradient_norm"] == 2.0
     assert figures["loss_scale"] == 4.0
     assert figures["hits"] == 0.5
+
+
+def test_speed_and_share_of_the_peak():
+    progress = Progress()
+    reporter = reporting.Reporter(["hits"], progress, False, flops=10**12, peak_tflops=32.0)
+    reporter.add(rows_of(1.0), last_step=1)
+    reporter.read()
+    assert progress.shown["model_tflops_per_second"] == 8.0
+    assert progress.shown["model_flops_utilization"] == 0.25
+    point = reporter.point()
+    expected = point["sequences_per_second"] / 32
+    assert point["model_flops_utilization"] == pytest.approx(expected)
 
 
 def test_a_run_that_always_overflows_ends():

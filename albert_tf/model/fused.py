@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The elementwise functions of a block: each as plain TensorFlow, and compiled by XLA.
+
+On a CPU, a plain elementwise function passes over its tensors once for each operation, and keeps
+what its gradient needs. XLA compiles all operations of such a function into one loop, and the
+gradients here compute from the inputs again what they need. Matrix products stay outside: oneDNN's
+are faster than those of XLA on CPUs.
+
+The compiled forms are taken inside `with compiled():` alone, which a training step on CPUs enters,
+and only for tensors of a static shape: each new shape compiles again. A step that XLA compiles as a
+whole, GPUs, TPUs, predictions and exports take the plain forms. Under float32, both forms differ by
+rounding; under bfloat16 the compiled ones compute in float32 inside, and round once.
+
+Shapes:
+    B batch, T sequence, N heads, D head size, R = B * T rows, C columns.
+"""
+
+import contextlib
+import functools
+import threading
+
+import tensorflow as tf
+
+from albert_tf.model import dropout
+
+SMALLEST = 2**16  # elements of a tensor: compiling for fewer takes longer than it saves
+
+_compile = functools.partial(tf.function, jit_compile=True, autograph=False)
+
+
+class _Switch(threading.local):  # a strategy traces each of its replicas in a thread of its own
+    on = False
+
+
+_switch = _Switch()
+
+
+@contextlib.contextmanager
+def compiled(on=True):
+    """Lets the functions of this module take their compiled forms inside, if `on`."""
+    before = _switch.on
+    _switch.on = on
+    try:
+        yield
+    finally:
+        _switch.on = before
+
+
+def compiles(x):
+    """Whether functions of this tensor take their compiled forms here."""
+    return _switch.on and x.shape.is_fully_defined() and x.shape.num_elements() >= SMALLEST
+
+
+# --- One tensor, several uses -------------------------------------------------------------------
+
+
+def copies(x, count, dtype=None):
+    """The same tensor for several uses, whose gradients are added up in float32, in one pass.
+
+    Args:
+        x: float tensor.
+        count: int, uses.
+        dtype: type of the copies; None for that of x.
+
+    Returns:
+        list of `count` tensors.
+    """
+    low = tf.cast(x, dtype or x.dtype)
+    if not compiles(x) or count == 1:
+        return [low] * count
+
+    @tf.custom_gradient
+    def function(x):
+        low = tf.cast(x, dtype or x.dtype)
+        return [tf.identity(low) for _ in range(count)], lambda *parts: _total(parts, x.dtype)
+
+    return function(x)
+
+
+@_compile
+def _total(parts, dtype):
+    return tf.cast(sum(tf.cast(part, tf.float32) for part in parts), dtype)
+
+
+# --- Bias and activation ------------------------------------------------------------------------
+
+
+def bias_activation(x, bias, activation):
+    """activation(x + bias).
+
+    Args:
+        x: float tensor [R, C].
+        bias: float32 tensor [C].
+        activation: callable, elementwise.
+
+    Returns:
+        tensor of x's type [R, C].
+    """
+    form = _compiled_bias_activation if compiles(x) else plain_bias_activation
+    return form(x, bias, activation)
+
+
+def plain_bias_activation(x, bias, activation):
+    """`bias_activation` in plain operations."""
+    return activation(tf.nn.bias_add(x, tf.cast(bias, x.dtype)))
+
+
+def _compiled_bias_activation(x, bias, activation):
+    @tf.custom_gradient
+    def function(x, bias):
+        return _activate(x, bias, activation), lambda dy: _activate_back(x, bias, dy, activation)
+
+    return function(x, bias)
+
+
+@_compile
+def _activate(x, bias, activation):
+    return tf.cast(activation(tf.cast(x, tf.float32) + bias), x.dtype)
+
+
+@_compile
+def _activate_back(x, bias, dy, activation):
+    y = tf.cast(x, tf.float32) + bias
+    with tf.GradientTape() as tape:
+        tape.watch(y)
+        z = activation(y)
+    dx = tape.gradient(z, y, output_gradients=tf.cast(dy, tf.float32))
+    return tf.cast(dx, x.dtype), tf.reduce_sum(dx, axis=0)
+
+
+# --- Bias, dropout, residual, layer norm --------------------------------------------------------
+
+EPSILON = 1e-12  # of layer norms
+
+
+def add_norm(x, bias, residual, gamma, beta, keep=None, rate=0.0):
+    """LayerNorm(dropout(x + bias) + residual), computed in float32.
+
+    Args:
+        x: float tensor [R, C].
+        bias: float32 tensor [C].
+        residual: float tensor [R, C].
+        gamma: float32 tensor [C].
+        beta: float32 tensor [C].
+        keep: bool tensor [R, C] of `dropout.draw`, or None.
+        rate: float, of the dropout.
+
+    Returns:
+        tensor of the residual's type [R, C].
+    """
+    form = _compiled_add_norm if compiles(x) else plain_add_norm
+    return form(x, bias, residual, gamma, beta, keep, rate)
+
+
+def plain_add_norm(x, bias, residual, gamma, beta, keep, rate):
+    """`add_norm` in plain operations."""
+    x = dropout.drop(tf.nn.bias_add(x, tf.cast(bias, x.dtype)), keep, rate)
+    y = layer_norm(tf.cast(x, tf.float32) + tf.cast(residual, tf.float32), gamma, beta)
+    return tf.cast(y, residual.dtype)
+
+
+def layer_norm(x, gamma, beta):
+    """Layer normalisation over the last axis, float32."""
+    mean = tf.reduce_mean(x, axis=-1, keepdims=True)
+    variance = tf.reduce_mean(tf.math.squared_difference(x, mean), axis=-1, keepdims=True)
+    return tf.nn.batch_normalization(x, mean, variance, beta, gamma, EPSILON)
+
+
+def _compiled_add_norm(x, bias, residual, gamma, beta, keep, rate):
+    @tf.custom_gradient
+    def function(x, bias, residual, gamma, beta):
+        y = _add_norm(x, bias, residual, gamma, beta, keep, rate)
+        return y, lambda dy: _add_norm_back(x, bias, residual, gamma, dy, keep, rate)
+
+    return function(x, bias, residual, gamma, beta)
+
+
+def _sum_of(x, bias, residual, keep, rate):
+    return dropout.drop(tf.cast(x, tf.float32) + bias, keep, rate) + tf.cast(residual, tf.float32)
+
+
+@_compile
+def _add_norm(x, bias, residual, gamma, beta, keep, rate):
+    y = layer_norm(_sum_of(x, bias, residual, keep, rate), gamma, beta)
+    return tf.cast(y, residual.dtype)
+
+
+@_compile
+def _add_norm_back(x, bias, residual, gamma, dy, keep, rate):
+    y, dy = _sum_of(x, bias, residual, keep, rate), tf.cast(dy, tf.float32)
+    mean = tf.reduce_mean(y, axis=-1, keepdims=True)
+    variance = tf.reduce_mean(tf.math.squared_difference(y, mean), axis=-1, keepdims=True)
+    inverse = tf.math.rsqrt(variance + EPSILON)
+    normal = (y - mean) * inverse
+    scaled = dy * gamma
+    projection = tf.reduce_mean(scaled * normal, axis=-1, keepdims=True)
+    dsum = inverse * (scaled - tf.reduce_mean(scaled, axis=-1, keepdims=True) - normal * projection)
+    dx = dropout.drop(dsum, keep, rate)
+    return (
+        tf.cast(dx, x.dtype),
+        tf.reduce_sum(dx, axis=0),
+        tf.cast(dsum, residual.dtype),
+        tf.reduce_sum(dy * normal, axis=0),
+        tf.reduce_sum(dy, axis=0),
+    )
+
+
+# --- Mask, softmax, dropout ---------------------------------------------------------------------
+
+
+def masked_softmax(logits, mask_adder, keep=None, rate=0.0):
+    """dropout(softmax(logits + mask_adder)) over the last axis, computed in float32.
+
+    Args:
+        logits: float tensor [B, N, T, T].
+        mask_adder: float32 tensor [B, 1, 1, T]; no gradient goes to it.
+        keep: bool tensor [B, N, T, T] of `dropout.draw`, or None.
+        rate: float, of the dropout.
+
+    Returns:
+        tensor of the logits' type [B, N, T, T].
+    """
+    form = _compiled_masked_softmax if compiles(logits) else plain_masked_softmax
+    return form(logits, mask_adder, keep, rate)
+
+
+def plain_masked_softmax(logits, mask_adder, keep, rate):
+    """`masked_softmax` in plain operations."""
+    weights = tf.nn.softmax(tf.cast(logits, tf.float32) + mask_adder)
+    return dropout.drop(tf.cast(weights, logits.dtype), keep, rate)
+
+
+def _compiled_masked_softmax(logits, mask_adder, keep, rate):
+    @tf.custom_gradient
+    def function(logits):
+        # The gradient needs no logits. The weights are kept anyway, for the product with values.
+        weights, *dropped = _softmax(logits, mask_adder, keep, rate)
+        return (dropped or [weights])[0], lambda dy: _softmax_back(weights, dy, keep, rate)
+
+    return function(logits)
+
+
+@_compile
+def _softmax(logits, mask_adder, keep, rate):
+    weights = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + mask_adder), logits.dtype)
+    return [weights] if keep is None else [weights, dropout.drop(weights, keep, rate)]
+
+
+@_compile
+def _softmax_back(weights, dy, keep, rate):
+    dweights = dropout.drop(tf.cast(dy, tf.float32), keep, rate)
+    weights32 = tf.cast(weights, tf.float32)
+    projection = tf.reduce_sum(dweights * weights32, axis=-1, keepdims=True)
+    return tf.cast((dweights - projection) * weights32, weights.dtype)
+
+
+# --- Heads --------------------------------------------------------------------------------------
+
+
+def split_heads(x, bias, scale, batch, heads):
+    """(x + bias) * scale, with a matrix for each head.
+
+    Args:
+        x: float tensor [B * T, N * D].
+        bias: float32 tensor [N * D].
+        scale: float.
+        batch: int or int32 scalar, B.
+        heads: int, N.
+
+    Returns:
+        tensor of x's type [B, N, T, D].
+    """
+    form = _compiled_split_heads if compiles(x) else plain_split_heads
+    return form(x, bias, scale, batch, heads)
+
+
+def plain_split_heads(x, bias, scale, batch, heads):
+    """`split_heads` in plain operations."""
+    x = tf.nn.bias_add(x, tf.cast(bias, x.dtype))
+    x = x if scale == 1.0 else x * scale
+    return tf.transpose(tf.reshape(x, [batch, -1, heads, x.shape[-1] // heads]), [0, 2, 1, 3])
+
+
+def merge_heads(x):
+    """[B, N, T, D] to [B * T, N * D]."""
+    rows = tf.transpose(x, [0, 2, 1, 3])
+    return tf.reshape(rows, [-1, rows.shape[2] * rows.shape[3]])
+
+
+def _compiled_split_heads(x, bias, scale, batch, heads):
+    @tf.custom_gradient
+    def function(x, bias):
+        def gradient(dy):
+            dx = merge_heads(dy)  # XLA's transposition is slower here
+            dx = dx if scale == 1.0 else dx * scale
+            return dx, _column_sums(dx)
+
+        return _split_heads(x, bias, scale, heads, x.shape[0] // batch), gradient
+
+    return function(x, bias)
+
+
+@_compile
+def _split_heads(x, bias, scale, heads, length):
+    y = (tf.cast(x, tf.float32) + bias) * scale
+    y = tf.reshape(tf.cast(y, x.dtype), [-1, length, heads, x.shape[-1] // heads])
+    return tf.transpose(y, [0, 2, 1, 3])
+
+
+@_compile
+def _column_sums(x):
+    return tf.reduce_sum(tf.cast(x, tf.float32), axis=0)
+
+
+# --- Losses and hits of many classes ------------------------------------------------------------
+
+
+def cross_entropy(labels, logits):
+    """Cross-entropy of each row: int labels [...], float32 logits [..., C] -> [...]."""
+    if not compiles(logits):
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+
+    @tf.custom_gradient
+    def function(logits):
+        return _cross_entropy(labels, logits), lambda dy: _cross_entropy_back(labels, logits, dy)
+
+    return function(logits)
+
+
+@_compile
+def _cross_entropy(labels, logits):
+    own = tf.gather(logits, labels[..., tf.newaxis], batch_dims=labels.shape.rank)[..., 0]
+    return tf.reduce_logsumexp(logits, axis=-1) - own
+
+
+@_compile
+def _cross_entropy_back(labels, logits, dy):
+    shares = tf.nn.softmax(logits) - tf.one_hot(labels, logits.shape[-1])
+    return shares * dy[..., tf.newaxis]
+
+
+def hits(labels, logits):
+    """1.0 where the largest logit of a row, the first of equal ones, is the label's; else 0.0."""
+    if compiles(logits):
+        return _hits(labels, logits)
+    return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=labels.dtype), labels), tf.float32)
+
+
+@_compile
+def _hits(labels, logits):
+    # Whether another class comes before the label is quicker to tell than which one comes first.
+    own = tf.gather(logits, labels[..., tf.newaxis], batch_dims=labels.shape.rank)
+    earlier = tf.range(logits.shape[-1], dtype=labels.dtype) < labels[..., tf.newaxis]
+    before = tf.logical_or(logits > own, tf.logical_and(tf.equal(logits, own), earlier))
+    return 1.0 - tf.cast(tf.reduce_any(before, axis=-1), tf.float32)

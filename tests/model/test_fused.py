@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled elementwise functions against the plain ones; where they are taken, and where not."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+from tensorflow.core.protobuf import saved_model_pb2
+
+from albert_tf.config import AlbertConfig
+from albert_tf.model import dropout, encoder, fused, heads, optimization
+
+KEY = tf.constant([1, 2])
+SMALL = AlbertConfig(
+    vocab_size=50,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=12,
+    hidden_dropout_prob=0.2,
+    attention_probs_dropout_prob=0.3,
+)
+
+
+@pytest.fixture(autouse=True)
+def compile_all(monkeypatch):
+    """Compiles for tensors of any size."""
+    monkeypatch.setattr(fused, "SMALLEST", 0)
+
+
+def normal(*shape, dtype=tf.float32, seed=0):
+    return tf.cast(np.random.RandomState(seed).standard_normal(shape), dtype)
+
+
+def keep(shape):
+    return dropout.keep_mask(list(shape), 0.25, KEY)
+
+
+def vectors(size):
+    return [normal(size, seed=seed) for seed in (5, 6, 7)]
+
+
+def norm_case(dtype, mask):
+    x, residual = normal(6, 40, dtype=dtype), normal(6, 40, dtype=dtype, seed=1)
+    bias, gamma, beta = vectors(40)
+    return [x, bias, residual, gamma, beta], lambda *given: fused.add_norm(*given, mask, 0.25)
+
+
+def softmax_case(dtype, mask):
+    adder = -10000.0 * tf.cast(tf.range(7) > 4, tf.float32)[tf.newaxis, tf.newaxis, tf.newaxis]
+    logits = normal(2, 3, 7, 7, dtype=dtype) * 3
+    return [logits], lambda logits: fused.masked_softmax(logits, adder, mask, 0.25)
+
+
+def activation_case(dtype, name):
+    function = encoder.get_activation(name)
+    given = [normal(6, 40, dtype=dtype) * 2, normal(40, seed=1)]
+    return given, lambda x, bias: fused.bias_activation(x, bias, function)
+
+
+CASES = {
+    **{f"bias_{name}": lambda d, name=name: activation_case(d, name) for name in ("gelu", "tanh")},
+    "add_norm": lambda dtype: norm_case(dtype, None),
+    "add_norm_dropout": lambda dtype: norm_case(dtype, keep([6, 40])),
+    "softmax": lambda dtype: softmax_case(dtype, None),
+    "softmax_dropout": lambda dtype: softmax_case(dtype, keep([2, 3, 7, 7])),
+    "split_heads": lambda dtype: (
+        [normal(6, 8, dtype=dtype), normal(8, seed=1)],
+        lambda x, bias: fused.split_heads(x, bias, 0.3, 2, 4),
+    ),
+    "copies": lambda dtype: (
+        [normal(6, 8, dtype=dtype)],
+        lambda x: sum(tf.sin(copy) * n for n, copy in enumerate(fused.copies(x, 4))),
+    ),
+    "cross_entropy": lambda dtype: (
+        [normal(3, 5, 40) * 4],
+        lambda logits: fused.cross_entropy(LABELS, logits),
+    ),
+}
+LABELS = tf.constant(np.random.RandomState(3).randint(0, 40, [3, 5]), tf.int32)
+
+
+def values_and_gradients(given, function, on):
+    @tf.function(autograph=False)
+    def run(*given):
+        with fused.compiled(on), tf.GradientTape() as tape:
+            tape.watch(given)
+            y = function(*given)
+        slope = tf.cos(tf.range(tf.size(y), dtype=tf.float32))  # a gradient that varies
+        slope = tf.cast(tf.reshape(slope, tf.shape(y)), y.dtype)
+        return y, tape.gradient(y, given, output_gradients=slope)
+
+    return run(*given)
+
+
+def compiled_functions(library):
+    """Functions of a graph that XLA has to compile."""
+    return [f for f in library.function if f.attr["_XlaMustCompile"].b]
+
+
+def clusters(function, *args):
+    graph = function.get_concrete_function(*args).graph.as_graph_def()
+    return compiled_functions(graph.library)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_float32_values_and_gradients_are_those_of_the_plain_form(name):
+    given, function = CASES[name](tf.float32)
+    plain, compiled = (values_and_gradients(given, function, on) for on in (False, True))
+    for one, other in zip(tf.nest.flatten(plain), tf.nest.flatten(compiled), strict=True):
+        size = np.abs(one).max()
+        np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-6 * size)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "cross_entropy"])
+def test_bfloat16_values_and_gradients_are_near_and_of_the_same_type(name):
+    given, function = CASES[name](tf.bfloat16)
+    plain, compiled = (values_and_gradients(given, function, on) for on in (False, True))
+    for one, other in zip(tf.nest.flatten(plain), tf.nest.flatten(compiled), strict=True):
+        assert one.dtype == other.dtype
+        one, other = tf.cast(one, tf.float32).numpy(), tf.cast(other, tf.float32).numpy()
+        np.testing.assert_allclose(other, one, rtol=0.05, atol=0.05 * np.abs(one).max())
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "copies"])
+def test_compiled_forms_are_taken_where_wanted_and_shapes_are_static(name):
+    given, function = CASES[name](tf.float32)
+
+    def run(on, *given):
+        with fused.compiled(on):
+            return function(*given)
+
+    traced = tf.function(run, autograph=False)
+    assert clusters(traced, True, *given)
+    assert not clusters(traced, False, *given)
+    unknown = [tf.TensorSpec([None, *x.shape[1:]], x.dtype) for x in given]
+    if name not in ("split_heads", "cross_entropy"):  # these take a static batch in the cases
+        assert not clusters(traced, True, *unknown)
+
+
+def test_small_tensors_are_not_worth_compiling(monkeypatch):
+    monkeypatch.setattr(fused, "SMALLEST", 241)
+    given, _ = CASES["bias_gelu"](tf.float32)
+    with fused.compiled():
+        assert not fused.compiles(given[0])
+        assert fused.compiles(tf.zeros([241]))
+
+
+def test_equal_logits_count_as_argmax_counts_them():
+    logits = tf.constant([[1, 3, 3, 2], [1, 3, 3, 2], [0, 0, 0, 0], [0, 0, 0, 0], [5, 1, 1, 1.0]])
+    labels = tf.constant([1, 2, 0, 3, 0])
+    with fused.compiled():
+        np.testing.assert_array_equal(fused.hits(labels, logits), [1, 0, 1, 0, 1])
+    np.testing.assert_array_equal(fused.hits(labels, logits), [1, 0, 1, 0, 1])
+    ties = tf.round(normal(300, 6))
+    labels = tf.constant(np.random.RandomState(1).randint(0, 6, [300]), tf.int32)
+    with fused.compiled():
+        found = fused.hits(labels, ties)
+    np.testing.assert_array_equal(found, fused.hits(labels, ties))
+
+
+def features_of(config, batch=2, length=12):
+    state = np.random.RandomState(0)
+    return {
+        "input_ids": tf.constant(state.randint(0, config.vocab_size, [batch, length]), tf.int32),
+        "input_mask": tf.constant([[1] * length, [1] * (length - 3) + [0] * 3], tf.int32),
+        "segment_ids": tf.constant(state.randint(0, 2, [batch, length]), tf.int32),
+        "masked_lm_positions": tf.constant(state.randint(0, length, [batch, 4]), tf.int32),
+        "masked_lm_ids": tf.constant(state.randint(0, config.vocab_size, [batch, 4]), tf.int32),
+        "masked_lm_weights": tf.ones([batch, 4]),
+        "next_sentence_labels": tf.constant([[0], [1]]),
+    }
+
+
+def pretraining_step(model, features, on):
+    @tf.function(autograph=False)
+    def step(features):
+        with dropout.seeded(KEY), fused.compiled(on), tf.GradientTape() as tape:
+            terms = heads.pretraining_terms(features, model(features, training=True))
+            loss = sum(tf.reduce_mean(terms[f"{part}_loss"][0])
+                       for part in ("masked_lm", "sentence_order"))  # fmt: skip
+        gradients = tape.gradient(loss, model.trainable_variables)
+        return terms, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    return step(features)
+
+
+@pytest.mark.parametrize("changes", [{}, {"inner_group_num": 2, "num_hidden_groups": 2}])
+def test_a_whole_step_is_the_same_with_dropout(changes):
+    config = dataclasses.replace(SMALL, **changes)
+    model, features = heads.PretrainingModel(config), features_of(config)
+    model(features)
+    plain, compiled = (pretraining_step(model, features, on) for on in (False, True))
+    for one, other in zip(tf.nest.flatten(plain), tf.nest.flatten(compiled), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=2e-6)
+
+
+def test_predictions_and_exports_hold_no_compiled_form(tmp_path):
+    config = dataclasses.replace(SMALL, num_hidden_layers=1)
+    model, features = heads.PretrainingModel(config), features_of(config)
+    pretraining_step(model, features, True)  # leaves nothing in the model
+    module = tf.Module()
+    predict = tf.function(lambda ids: model.encoder(ids), autograph=False)
+    module.predict = predict.get_concrete_function(features["input_ids"])
+    module.model = model.encoder
+    tf.saved_model.save(module, str(tmp_path), signatures=module.predict)
+    saved = saved_model_pb2.SavedModel.FromString((tmp_path / "saved_model.pb").read_bytes())
+    assert not compiled_functions(saved.meta_graphs[0].graph_def.library)
+
+
+@pytest.mark.parametrize("name", optimization.OPTIMIZERS)
+def test_optimizers_make_the_same_updates(name):
+    def updated(on):
+        variables = [
+            tf.Variable(normal(5, 7)),
+            tf.Variable(normal(7)),
+            tf.Variable(tf.zeros([2, 2])),
+        ]
+        optimizer = optimization.create_optimizer(name, 0.1)
+        optimizer.build(variables)
+
+        @tf.function(autograph=False)
+        def step(seed):
+            with fused.compiled(on):
+                gradients = [tf.sin(tf.cast(seed, tf.float32) + v) for v in variables]
+                optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+        for seed in range(3):
+            step(tf.constant(seed))
+        return [*variables, *optimizer.adam_m, *optimizer.adam_v]
+
+    for one, other in zip(updated(False), updated(True), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-7)
+
+
+@pytest.fixture
+def bfloat16():
+    before = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    yield
+    tf_keras.mixed_precision.set_global_policy(before)
+
+
+def test_gradients_of_shared_kernels_are_added_up_in_float32(bfloat16):
+    # 1 + 64 * 2 ** -9 is 1.125; in bfloat16, each of the additions would round to 1.
+    parts = [1.0, *[2.0**-9] * 64]
+    kernel = tf.Variable(tf.ones([1]))
+    with fused.compiled(), tf.GradientTape() as tape:
+        copies = fused.copies(kernel, 65, tf.bfloat16)
+        y = sum(tf.cast(c * part, tf.float32) for c, part in zip(copies, parts, strict=True))
+    assert float(tape.gradient(y, kernel)[0]) == 1.125
