@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import name_table, run_directory
+from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline, records
+from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.training import devices, loop, progress_line, reporting
+from albert_tf.training import devices, loop, progress_line, reporting, results
 from tests import GOLDEN, ROOT
 from tests.training.clusters import cluster
 
@@ -33,8 +34,8 @@ def golden_rows():
     return {name: np.concatenate([batches[f"{i}/{name}"] for i in range(4)]) for name in schema}
 
 
-def golden_run(strategy, directory, **settings):
-    """A run with the golden weights; its checkpoint of step 0 is saved."""
+def golden_run(strategy, directory, saved=True, **settings):
+    """A run with the golden weights; if asked for, its checkpoint of step 0 is saved."""
     config = AlbertConfig.from_json_file(str(DATA / "albert_config.json"))
     with strategy.scope():
         model = heads.PretrainingModel(config)
@@ -45,8 +46,9 @@ def golden_run(strategy, directory, **settings):
         variable.assign(golden[f"init/{name}"])
     settings = loop.Settings(directory, train_steps=4, save_checkpoints_steps=4, **settings)
     run = loop.Run(strategy, task, optimizer, settings)
-    run.save()
-    run.wait_for_checkpoint()
+    if saved:
+        run.save()
+        run.wait_for_checkpoint()
     return run
 
 
@@ -159,6 +161,55 @@ def test_an_interrupt_leaves_the_checkpoint_of_the_same_step_alone(run, tmp_path
     before = index.stat().st_mtime_ns
     assert run._stop() == f"Stopped at step 0; {tmp_path}/model.ckpt-0 holds it"
     assert index.stat().st_mtime_ns == before
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(run, tmp_path, monkeypatch):
+    def fail(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(writers, "WRITERS", {"tf2": fail})
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("model.ckpt-*")}
+    with pytest.raises(UserError, match=r"cannot write .*ckpt-4: No space .*ood checkpoint: .*-0"):
+        run.train(batches_of(golden_rows()), 4)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*model.ckpt-*")} == before
+
+
+def test_checkpoints_for_evaluation_hold_no_moments(run, tmp_path):
+    for step in (1, 2, 3):
+        run._step.assign(step)
+        run.save()
+    run.wait_for_checkpoint()
+    kinds = {}
+    for step in range(4):
+        shapes = readers.TensorFlowReader(str(tmp_path / f"model.ckpt-{step}")).shapes
+        kinds[step] = any(map(name_table.is_slot, shapes))
+        assert loading.step_in(str(tmp_path / f"model.ckpt-{step}")) == step
+        assert set(run.task.variables) <= set(shapes)
+    assert kinds == {0: False, 1: False, 2: True, 3: True}
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_the_best_checkpoint_holds_moments_if_asked_for(keeps, run, tmp_path):
+    results.record(
+        str(tmp_path),
+        0,
+        {"f": 1.0},
+        str(tmp_path / "model.ckpt-0"),
+        "f",
+        0,
+        lambda lines, *_: lines,
+        save_moments_for_best=keeps,
+    )
+    shapes = readers.TensorFlowReader(str(tmp_path / "model.ckpt-best")).shapes
+    assert any(map(name_table.is_slot, shapes)) == keeps
+    loading.load_all(str(tmp_path / "model.ckpt-best"), run.task.variables)
+
+
+def test_a_resumed_run_goes_on_with_the_seed_of_its_checkpoint(run, tmp_path):
+    again = golden_run(run.strategy, str(tmp_path), saved=False)
+    assert again.seed != run.seed  # both were drawn
+    again.initialize()
+    assert again.seed == run.seed
 
 
 def test_a_huge_run_needs_no_list_of_its_checkpoints(run):
