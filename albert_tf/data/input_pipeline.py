@@ -70,7 +70,7 @@ def train_batches(
         num_shares=num_shares,
         share=share,
     )
-    batches = _parsed_batches(ordered, schema, rows, drop_remainder=True)
+    batches = parsed_batches(ordered, schema, rows, drop_remainder=True)
     if trim_to is not None:
         batches = batches.map(
             lambda features: _trim(features, trim_to, length_step), tf.data.AUTOTUNE
@@ -88,11 +88,18 @@ def eval_dataset(files, schema, batch_size, *, drop_remainder=False):
         drop_remainder: bool, whether to leave out a last batch smaller than batch_size.
     """
     dataset = records.serialized(files)
-    return _parsed_batches(dataset, schema, batch_size, drop_remainder).prefetch(tf.data.AUTOTUNE)
+    return parsed_batches(dataset, schema, batch_size, drop_remainder).prefetch(tf.data.AUTOTUNE)
 
 
-def _parsed_batches(serialized, schema, batch_size, drop_remainder):
-    """Batches the serialised records first: one parse per batch is much faster than one each."""
+def parsed_batches(serialized, schema, batch_size, drop_remainder):
+    """Batches of serialised records: one parse per batch is much faster than one each.
+
+    Args:
+        serialized: tf.data.Dataset of string scalars.
+        schema: dict from feature name to `FeatureSpec`.
+        batch_size: int.
+        drop_remainder: bool, whether to leave out a last batch smaller than batch_size.
+    """
     fixed = {
         name: tf.io.FixedLenFeature([feature.length], feature.dtype)
         for name, feature in schema.items()

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sequences per second of the training input, against a shuffle buffer; seconds until it starts.
+
+The alternative is the original's pipeline: files in random order, four of them read side by side,
+records drawn from a buffer of 100. Both read, shuffle, parse and check the same made-up
+pre-training records, in turns, so that whatever else the machine does weighs on both. Sequences per
+second of processor time are less affected by other processes than those per second of the clock.
+The files are kept with --directory and used again.
+
+python benchmarks/input_pipeline.py --gigabytes=1 --max_seq_length=512
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.data import input_pipeline, record_index, records
+
+PREDICTIONS = 20
+WARM_UP = 3  # batches before the clock runs
+
+
+def make_files(directory, args):
+    """Writes files of made-up records, if they are not there; returns their paths."""
+    paths = [os.path.join(directory, f"{n:03}.tfrecord") for n in range(args.files)]
+    if all(map(os.path.exists, paths)):
+        return paths
+    length, rng = args.max_seq_length, np.random.default_rng(0)
+    schema = records.pretraining_schema(length, PREDICTIONS)
+
+    def example():
+        used = rng.integers(length // 8, length + 1)
+        mask = (np.arange(length) < used).astype(int)
+        return {
+            "input_ids": rng.integers(5, 30000, length) * mask,
+            "input_mask": mask,
+            "segment_ids": mask * (np.arange(length) > used // 2),
+            "token_boundary": mask,
+            "masked_lm_positions": rng.integers(0, used, PREDICTIONS),
+            "masked_lm_ids": rng.integers(5, 30000, PREDICTIONS),
+            "masked_lm_weights": np.ones(PREDICTIONS),
+            "next_sentence_labels": [0],
+        }
+
+    some = [records.encode(example(), schema) for _ in range(1000)]
+    per_file = int(args.gigabytes * 1e9 / args.files / np.mean([len(record) for record in some]))
+    for number, path in enumerate(paths):
+        with tf.io.TFRecordWriter(path) as writer:
+            for n in range(per_file):
+                writer.write(some[(n + number) % len(some)])
+    return paths
+
+
+def buffered_batches(paths, schema, batch_size):
+    """The alternative: endless batches of the original's pipeline."""
+    names = tf.data.Dataset.from_tensor_slices(paths).repeat().shuffle(len(paths), seed=1)
+    drawn = names.interleave(
+        tf.data.TFRecordDataset,
+        cycle_length=min(4, len(paths)),
+        block_length=1,
+        num_parallel_calls=tf.data.AUTOTUNE,
+    ).shuffle(100, seed=1)
+    batches = input_pipeline.parsed_batches(drawn, schema, batch_size, drop_remainder=True)
+    return batches.prefetch(tf.data.AUTOTUNE)
+
+
+def clocks():
+    """Seconds of the clock, and seconds that all threads of this process have computed."""
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def rates(sources, args):
+    """Sequences per second of the clock and of processor time, of each source.
+
+    Args:
+        sources: dict from name to tf.data.Dataset.
+        args: of the command line.
+    """
+    totals = {name: np.zeros(2) for name in sources}
+    for _ in range(args.turns):
+        for name, source in sources.items():
+            # Made anew: one that waits for its turn would read ahead meanwhile.
+            iterator = iter(source)
+            for _ in range(WARM_UP):
+                next(iterator)
+            start = clocks()
+            for _ in range(args.batches):
+                next(iterator)
+            totals[name] += clocks() - start
+            del iterator
+    sequences = args.turns * args.batches * args.batch_size
+    return {name: sequences / seconds for name, seconds in totals.items()}
+
+
+def main():
+    """Reads the arguments, prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--directory", help="for the files; a temporary one by default")
+    parser.add_argument("--gigabytes", type=float, default=1.0)
+    parser.add_argument("--files", type=int, default=5)
+    parser.add_argument("--max_seq_length", type=int, default=512)
+    parser.add_argument("--batch_size", type=int, default=64)
+    parser.add_argument("--batches", type=int, default=1000, help="of each turn")
+    parser.add_argument("--turns", type=int, default=3, help="of each kind")
+    parser.add_argument("--window", type=int, default=input_pipeline.DEFAULT_WINDOW)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = args.directory or temporary
+        os.makedirs(directory, exist_ok=True)
+        paths = make_files(directory, args)
+        start = time.perf_counter()
+        files = record_index.read(paths)
+        seconds = time.perf_counter() - start
+        total, size = sum(file.count for file in files), sum(map(os.path.getsize, paths))
+        print(f"{total} records, {size / 1e9:.1f} GB, counted in {seconds:.1f} s")
+        schema = records.pretraining_schema(args.max_seq_length, PREDICTIONS)
+        del schema["token_boundary"]
+        options = {"seed": 1, "window": args.window}
+        for part in (0, 0.33, 0.5, 0.99, 20.7):
+            step = int(part * total / args.batch_size)
+            start = time.perf_counter()
+            batches = input_pipeline.train_batches(
+                files, schema, args.batch_size, first_step=step, **options
+            )
+            next(iter(batches))
+            print(f"first batch from epoch {part:<5}: {time.perf_counter() - start:.2f} s")
+        sources = {
+            "windows": input_pipeline.train_batches(files, schema, args.batch_size, **options),
+            "buffer": buffered_batches(paths, schema, args.batch_size),
+        }
+        found = rates(sources, args)
+        print(f"{'sequences per second of':<24} {'clock':>10} {'processor':>10}")
+        for name, (clock, processor) in found.items():
+            print(f"{name:<24} {clock:>10.0f} {processor:>10.0f}")
+        clock, processor = found["windows"] / found["buffer"]
+        print(f"{'ratio':<24} {clock:>10.2f} {processor:>10.2f}")
+
+
+if __name__ == "__main__":
+    main()
