@@ -66,7 +66,10 @@ def define_device_flags():
     )
     flags.DEFINE_bool("enable_xla", False, "Compile with XLA (GPU; a TPU always does).")
     flags.DEFINE_integer(
-        "seed", None, "Fixes weights, dropout and the order of records; random by default."
+        "seed",
+        None,
+        "Fixes weights, dropout and the order of records. By default the seed of the run that is "
+        "resumed, or a new one.",
     )
     define_obsolete_flags("master", "num_tpu_cores")
 
@@ -101,6 +104,12 @@ def define_loop_flags(save_checkpoints_steps):
         0.0,
         "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
         "elsewhere.",
+    )
+    flags.DEFINE_bool(
+        "allow_changes_on_resume",
+        False,
+        "Resume a run even if optimizer, architecture or batch size are not those of its record, "
+        "run.json, any more.",
     )
     flags.DEFINE_float(
         "stop_on_divergence",

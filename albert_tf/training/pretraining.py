@@ -10,7 +10,7 @@ from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.data import input_pipeline, record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.training import devices, loop, progress_line, results, run_record
+from albert_tf.training import devices, loop, progress_line, results, run_changes, run_record
 
 METRICS = (
     "masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss",
@@ -50,8 +50,9 @@ class Options:
         eval_timeout: float, seconds to wait for the next checkpoint of a run elsewhere.
         init_checkpoint: str or None, where weights come from if output_dir holds no run.
         init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
-        seed: int or None.
+        seed: int or None for the seed of the run that is resumed, or a new one.
         record: run_record.Given.
+        allow_changes_on_resume: bool, whether optimizer, architecture and batch size may change.
     """
 
     input_file: str
@@ -70,6 +71,7 @@ class Options:
     init_from_group0: bool
     seed: int | None
     record: run_record.Given
+    allow_changes_on_resume: bool = False
 
 
 def pretrain(config, options, strategy):
@@ -90,6 +92,10 @@ def pretrain(config, options, strategy):
     if devices.is_chief(strategy):
         lock = files.locked(options.loop.output_dir, *purposes)
     with lock:
+        if options.do_train:
+            seed = run_record.seed_of(options.loop.output_dir, options.seed, strategy)
+            devices.set_seed(seed)
+            options = dataclasses.replace(options, seed=seed)
         _train_and_evaluate(config, options, strategy)
 
 
@@ -174,16 +180,18 @@ def _make_run(config, options, strategy):
 def _train(run, config, options, schema, train_files, on_checkpoint):
     """Trains from where the run stands, or from the weights given."""
     directory, recipe = options.loop.output_dir, options.recipe
+    started_with = (directory, options.record, config, run, train_files)
+    run_changes.check(*started_with, options.allow_changes_on_resume)
     print(run.initialize(options.init_checkpoint, options.init_from_group0))
     run.check_workers_agree()
     if run.is_chief:
-        run_record.write(directory, options.record, config, run, train_files)
+        run_record.write(*started_with, options.seed)
     dataset = input_pipeline.train_dataset(
         train_files,
         schema,
         recipe.batch_size,
         # A resumed run goes on with other records than it began with, whatever the seed.
-        seed=None if options.seed is None else options.seed + run.step,
+        seed=options.seed + run.step,
         shuffle_buffer_size=recipe.shuffle_buffer_size,
     )
     run.train(dataset, recipe.batch_size, METRICS, on_checkpoint)
