@@ -127,6 +127,10 @@ def define_loop_flags(save_checkpoints_steps):
 def check_training_flags():
     """Raises UserError for values of the flags on loop and optimizer that make no run."""
     values_of(optimization.Constants)
+    if not 0 < FLAGS.gradient_clip_norm < math.inf:
+        raise UserError(
+            f"--gradient_clip_norm must be finite and above 0. Received: {FLAGS.gradient_clip_norm}"
+        )
     profile.parse_steps(FLAGS.profile_steps)
     if not (FLAGS.stop_on_divergence == 0 or 1 < FLAGS.stop_on_divergence < math.inf):
         raise UserError(
@@ -159,9 +163,11 @@ def define_optimizer_flags():
         ("beta_1", "Decay rate of the mean of the gradients."),
         ("beta_2", "Decay rate of the mean of their squares."),
         ("epsilon", "Added to the root of the mean of squares."),
-        ("gradient_clip_norm", "Gradients of a batch are scaled down to this joint norm."),
     ):
         flags.DEFINE_float(name, getattr(original, name), text)
+    flags.DEFINE_float(
+        "gradient_clip_norm", 1.0, "Gradients of a batch are scaled down to this joint norm."
+    )
 
 
 def warn_of_warmup(warmup_steps, train_steps):
