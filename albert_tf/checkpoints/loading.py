@@ -186,6 +186,15 @@ def step_in(prefix):
     return run_directory.step_of(prefix) or 0
 
 
+def seed_in(prefix):
+    """The seed of the run that wrote a checkpoint (int); None if it says nothing, or is damaged."""
+    try:
+        reader = readers.open_reader(prefix)
+        return _read_whole_number(reader, "seed") if "seed" in reader.shapes else None
+    except readers.DamagedError:
+        return None
+
+
 def _read_weight(reader, name):
     """A weight as float32; any other type, nan and infinity raise UserError."""
     value = reader[name]

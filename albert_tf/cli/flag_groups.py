@@ -69,7 +69,10 @@ def define_device_flags():
         "enable_xla", False, "Compile the step of training with XLA; a TPU always does."
     )
     flags.DEFINE_integer(
-        "seed", None, "Fixes weights, dropout and the order of records; random by default."
+        "seed",
+        None,
+        "Fixes weights, dropout and the order of records. By default the seed of the run that is "
+        "resumed, or a new one.",
     )
     define_obsolete_flags("master", "num_tpu_cores")
 
@@ -116,6 +119,12 @@ def define_loop_flags(save_checkpoints_steps):
         False,
         "Keep the moments of the optimizer in model.ckpt-best, which is three times as large then.",
     )
+    flags.DEFINE_bool(
+        "allow_changes_on_resume",
+        False,
+        "Resume a run even if optimizer, architecture or batch size are not those of its record, "
+        "run.json, any more.",
+    )
     flags.DEFINE_float(
         "stop_on_divergence",
         0.0,
@@ -132,6 +141,10 @@ def define_loop_flags(save_checkpoints_steps):
 def check_training_flags():
     """Raises UserError for values of the flags on loop and optimizer that make no run."""
     values_of(optimization.Constants)
+    if not 0 < FLAGS.gradient_clip_norm < math.inf:
+        raise UserError(
+            f"--gradient_clip_norm must be finite and above 0. Received: {FLAGS.gradient_clip_norm}"
+        )
     profile.parse_steps(FLAGS.profile_steps)
     check_at_least(1, "gradient_accumulation_steps")
     if not (FLAGS.stop_on_divergence == 0 or 1 < FLAGS.stop_on_divergence < math.inf):
@@ -173,9 +186,11 @@ def define_optimizer_flags():
         ("beta_1", "Decay rate of the mean of the gradients."),
         ("beta_2", "Decay rate of the mean of their squares."),
         ("epsilon", "Added to the root of the mean of squares."),
-        ("gradient_clip_norm", "Gradients of a batch are scaled down to this joint norm."),
     ):
         flags.DEFINE_float(name, getattr(original, name), text)
+    flags.DEFINE_float(
+        "gradient_clip_norm", 1.0, "Gradients of a batch are scaled down to this joint norm."
+    )
 
 
 def warn_of_warmup(warmup_steps, train_steps):

@@ -66,7 +66,6 @@ class Constants:
         weight_decay_rate: float, at least 0.
         beta_1, beta_2: float in [0, 1), decay rates of the moments.
         epsilon: float above 0, added to the root of the second moment.
-        gradient_clip_norm: float above 0, largest norm of the gradient of a batch.
 
     Raises:
         UserError: a value is out of range; the message names the flag.
@@ -76,17 +75,14 @@ class Constants:
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-6
-    gradient_clip_norm: float = 1.0
 
     def __post_init__(self):
-        above_0 = (lambda value: 0 < value < math.inf, "above 0")
         below_1 = (lambda value: 0 <= value < 1, "at least 0 and below 1")
         for name, (is_valid, rule) in {
             "weight_decay_rate": (lambda value: 0 <= value < math.inf, "at least 0"),
             "beta_1": below_1,
             "beta_2": below_1,
-            "epsilon": above_0,
-            "gradient_clip_norm": above_0,
+            "epsilon": (lambda value: 0 < value < math.inf, "above 0"),
         }.items():
             value = getattr(self, name)
             if not is_valid(value):
@@ -132,7 +128,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
         beta_1: float.
         beta_2: float.
         epsilon: float.
-        gradient_clip_norm: float, for who computes the gradients: the optimizer itself clips none.
         decayed: callable, variable -> bool: whether it decays (and, in LAMB, adapts).
     """
 
@@ -143,7 +138,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
         beta_1=Constants.beta_1,
         beta_2=Constants.beta_2,
         epsilon=Constants.epsilon,
-        gradient_clip_norm=Constants.gradient_clip_norm,
         decayed=is_decayed,
         name="AdamW",
         **kwargs,
@@ -154,7 +148,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.weight_decay_rate, self.decayed = weight_decay_rate, decayed
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
-        self.gradient_clip_norm = gradient_clip_norm
 
     def build(self, var_list):
         """Makes the moments, zero at first. Calling it again does nothing."""
@@ -190,7 +183,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
             "epsilon": self.epsilon,
-            "gradient_clip_norm": self.gradient_clip_norm,
         }
 
 

@@ -19,6 +19,7 @@ from albert_tf.training import (
     loop,
     progress_line,
     results,
+    run_changes,
     run_record,
     trials,
 )
@@ -55,11 +56,12 @@ class Options:
             those of an encoder, else those of a fine-tuned model.
         allow_random_init: bool, whether training may start without any given weights.
         eval_timeout: float, seconds to wait for the next checkpoint of a run elsewhere.
-        seed: int or None.
+        seed: int or None; to train, None for the seed of the run that is resumed, or a new one.
         num_trials: int, runs with seeds of their own.
         ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
         record: run_record.Given; None without training.
         export: publish.served.Settings; None for no export.
+        allow_changes_on_resume: bool, whether optimizer, architecture and batch size may change.
     """
 
     do_train: bool
@@ -78,6 +80,7 @@ class Options:
     ensemble: tuple = ()
     record: run_record.Given | None = None
     export: served.Settings | None = None
+    allow_changes_on_resume: bool = False
 
     @property
     def output_dir(self):
@@ -170,7 +173,7 @@ def make_run(task, config, strategy, settings, recipe=None):
             optimizer = optimization.create_optimizer(recipe.optimizer, schedule, recipe.constants)
             optimizer = devices.with_loss_scale(optimizer)
     what = loop.Task(model, name_table.named_variables(model), task.objective)
-    return loop.Run(strategy, what, optimizer, settings, recipe and recipe.seed)
+    return loop.Run(strategy, what, optimizer, settings, (recipe and recipe.seed) or 0)
 
 
 def _run_trials(task, config, options, strategy):
@@ -188,6 +191,10 @@ def _run_trials(task, config, options, strategy):
 
 def train_and_evaluate(task, config, options, strategy):
     """Trains and evaluates once; returns the run."""
+    if options.do_train:
+        seed = run_record.seed_of(options.output_dir, options.seed, strategy)
+        recipe = dataclasses.replace(options.recipe, seed=seed)
+        options = dataclasses.replace(options, seed=seed, recipe=recipe)
     devices.set_seed(options.seed)
     run = make_run(task, config, strategy, options.loop, options.recipe)
     if options.do_train:
@@ -206,6 +213,9 @@ def train_and_evaluate(task, config, options, strategy):
 
 def _start(run, task, config, options):
     """Fills the model, says from where, and writes down what the run is made with."""
+    inputs = task.input_files(options.do_eval)
+    started_with = (options.output_dir, options.record, config, run, inputs)
+    run_changes.check(*started_with, options.allow_changes_on_resume)
     source = options.init_checkpoint and results.prefer_best(options.init_checkpoint)
     line = run.initialize(
         source,
@@ -214,8 +224,7 @@ def _start(run, task, config, options):
         save=False,
     )
     print(line)
-    inputs = task.input_files(options.do_eval)
-    run_record.write(options.output_dir, options.record, config, run, inputs)
+    run_record.write(*started_with, options.seed)
     if task.kind:
         finetuned_task.write(options.output_dir, task.kind)
 
@@ -244,7 +253,7 @@ def _train(run, task, options, on_checkpoint):
         record_index.read(paths, index_file, remedy=record_checks.CACHE_REMEDY),
         schema,
         recipe.batch_size,
-        seed=run.seed,
+        seed=recipe.seed,
         window=recipe.shuffle_buffer_size,
         first_step=run.step,
         trim_to=None if devices.is_tpu(run.strategy) else options.max_seq_length,

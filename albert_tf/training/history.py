@@ -4,6 +4,7 @@
 import csv
 import io
 import os
+import re
 import time
 
 import tensorflow as tf
@@ -121,7 +122,7 @@ def _read(path):
 
 def _is_row(row, columns):
     """Whether it has a place for each column, with numbers in all but that of the kind."""
-    if len(row) != len(columns) or not row[0].isdecimal():
+    if len(row) != len(columns) or not re.fullmatch(r"\d{1,18}", row[0], re.ASCII):
         return False
     try:
         [float(number or 0) for number in row[2:]]

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import itertools
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -102,14 +101,13 @@ class Run:
         task: Task.
         optimizer: of `steps.create_optimizer`; None for a run that only evaluates.
         settings: Settings.
-        seed: int, of dropout and of the order of the data; None for one drawn at random. A run
-            that is resumed goes on with the seed of its checkpoint.
+        seed: int, of dropout.
 
     Attributes:
         predict: prediction.Predictor of the model.
     """
 
-    def __init__(self, strategy, task, optimizer, settings, seed=None):
+    def __init__(self, strategy, task, optimizer, settings, seed=0):
         self.strategy, self.task = strategy, task
         self.optimizer, self.settings = optimizer, settings
         self.is_chief = devices.is_chief(strategy)
@@ -128,26 +126,15 @@ class Run:
         inner = steps.inner_optimizer(optimizer)
         self._state = name_table.training_variables(task.variables, inner)
         self._step = inner.iterations
-        self._seed = tf.Variable(self._first_seed(seed), dtype=tf.int64, trainable=False)
-        self._extras = {"seed": self._seed, **steps.loss_scale_variables(optimizer)}
+        self._seed = seed
+        self._loss_scale = steps.loss_scale_variables(optimizer)
         if self.is_chief:
             run_directory.tidy(settings.output_dir)
-
-    def _first_seed(self, seed):
-        if seed is None:  # all workers take the one that the chief draws
-            drawn = secrets.randbelow(2**31) if self.is_chief else 0
-            (seed,) = devices.sum_over_workers(self.strategy, [drawn])
-        return seed
 
     @property
     def step(self):
         """Updates made so far."""
         return int(self._step.numpy())
-
-    @property
-    def seed(self):
-        """Seed of dropout and of the order of the data (int)."""
-        return int(self._seed.numpy())
 
     def initialize(
         self,
@@ -206,7 +193,7 @@ class Run:
         damaged = []
         for prefix in [latest, *reversed(older)] if latest else []:
             try:
-                loading.restore(prefix, self._state, self._extras)
+                loading.restore(prefix, self._state, self._loss_scale)
             except readers.DamagedError as error:
                 damaged.append(prefix)
                 print(f"{error}. It is left out.")
@@ -252,7 +239,8 @@ class Run:
                 f"{len(bad)} of {len(names)} variables are not finite at step {self.step} "
                 f"({bad[0]} is the first), so it is not saved"
             )
-        return self._saver.save(self.step, self._state | self._extras)
+        seed = tf.Variable(self._seed, dtype=tf.int64)
+        return self._saver.save(self.step, self._state | self._loss_scale | {"seed": seed})
 
     def wait_for_checkpoint(self):
         """Waits until the checkpoint of `save` is written.
@@ -329,7 +317,7 @@ class Run:
                 self.strategy,
                 self.task,
                 self.optimizer,
-                seed=self.seed,
+                seed=self._seed,
                 accumulation=settings.gradient_accumulation_steps,
                 clip_norm=settings.gradient_clip_norm,
                 compiled=settings.enable_xla,

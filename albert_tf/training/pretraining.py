@@ -11,7 +11,7 @@ from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.data import input_pipeline, record_checks, record_index, records
 from albert_tf.errors import UserError
 from albert_tf.model import flops, heads, optimization
-from albert_tf.training import devices, loop, results, run_record
+from albert_tf.training import devices, loop, results, run_changes, run_record
 
 KEY_METRIC = "masked_lm_accuracy"
 
@@ -48,8 +48,9 @@ class Options:
         eval_timeout: float, seconds to wait for the next checkpoint of a run elsewhere.
         init_checkpoint: str or None, where weights come from if output_dir holds no run.
         init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
-        seed: int or None.
+        seed: int or None for the seed of the run that is resumed, or a new one.
         record: run_record.Given.
+        allow_changes_on_resume: bool, whether optimizer, architecture and batch size may change.
     """
 
     input_file: str
@@ -68,6 +69,7 @@ class Options:
     init_from_group0: bool
     seed: int | None
     record: run_record.Given
+    allow_changes_on_resume: bool = False
 
 
 def pretrain(config, options, strategy):
@@ -93,6 +95,10 @@ def pretrain(config, options, strategy):
     if devices.is_chief(strategy):
         lock = files.locked(options.loop.output_dir, *purposes)
     with lock:
+        if options.do_train:
+            seed = run_record.seed_of(options.loop.output_dir, options.seed, strategy)
+            devices.set_seed(seed)
+            options = dataclasses.replace(options, seed=seed)
         _train_and_evaluate(config, options, strategy)
 
 
@@ -181,17 +187,19 @@ def _make_run(config, options, strategy):
 def _train(run, config, options, schema, train_files, on_checkpoint):
     """Trains from where the run stands, or from the weights given."""
     directory, recipe = options.loop.output_dir, options.recipe
+    started_with = (directory, options.record, config, run, train_files)
+    run_changes.check(*started_with, options.allow_changes_on_resume)
     print(run.initialize(options.init_checkpoint, options.init_from_group0))
     run.check_workers_agree()
     if run.is_chief:
-        run_record.write(directory, options.record, config, run, train_files)
+        run_record.write(*started_with, options.seed)
     index_file = os.path.join(directory, record_index.FILE)
     batches_of = functools.partial(
         input_pipeline.train_batches,
         record_index.read(train_files, index_file, save=run.is_chief),
         schema,
         recipe.batch_size,
-        seed=run.seed,
+        seed=options.seed,
         window=recipe.shuffle_buffer_size,
         first_step=run.step,
     )

@@ -396,8 +396,10 @@ def test_flags_and_config_are_of_the_training_that_fitted(run_main, flags, train
     wide = {"albert_config_file": write_config(tmp_path / "wide.json", hidden_size=64)}
     with pytest.raises(ValueError):
         run_main(run_classifier, **flags | PREDICT | wide)
-    with pytest.raises(ValueError, match="Check --albert_config_file"):
+    with pytest.raises(UserError, match="hidden_size=64 in --albert_config_file, before 32"):
         run_main(run_classifier, **flags | wide)
+    with pytest.raises(UserError, match="Check --albert_config_file"):
+        run_main(run_classifier, **flags | wide, allow_changes_on_resume=True)
     run_main(run_classifier, **flags | PREDICT)
     assert {name: (trained / name).read_text() for name in names} == before
 
@@ -431,6 +433,18 @@ def test_constants_of_the_optimizer(run_main, flags, tmp_path):
     )
     moved = np.abs(after["output_weights"] - before["output_weights"])
     np.testing.assert_allclose(moved, 0.001, rtol=1e-3)
+
+
+def test_without_a_seed_a_run_draws_one_and_keeps_it(run_main, flags, tmp_path):
+    del flags["seed"]
+    flags |= {"do_eval": False, "do_predict": False}
+
+    def run(steps):
+        run_main(run_classifier, **flags | {"train_step": steps})
+        return json.loads((tmp_path / "out/run.json").read_text())["seed"]
+
+    drawn = run(1)
+    assert run(2) == drawn
 
 
 def test_the_same_seed_gives_the_same_run(run_main, flags, train_once, tmp_path):

@@ -236,6 +236,40 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
         run_main(run_pretraining, **flags)
 
 
+def test_a_resumed_run_says_what_changed_and_keeps_what_must_stay(
+    run_main, flags, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(sys, "argv", ["run_pretraining"])  # whose flags are recorded
+    run_main(run_pretraining, **flags)
+    capsys.readouterr()
+    flags |= {"num_train_steps": 3}
+    for changed in ({"optimizer": "adamw"}, {"train_batch_size": 8}):
+        ((name, value),) = changed.items()
+        with pytest.raises(UserError, match=rf"--{name}={value}, before .*--allow_changes_on_r"):
+            run_main(run_pretraining, **flags | changed)
+    assert checkpoint_steps(tmp_path / "out")[-1] == 2
+    run_main(run_pretraining, **flags, optimizer="adamw", allow_changes_on_resume=True)
+    out = capsys.readouterr().out
+    assert "--num_train_steps: before 2, now 3\n" in out
+    assert "--optimizer: before lamb, now adamw\n" in out
+    record = json.loads((tmp_path / "out/run.json").read_text())
+    assert [start["step"] for start in record["starts"]] == [0, 2]
+
+
+def test_without_a_seed_a_run_draws_one_and_keeps_it(run_main, flags, tmp_path):
+    def run(directory, steps):
+        values = flags | {"output_dir": tmp_path / directory, "num_train_steps": steps}
+        run_main(run_pretraining, **{k: v for k, v in values.items() if k != "seed"})
+        return json.loads((tmp_path / directory / "run.json").read_text())["seed"]
+
+    drawn = run("one", 1)
+    assert run("one", 2) == drawn != run("two", 1)
+    run_main(run_pretraining, **flags | {"output_dir": tmp_path / "three", "seed": drawn})
+    name = "bert/pooler/dense/kernel"
+    one, three = (read_variables(tmp_path / d / "model.ckpt-0")[name] for d in ("one", "three"))
+    np.testing.assert_array_equal(one, three)
+
+
 def test_output_dir_wins_over_init_checkpoint(run_main, flags, tmp_path, capsys):
     run_main(run_pretraining, **flags)
     run_main(
@@ -479,8 +513,11 @@ def test_a_run_that_fails_leaves_the_last_ones_flags_and_config(run_main, flags,
     assert json.loads(before)["hidden_size"] == 32
     other = tmp_path / "other.json"
     other.write_text(json.dumps(json.loads(before) | {"hidden_size": 64}))
-    with pytest.raises(ValueError, match="Check --albert_config_file"):
-        run_main(run_pretraining, **flags | {"albert_config_file": other, "num_train_steps": 3})
+    flags |= {"albert_config_file": other, "num_train_steps": 3}
+    with pytest.raises(UserError, match="hidden_size=64 in --albert_config_file, before 32"):
+        run_main(run_pretraining, **flags)
+    with pytest.raises(UserError, match="Check --albert_config_file"):
+        run_main(run_pretraining, **flags, allow_changes_on_resume=True)
     assert config.read_text() == before
 
 
@@ -667,6 +704,7 @@ runpy.run_path("run_pretraining.py", run_name="__main__")
 
 def test_workers_report_at_the_same_steps_whatever_their_clocks_say(flags, tmp_path):
     """Reading the figures is a collective: one worker that reads them alone fails."""
+    del flags["seed"]  # they have to agree on a new one
     flags |= {"output_dir": tmp_path / "two", "num_train_steps": 40}
     flags |= {"distribution_strategy": "multi_worker_mirrored"}
     arguments = [f"--{name}={value}" for name, value in flags.items()]

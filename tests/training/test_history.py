@@ -112,6 +112,7 @@ def test_there_is_no_file_before_the_first_row(tmp_path):
         "step,kind,seconds,loss\n1,train\n",
         "step,kind,seconds,loss\n1,train,1,many\n",
         "step,kind,seconds,loss\n1.5,train,1,2\n",
+        "step,kind,seconds,loss\n" + "1" * 400 + ",train,1,2\n",
         "step,kind,seconds\n1,train," + "1" * 200_000 + "\n",
     ],
 )

@@ -34,8 +34,8 @@ def golden_rows():
     return {name: np.concatenate([batches[f"{i}/{name}"] for i in range(4)]) for name in schema}
 
 
-def golden_run(strategy, directory, saved=True, **settings):
-    """A run with the golden weights; if asked for, its checkpoint of step 0 is saved."""
+def golden_run(strategy, directory, **settings):
+    """A run with the golden weights; its checkpoint of step 0 is saved."""
     config = AlbertConfig.from_json_file(str(DATA / "albert_config.json"))
     with strategy.scope():
         model = heads.PretrainingModel(config)
@@ -46,9 +46,8 @@ def golden_run(strategy, directory, saved=True, **settings):
         variable.assign(golden[f"init/{name}"])
     settings = loop.Settings(directory, train_steps=4, save_checkpoints_steps=4, **settings)
     run = loop.Run(strategy, task, optimizer, settings)
-    if saved:
-        run.save()
-        run.wait_for_checkpoint()
+    run.save()
+    run.wait_for_checkpoint()
     return run
 
 
@@ -203,13 +202,6 @@ def test_the_best_checkpoint_holds_moments_if_asked_for(keeps, run, tmp_path):
     shapes = readers.TensorFlowReader(str(tmp_path / "model.ckpt-best")).shapes
     assert any(map(name_table.is_slot, shapes)) == keeps
     loading.load_all(str(tmp_path / "model.ckpt-best"), run.task.variables)
-
-
-def test_a_resumed_run_goes_on_with_the_seed_of_its_checkpoint(run, tmp_path):
-    again = golden_run(run.strategy, str(tmp_path), saved=False)
-    assert again.seed != run.seed  # both were drawn
-    again.initialize()
-    assert again.seed == run.seed
 
 
 def test_a_huge_run_needs_no_list_of_its_checkpoints(run):

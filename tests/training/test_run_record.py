@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run.json when a run is resumed: what has changed, earlier starts, the seed."""
+
+import json
+import types
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
+from albert_tf.training import run_changes, run_record
+from tests import TINY_CONFIG
+
+CONFIG = AlbertConfig.from_dict(TINY_CONFIG)
+FLAGS = {"optimizer": "lamb", "train_batch_size": 4, "output_dir": "out", "seed": 1}
+
+
+@pytest.fixture
+def run():
+    """What a record takes of a run, at step 2."""
+    task = types.SimpleNamespace(variables={"a": tf.Variable(tf.zeros([2, 3]))})
+    strategy = tf.distribute.OneDeviceStrategy("cpu:0")
+    return types.SimpleNamespace(step=2, is_chief=True, strategy=strategy, task=task)
+
+
+@pytest.fixture
+def written(tmp_path, run):
+    """The directory of a run with a record, a checkpoint and an input file."""
+    for name in ("model.ckpt-2.index", "model.ckpt-2.data-00000-of-00001"):
+        (tmp_path / name).touch()
+    (tmp_path / "input").write_text("abc")
+    run_record.write(str(tmp_path), given(), CONFIG, run, [str(tmp_path / "input")], 7)
+    return tmp_path
+
+
+def given(**changes):
+    flags = {name: value for name, value in (FLAGS | changes).items() if value is not None}
+    return run_record.Given(flags, {}, None)
+
+
+def rewrite(directory, **parts):
+    """Changes parts of a record, or removes those that are None."""
+    path = directory / "run.json"
+    content = json.loads(path.read_text()) | parts
+    path.write_text(json.dumps({k: v for k, v in content.items() if v is not None}))
+
+
+def check(directory, run, config=CONFIG, allow=False, **changes):
+    inputs = [str(directory / "input")]
+    run_changes.check(str(directory), given(**changes), config, run, inputs, allow)
+
+
+# --- Changes --------------------------------------------------------------------------------------
+
+
+def test_nothing_is_said_where_nothing_changed(written, run, capsys):
+    check(written, run)
+    assert capsys.readouterr().out == ""
+
+
+def test_each_change_is_a_line(written, run, capsys):
+    rewrite(written, versions={"python": "3.0"}, devices=["TPU:0", "TPU:1"])
+    (written / "input").write_text("longer")
+    check(written, run, output_dir="moved", seed=None, learning_rate=0.1)
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "Changed since the last start of this run:"
+    for line in (
+        "--output_dir: before out, now moved",
+        "--seed: before 1, now none",
+        "--learning_rate: before none, now 0.1",
+        f"tensorflow: before none, now {tf.__version__}",
+        f"input file {written}/input, bytes: before 3, now 6",
+    ):
+        assert f"  {line}" in lines
+    assert any(line.startswith('  devices: before ["TPU:0", "TPU:1"], now ["') for line in lines)
+    assert any(line.startswith("  python: before 3.0, now 3.") for line in lines)
+
+
+def test_of_many_input_files_some_are_named(written, run, capsys):
+    rewrite(written, input_files={f"{number}": 1 for number in range(30)})
+    check(written, run)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 12 and lines[-1] == "  and 21 more input files"
+
+
+def test_long_values_are_cut(written, run, capsys):
+    check(written, run, input_file="x" * 500)
+    assert f"now {'x' * 120}...\n" in capsys.readouterr().out
+
+
+def test_other_workers_than_the_chief_print_nothing(written, run, capsys):
+    run.is_chief = False
+    check(written, run, output_dir="moved")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"optimizer": "adamw"}, "--optimizer=adamw, before lamb"),
+        ({"train_batch_size": 8}, "--train_batch_size=8, before 4"),
+        ({"config": {"num_attention_heads": 1}}, "num_attention_heads=1 in .*file, before 2"),
+        ({"config": {"parameter_sharing": "none"}}, "parameter_sharing=none in .*, before all"),
+    ],
+)
+def test_what_may_not_change(written, run, capsys, changes, message):
+    assert TINY_CONFIG["num_attention_heads"] == 2
+    if "config" in changes:
+        changes = {"config": AlbertConfig.from_dict(TINY_CONFIG | changes["config"])}
+    with pytest.raises(UserError, match=message) as error:
+        check(written, run, **changes)
+    assert "run.json" in str(error.value)
+    assert str(error.value).endswith("with the change, give --allow_changes_on_resume")
+    check(written, run, allow=True, allow_changes_on_resume=True, **changes)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2, "the flag that allows it is no change"
+
+
+def test_all_that_may_not_change_is_in_one_error(written, run):
+    with pytest.raises(UserError, match="--optimizer=adamw, before lamb; --train_batch_size=8"):
+        check(written, run, optimizer="adamw", train_batch_size=8)
+
+
+def test_a_hub_module_is_named_as_the_source_of_the_config(written, run):
+    other = AlbertConfig.from_dict(TINY_CONFIG | {"num_hidden_layers": 7})
+    with pytest.raises(UserError, match="num_hidden_layers=7 in --albert_hub_module_handle,"):
+        check(written, run, config=other, albert_hub_module_handle="module")
+
+
+def test_records_of_before_are_read(written, run, capsys):
+    """Of the original nothing is there; of older versions a part."""
+    rewrite(written, seed=None, starts=None, flags=None, input_files=None, devices=None)
+    check(written, run, optimizer="adamw")
+    assert "--optimizer: before none, now adamw" in capsys.readouterr().out
+    (written / "run.json").unlink()
+    check(written, run, optimizer="adamw")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_directory_without_a_checkpoint_is_a_new_run(written, run, capsys):
+    (written / "model.ckpt-2.index").unlink()
+    check(written, run, optimizer="adamw")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "parts", [{"flags": 3}, {"seed": True}, {"starts": {}}, {"versions": []}, {"config": {}}]
+)
+def test_damaged_records_are_named(written, run, parts):
+    rewrite(written, **parts)
+    with pytest.raises(UserError, match=r"run\.json is (no record of a run|damaged): delete it"):
+        check(written, run)
+
+
+# --- Starts and seed ------------------------------------------------------------------------------
+
+
+def test_earlier_starts_are_kept(written, run):
+    for step in range(3, 40):
+        run.step = step
+        run_record.write(str(written), given(), CONFIG, run, [], 7)
+    content = run_record.read(str(written)).content
+    assert [start["step"] for start in content["starts"]] == list(range(20, 40))
+    assert content["starts"][-1]["devices"] == content["devices"]
+    assert content["starts"][-1]["versions"] == content["versions"]
+    run.step = 0  # a new run in the directory
+    run_record.write(str(written), given(), CONFIG, run, [], 7)
+    assert len(run_record.read(str(written)).content["starts"]) == 1
+
+
+def test_the_seed_is_that_given_then_that_recorded_then_a_new_one(written, run, tmp_path_factory):
+    def seed(directory, value=None):
+        return run_record.seed_of(str(directory), value, run.strategy)
+
+    assert seed(written, 3) == 3
+    assert seed(written, 0) == 0
+    assert seed(written) == 7
+    drawn = {seed(tmp_path_factory.mktemp("new")) for _ in range(3)}
+    assert len(drawn) > 1 and all(0 <= value < 2**31 for value in drawn)
+    rewrite(written, seed=None)
+    assert seed(written) is not None
