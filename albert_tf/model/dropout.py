@@ -26,19 +26,30 @@ _places = _Places()
 
 
 @contextlib.contextmanager
-def seeded(key):
+def seeded(key, place=0):
     """Makes the masks of all dropout inside functions of a key and of their place.
 
     Args:
         key: int32 tensor [2], a seed of TensorFlow's stateless generators. It has to differ between
             steps, replicas and micro-batches.
+        place: int, of the first call.
     """
     before = _places.key, _places.count
-    _places.key, _places.count = _positive(key), 0
+    _places.key, _places.count = _positive(key), place
     try:
         yield
     finally:
         _places.key, _places.count = before
+
+
+def repeatable():
+    """`seeded` with a random key, where there is no key yet."""
+    return seeded(next_key()) if _places.key is None else contextlib.nullcontext()
+
+
+def current():
+    """Key and place of the next call, with which `seeded` repeats what follows."""
+    return _places.key, _places.count
 
 
 def next_key():

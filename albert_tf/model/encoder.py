@@ -11,13 +11,14 @@ suffices to read its checkpoints, and rank tells which variables decay. Products
 """
 
 import collections
+import functools
 import math
 
 import tensorflow as tf
 import tf_keras
 
 from albert_tf.errors import UserError
-from albert_tf.model import fused
+from albert_tf.model import fused, recompute
 from albert_tf.model.dropout import draw, dropout
 
 
@@ -258,11 +259,13 @@ class AlbertModel(tf_keras.Model):
     Args:
         config: AlbertConfig.
         use_one_hot_embeddings: bool, for TPUs.
+        recompute: bool, whether the backward pass of training computes the activations of each
+            block again, instead of keeping them. The numbers are the same.
     """
 
-    def __init__(self, config, use_one_hot_embeddings=False, **kwargs):
+    def __init__(self, config, use_one_hot_embeddings=False, recompute=False, **kwargs):
         super().__init__(autocast=False, **kwargs)
-        self.config = config
+        self.config, self._recompute = config, recompute
         stddev, hidden, inner = config.initializer_range, config.hidden_size, config.inner_group_num
         self.embeddings = Embeddings(config, use_one_hot_embeddings)
         self.embedding_hidden_mapping_in = None
@@ -323,17 +326,35 @@ class AlbertModel(tf_keras.Model):
         # bfloat16 is kept between blocks: half as much to read. float16's range is too small.
         low = self.compute_dtype == "bfloat16"
         x = tf.cast(x, tf.bfloat16 if low else tf.float32)
-        blocks = self._blocks()
+        run = self._recomputed if training and self._recompute else self._run
+        outputs = run(x, mask_adder, training)
+        shape = [shape[0], shape[1], config.hidden_size]
+        return [tf.cast(tf.reshape(output, shape), tf.float32) for output in outputs]
+
+    def _run(self, x, mask_adder, training):
+        outputs, blocks = [], self._blocks()
         # Kernels are cast once, and not in each of the layers that share them.
-        uses = collections.Counter(block for pair in blocks for block in pair)
-        tensors = {block: iter(block.tensors(count)) for block, count in uses.items()}
-        outputs = []
+        uses = collections.Counter(part for block in blocks for part in block)
+        tensors = {part: iter(part.tensors(count)) for part, count in uses.items()}
         for attention, ffn in blocks:
             x = attention(x, mask_adder, next(tensors[attention]), training=training)
             x = ffn(x, next(tensors[ffn]), training=training)
-            output = tf.reshape(x, [shape[0], shape[1], config.hidden_size])
-            outputs.append(tf.cast(output, tf.float32))
+            outputs.append(x)
         return outputs
+
+    def _recomputed(self, x, mask_adder, training):
+        blocks = self._blocks()
+        parts = dict.fromkeys(part for block in blocks for part in block)
+        nested = [part.tensors()[0] for part in parts]
+
+        def run(block, x, flat):
+            tensors = dict(zip(parts, tf.nest.pack_sequence_as(nested, flat), strict=True))
+            attention, ffn = block
+            x = attention(x, mask_adder, tensors[attention], training=training)
+            return ffn(x, tensors[ffn], training=training)
+
+        runs = [functools.partial(run, block) for block in blocks]
+        return recompute.run_blocks(runs, x, tf.nest.flatten(nested))
 
     def _of_checked_length(self, input_ids):
         length, limit = input_ids.shape[1], self.config.max_position_embeddings

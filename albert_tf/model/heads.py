@@ -102,11 +102,12 @@ class PretrainingModel(tf_keras.Model):
     Args:
         config: AlbertConfig.
         use_one_hot_embeddings: bool, for TPUs.
+        recompute: bool, of AlbertModel.
     """
 
-    def __init__(self, config, use_one_hot_embeddings=False, **kwargs):
+    def __init__(self, config, use_one_hot_embeddings=False, recompute=False, **kwargs):
         super().__init__(autocast=False, **kwargs)
-        self.encoder = AlbertModel(config, use_one_hot_embeddings)
+        self.encoder = AlbertModel(config, use_one_hot_embeddings, recompute)
         self.masked_lm = MaskedLM(config)
         self.sentence_order = OutputWeights(2, config.hidden_size, config.initializer_range)
 
@@ -227,13 +228,20 @@ class ClassificationModel(tf_keras.Model):
         num_outputs: int, classes; 1 for regression.
         dropout_prob: float, of the pooled output; the original's is fixed at 0.1.
         use_one_hot_embeddings: bool, for TPUs.
+        recompute: bool, of AlbertModel.
     """
 
     def __init__(
-        self, config, num_outputs, dropout_prob=0.1, use_one_hot_embeddings=False, **kwargs
+        self,
+        config,
+        num_outputs,
+        dropout_prob=0.1,
+        use_one_hot_embeddings=False,
+        recompute=False,
+        **kwargs,
     ):
         super().__init__(autocast=False, **kwargs)
-        self.encoder = AlbertModel(config, use_one_hot_embeddings)
+        self.encoder = AlbertModel(config, use_one_hot_embeddings, recompute)
         self.classifier = OutputWeights(num_outputs, config.hidden_size, _HEAD_STDDEV)
         self._dropout_prob = dropout_prob
 
@@ -254,11 +262,22 @@ class MultipleChoiceModel(tf_keras.Model):
         dropout_prob: float, of the pooled output.
         choices: int.
         use_one_hot_embeddings: bool, for TPUs.
+        recompute: bool, of AlbertModel.
     """
 
-    def __init__(self, config, dropout_prob=0.1, choices=4, use_one_hot_embeddings=False, **kwargs):
+    def __init__(
+        self,
+        config,
+        dropout_prob=0.1,
+        choices=4,
+        use_one_hot_embeddings=False,
+        recompute=False,
+        **kwargs,
+    ):
         super().__init__(autocast=False, **kwargs)
-        self.scorer = ClassificationModel(config, 1, dropout_prob, use_one_hot_embeddings)
+        self.scorer = ClassificationModel(
+            config, 1, dropout_prob, use_one_hot_embeddings, recompute
+        )
         self._choices = choices
 
     @property
@@ -294,6 +313,7 @@ class TokenClassificationModel(tf_keras.Model):
         predicted_length: int or None. With it, the outputs of prediction are [B, predicted_length,
             C], with zeros beyond T, so that batches of any length have outputs of one shape.
         use_one_hot_embeddings: bool, for TPUs.
+        recompute: bool, of AlbertModel.
     """
 
     def __init__(
@@ -303,10 +323,11 @@ class TokenClassificationModel(tf_keras.Model):
         dropout_prob=0.1,
         predicted_length=None,
         use_one_hot_embeddings=False,
+        recompute=False,
         **kwargs,
     ):
         super().__init__(autocast=False, **kwargs)
-        self.encoder = AlbertModel(config, use_one_hot_embeddings)
+        self.encoder = AlbertModel(config, use_one_hot_embeddings, recompute)
         self.classifier = OutputWeights(num_labels, config.hidden_size, _HEAD_STDDEV)
         self._dropout_prob, self._predicted_length = dropout_prob, predicted_length
 
@@ -404,11 +425,14 @@ class SquadV1Model(tf_keras.Model):
             and minus infinity at padding, so that they do not depend on how much padding a batch
             has. None: the logits of all T pieces, padding included, as the original.
         use_one_hot_embeddings: bool, for TPUs.
+        recompute: bool, of AlbertModel.
     """
 
-    def __init__(self, config, predicted_length=None, use_one_hot_embeddings=False, **kwargs):
+    def __init__(
+        self, config, predicted_length=None, use_one_hot_embeddings=False, recompute=False, **kwargs
+    ):
         super().__init__(autocast=False, **kwargs)
-        self.encoder = AlbertModel(config, use_one_hot_embeddings)
+        self.encoder = AlbertModel(config, use_one_hot_embeddings, recompute)
         self.squad = OutputWeights(2, config.hidden_size, _HEAD_STDDEV)
         self._predicted_length = predicted_length
 
@@ -446,6 +470,7 @@ class SquadV2Model(tf_keras.Model):
         end_n_top: int, ends for each of them.
         dropout_prob: float, of the hidden layer that tells whether there is an answer.
         use_one_hot_embeddings: bool, for TPUs.
+        recompute: bool, of AlbertModel.
     """
 
     def __init__(
@@ -455,10 +480,11 @@ class SquadV2Model(tf_keras.Model):
         end_n_top=5,
         dropout_prob=0.1,
         use_one_hot_embeddings=False,
+        recompute=False,
         **kwargs,
     ):
         super().__init__(autocast=False, **kwargs)
-        self.encoder = AlbertModel(config, use_one_hot_embeddings)
+        self.encoder = AlbertModel(config, use_one_hot_embeddings, recompute)
         # Last layers compute in float32 under every precision: equal scores would be too frequent.
         self.start_logits = Dense(config.hidden_size, 1, config.initializer_range, dtype=tf.float32)
         self.end_logits = EndLogits(config)

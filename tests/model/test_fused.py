@@ -204,7 +204,7 @@ def test_predictions_and_exports_hold_no_compiled_form(tmp_path):
     model, features = heads.PretrainingModel(config), features_of(config)
     pretraining_step(model, features, True)  # leaves nothing in the model
     module = tf.Module()
-    predict = tf.function(lambda ids: model.encoder(ids), autograph=False)
+    predict = tf.function(lambda ids: model.encoder(ids)["pooled_output"], autograph=False)
     module.predict = predict.get_concrete_function(features["input_ids"])
     module.model = model.encoder
     tf.saved_model.save(module, str(tmp_path), signatures=module.predict)
