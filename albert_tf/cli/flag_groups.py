@@ -115,6 +115,11 @@ def define_loop_flags(save_checkpoints_steps):
         "the same batch.",
     )
     flags.DEFINE_bool(
+        "recompute",
+        False,
+        "Compute the activations of each block again in the backward pass: less memory, more time.",
+    )
+    flags.DEFINE_bool(
         "save_moments_for_best",
         False,
         "Keep the moments of the optimizer in model.ckpt-best, which is three times as large then.",
@@ -170,6 +175,7 @@ def loop_settings(train_steps, keep_checkpoint_max, **others):
         keep_checkpoint_max=keep_checkpoint_max,
         save_moments_for_best=FLAGS.save_moments_for_best,
         gradient_accumulation_steps=FLAGS.gradient_accumulation_steps,
+        recompute=FLAGS.recompute,
         gradient_clip_norm=FLAGS.gradient_clip_norm,
         enable_xla=FLAGS.enable_xla,
         stop_on_divergence=FLAGS.stop_on_divergence,

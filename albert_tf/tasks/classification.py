@@ -69,13 +69,13 @@ class ClassificationTask:
         """Loss and figures of the training."""
         return heads.REGRESSION if self.row.is_regression else heads.CLASSIFICATION
 
-    def make_model(self, config, use_one_hot_embeddings=False):
+    def make_model(self, config, **encoder_options):
         """The classifier or regressor."""
         return heads.ClassificationModel(
             config,
             self.row.num_outputs,
             dropout_prob=HEAD_DROPOUT,
-            use_one_hot_embeddings=use_one_hot_embeddings,
+            **encoder_options,
         )
 
     # --- Training and evaluation ---

@@ -57,13 +57,13 @@ class RaceTask:
     def __post_init__(self):
         race.check_lengths(self.text.max_seq_length, self.max_qa_length)
 
-    def make_model(self, config, use_one_hot_embeddings=False):
+    def make_model(self, config, **encoder_options):
         """The model that scores the options."""
         return heads.MultipleChoiceModel(
             config,
             dropout_prob=self.dropout_prob,
             choices=len(race.LETTERS),
-            use_one_hot_embeddings=use_one_hot_embeddings,
+            **encoder_options,
         )
 
     @property

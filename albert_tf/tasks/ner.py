@@ -317,13 +317,13 @@ class NerTask:
         """What checkpoints of it are of: a FinetunedTask."""
         return FinetunedTask("ner", self.labels)
 
-    def make_model(self, config, use_one_hot_embeddings=False):
+    def make_model(self, config, **encoder_options):
         """The model that classifies pieces."""
         return heads.TokenClassificationModel(
             config,
             len(self.labels),
             predicted_length=self.text.max_seq_length,
-            use_one_hot_embeddings=use_one_hot_embeddings,
+            **encoder_options,
         )
 
     # --- Training and evaluation ---

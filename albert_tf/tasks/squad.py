@@ -250,11 +250,9 @@ class SquadTask:
         options = self.version.options.items()
         return {argument: getattr(self.settings, name) for argument, name in options}
 
-    def make_model(self, config, use_one_hot_embeddings=False):
+    def make_model(self, config, **encoder_options):
         """The model of the version."""
-        return self.version.model(
-            config, use_one_hot_embeddings=use_one_hot_embeddings, **self._options()
-        )
+        return self.version.model(config, **self._options(), **encoder_options)
 
     def record_file(self, purpose):
         """Path of the features to train or to predict."""

@@ -164,7 +164,11 @@ def make_run(task, config, strategy, settings, recipe=None):
         training.Run.
     """
     with strategy.scope():
-        model = task.make_model(config, use_one_hot_embeddings=devices.is_tpu(strategy))
+        model = task.make_model(
+            config,
+            use_one_hot_embeddings=devices.is_tpu(strategy),
+            recompute=settings.recompute,
+        )
         optimizer = None
         if recipe is not None:
             schedule = optimization.PolynomialDecayWithWarmup(

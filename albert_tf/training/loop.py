@@ -61,6 +61,7 @@ class Settings:
         keep_checkpoint_max: int, newest checkpoints to keep; None or 0 for all.
         save_moments_for_best: bool, whether `model.ckpt-best` holds the optimizer's moments.
         gradient_accumulation_steps: int, parts that a replica's batch is computed in.
+        recompute: bool, whether the backward pass computes activations again.
         gradient_clip_norm: float, largest norm of the gradient.
         enable_xla: bool, whether XLA compiles the step.
         stop_on_divergence: float, largest loss as a multiple of its running mean; 0 for any.
@@ -75,6 +76,7 @@ class Settings:
     keep_checkpoint_max: int | None = 5
     save_moments_for_best: bool = False
     gradient_accumulation_steps: int = 1
+    recompute: bool = False
     gradient_clip_norm: float = 1.0
     enable_xla: bool = False
     stop_on_divergence: float = 0.0

@@ -157,7 +157,11 @@ def _make_run(config, options, strategy):
     """Model, optimizer and run under the strategy."""
     recipe = options.recipe
     with strategy.scope():
-        model = heads.PretrainingModel(config, use_one_hot_embeddings=devices.is_tpu(strategy))
+        model = heads.PretrainingModel(
+            config,
+            use_one_hot_embeddings=devices.is_tpu(strategy),
+            recompute=options.loop.recompute,
+        )
         schedule = optimization.PolynomialDecayWithWarmup(
             peak=recipe.learning_rate,
             train_steps=options.loop.train_steps,

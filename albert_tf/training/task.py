@@ -80,8 +80,8 @@ class Task(Protocol):
     labels: tuple | None
     export_folder: str
 
-    def make_model(self, config, use_one_hot_embeddings=False):
-        """The model to train, evaluate and predict with."""
+    def make_model(self, config, **encoder_options):
+        """The model to train, evaluate and predict with; options are those of AlbertModel."""
 
     def input_files(self, do_eval):
         """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
