@@ -207,13 +207,11 @@ class ClassificationTask:
             if warning:
                 print(f"Warning: {warning}")
             predicted = classification_metrics.predictions(row, logits)
+            answers = classification_metrics.submit_results(row, examples, predicted)
+            named = {"test": classification_metrics.test_results(predicted), "submit": answers}
             texts = {
-                os.path.join(
-                    self.output_dir, f"test_results{suffix}.tsv"
-                ): classification_metrics.test_results(predicted),
-                os.path.join(
-                    self.output_dir, f"submit_results{suffix}.tsv"
-                ): classification_metrics.submit_results(row, examples, predicted),
+                os.path.join(self.output_dir, f"{name}_results{suffix}.tsv"): text
+                for name, text in named.items()
             }
             if self.submission_dir:
                 path = os.path.join(self.submission_dir, row.submission_file)
@@ -222,9 +220,7 @@ class ClassificationTask:
                 files.write_text(path, text)
             print(f"Predicted {len(examples)} examples with {prefix}: {', '.join(texts)}")
 
-    def make_served_model(self, config):
-        """The model to export."""
-        return heads.ClassificationModel(config, self.row.num_outputs)
+    make_served_model = make_model
 
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""

@@ -166,9 +166,7 @@ class RaceTask:
             return
         results.report_predictions(self.output_dir, figures, step)
 
-    def make_served_model(self, config):
-        """The model to export."""
-        return heads.MultipleChoiceModel(config, choices=len(race.LETTERS))
+    make_served_model = make_model
 
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""

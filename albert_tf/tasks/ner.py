@@ -24,7 +24,7 @@ from seqeval.metrics.sequence_labeling import (
 
 from albert_tf import files
 from albert_tf.data import feature_cache, input_pipeline, records
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, decode
 from albert_tf.model import heads
 from albert_tf.publish import token_functions, token_inputs
 from albert_tf.tasks.figures import collapse_warning, cross_entropy, mean_over_batches
@@ -116,7 +116,7 @@ def read(path, labels=None, needs_labels=True):
     lines = re.split(rb"\r\n|\r|\n", content)
     if not lines[-1]:  # what follows the last line end is no line
         lines.pop()
-    lines = [_decoded(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]
+    lines = [decode(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]
     words = [_word(line, number, path) for number, line in enumerate(lines, start=1)]
     groups = itertools.groupby(words, key=bool)
     corpus = Corpus(path, lines, [list(group) for is_words, group in groups if is_words])
@@ -126,13 +126,6 @@ def read(path, labels=None, needs_labels=True):
         for word in corpus.words:
             _check_label(word.label, labels, f"{path}, line {word.line}")
     return corpus
-
-
-def _decoded(line, place):
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{place}: not UTF-8 text; convert the file") from error
 
 
 def _word(line, number, path):
