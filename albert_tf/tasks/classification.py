@@ -12,6 +12,7 @@ from albert_tf.publish import classifier_functions, text_inputs
 from albert_tf.tasks import classification_features, classification_metrics, glue, tsv_files
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
+from albert_tf.tasks.usual_task import UsualTask
 from albert_tf.training.finetuned_task import FinetunedTask
 from albert_tf.training.task import Evaluation, RecordFiles, Split
 
@@ -19,7 +20,7 @@ HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationTask:
+class ClassificationTask(UsualTask):
     """A training.task.Task for a row of `glue.TASKS` or one of `glue.tsv_task`.
 
     Attributes:
@@ -43,11 +44,6 @@ class ClassificationTask:
     submission_dir: str | None = None
     shuffle_buffer_size: int = 100
     threshold: float | None = None
-
-    inputs = ("input_ids", "input_mask", "segment_ids")
-    shown_figures = None
-    takes_head = False
-    export_folder = ""
 
     @property
     def kind(self):
@@ -114,10 +110,6 @@ class ClassificationTask:
             figures |= {f"{name}{suffix}": value for name, value in found.items()}
             warnings.append(collapse_warning(row.labels, logits))
         return Evaluation(figures, tuple(warnings))
-
-    def results_end(self, best_before, value, saved):
-        """The original shows the best before this evaluation."""
-        return [f"best = {best_before}"]
 
     def _schema(self, row):
         return row.schema(self.text.max_seq_length, **self.text.sizes)

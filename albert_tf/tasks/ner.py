@@ -29,6 +29,7 @@ from albert_tf.model import heads
 from albert_tf.publish import token_functions, token_inputs
 from albert_tf.tasks.figures import collapse_warning, cross_entropy, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
+from albert_tf.tasks.usual_task import UsualTask
 from albert_tf.text.tokenization import UNKNOWN
 from albert_tf.training import results
 from albert_tf.training.finetuned_task import FinetunedTask
@@ -281,7 +282,7 @@ def predicted_labels(corpus, labels, logits):
 
 
 @dataclasses.dataclass(frozen=True)
-class NerTask:
+class NerTask(UsualTask):
     """A training.task.Task for words with labels.
 
     Attributes:
@@ -298,13 +299,8 @@ class NerTask:
     output_dir: str
     cached_dir: str
 
-    inputs = ("input_ids", "input_mask", "segment_ids")
     terms = staticmethod(heads.token_classification_terms)
-    shown_terms = ("eval_loss", "eval_accuracy")
     key_metric = "f1"
-    shown_figures = None
-    takes_head = False
-    export_folder = ""
 
     @property
     def kind(self):
@@ -346,10 +342,6 @@ class NerTask:
         if not corpus.has_labels:
             return Evaluation({}, (warning,))
         return Evaluation(evaluate(corpus, self.labels, arrays, logits, batch_size), (warning,))
-
-    def results_end(self, best_before, value, saved):
-        """As the other tasks show the best before this evaluation."""
-        return [f"best = {best_before}"]
 
     @property
     def _schema(self):
