@@ -47,10 +47,10 @@ $(READY): requirements.txt requirements-library.txt requirements-dev.txt
 	@touch $@
 
 test: $(READY)
-	$(RUN) -m pytest --numprocesses=2 --dist=loadfile $(TESTS)
+	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(TESTS)
 
 test-slow: $(READY)
-	$(RUN) -m pytest --numprocesses=2 --dist=loadfile -m slow $(TESTS)
+	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m slow $(TESTS)
 
 # Other processors take other kernels, whose sums are rounded otherwise.
 NUMERIC := model scripts/test_run_squad.py publish/test_serving.py

@@ -8,7 +8,7 @@ python create_pretraining_data.py --input_file='text/*.txt' --output_file=train.
 from absl import flags
 
 from albert_tf import files
-from albert_tf.cli import launch
+from albert_tf.cli import flag_groups, launch
 from albert_tf.data import pretraining
 from albert_tf.errors import UserError
 from albert_tf.text import tokenization
@@ -96,19 +96,7 @@ def main(_):
         print("--input_file_mode has no effect any more: input is read as UTF-8 text.")
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise UserError("one of --spm_model_file and --vocab_file is needed, and none was given")
-    settings = pretraining.Settings(
-        max_seq_length=FLAGS.max_seq_length,
-        max_predictions_per_seq=FLAGS.max_predictions_per_seq,
-        masked_lm_prob=FLAGS.masked_lm_prob,
-        ngram=FLAGS.ngram,
-        favor_shorter_ngram=FLAGS.favor_shorter_ngram,
-        do_whole_word_mask=FLAGS.do_whole_word_mask,
-        do_permutation=FLAGS.do_permutation,
-        random_next_sentence=FLAGS.random_next_sentence,
-        short_seq_prob=FLAGS.short_seq_prob,
-        dupe_factor=FLAGS.dupe_factor,
-        random_seed=FLAGS.random_seed,
-    )
+    settings = flag_groups.values_of(pretraining.Settings)
     paths = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
     if not outputs:

@@ -41,11 +41,6 @@ def define_flags():
     flags.DEFINE_list("labels", None, "tsv, ner: the classes; the training file's by default.")
     flags.DEFINE_bool("regression", False, "tsv: whether labels are numbers to be predicted.")
     flags.DEFINE_integer(
-        "keep_checkpoint_max",
-        5,
-        "Checkpoints to keep of those that were evaluated, beside the best; 0 for all.",
-    )
-    flags.DEFINE_integer(
         "num_trials",
         1,
         "Runs with seeds of their own, in folders of their own; the best is kept. The paper "
@@ -57,7 +52,7 @@ def define_flags():
     flags.DEFINE_float(
         "threshold_to_export", math.nan, "A number to give back with the export's predictions."
     )
-    finetuning_flags.define_steps(train_step=1000, warmup_step=0)
+    finetuning_flags.define_steps(train_step=1000, warmup_step=0, keep_flag="keep_checkpoint_max")
     finetuning_flags.define_flags(
         max_seq_length=512, learning_rate=5e-5, save_checkpoints_steps=1000
     )

@@ -35,14 +35,11 @@ def define_flags():
     flags.DEFINE_integer(
         "max_qa_length", 128, "Longest question and option; its last pieces are kept."
     )
-    flags.DEFINE_integer(
-        "num_keep_checkpoint",
-        5,
-        "Checkpoints to keep of those that were evaluated, beside the best; 0 for all.",
-    )
     flags.DEFINE_bool("high_only", False, "Only the high school's questions.")
     flags.DEFINE_bool("middle_only", False, "Only the middle school's questions.")
-    finetuning_flags.define_steps(train_step=12000, warmup_step=1000)
+    finetuning_flags.define_steps(
+        train_step=12000, warmup_step=1000, keep_flag="num_keep_checkpoint"
+    )
     finetuning_flags.define_flags(
         max_seq_length=512,
         learning_rate=1e-5,

@@ -148,27 +148,24 @@ class AlbertConfig:
 
     def attention_group(self, layer):
         """Which set of attention parameters a layer uses (Table 4)."""
-        return (
-            self.group_of_layer(layer) if self.parameter_sharing in ("all", "attention") else layer
-        )
+        return self.group_of_layer(layer) if self._shares("attention") else layer
 
     def ffn_group(self, layer):
         """Which set of feed-forward parameters a layer uses (Table 4)."""
-        return self.group_of_layer(layer) if self.parameter_sharing in ("all", "ffn") else layer
+        return self.group_of_layer(layer) if self._shares("ffn") else layer
 
     @property
     def num_attention_groups(self):
         """How many sets of attention parameters the model holds."""
-        return self._num_groups("attention")
+        return self.num_hidden_groups if self._shares("attention") else self.num_hidden_layers
 
     @property
     def num_ffn_groups(self):
         """How many sets of feed-forward parameters the model holds."""
-        return self._num_groups("ffn")
+        return self.num_hidden_groups if self._shares("ffn") else self.num_hidden_layers
 
-    def _num_groups(self, part):
-        shared = self.parameter_sharing in ("all", part)
-        return self.num_hidden_groups if shared else self.num_hidden_layers
+    def _shares(self, part):
+        return self.parameter_sharing in ("all", part)
 
     @classmethod
     def from_dict(cls, values):
@@ -213,14 +210,11 @@ class AlbertConfig:
 
     def to_dict(self):
         """All keys, the unknown ones included."""
-        values = {
-            f.name: getattr(self, f.name)
-            for f in dataclasses.fields(self)
-            if f.name != "unknown_keys"
-        }
+        values = dataclasses.asdict(self)
+        unknown = values.pop("unknown_keys")
         if self.parameter_sharing == "all":
             del values["parameter_sharing"]  # what every released file means; they lack the key
-        return {**self.unknown_keys, **values}
+        return unknown | values
 
     def to_json_string(self):
         """The original's layout: indent 2, keys sorted, newline at the end."""

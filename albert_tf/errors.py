@@ -29,6 +29,22 @@ def one_line(error):
     return text.strip() or type(error).__name__
 
 
+def decode(content, where):
+    """Bytes in UTF-8 as str.
+
+    Args:
+        content: bytes.
+        where: str, the file (and the line) that they are from, for the message.
+
+    Raises:
+        UserError: they are not UTF-8.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where}: not UTF-8 text; convert the file ({error})") from error
+
+
 def parse_json(content, where):
     """The value of a JSON text.
 

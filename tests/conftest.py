@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests share: quiet TensorFlow, and the real data where it is."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -12,9 +13,40 @@ from tests import ROOT, SHARED
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
+def pytest_collection_finish(session):
+    """Makes the many small graphs cheap: tracing them, not running them, takes the time."""
+    import tensorflow as tf
+
+    # What was imported stays, and graphs are made of many objects that live as long as they do.
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 100)
+    # Graphs run as they were traced; scripts in a process of their own run them optimized.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
 def pytest_runtest_setup(item):
     if item.get_closest_marker("shared_data") and not (SHARED / "data").is_dir():
         pytest.skip("needs the real data sets in ../shared/data, next to the repository")
+
+
+@pytest.fixture(scope="module")
+def eagerly():
+    """Runs steps without tracing them, for tests of what surrounds few small steps."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture
+def in_graphs(eagerly):
+    """Runs steps as users do, where others of the module do so eagerly."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(False)
+    yield
+    tf.config.run_functions_eagerly(True)
 
 
 @pytest.fixture

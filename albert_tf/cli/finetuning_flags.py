@@ -99,10 +99,15 @@ def _define_export_flags():
     )
 
 
-def define_steps(train_step, warmup_step):
-    """Flags of the scripts whose training is counted in updates."""
+def define_steps(train_step, warmup_step, keep_flag):
+    """Flags of the scripts whose training is counted in updates; they name the last differently."""
     flags.DEFINE_integer("train_step", train_step, "Updates in all; the decay ends there.")
     flags.DEFINE_integer("warmup_step", warmup_step, "Updates of the linear warm-up.")
+    flags.DEFINE_integer(
+        keep_flag,
+        5,
+        "Checkpoints to keep of those that were evaluated, beside the best; 0 for all.",
+    )
 
 
 def check():

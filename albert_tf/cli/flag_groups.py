@@ -28,13 +28,9 @@ def define_obsolete_flags(*names):
     """Defines flags that are accepted and do nothing; `note_obsolete_flags` says so."""
     for name in names:
         default, instead = _OBSOLETE[name]
+        define = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer}
         text = f"Accepted and without effect: {instead}."
-        if isinstance(default, bool):
-            flags.DEFINE_bool(name, default, text)
-        elif isinstance(default, int):
-            flags.DEFINE_integer(name, default, text)
-        else:
-            flags.DEFINE_string(name, default, text)
+        define.get(type(default), flags.DEFINE_string)(name, default, text)
 
 
 def note_obsolete_flags():

@@ -11,6 +11,7 @@ Other keys of the object, such as an id, are copied to the prediction. A blank l
 line. Once the project is installed, `albert-predict` is the same command.
 """
 
+import codecs
 import contextlib
 import difflib
 import itertools
@@ -27,7 +28,7 @@ from tqdm import tqdm
 
 from albert_tf import files
 from albert_tf.cli import flag_groups, launch
-from albert_tf.errors import UserError, one_line, parse_json
+from albert_tf.errors import UserError, decode, one_line, parse_json
 
 FLAGS = flags.FLAGS
 INPUTS = ("text", "text_pair", "article", "question", "context", "options")  # in this order
@@ -208,19 +209,12 @@ def read_examples(model):
             lines = stack.enter_context(tf.io.gfile.GFile(name, "rb"))
         for number, line in enumerate(lines, start=1):
             place = f"{name}, line {number}"
-            line = _decoded(line, place)
+            line = decode(line.removeprefix(codecs.BOM_UTF8), place).rstrip("\r\n")
             yield _checked(_parsed(line, model, place), model, place) if line else None
 
 
 def _given():
     return {name: FLAGS[name].value for name in INPUTS if FLAGS[name].value is not None}
-
-
-def _decoded(line, place):
-    try:
-        return line.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{place}: not UTF-8 ({error})") from error
 
 
 def _parsed(line, model, place):

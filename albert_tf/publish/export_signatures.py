@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all exported functions share: names of inputs, tracing, the encoder's outputs for text."""
 
+import functools
+
 import tensorflow as tf
 
 from albert_tf.model import heads
@@ -43,6 +45,21 @@ def encoded(encoder, features):
     found = heads.encode(encoder, features)
     outputs = {name: found[name] for name in ("pooled_output", "sequence_output")}
     return outputs | {"input_mask": features["input_mask"]}
+
+
+def encoded_parts(encoder, features, counts):
+    """The outputs of `encoded` for texts of several sequences each: [B, W, ...], padded with 0.
+
+    Args:
+        encoder: AlbertModel.
+        features: dict of int32 [F, T], the sequences of all texts in a row.
+        counts: int32 [B], sequences of each text, W at most.
+    """
+    found = some_at_a_time(functools.partial(encoded, encoder), features)
+    return {
+        name: tf.RaggedTensor.from_row_lengths(values, counts).to_tensor()
+        for name, values in found.items()
+    }
 
 
 def some_at_a_time(call, features):

@@ -8,7 +8,6 @@ B examples, T pieces, W windows of a paragraph, F of all paragraphs, of each s s
 H hidden.
 """
 
-import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import tensorflow as tf
 from albert_tf.model import heads
 from albert_tf.publish.export_signatures import (
     FEATURES,
-    encoded,
+    encoded_parts,
     id_specs,
     of_texts,
     some_at_a_time,
@@ -137,12 +136,8 @@ class SquadFunctions:
     def embeddings(self, question, context):
         """The encoder's outputs for the windows of contexts."""
         windows = self.texts(question, context)
-        encode = functools.partial(encoded, self._model.encoder)
-        found = some_at_a_time(encode, {name: windows.features[name] for name in FEATURES})
-        return {
-            name: tf.RaggedTensor.from_row_lengths(values, windows.counts).to_tensor()
-            for name, values in found.items()
-        }
+        features = {name: windows.features[name] for name in FEATURES}
+        return encoded_parts(self._model.encoder, features, windows.counts)
 
 
 def _is_valid(spans, windows, max_answer_length, overlap):

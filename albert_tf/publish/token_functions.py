@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is served of a token classifier: ids in or text in, a label for each word out."""
 
-import functools
-
 import tensorflow as tf
 
 from albert_tf.publish.classifier_functions import ClassifierFunctions
-from albert_tf.publish.export_signatures import encoded, some_at_a_time
+from albert_tf.publish.export_signatures import encoded_parts, some_at_a_time
 
 
 class TokenFunctions(ClassifierFunctions):
@@ -48,9 +46,4 @@ class TokenFunctions(ClassifierFunctions):
     def embeddings(self, text):
         """The encoder's outputs for the parts of texts."""
         sequences = self.texts(text)
-        encode = functools.partial(encoded, self._model.encoder)
-        found = some_at_a_time(encode, sequences.features)
-        return {
-            name: tf.RaggedTensor.from_row_lengths(values, sequences.counts).to_tensor()
-            for name, values in found.items()
-        }
+        return encoded_parts(self._model.encoder, sequences.features, sequences.counts)

@@ -12,6 +12,7 @@ from albert_tf.publish import classifier_functions, text_inputs
 from albert_tf.tasks import classification_features, classification_metrics, glue, tsv_files
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
+from albert_tf.tasks.usual_task import UsualTask
 from albert_tf.training.finetuned_task import FinetunedTask
 from albert_tf.training.task import Evaluation, RecordFiles, Split
 
@@ -19,7 +20,7 @@ HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationTask:
+class ClassificationTask(UsualTask):
     """A training.task.Task for a row of `glue.TASKS` or one of `glue.tsv_task`.
 
     Attributes:
@@ -43,11 +44,6 @@ class ClassificationTask:
     submission_dir: str | None = None
     shuffle_buffer_size: int = input_pipeline.DEFAULT_WINDOW
     threshold: float | None = None
-
-    inputs = ("input_ids", "input_mask", "segment_ids")
-    shown_figures = None
-    takes_head = False
-    export_folder = ""
 
     @property
     def kind(self):
@@ -109,10 +105,6 @@ class ClassificationTask:
             figures |= {f"{name}{suffix}": value for name, value in found.items()}
             warnings.append(collapse_warning(row.labels, logits))
         return Evaluation(figures, tuple(warnings))
-
-    def results_end(self, best_before, value, saved):
-        """The original shows the best before this evaluation."""
-        return [f"best = {best_before}"]
 
     def _schema(self, row):
         return row.schema(self.text.max_seq_length, **self.text.sizes)
@@ -202,13 +194,11 @@ class ClassificationTask:
             if warning:
                 print(f"Warning: {warning}")
             predicted = classification_metrics.predictions(row, logits)
+            answers = classification_metrics.submit_results(row, examples, predicted)
+            named = {"test": classification_metrics.test_results(predicted), "submit": answers}
             texts = {
-                os.path.join(
-                    self.output_dir, f"test_results{suffix}.tsv"
-                ): classification_metrics.test_results(predicted),
-                os.path.join(
-                    self.output_dir, f"submit_results{suffix}.tsv"
-                ): classification_metrics.submit_results(row, examples, predicted),
+                os.path.join(self.output_dir, f"{name}_results{suffix}.tsv"): text
+                for name, text in named.items()
             }
             if self.submission_dir:
                 path = os.path.join(self.submission_dir, row.submission_file)
@@ -217,9 +207,7 @@ class ClassificationTask:
                 files.write_text(path, text)
             print(f"Predicted {len(examples)} examples with {prefix}: {', '.join(texts)}")
 
-    def make_served_model(self, config):
-        """The model to export."""
-        return heads.ClassificationModel(config, self.row.num_outputs)
+    make_served_model = make_model
 
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of GLUE, and the files of its predictions."""
 
+import functools
 import math
 import warnings
 
@@ -28,25 +29,15 @@ def _f1(outputs, labels):
 
 
 def _losses(outputs, labels):
-    if outputs.ndim == 1:
-        return (outputs - labels) ** 2
-    return cross_entropy(outputs, labels)
+    return (outputs - labels) ** 2 if outputs.ndim == 1 else cross_entropy(outputs, labels)
 
 
 def _loss(outputs, labels):
     return np.mean(_losses(outputs, labels))
 
 
-def _pearson(outputs, labels):
-    if len(labels) < 2:
-        return math.nan
-    return scipy.stats.pearsonr(outputs, labels).statistic
-
-
-def _spearman(outputs, labels):
-    if len(labels) < 2:
-        return math.nan
-    return scipy.stats.spearmanr(outputs, labels).statistic
+def _correlation(function, outputs, labels):
+    return function(outputs, labels).statistic if len(labels) > 1 else math.nan
 
 
 # name in the results -> f(logits [n, C] or scores [n], label ids [n] or scores [n])
@@ -55,8 +46,8 @@ METRICS = {
     "eval_loss": _loss,  # mean over the examples; `loss` of the results is the mean over batches
     "matthew_corr": _matthews,
     "f1": _f1,  # of class 1
-    "pearson": _pearson,
-    "spearman": _spearman,
+    "pearson": functools.partial(_correlation, scipy.stats.pearsonr),
+    "spearman": functools.partial(_correlation, scipy.stats.spearmanr),
     "MSE": _loss,
 }
 

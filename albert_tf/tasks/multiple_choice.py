@@ -12,6 +12,7 @@ from albert_tf.publish import classifier_functions, text_inputs
 from albert_tf.tasks import race
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
+from albert_tf.tasks.usual_task import UsualTask
 from albert_tf.training import results
 from albert_tf.training.finetuned_task import FinetunedTask
 from albert_tf.training.task import Evaluation, RecordFiles, Split
@@ -24,7 +25,7 @@ DEFAULT_RECORDS = {  # split -> name in the output directory
 
 
 @dataclasses.dataclass(frozen=True)
-class RaceTask:
+class RaceTask(UsualTask):
     """A training.task.Task for questions with four options about a passage.
 
     Attributes:
@@ -47,12 +48,8 @@ class RaceTask:
 
     kind = FinetunedTask("race", tuple(race.LETTERS))
     labels = tuple(race.LETTERS)
-    inputs = ("input_ids", "input_mask", "segment_ids")
     objective = heads.CLASSIFICATION
     key_metric = "eval_accuracy"
-    shown_figures = None
-    takes_head = False
-    export_folder = ""
 
     def __post_init__(self):
         race.check_lengths(self.text.max_seq_length, self.max_qa_length)
@@ -103,7 +100,7 @@ class RaceTask:
 
     def results_end(self, best_before, value, saved):
         """The original shows the best before this evaluation, and what is kept."""
-        return [f"best = {best_before}", *saved]
+        return super().results_end(best_before, value, saved) + saved
 
     def _sources(self, split):
         return [path for _, path in race.input_files(self.data_dir, split, self.levels)]
@@ -165,9 +162,7 @@ class RaceTask:
             return
         results.report_predictions(self.output_dir, figures, step)
 
-    def make_served_model(self, config):
-        """The model to export."""
-        return heads.MultipleChoiceModel(config, choices=len(race.LETTERS))
+    make_served_model = make_model
 
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""

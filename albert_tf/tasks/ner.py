@@ -24,11 +24,12 @@ from seqeval.metrics.sequence_labeling import (
 
 from albert_tf import files
 from albert_tf.data import feature_cache, input_pipeline, records
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, decode
 from albert_tf.model import heads
 from albert_tf.publish import token_functions, token_inputs
 from albert_tf.tasks.figures import collapse_warning, cross_entropy, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
+from albert_tf.tasks.usual_task import UsualTask
 from albert_tf.text.tokenization import UNKNOWN
 from albert_tf.training import results
 from albert_tf.training.finetuned_task import FinetunedTask
@@ -116,7 +117,7 @@ def read(path, labels=None, needs_labels=True):
     lines = re.split(rb"\r\n|\r|\n", content)
     if not lines[-1]:  # what follows the last line end is no line
         lines.pop()
-    lines = [_decoded(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]
+    lines = [decode(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]
     words = [_word(line, number, path) for number, line in enumerate(lines, start=1)]
     groups = itertools.groupby(words, key=bool)
     corpus = Corpus(path, lines, [list(group) for is_words, group in groups if is_words])
@@ -126,13 +127,6 @@ def read(path, labels=None, needs_labels=True):
         for word in corpus.words:
             _check_label(word.label, labels, f"{path}, line {word.line}")
     return corpus
-
-
-def _decoded(line, place):
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{place}: not UTF-8 text; convert the file") from error
 
 
 def _word(line, number, path):
@@ -288,7 +282,7 @@ def predicted_labels(corpus, labels, logits):
 
 
 @dataclasses.dataclass(frozen=True)
-class NerTask:
+class NerTask(UsualTask):
     """A training.task.Task for words with labels.
 
     Attributes:
@@ -305,12 +299,8 @@ class NerTask:
     output_dir: str
     cached_dir: str
 
-    inputs = ("input_ids", "input_mask", "segment_ids")
     objective = heads.TOKEN_CLASSIFICATION
     key_metric = "f1"
-    shown_figures = None
-    takes_head = False
-    export_folder = ""
 
     @property
     def kind(self):
@@ -352,10 +342,6 @@ class NerTask:
         if not corpus.has_labels:
             return Evaluation({}, (warning,))
         return Evaluation(evaluate(corpus, self.labels, arrays, logits, batch_size), (warning,))
-
-    def results_end(self, best_before, value, saved):
-        """As the other tasks show the best before this evaluation."""
-        return [f"best = {best_before}"]
 
     @property
     def _schema(self):

@@ -313,10 +313,7 @@ def write_training_records(path, examples, tokenizer, settings, inputs, *, add_k
         cache.counts["skipped"] = list_skipped(features, examples, cache.path)
         return features.batches()
 
-    schema = records.squad_schema(settings.max_seq_length, training=True)
-    cache = feature_cache.cached_records(
-        path, schema, dataclasses.asdict(settings), inputs, make, add_key=add_key
-    )
+    cache = _cached_records(path, settings, inputs, make, add_key, training=True)
     say_skipped(cache.counts["skipped"], examples, cache.path)
     return cache.path
 
@@ -341,17 +338,17 @@ def prediction_features(path, examples, tokenizer, settings, inputs, *, add_key=
         UserError: of `convert_examples` and `feature_cache.cached_records`.
     """
     features = convert_examples(examples, tokenizer, settings, training=False)
-    schema = records.squad_schema(settings.max_seq_length, training=False)
-    cache = feature_cache.cached_records(
-        path,
-        schema,
-        dataclasses.asdict(settings),
-        inputs,
-        lambda _: features.batches(),
-        add_key=add_key,
+    cache = _cached_records(
+        path, settings, inputs, lambda _: features.batches(), add_key, training=False
     )
     say_skipped(list_skipped(features, examples, cache.path), examples, cache.path)
     return features, cache.path
+
+
+def _cached_records(path, settings, inputs, make, add_key, training):
+    schema = records.squad_schema(settings.max_seq_length, training)
+    values = dataclasses.asdict(settings)
+    return feature_cache.cached_records(path, schema, values, inputs, make, add_key=add_key)
 
 
 def list_skipped(features, examples, path):

@@ -125,35 +125,28 @@ def _points_at_its_answer(example):
 
 
 def _read_question(qa, context, training, where):
-    example = SquadExample(
-        qas_id=qa["id"],
-        question_text=squad_files.text(qa, "question", where),
-        paragraph_text=context,
-    )
-    if "answers" in qa or training:
-        answers = squad_files.answer_texts(qa, where)
-        example = dataclasses.replace(example, answers=answers)
-    return _with_answer(example, qa, where) if training else example
+    question = squad_files.text(qa, "question", where)
+    answers = squad_files.answer_texts(qa, where) if "answers" in qa or training else None
+    taught = _answer_to_learn(qa, answers, context, where) if training else ()
+    return SquadExample(qa["id"], question, context, answers, *taught)
 
 
-def _with_answer(example, qa, where):
-    """The example with the answer it is to teach."""
+def _answer_to_learn(qa, answers, context, where):
+    """orig_answer_text, start_position and is_impossible of a question to train on."""
     impossible = squad_files.field({"is_impossible": False, **qa}, "is_impossible", bool, where)
     if impossible:
-        return dataclasses.replace(
-            example, orig_answer_text="", start_position=-1, is_impossible=True
-        )
-    if len(example.answers) != 1:
+        return "", -1, True
+    if len(answers) != 1:
         raise UserError(
-            f"{where}: {len(example.answers)} answers; to train on it takes exactly one, "
+            f"{where}: {len(answers)} answers; to train on it takes exactly one, "
             "or is_impossible. A dev file has several: is it given as the training file?"
         )
-    (text,) = example.answers
+    (text,) = answers
     start = squad_files.field(qa["answers"][0], "answer_start", int, where)
-    if not text or not 0 <= start <= len(example.paragraph_text) - len(text):
+    if not text or not 0 <= start <= len(context) - len(text):
         raise UserError(
             f"{where}: the answer {text[:40]!r} from answer_start={reprlib.repr(start)} does not "
-            f"lie in the context of {len(example.paragraph_text)} characters; correct or remove "
+            f"lie in the context of {len(context)} characters; correct or remove "
             "the question"
         )
-    return dataclasses.replace(example, orig_answer_text=text, start_position=start)
+    return text, start, False

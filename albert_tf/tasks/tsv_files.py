@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tab-separated files of GLUE and of one's own: where texts and labels stand, and their reading."""
 
+import codecs
 import dataclasses
 import math
 import os
@@ -10,8 +11,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.data import records
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, decode
 
 SPLITS = ("train", "dev", "test")
 
@@ -304,20 +306,13 @@ class TsvFile:
 def _read_rows(path):
     """Rows of a tab-separated file; a blank line is a row without columns."""
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            content = file.read()
-    except tf.errors.OpError as error:
-        raise UserError(
-            f"cannot read {path}: {error.message}; check --data_dir and --task_name"
-        ) from error
-    try:
-        # Excel and others put a byte-order mark first.
-        text = content.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}, line {line}: not UTF-8 text; convert the file") from error
-    if not text.strip():
+        content = files.read_bytes(path)
+    except UserError as error:
+        raise UserError(f"{error}; check --data_dir and --task_name") from error
+    content = content.removeprefix(codecs.BOM_UTF8)  # which Excel and others put first
+    if not content.strip():
         raise UserError(f"{path} is empty; it needs one example per line")
     # As the original's reader: every "\r" goes, and only "\n" ends a line.
-    lines = text.replace("\r", "").removesuffix("\n").split("\n")
-    return [line.split("\t") if line else [] for line in lines]
+    lines = content.replace(b"\r", b"").removesuffix(b"\n").split(b"\n")
+    texts = [decode(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+    return [text.split("\t") if text else [] for text in texts]

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import sentencepiece
 import tensorflow as tf
+from absl import flags
+from absl.testing import flagsaver
 
 from albert_tf.training import history
 from demo import make_corpus, plot_curves, train_sentencepiece
@@ -164,19 +166,21 @@ def test_make_corpus(package, tmp_path):
 @pytest.mark.parametrize(
     "roots, message", [("nowhere", "'nowhere' is not a folder"), ("demo", "none left to hold out")]
 )
-def test_make_corpus_says_what_is_wrong(tmp_path, roots, message):
-    train = tmp_path / "train.txt"
-    done = run_module(
-        "make_corpus",
-        f"--roots={roots}",
-        f"--train_file={train}",
-        f"--heldout_file={tmp_path}/heldout.txt",
-        "--heldout_every=1000",
-    )
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not train.exists()
+def test_make_corpus_says_what_is_wrong(tmp_path, monkeypatch, roots, message):
+    train, heldout = str(tmp_path / "train.txt"), str(tmp_path / "heldout.txt")
+    monkeypatch.chdir(ROOT)
+    flags.FLAGS.mark_as_parsed()
+    with (
+        flagsaver.flagsaver(
+            (make_corpus._ROOTS, [roots]),
+            (make_corpus._TRAIN_FILE, train),
+            (make_corpus._HELDOUT_FILE, heldout),
+            (make_corpus._HELDOUT_EVERY, 1000),
+        ),
+        pytest.raises(SystemExit, match=message),
+    ):
+        make_corpus.main([])
+    assert not list(tmp_path.iterdir())
 
 
 # --- SentencePiece --------------------------------------------------------------------------------
@@ -273,12 +277,14 @@ def test_plot_curves(run_dir):
 def test_plot_curves_says_what_is_wrong(run_dir):
     path = run_dir / history.FILE
     path.write_text("".join(row for row in path.open() if ",eval," not in row))
-    done = run_module("plot_curves", f"--run_dir={run_dir}", f"--png_file={run_dir}/curves.png")
-    assert done.returncode == 1
-    assert "no loss, masked_lm_accuracy, sentence_order_accuracy" in done.stderr
-    assert "rows of eval in history.csv" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (run_dir / "curves.png").exists()
+    png = run_dir / "curves.png"
+    flags.FLAGS.mark_as_parsed()
+    with (
+        flagsaver.flagsaver((plot_curves._RUN_DIR, run_dir), (plot_curves._PNG_FILE, str(png))),
+        pytest.raises(SystemExit, match=r"no loss, .*, sentence_order_accuracy .*rows of eval in"),
+    ):
+        plot_curves.main([])
+    assert not png.exists()
 
 
 # --- Makefile -------------------------------------------------------------------------------------

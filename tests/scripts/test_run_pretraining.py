@@ -5,6 +5,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +25,8 @@ from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.training import pretraining, reporting
 from tests import GOLDEN, ROOT
+
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 DATA = GOLDEN / "optimizers"
 LENGTH, PREDICTIONS = 24, 6
@@ -72,13 +75,12 @@ def write_tf1_checkpoint(prefix, tensors):
     return prefix
 
 
-@pytest.fixture
-def flags(tmp_path):
-    """Flags of a small run on the golden batches, in their order."""
+def small_run(folder):
+    """Flags of a run of two steps on the golden batches, in their order."""
     return {
         "albert_config_file": CONFIG,
-        "input_file": write_records(tmp_path / "batches.tfrecord", golden_batches()),
-        "output_dir": tmp_path / "out",
+        "input_file": write_records(folder / "batches.tfrecord", golden_batches()),
+        "output_dir": folder / "out",
         "train_batch_size": 4,
         "eval_batch_size": 4,
         "max_seq_length": LENGTH,
@@ -91,6 +93,25 @@ def flags(tmp_path):
         "iterations_per_loop": 1,
         "seed": 1,
     }
+
+
+@pytest.fixture
+def flags(tmp_path):
+    return small_run(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def first_run(eagerly, tmp_path_factory, run_main):
+    """Output directory of a run that was trained."""
+    flags = small_run(tmp_path_factory.mktemp("pretraining"))
+    run_main(run_pretraining, **flags)
+    return flags["output_dir"]
+
+
+@pytest.fixture
+def trained(first_run, tmp_path):
+    """A copy of that run, at the place that `flags` names."""
+    return shutil.copytree(first_run, tmp_path / "out")
 
 
 def curves(directory):
@@ -115,6 +136,7 @@ def read_variables(prefix):
     return {name: reader[name] for name in reader.shapes}
 
 
+@pytest.mark.usefixtures("in_graphs")
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 def test_reproduces_the_originals_eight_steps(run_main, flags, tmp_path, optimizer):
     case = json.loads((DATA / "cases.json").read_text())[f"{optimizer}_onehot"]
@@ -153,6 +175,7 @@ def test_constants_of_the_optimizer(run_main, flags, tmp_path):
     np.testing.assert_allclose(moved, flags["learning_rate"], rtol=1e-3)
 
 
+@pytest.mark.usefixtures("in_graphs")
 def test_files_of_a_run(run_main, flags, tmp_path, capsys):
     flags |= LEARNS | {"keep_checkpoint_max": 2, "do_eval": True}
     run_main(run_pretraining, **flags)
@@ -193,6 +216,7 @@ def test_tensorboard_curves(run_main, flags, tmp_path):
     assert train["learning_rate"] == pytest.approx([0.001, 0.0005])
 
 
+@pytest.mark.usefixtures("in_graphs")
 def test_resumed_run_equals_an_uninterrupted_one(run_main, flags, tmp_path, capsys):
     one_batch = write_records(tmp_path / "one.tfrecord", golden_batches()[:4])
     flags |= {"input_file": one_batch, "num_train_steps": 4, "save_checkpoints_steps": 2}
@@ -213,11 +237,8 @@ def test_resumed_run_equals_an_uninterrupted_one(run_main, flags, tmp_path, caps
 
 @pytest.mark.parametrize("ending", [".data-00000-of-00001", ".index"])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    run_main, flags, tmp_path, capsys, ending
+    run_main, flags, trained, tmp_path, capsys, ending
 ):
-    flags |= {"save_checkpoints_steps": 1}
-    run_main(run_pretraining, **flags)
-
     def damage(*steps):
         for step in steps:
             path = tmp_path / "out" / f"model.ckpt-{step}{ending}"
@@ -270,8 +291,7 @@ def test_without_a_seed_a_run_draws_one_and_keeps_it(run_main, flags, tmp_path):
     np.testing.assert_array_equal(one, three)
 
 
-def test_output_dir_wins_over_init_checkpoint(run_main, flags, tmp_path, capsys):
-    run_main(run_pretraining, **flags)
+def test_output_dir_wins_over_init_checkpoint(run_main, flags, trained, tmp_path, capsys):
     run_main(
         run_pretraining,
         **flags | {"num_train_steps": 3, "init_checkpoint": tmp_path / "nowhere"},
@@ -281,10 +301,8 @@ def test_output_dir_wins_over_init_checkpoint(run_main, flags, tmp_path, capsys)
 
 
 def test_init_checkpoint_takes_weights_but_neither_step_nor_moments(
-    run_main, flags, tmp_path, capsys
+    run_main, flags, trained, tmp_path, capsys
 ):
-    run_main(run_pretraining, **flags)
-    capsys.readouterr()
     second = tmp_path / "second"
     run_main(
         run_pretraining,
@@ -301,16 +319,15 @@ def test_init_checkpoint_takes_weights_but_neither_step_nor_moments(
     assert not ours[f"{table}/adam_m"].any()
 
 
-def test_finished_run_is_not_trained_again(run_main, flags, capsys):
-    run_main(run_pretraining, **flags)
-    capsys.readouterr()
+def test_finished_run_is_not_trained_again(run_main, flags, trained, capsys):
     run_main(run_pretraining, **flags)
     assert "Nothing left to train: step 2 of 2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("num_train_steps", [2, 1000])
-def test_evaluation_of_a_finished_run_ends(run_main, flags, tmp_path, capsys, num_train_steps):
-    run_main(run_pretraining, **flags)
+def test_evaluation_of_a_finished_run_ends(
+    run_main, flags, trained, tmp_path, capsys, num_train_steps
+):
     run_main(
         run_pretraining,
         **flags | {"do_train": False, "do_eval": True, "num_train_steps": num_train_steps},
@@ -322,9 +339,8 @@ def test_evaluation_of_a_finished_run_ends(run_main, flags, tmp_path, capsys, nu
 
 
 def test_evaluation_takes_held_out_records_and_says_if_it_does_not(
-    run_main, flags, tmp_path, capsys
+    run_main, flags, trained, tmp_path, capsys
 ):
-    run_main(run_pretraining, **flags)
     held_out = write_records(tmp_path / "held.tfrecord", golden_batches()[4:9])
     flags |= {"do_train": False, "do_eval": True}
     run_main(run_pretraining, **flags, eval_input_file=held_out)
@@ -335,8 +351,9 @@ def test_evaluation_takes_held_out_records_and_says_if_it_does_not(
     assert len(losses) == 2 and losses[0] != losses[1]
 
 
-def test_max_eval_steps_and_partial_batches_count_each_sequence_once(run_main, flags, tmp_path):
-    run_main(run_pretraining, **flags)
+def test_max_eval_steps_and_partial_batches_count_each_sequence_once(
+    run_main, flags, trained, tmp_path
+):
     flags |= {"do_train": False, "do_eval": True}
     for batch_size, steps in ((4, 2), (8, 1), (3, 100)):
         rows = write_records(tmp_path / "eight.tfrecord", golden_batches()[:8])
@@ -355,6 +372,7 @@ def test_evaluation_without_a_checkpoint_is_an_error(run_main, flags, tmp_path):
         run_main(run_pretraining, **flags, do_train=False, do_eval=True)
 
 
+@pytest.mark.usefixtures("in_graphs")
 def test_evaluates_the_originals_checkpoint_to_the_originals_figures(run_main, flags, tmp_path):
     folder = DATA.parent / "heads" / "pretrain_eval"
     golden = json.loads((folder / "metrics.json").read_text())
@@ -383,6 +401,7 @@ def test_evaluates_the_originals_checkpoint_to_the_originals_figures(run_main, f
     assert float(values["loss"]) == pytest.approx(mean_of_batches, abs=2e-5)
 
 
+@pytest.mark.usefixtures("in_graphs")
 def test_non_finite_loss_stops_with_step_and_last_good_checkpoint(run_main, flags, tmp_path):
     flags |= {"learning_rate": 1e30, "num_train_steps": 20, "optimizer": "adamw"}
     flags |= {"save_checkpoints_steps": 10, "iterations_per_loop": 10}
@@ -491,6 +510,7 @@ def test_record_of_another_length_names_flag_file_and_numbers(run_main, flags):
         run_main(run_pretraining, **flags | {"max_predictions_per_seq": 5})
 
 
+@pytest.mark.usefixtures("in_graphs")
 def test_bad_record_in_the_middle_is_found_and_named(run_main, flags, tmp_path):
     good = list(tf.data.TFRecordDataset(str(flags["input_file"])).as_numpy_iterator())
     short = tf.train.Example.FromString(good[5])
@@ -506,8 +526,7 @@ def test_bad_record_in_the_middle_is_found_and_named(run_main, flags, tmp_path):
         run_main(run_pretraining, **flags, do_eval=True, eval_input_file=bad_file)
 
 
-def test_a_run_that_fails_leaves_the_last_ones_flags_and_config(run_main, flags, tmp_path):
-    run_main(run_pretraining, **flags)
+def test_a_run_that_fails_leaves_the_last_ones_flags_and_config(run_main, flags, trained, tmp_path):
     config = tmp_path / "out" / "albert_config.json"
     before = config.read_text()
     assert json.loads(before)["hidden_size"] == 32
@@ -561,6 +580,7 @@ def test_values_out_of_range_are_named(run_main, flags, tmp_path, name, value, a
     assert not checkpoint_steps(tmp_path / "out")
 
 
+@pytest.mark.usefixtures("in_graphs")
 def test_values_out_of_range_further_on_are_named(run_main, flags, tmp_path):
     """When the step fails that reads the record, in training and in evaluation."""
     run_main(run_pretraining, **flags | {"num_train_steps": 1})
@@ -594,9 +614,9 @@ def test_what_is_rarely_meant_is_warned_of(run_main, flags, capsys):
     assert "--train_batch_size=4, its square root rule gives 5.5e-05" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("in_graphs")
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-def test_mixed_precision_trains_close_to_full(run_main, flags, tmp_path, dtype):
-    run_main(run_pretraining, **flags)
+def test_mixed_precision_trains_close_to_full(run_main, flags, trained, tmp_path, dtype):
     run_main(run_pretraining, **flags | {"output_dir": tmp_path / dtype}, dtype=dtype)
     full, mixed = curves(tmp_path / "out/train"), curves(tmp_path / dtype / "train")
     np.testing.assert_allclose(mixed["loss"], full["loss"], rtol=2e-2)
@@ -677,8 +697,8 @@ def test_two_workers_give_the_result_of_one(run_main, run_script, flags, tmp_pat
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
-def test_workers_that_share_no_directory_are_told(run_main, run_script, flags, tmp_path):
-    run_main(run_pretraining, **flags | {"output_dir": tmp_path / "worker-0"})  # of two steps
+def test_workers_that_share_no_directory_are_told(run_main, run_script, flags, trained, tmp_path):
+    trained.rename(tmp_path / "worker-0")  # of two steps
 
     def work(index, environment):
         return run_script(

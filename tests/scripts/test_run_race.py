@@ -20,6 +20,8 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import devices, finetuned_task, finetuning, results
 from tests import GOLDEN, TINY_CONFIG
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 DATA = GOLDEN / "finetune" / "glue_data"
 VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
 CONFIG = TINY_CONFIG | {
@@ -59,7 +61,7 @@ def flags(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def first_run(tmp_path_factory, run_main):
+def first_run(eagerly, tmp_path_factory, run_main):
     """Output directory of a run that was trained, evaluated and predicted with."""
     folder = tmp_path_factory.mktemp("race")
     config = write_config(folder / "config.json")

@@ -30,6 +30,8 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning, loop, results
 from tests import GOLDEN, TINY_CONFIG
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 DATA = GOLDEN / "finetune" / "squad_data"
 VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
 FORWARD, GRADIENT = 2e-5, 1e-5  # absolute, as tests/golden/README.md says
@@ -195,6 +197,7 @@ def windows():
     return examples, features, arrays
 
 
+@pytest.mark.usefixtures("in_graphs")
 @pytest.mark.parametrize("version", [squad.VERSION_1, squad.VERSION_2])
 def test_padding_changes_no_answer(windows, version, tmp_path):
     examples, features, arrays = windows
@@ -376,6 +379,7 @@ V2_NAMES = {"exact", "f1", "total", "null_score_diff_threshold"} | {
 } | {"best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"}  # fmt: skip
 
 
+@pytest.mark.usefixtures("in_graphs")
 def test_v2_trains_evaluates_every_checkpoint_and_predicts(trained, flags, capsys):
     out = trained("v2", flags)
     values, final = check_blocks(out, V2_NAMES)
@@ -407,6 +411,7 @@ def test_v2_trains_evaluates_every_checkpoint_and_predicts(trained, flags, capsy
     assert reader["answer_class/dense_1/kernel/adam_m"].any()
 
 
+@pytest.mark.usefixtures("in_graphs")
 def test_v1_trains_evaluates_every_checkpoint_and_predicts(trained, flags_v1):
     out = trained("v1", flags_v1)
     values, final = check_blocks(out, V1_NAMES)
@@ -775,6 +780,7 @@ def test_flags_of_both_originals_are_accepted(run_script, tmp_path):
 # === Learning ===
 
 
+@pytest.mark.usefixtures("in_graphs")
 @pytest.mark.parametrize(("version", "steps", "f1"), [("v1.1", 90, 45), ("v2.0", 120, 55)])
 def test_the_training_questions_are_learnt(run_main, flags, tmp_path, version, steps, f1):
     """30 passes over 39 and 52 questions; before them, f1 is 5 and 29."""
