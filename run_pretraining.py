@@ -10,14 +10,13 @@ python run_pretraining.py \
 from absl import flags
 
 from albert_tf import files
-from albert_tf.cli import flag_groups, launch, model_flags
+from albert_tf.cli import flag_groups, launch, loop_flags, model_flags
 from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.training import pretraining
 
 FLAGS = flags.FLAGS
-PAPER_BATCH = 4096  # what the default learning rate belongs to, section 4.1
 
 
 def define_flags():
@@ -74,16 +73,8 @@ def define_flags():
         "Records that are shuffled together, after the files; about twice as many are in memory. 1 "
         "keeps the order of files and records.",
     )
-    flags.DEFINE_float(
-        "peak_tflops",
-        None,
-        "What the devices could compute together, in 10^12 operations per second, to show which "
-        "share of it the model's products take.",
-        lower_bound=0,
-    )
     flags.DEFINE_float("masked_lm_budget", 0.0, "The original's masking on the fly; must be 0.")
-    flag_groups.define_optimizer_flags()
-    flag_groups.define_loop_flags(save_checkpoints_steps=5000)
+    loop_flags.define(save_checkpoints_steps=5000, counts_operations=True)
     flag_groups.define_device_flags()
     flags.mark_flags_as_required(["albert_config_file", "input_file", "output_dir"])
 
@@ -107,7 +98,7 @@ def check_flags():
         0, "num_warmup_steps", "start_warmup_step", "keep_checkpoint_max", "learning_rate",
         "continuous_eval_timeout", "poly_power", "sentence_loss_weight",
     )  # fmt: skip
-    flag_groups.check_training_flags()
+    loop_flags.check()
 
 
 def warn():
@@ -117,14 +108,8 @@ def warn():
             f"Warning: the learning rate is negative before --start_warmup_step="
             f"{FLAGS.start_warmup_step}, as in the original: it is for runs that begin there."
         )
-    flag_groups.warn_of_warmup(FLAGS.num_warmup_steps, FLAGS.num_train_steps)
-    if FLAGS.train_batch_size < PAPER_BATCH and FLAGS["learning_rate"].using_default_value:
-        scaled = FLAGS.learning_rate * (FLAGS.train_batch_size / PAPER_BATCH) ** 0.5
-        print(
-            f"Warning: --learning_rate={FLAGS.learning_rate} is meant for batches of "
-            f"{PAPER_BATCH}; for --train_batch_size={FLAGS.train_batch_size}, its square root rule "
-            f"gives {scaled:.2g}."
-        )
+    loop_flags.warn_of_warmup(FLAGS.num_warmup_steps, FLAGS.num_train_steps)
+    loop_flags.warn_of_batch_size()
 
 
 def read_options():
@@ -138,9 +123,7 @@ def read_options():
     return flag_groups.values_of(
         pretraining.Options,
         recipe=recipe,
-        loop=flag_groups.loop_settings(
-            FLAGS.num_train_steps, FLAGS.keep_checkpoint_max, peak_tflops=FLAGS.peak_tflops
-        ),
+        loop=loop_flags.read_settings(FLAGS.num_train_steps, FLAGS.keep_checkpoint_max),
         eval_timeout=FLAGS.continuous_eval_timeout,
         record=model_flags.record_of_flags(),
     )

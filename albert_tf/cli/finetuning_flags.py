@@ -4,7 +4,7 @@
 from absl import flags
 
 from albert_tf import files
-from albert_tf.cli import flag_groups, model_flags
+from albert_tf.cli import flag_groups, loop_flags, model_flags
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.publish import served
@@ -75,8 +75,7 @@ def _define_run_flags(learning_rate, save_checkpoints_steps, do_train, do_eval):
         "keeps the order.",
     )
     flags.DEFINE_float("learning_rate", learning_rate, "Peak learning rate.")
-    flag_groups.define_optimizer_flags()
-    flag_groups.define_loop_flags(save_checkpoints_steps)
+    loop_flags.define(save_checkpoints_steps)
 
 
 def _define_export_flags():
@@ -123,7 +122,7 @@ def check():
         raise UserError("--export_text=false needs --export_dir")
     for smallest, names in ((1, _AT_LEAST_1), (0, _AT_LEAST_0)):
         flag_groups.check_at_least(smallest, *(name for name in names if name in FLAGS))
-    flag_groups.check_training_flags()
+    loop_flags.check()
     finetuning.check_strategy(FLAGS.distribution_strategy)
 
 
@@ -167,7 +166,7 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
     """
     recipe = None
     if FLAGS.do_train:
-        flag_groups.warn_of_warmup(warmup_steps, train_steps)
+        loop_flags.warn_of_warmup(warmup_steps, train_steps)
         recipe = flag_groups.values_of(
             finetuning.Recipe,
             train_steps=train_steps,
@@ -177,7 +176,7 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
         )
     values = {
         "recipe": recipe,
-        "loop": flag_groups.loop_settings(train_steps, keep_checkpoint_max),
+        "loop": loop_flags.read_settings(train_steps, keep_checkpoint_max),
         "eval_timeout": FLAGS.continuous_eval_timeout,
         "init_checkpoint": FLAGS.init_checkpoint,
         "num_trials": 1,

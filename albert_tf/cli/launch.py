@@ -8,7 +8,7 @@ import sys
 import tensorflow as tf
 from absl import app, flags, logging
 
-from albert_tf.cli import finetuning_flags, flag_groups
+from albert_tf.cli import finetuning_flags, flag_groups, loop_flags
 from albert_tf.errors import UserError, one_line
 from albert_tf.training import devices
 
@@ -72,7 +72,7 @@ def run(main):
 
     module = sys.modules[main.__module__]  # albert_tf.cli.predict, else the script itself
     sys.modules["__main__"].__doc__ = module.__doc__  # --help shows it, and the flags of:
-    for defining in (flag_groups, finetuning_flags, module):
+    for defining in (flag_groups, loop_flags, finetuning_flags, module):
         for flag in FLAGS.get_key_flags_for_module(defining):
             FLAGS.register_key_flag_for_module(sys.argv[0], flag)
     app.run(guarded)
