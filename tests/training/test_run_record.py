@@ -2,6 +2,10 @@
 """run.json when a run is resumed: what has changed, earlier starts, the seed."""
 
 import json
+import os
+import socket
+import subprocess
+import sys
 import types
 
 import pytest
@@ -10,7 +14,8 @@ import tensorflow as tf
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.training import run_changes, run_record
-from tests import TINY_CONFIG
+from tests import ROOT, TINY_CONFIG
+from tests.training.clusters import cluster
 
 CONFIG = AlbertConfig.from_dict(TINY_CONFIG)
 FLAGS = {"optimizer": "lamb", "train_batch_size": 4, "output_dir": "out", "seed": 1}
@@ -180,3 +185,30 @@ def test_the_seed_is_that_given_then_that_recorded_then_a_new_one(written, run, 
     assert len(drawn) > 1 and all(0 <= value < 2**31 for value in drawn)
     rewrite(written, seed=None)
     assert seed(written) is not None
+
+
+WORKER = """
+import sys
+from albert_tf.training import devices, run_record
+strategy = devices.create_strategy("multi_worker_mirrored")
+print(run_record.seed_of(sys.argv[1], None, strategy))
+"""
+
+
+def test_workers_take_the_seed_of_the_chief(tmp_path):
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
+    addresses = [f"localhost:{s.getsockname()[1]}" for s in sockets]
+    for s in sockets:
+        s.close()
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(tmp_path)],
+            cwd=ROOT,
+            env={**os.environ, "TF_CONFIG": cluster(addresses, index=index)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    seeds = [worker.communicate(timeout=240)[0].split()[-1] for worker in workers]
+    assert seeds[0] == seeds[1] and int(seeds[0]) >= 0
