@@ -86,7 +86,7 @@ def _define_optimizer_flags():
     """Flags on what the original fixes of its optimizers, with the Model Garden's names."""
     original = optimization.ORIGINAL
     for name, text in (
-        ("weight_decay_rate", "Weight decay of the matrices: share of the learning rate."),
+        ("weight_decay_rate", "Weight decay of matrices, multiplied by the learning rate."),
         ("beta_1", "Decay rate of the mean of the gradients."),
         ("beta_2", "Decay rate of the mean of their squares."),
         ("epsilon", "Added to the root of the mean of squares."),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from albert_tf.checkpoints import readers, run_directory
+from albert_tf.training import history
 from tests import ROOT
 from tests.scripts import quick_runs
 
@@ -17,15 +18,31 @@ pytestmark = pytest.mark.slow
 STEPS, KILLS = 900, 20
 
 
-def start(flags):
-    arguments = [f"--{name}={value}" for name, value in flags.items()]
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "run_pretraining.py"), *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+class Process:
+    """A run of the script in a process of its own."""
+
+    def __init__(self, flags):
+        self._history = flags["output_dir"] / history.FILE
+        self._before = self._size()
+        arguments = [f"--{name}={value}" for name, value in flags.items()]
+        self.process = subprocess.Popen(
+            [sys.executable, str(ROOT / "run_pretraining.py"), *arguments],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def _size(self):
+        return self._history.stat().st_size if self._history.exists() else 0
+
+    def wait_for_updates(self):
+        """Waits until it has written figures, or has ended."""
+        while self._size() == self._before and self.process.poll() is None:
+            time.sleep(0.01)
+
+    def output(self):
+        return self.process.communicate(timeout=900)[0]
 
 
 def variables(directory):
@@ -37,27 +54,34 @@ def test_a_killed_run_ends_as_one_that_never_was(tmp_path):
     flags = quick_runs.flags_of_two_workers(tmp_path) | {
         "distribution_strategy": "one_device",
         "num_train_steps": STEPS,
-        "save_checkpoints_steps": 40,
-        "iterations_per_loop": 15,
+        "save_checkpoints_steps": 20,
+        "iterations_per_loop": 5,
         "gradient_accumulation_steps": 2,
         "shuffle_buffer_size": 20,  # several windows in each epoch
-        "optimizer": "lamb",
     }
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    output, _ = start(flags | {"output_dir": whole}).communicate(timeout=600)
-    assert f"Trained to step {STEPS}" in output, output
-    wanted = variables(whole)
-    moments = random.Random(1)
-    for _ in range(KILLS):
-        process = start(flags | {"output_dir": killed})
-        # Some before the first step, most while it trains, evaluates or saves.
-        time.sleep(moments.uniform(5, 25))
-        process.kill()
-        output, _ = process.communicate()
-        assert "error" not in output, output
-    output, _ = start(flags | {"output_dir": killed}).communicate(timeout=600)
-    assert f"Trained to step {STEPS}" in output or "Nothing left to train" in output, output
-    found = variables(killed)
+    start = time.time()
+    whole = Process(flags | {"output_dir": tmp_path / "whole"})
+    whole.wait_for_updates()
+    starting = time.time() - start
+    assert f"Trained to step {STEPS}" in whole.output()
+    training = time.time() - start - starting
+    flags |= {"output_dir": tmp_path / "killed"}
+    moments, steps = random.Random(1), []
+    for number in range(KILLS):
+        run = Process(flags)
+        if number % 4:  # else while it starts
+            run.wait_for_updates()
+            time.sleep(moments.uniform(0, 2 * training / KILLS))
+        else:
+            time.sleep(moments.uniform(0, starting))
+        run.process.kill()
+        assert "error" not in run.output()
+        found = run_directory.numbered_in(str(tmp_path / "killed"))
+        steps.append(found[-1][0] if found else 0)
+    assert 0 < steps[KILLS // 2] < STEPS  # it was killed on its way
+    assert "error" not in Process(flags).output()
+    wanted, found = variables(tmp_path / "whole"), variables(tmp_path / "killed")
+    assert found["global_step"] == STEPS
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)

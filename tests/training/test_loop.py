@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replicas give one device's numbers; what a run saves, and what it says when it stops."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -20,7 +21,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
-from albert_tf.training import devices, loop, progress_line, reporting, results
+from albert_tf.training import devices, loop, progress_line, reporting, results, steps
 from tests import GOLDEN, ROOT
 from tests.training.clusters import cluster
 
@@ -34,8 +35,8 @@ def golden_rows():
     return {name: np.concatenate([batches[f"{i}/{name}"] for i in range(4)]) for name in schema}
 
 
-def golden_run(strategy, directory, **settings):
-    """A run with the golden weights; its checkpoint of step 0 is saved."""
+def golden_run(strategy, directory, saved=True, **settings):
+    """A run with the golden weights; unless asked not to, it saves its checkpoint of step 0."""
     config = AlbertConfig.from_json_file(str(DATA / "albert_config.json"))
     with strategy.scope():
         model = heads.PretrainingModel(config)
@@ -46,19 +47,21 @@ def golden_run(strategy, directory, **settings):
         variable.assign(golden[f"init/{name}"])
     settings = loop.Settings(directory, train_steps=4, save_checkpoints_steps=4, **settings)
     run = loop.Run(strategy, task, optimizer, settings)
-    run.save()
-    run.wait_for_checkpoint()
+    if saved:
+        run.save()
+        run.wait_for_checkpoint()
     return run
 
 
-def batches_of(rows):
+def batches_of(rows, first_step=0):
     """The golden batches in their order, again and again, as `Run.train` asks for them."""
     dataset = tf.data.Dataset.from_tensor_slices(rows)
 
     def of_share(num_shares, share, splits):
         size = 4 // num_shares
         shares = dataset.batch(size, drop_remainder=True).shard(num_shares, share)
-        return shares.unbatch().batch(size // splits, drop_remainder=True).repeat()
+        batches = shares.unbatch().batch(size // splits, drop_remainder=True).repeat()
+        return batches.skip(first_step * splits)
 
     return of_share
 
@@ -73,11 +76,28 @@ def train_on(strategy, parts, directory):
     # 16 rows in batches of 5, whose last one has fewer rows than there are replicas.
     predicted = run.predict(input_pipeline.prediction_batches(rows, 5, 24), 16)
     values = {name: variable.numpy().tolist() for name, variable in run.task.variables.items()}
+    resumed = resume_on(strategy, parts, rows)
     return {
+        "resumed_alike": all(
+            np.array_equal(variable.numpy(), resumed.task.variables[name].numpy())
+            for name, variable in run.task.variables.items()
+        ),
         "results": {k: float(v) for k, v in results.items()},
         "variables": values,
         "predicted": predicted["sentence_order_logits"].tolist(),
     }
+
+
+def resume_on(strategy, parts, rows):
+    """The same training, stopped after 2 steps and resumed by another run."""
+    with tempfile.TemporaryDirectory() as directory:
+        halted = golden_run(strategy, directory, gradient_accumulation_steps=parts)
+        halted.settings = dataclasses.replace(halted.settings, train_steps=2)
+        halted.train(batches_of(rows), 4)
+        resumed = golden_run(strategy, directory, saved=False, gradient_accumulation_steps=parts)
+        assert "Resuming at step 2" in resumed.initialize()
+        resumed.train(batches_of(rows, first_step=2), 4)
+        return resumed
 
 
 @functools.cache
@@ -104,6 +124,7 @@ def run_in_fresh_process(kind):
 def test_replicas_and_parts_give_the_result_of_one_device(kind):
     one, other = run_in_fresh_process("one_device"), run_in_fresh_process(kind)
     assert other["replicas"] == (2 if kind == "mirrored" else 1)
+    assert one["resumed_alike"] and other["resumed_alike"]
     for name, value in one["results"].items():
         if name != "loss":  # a mean of batch means: the same batches, so the same too
             np.testing.assert_allclose(other["results"][name], value, rtol=2e-5, err_msg=name)
@@ -171,6 +192,15 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(run, tmp_path, monkeypatch)
     with pytest.raises(UserError, match=r"cannot write .*ckpt-4: No space .*ood checkpoint: .*-0"):
         run.train(batches_of(golden_rows()), 4)
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*model.ckpt-*")} == before
+
+
+def test_running_out_of_memory_names_the_flags_that_need_less(run, monkeypatch):
+    def fail(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "failed to allocate memory")
+
+    monkeypatch.setattr(steps.TrainStep, "__call__", fail)
+    with pytest.raises(UserError, match=r"failed to allocate memory\).*accumulation.*--recompute"):
+        run.train(batches_of(golden_rows()), 4)
 
 
 def test_checkpoints_for_evaluation_hold_no_moments(run, tmp_path):
