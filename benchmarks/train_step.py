@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pre-training steps: time, share of what matrix products alone would take, memory, against peers.
+
+Each implementation runs in a process of its own. The processes take turns, one step each, so that
+what else the machine does meets all of them. "products" runs all matrix products of a step and
+nothing else: the limit.
+
+python benchmarks/train_step.py --sizes=base --lengths=128 --batch_sizes=8 --dtypes=fp32,bf16 \
+  --peers=official
+"""
+
+import argparse
+import importlib.util
+import itertools
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.model import dropout, flops, fused, heads, optimization
+from albert_tf.training import devices
+
+SIZES = {  # layers, hidden, intermediate, heads: Table 1
+    "tiny": (2, 64, 128, 2),
+    "base": (12, 768, 3072, 12),
+    "large": (24, 1024, 4096, 16),
+    "xlarge": (24, 2048, 8192, 16),
+    "xxlarge": (12, 4096, 16384, 64),
+}
+PEERS = {"official": "official"}  # name -> module it needs
+COLUMNS = (
+    "size", "layers", "length", "batch", "dtype", "who", "step s", "CPU s", "of products",
+    "GFLOP/s", "peak GiB", "start s",
+)  # fmt: skip
+
+
+def config_of(case):
+    """The AlbertConfig of a case."""
+    layers, hidden, intermediate, num_heads = SIZES[case["size"]]
+    return AlbertConfig(
+        vocab_size=30000,
+        num_hidden_layers=case["layers"] or layers,
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_attention_heads=num_heads,
+        hidden_dropout_prob=case["dropout"],
+        attention_probs_dropout_prob=case["dropout"],
+    )
+
+
+def features_of(case):
+    """A batch of random pieces without padding."""
+    state = np.random.RandomState(0)
+    batch, length, predictions = case["batch"], case["length"], case["predictions"]
+    shapes = {
+        "input_ids": (30000, length),
+        "segment_ids": (2, length),
+        "masked_lm_positions": (length, predictions),
+        "masked_lm_ids": (30000, predictions),
+        "next_sentence_labels": (2, 1),
+    }
+    features = {
+        name: tf.constant(state.randint(0, high, [batch, columns]), tf.int32)
+        for name, (high, columns) in shapes.items()
+    }
+    features["input_mask"] = tf.ones([batch, length], tf.int32)
+    features["masked_lm_weights"] = tf.ones([batch, predictions])
+    return features
+
+
+# --- What is measured: each returns a function of no arguments that does one step -----------------
+
+
+def our_step(case, compiled=True):
+    """A training step of this library; one forward pass with --forward_only."""
+    config, features = config_of(case), features_of(case)
+    model = heads.PretrainingModel(config, recompute=case["recompute"])
+    if case["forward_only"]:
+        forward = tf.function(lambda: model(features)["masked_lm_logits"])
+        return lambda: forward().numpy()
+    tf.function(lambda: model(features), autograph=False).get_concrete_function()  # the variables
+    variables, optimizer = model.trainable_variables, optimization.LAMB(1e-4)
+    optimizer.build(variables)
+
+    @tf.function(autograph=False)
+    def step():
+        key = tf.stack([1, tf.cast(optimizer.iterations, tf.int32)])
+        with dropout.seeded(key), fused.compiled(compiled):
+            with tf.GradientTape() as tape:
+                terms = heads.pretraining_terms(features, model(features, training=True))
+                loss = heads.pretraining_loss(terms)
+            apply_clipped(tape.gradient(loss, variables), variables, optimizer)
+        return loss, terms["masked_lm_accuracy"]
+
+    return lambda: step()[0].numpy()
+
+
+def apply_clipped(gradients, variables, optimizer):
+    """Updates the variables that have a gradient by what clipping leaves of it."""
+    used = [v for g, v in zip(gradients, variables, strict=True) if g is not None]
+    dense = [tf.convert_to_tensor(g) for g in gradients if g is not None]
+    clipped, _ = optimization.clip_by_global_norm(dense)
+    optimizer.apply_gradients(zip(clipped, used, strict=True))
+
+
+def official_step(case):
+    """The same step with encoder, pre-training heads and LAMB of the TensorFlow Model Garden."""
+    from official.modeling import activations
+    from official.modeling.optimization import lamb
+    from official.nlp.modeling import layers, models, networks
+
+    config, features = config_of(case), features_of(case)
+    network = networks.AlbertEncoder(
+        vocab_size=config.vocab_size,
+        embedding_width=config.embedding_size,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_hidden_layers,
+        num_attention_heads=config.num_attention_heads,
+        type_vocab_size=config.type_vocab_size,
+        intermediate_size=config.intermediate_size,
+        dropout_rate=case["dropout"],
+        attention_dropout_rate=case["dropout"],
+        dict_outputs=True,
+    )
+    order = layers.ClassificationHead(config.hidden_size, 2, dropout_rate=0.0, name="order")
+    model = models.BertPretrainerV2(
+        network, mlm_activation=activations.gelu, classification_heads=[order]
+    )
+    inputs = {
+        "input_word_ids": features["input_ids"],
+        "input_mask": features["input_mask"],
+        "input_type_ids": features["segment_ids"],
+        "masked_lm_positions": features["masked_lm_positions"],
+    }
+    model(inputs)
+    variables = model.trainable_variables
+    excluded = ["LayerNorm", "layer_norm", "bias"]
+    optimizer = lamb.LAMB(1e-4, weight_decay_rate=0.01, exclude_from_weight_decay=excluded)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            outputs = model(inputs, training=True)
+            found = {
+                "masked_lm_logits": tf.cast(outputs["mlm_logits"], tf.float32),
+                "sentence_order_logits": tf.cast(outputs["order"], tf.float32),
+            }
+            terms = heads.pretraining_terms(features, found)
+            loss = heads.pretraining_loss(terms)
+        apply_clipped(tape.gradient(loss, variables), variables, optimizer)
+        return loss, terms["masked_lm_accuracy"]
+
+    return lambda: step()[0].numpy()
+
+
+def products_of(case):
+    """Matrix products of a step: batch dimensions, rows, inner size, columns, how often."""
+    config = config_of(case)
+    batch, length, hidden = case["batch"], case["length"], config.hidden_size
+    layers, embedding = config.num_hidden_layers * config.inner_group_num, config.embedding_size
+    matrices = batch * config.num_attention_heads
+    rows, size = batch * length, config.head_size
+    yield 1, rows, hidden, hidden, 4 * layers
+    yield 1, rows, hidden, config.intermediate_size, layers
+    yield 1, rows, config.intermediate_size, hidden, layers
+    yield matrices, length, size, length, layers
+    yield matrices, length, length, size, layers
+    yield 1, rows, embedding, hidden, 1
+    yield 1, batch * case["predictions"], hidden, embedding, 1
+    yield 1, batch * case["predictions"], embedding, config.vocab_size, 1
+
+
+def products_step(case):
+    """The products of a step, each measured once and counted as often as a step has it."""
+    dtype = tf.bfloat16 if case["dtype"] == "bf16" else tf.float32
+    todo = []
+    for matrices, rows, inner, columns, count in products_of(case):
+        x, kernel, y = (
+            tf.cast(tf.random.normal([matrices, *shape] if matrices > 1 else shape), dtype)
+            for shape in ([rows, inner], [inner, columns], [rows, columns])
+        )
+        todo += [(count, x, kernel, False, False)]
+        todo += [(count, y, kernel, False, True), (count, x, y, True, False)]
+
+    @tf.function(autograph=False)
+    def product(a, b, transpose_a, transpose_b):
+        return tf.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+
+    def step():
+        totals = np.zeros(2)
+        for count, *args in todo:
+            before = clocks()
+            product(*args)
+            totals += count * (clocks() - before)
+        return totals.tolist()
+
+    return step
+
+
+def plain_step(case):
+    """Ours without the compiled elementwise functions."""
+    return our_step(case, compiled=False)
+
+
+WORKERS = {
+    "products": products_step,
+    "ours": our_step,
+    "plain": plain_step,
+    "official": official_step,
+}
+
+
+def clocks():
+    """Seconds of the wall and of this process on all cores together."""
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def work(who, case):
+    """Prepares a step, then does one for each line of the standard input, and reports it."""
+    start = time.perf_counter()
+    devices.set_precision(case["dtype"])
+    step = WORKERS[who](case)
+    step()
+    print(json.dumps({"start": time.perf_counter() - start}), flush=True)
+    for _ in sys.stdin:
+        before = clocks()
+        result = step()
+        seconds, cpu = result if who == "products" else (clocks() - before).tolist()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak}), flush=True)
+
+
+# --- The process that asks ------------------------------------------------------------------------
+
+
+class Worker:
+    """A process that does steps on request."""
+
+    def __init__(self, who, case):
+        command = [sys.executable, __file__, "--worker", who, json.dumps(case)]
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self._process = subprocess.Popen(
+            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.who, self.reports = who, []
+        self.start = self._read()["start"]
+
+    def _read(self):
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.who} ended with exit code {self._process.wait()}")
+        return json.loads(line)
+
+    def step(self):
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self.reports.append(self._read())
+
+    def best(self, key):
+        return min(report[key] for report in self.reports)
+
+    def end(self):
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def measure(case, names, rounds):
+    """Rows of the table for one case."""
+    workers = [Worker(who, case) for who in names]
+    for _ in range(rounds):
+        for worker in workers:
+            worker.step()
+    for worker in workers:
+        worker.end()
+    config = config_of(case)
+    count = flops.forward_flops if case["forward_only"] else flops.training_flops
+    operations = count(config, case["batch"], case["length"], case["predictions"])
+    limits = [worker.best("seconds") for worker in workers if worker.who == "products"]
+    for worker in workers:
+        seconds, is_limit = worker.best("seconds"), worker.who == "products"
+        yield {
+            **{name: case[name] for name in ("size", "length", "batch", "dtype")},
+            "layers": config.num_hidden_layers,
+            "who": worker.who + (" recompute" if case["recompute"] and not is_limit else ""),
+            "step s": round(seconds, 3),
+            "CPU s": round(worker.best("cpu"), 3),
+            "of products": f"{limits[0] / seconds:.0%}" if limits else "",
+            "GFLOP/s": round(operations / seconds / 1e9),
+            "peak GiB": "" if is_limit else round(worker.reports[-1]["peak"] / 2**30, 2),
+            "start s": round(worker.start, 1),
+        }
+
+
+def table_of(rows):
+    """The rows as a Markdown table."""
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *([row[name] for name in COLUMNS] for row in rows)]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def plot(rows, path):
+    """Draws the step times of all rows as bars."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 1 + 0.3 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    names = [
+        f"{r['who']}, {r['size']} x {r['layers']}, {r['batch']} x {r['length']}, {r['dtype']}"
+        for r in rows
+    ]
+    axes.barh(range(len(rows)), [row["step s"] for row in rows], tick_label=names)
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds per step")
+    figure.savefig(path)
+
+
+def arguments():
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+
+    def listed(kind):
+        return lambda text: [kind(part) for part in text.split(",") if part]
+
+    parser.add_argument("--sizes", type=listed(str), default=["base"], help=", ".join(SIZES))
+    parser.add_argument("--layers", type=listed(int), default=[0], help="instead of the size's")
+    parser.add_argument("--lengths", type=listed(int), default=[128])
+    parser.add_argument("--batch_sizes", type=listed(int), default=[8], help="one per length")
+    parser.add_argument("--dtypes", type=listed(str), default=["fp32"], help="fp32, bf16")
+    parser.add_argument("--predictions", type=int, default=20, help="masked pieces of a sequence")
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--recompute", action="store_true", help="measure it too")
+    parser.add_argument("--plain", action="store_true", help="measure the plain operations too")
+    parser.add_argument("--peers", type=listed(str), default=[], help=", ".join(PEERS))
+    parser.add_argument("--forward_only", action="store_true", help="one forward pass of ours")
+    parser.add_argument("--rounds", type=int, default=10, help="steps of each")
+    parser.add_argument("--plot", help="PNG to write")
+    return parser.parse_args()
+
+
+def installed(peers):
+    """Yields the peers that can be measured here, and says which cannot."""
+    for name in peers:
+        if name in PEERS and importlib.util.find_spec(PEERS[name]):
+            yield name
+        else:
+            print(f"{name} is not measured: it is not installed, or not one of {', '.join(PEERS)}")
+
+
+def main():
+    """Measures all cases, prints a table, and writes a plot on request."""
+    args = arguments()
+    names = ["ours"] if args.forward_only else ["products", "ours"]
+    names += (["plain"] if args.plain else []) + list(installed(args.peers))
+    batches = itertools.cycle(args.batch_sizes)
+    rows = []
+    for size, layers, (length, batch), dtype in itertools.product(
+        args.sizes, args.layers, zip(args.lengths, batches, strict=False), args.dtypes
+    ):
+        given = {"size": size, "layers": layers, "length": length, "batch": batch, "dtype": dtype}
+        for recompute in [False, True] if args.recompute else [False]:
+            case = {**given, "predictions": args.predictions, "dropout": args.dropout}
+            case |= {"recompute": recompute, "forward_only": args.forward_only}
+            rows += measure(case, ["ours"] if recompute else names, args.rounds)
+    print(table_of(rows))
+    if args.plot:
+        plot(rows, args.plot)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        work(sys.argv[2], json.loads(sys.argv[3]))
+    else:
+        main()

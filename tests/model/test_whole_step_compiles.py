@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole training step of every head compiles by XLA with static shapes, and computes the same.
+
+That is what a TPU needs, and what `--enable_xla` does on other devices.
+"""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import AlbertConfig
+from albert_tf.model import dropout, heads, optimization
+
+CONFIG = AlbertConfig(
+    vocab_size=40,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=12,
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.1,
+)
+BATCH, LENGTH = 3, 10
+
+
+def whole(high, *shape):
+    return tf.constant(np.random.RandomState(0).randint(0, high, shape), tf.int32)
+
+
+def inputs(length=LENGTH):
+    return {
+        "input_ids": whole(40, BATCH, length),
+        "input_mask": 1 - whole(2, BATCH, length) // 2,
+        "segment_ids": whole(2, BATCH, length),
+    }
+
+
+MASKED = {
+    "masked_lm_positions": whole(LENGTH, BATCH, 4),
+    "masked_lm_ids": whole(40, BATCH, 4),
+    "masked_lm_weights": tf.ones([BATCH, 4]),
+    "next_sentence_labels": whole(2, BATCH, 1),
+}
+SPANS = {
+    "start_positions": whole(LENGTH, BATCH, 1),
+    "end_positions": whole(LENGTH, BATCH, 1),
+    "is_impossible": whole(2, BATCH, 1),
+    "p_mask": whole(2, BATCH, LENGTH),
+}
+TOKENS = {"label_ids": whole(5, BATCH, LENGTH), "label_mask": whole(2, BATCH, LENGTH)}
+REGRESSION = {"label_ids": tf.constant([[0.5], [1.0], [4.0]])}
+
+# Name -> model, its features beside the inputs, terms.
+HEADS = {
+    "pretraining": (lambda: heads.PretrainingModel(CONFIG), MASKED, heads.pretraining_terms),
+    "recompute": (
+        lambda: heads.PretrainingModel(CONFIG, use_one_hot_embeddings=True, recompute=True),
+        MASKED,
+        heads.pretraining_terms,
+    ),
+    "classification": (
+        lambda: heads.ClassificationModel(CONFIG, 3),
+        {"label_ids": whole(3, BATCH, 1)},
+        heads.classification_terms,
+    ),
+    "regression": (
+        lambda: heads.ClassificationModel(CONFIG, 1),
+        REGRESSION,
+        heads.regression_terms,
+    ),
+    "multiple_choice": (
+        lambda: heads.MultipleChoiceModel(CONFIG),
+        {**inputs(4 * LENGTH), "label_ids": whole(4, BATCH, 1)},
+        heads.classification_terms,
+    ),
+    "token_classification": (
+        lambda: heads.TokenClassificationModel(CONFIG, 5),
+        TOKENS,
+        heads.token_classification_terms,
+    ),
+    "squad_v1": (lambda: heads.SquadV1Model(CONFIG), SPANS, heads.squad_v1_terms),
+    "squad_v2": (lambda: heads.SquadV2Model(CONFIG), SPANS, heads.squad_v2_terms),
+}
+
+
+def loss_of(terms):
+    names = [name for name in terms if name.endswith("loss")]
+    return sum(tf.reduce_sum(terms[n][0] * terms[n][1]) for n in names) / BATCH
+
+
+def trained(name, optimizer_name, jit_compile):
+    """Losses of two steps, and the variables after them; the same start at every call."""
+    make, extra, terms_of = HEADS[name]
+    model, features = make(), {**inputs(), **extra}
+    model(features, training=True)
+    variables = model.trainable_variables
+    for number, variable in enumerate(variables):
+        state = np.random.RandomState(number)
+        variable.assign(state.standard_normal(variable.shape) * 0.2 + (variable.shape.rank == 1))
+    schedule = optimization.PolynomialDecayWithWarmup(0.01, 10, 2)
+    optimizer = optimization.create_optimizer(optimizer_name, schedule)
+    optimizer.build(variables)
+
+    @tf.function(jit_compile=jit_compile, autograph=False)
+    def step(features):
+        key = tf.stack([tf.constant(5), tf.cast(optimizer.iterations, tf.int32)])
+        with dropout.seeded(key), tf.GradientTape() as tape:
+            terms = terms_of(features, model(features, training=True))
+            loss = loss_of(terms)
+        gradients = tape.gradient(loss, variables)
+        pairs = [(tf.convert_to_tensor(g), v) for g, v in zip(gradients, variables, strict=True)
+                 if g is not None]  # fmt: skip
+        clipped, norm = optimization.clip_by_global_norm([gradient for gradient, _ in pairs])
+        optimizer.apply_gradients(zip(clipped, [v for _, v in pairs], strict=True))
+        return loss, norm
+
+    figures = [step(features) for _ in range(2)]
+    return figures, {v.name: v for v in variables}
+
+
+def cases():
+    """Each head with one optimizer in turn; with the other one, where tests may take long."""
+    for number, name in enumerate(HEADS):
+        for place, optimizer in enumerate(optimization.OPTIMIZERS):
+            marks = [] if number % 2 == place else [pytest.mark.slow]
+            yield pytest.param(name, optimizer, marks=marks)
+
+
+@pytest.mark.parametrize("name, optimizer", cases())
+def test_a_step_compiles_and_computes_the_same(name, optimizer):
+    figures, variables = trained(name, optimizer, jit_compile=False)
+    xla_figures, xla_variables = trained(name, optimizer, jit_compile=True)
+    np.testing.assert_allclose(xla_figures, figures, rtol=1e-4)
+    for (key, one), other in zip(variables.items(), xla_variables.values(), strict=True):
+        if "key" in key or "dense_1/bias" in key:  # their true gradient is 0; what is left is noise
+            continue
+        np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-3, err_msg=key)
