@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What two workers exchange in a training step: shared parameters against parameters of their own.
+
+Section 3.1 of the paper: with shared parameters, less has to be communicated. The script starts two
+processes on this machine, which compute gradients of the masked-LM loss and add them up over
+loopback. Both models have the shape of ALBERT-large, which is that of BERT-large. There is no
+optimizer: its moments would take more memory than the gradients do.
+
+python benchmarks/communication.py --batch_size=2 --length=64
+"""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.checkpoints import name_table
+from albert_tf.config import AlbertConfig
+from albert_tf.model import heads
+
+KINDS = {  # sharing and embedding size of each model
+    "ALBERT": {"parameter_sharing": "all", "embedding_size": 128},
+    "BERT": {"parameter_sharing": "none"},
+}
+
+
+def features_of(args):
+    """A batch of random pieces."""
+    random = np.random.default_rng(0)
+    ids = random.integers(5, args.vocab_size, [args.batch_size, args.length]).astype(np.int32)
+    places = np.tile(np.arange(1, 1 + args.predictions, dtype=np.int32), [args.batch_size, 1])
+    return {
+        "input_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "segment_ids": np.zeros_like(ids),
+        "masked_lm_positions": places,
+        "masked_lm_ids": np.take_along_axis(ids, places, axis=1),
+        "masked_lm_weights": np.ones(places.shape, np.float32),
+        "next_sentence_labels": np.zeros([args.batch_size, 1], np.int32),
+    }
+
+
+def step_of(strategy, variables, model, exchanges):
+    """A function of features that computes gradients and, if asked, adds them up over workers."""
+
+    def replica_step(features):
+        with tf.GradientTape() as tape:
+            loss = heads.pretraining_loss(heads.pretraining_terms(features, model(features)))
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
+        if exchanges:
+            context = tf.distribute.get_replica_context()
+            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        return tf.add_n([g[0, 0] for g in gradients if g.shape.rank == 2])
+
+    return tf.function(lambda features: strategy.run(replica_step, args=(features,)))
+
+
+def work(args):
+    """One worker's part; the first prints its figures as JSON."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    config = AlbertConfig(
+        vocab_size=args.vocab_size,
+        hidden_size=args.hidden_size,
+        intermediate_size=4 * args.hidden_size,
+        num_attention_heads=args.hidden_size // 64,
+        num_hidden_layers=args.layers,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        **{"embedding_size": args.hidden_size} | KINDS[args.worker],
+    )
+    with strategy.scope():
+        model = heads.PretrainingModel(config)
+    variables = list(name_table.named_variables(model).values())
+    features, seconds = features_of(args), {}
+    for name, exchanges in (("computing", False), ("both", True)):
+        step, times = step_of(strategy, variables, model, exchanges), []
+        for _ in range(args.steps + 1):  # the first traces
+            start = time.perf_counter()
+            value = step(features)
+            strategy.experimental_local_results(value)[0].numpy()
+            times.append(time.perf_counter() - start)
+        seconds[name] = float(np.median(times[1:]))
+    parameters = sum(v.shape.num_elements() for v in variables)
+    print(json.dumps({"parameters": parameters, **seconds}), flush=True)
+
+
+def run_two(kind):
+    """Figures of two workers with a model of this kind: a dict."""
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
+    addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    processes = []
+    for index in range(2):
+        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, __file__, *sys.argv[1:], f"--worker={kind}"],
+                env={**os.environ, "TF_CONFIG": json.dumps(task)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        )
+    outputs = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        sys.exit(f"a worker of {kind} failed: the memory may not suffice; try fewer --layers")
+    return json.loads(outputs[0].splitlines()[-1])
+
+
+def main():
+    """Prints a table of both kinds and their ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--layers", type=int, default=24)
+    parser.add_argument("--hidden_size", type=int, default=1024)
+    parser.add_argument("--vocab_size", type=int, default=30000)
+    parser.add_argument("--batch_size", type=int, default=2, help="sequences of a worker")
+    parser.add_argument("--length", type=int, default=64)
+    parser.add_argument("--predictions", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--worker", choices=KINDS, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        work(args)
+        return
+    found = {kind: run_two(kind) for kind in KINDS}
+    print("| parameters | gradients of a step | step, exchanging | step, computing alone |")
+    print("|---|---|---|---|")
+    for kind, figures in found.items():
+        print(
+            f"| {kind}'s, {figures['parameters'] / 1e6:.1f} M | "
+            f"{figures['parameters'] * 4 / 2**20:.0f} MiB | {figures['both']:.2f} s | "
+            f"{figures['computing']:.2f} s |"
+        )
+    ratios = [
+        found["BERT"][key] / found["ALBERT"][key] for key in ("parameters", "both", "computing")
+    ]
+    print(
+        "BERT to ALBERT: {:.1f} times the bytes, {:.2f} and {:.2f} times the time".format(*ratios)
+    )
+
+
+if __name__ == "__main__":
+    main()
