@@ -101,7 +101,7 @@ class Run:
     Args:
         strategy: tf.distribute.Strategy, under whose scope task and optimizer were made.
         task: Task.
-        optimizer: of `steps.create_optimizer`; None for a run that only evaluates.
+        optimizer: AdamW or LAMB, under a loss scale or not; None for a run that only evaluates.
         settings: Settings.
         seed: int, of dropout.
 

@@ -73,7 +73,7 @@ class TrainStep:
     Args:
         strategy: tf.distribute.Strategy, under whose scope task and optimizer were made.
         task: loop.Task.
-        optimizer: of `create_optimizer`, built.
+        optimizer: AdamW or LAMB, under a loss scale or not, built.
         seed: int, of dropout, whose masks follow from it, the step and the replica (D22).
         accumulation: int, parts that the batch of a replica is computed in, one after another.
         clip_norm: float, largest norm of the gradient.
