@@ -70,7 +70,7 @@ def define_flags():
     flags.DEFINE_integer(
         "shuffle_buffer_size",
         input_pipeline.DEFAULT_WINDOW,
-        "Records that are shuffled together, after the files; about twice as many are in memory. 1 "
+        "Records that are shuffled together, after the files; twice as many are in memory. 1 "
         "keeps the order of files and records.",
     )
     flags.DEFINE_float("masked_lm_budget", 0.0, "The original's masking on the fly; must be 0.")

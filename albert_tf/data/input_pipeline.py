@@ -7,7 +7,7 @@ import tensorflow as tf
 from albert_tf.data import record_checks, record_order, records
 from albert_tf.errors import UserError
 
-DEFAULT_WINDOW = 10_000  # 40 MB of pre-training records of length 512
+DEFAULT_WINDOW = 10_000  # 30 MB of pre-training records of length 512
 # Padding that is cut off is cut to a multiple of this: kernels are prepared anew for each length.
 LENGTH_STEP = 8
 _TOKEN_FEATURES = ("input_ids", "input_mask", "segment_ids", "p_mask")

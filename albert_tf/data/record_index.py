@@ -16,7 +16,7 @@ FILE = "records.json"  # in the directory of a run
 STEP = 4096  # records from one known offset to the next: some MB, which are skipped in no time
 _AROUND_RECORD = 16  # bytes of a TFRecord file beside the data of a record: length and checksums
 _COUNTED_TOGETHER = 1024
-_SECONDS_BETWEEN_LINES = 10
+_SECONDS_BETWEEN_LINES = 30
 
 
 class IndexedFile(NamedTuple):

@@ -13,6 +13,7 @@ from albert_tf.data import record_index, records
 
 LARGEST_WINDOW = 10**7
 _READ_BYTES = 2**18
+_COPIED_TOGETHER = 64  # records that are copied out of a window at a time
 _UNSHUFFLED_WINDOW = 1000  # records read at a time where the order stays as it is
 _EPOCH_KEYS = 2**32  # keys of an epoch: 0 for the files, 1 + n for window n
 
@@ -21,7 +22,7 @@ def training_records(files, batch_size, *, seed, window, first_step=0, num_share
     """Endless dataset of serialised records: those rows of every batch that belong to a share.
 
     Batch k is the records k * B to (k + 1) * B - 1 of an endless order, which depends on `seed`,
-    `window` and the counts of the files alone. About two windows of records are in memory.
+    `window` and the counts of the files alone. Two windows of records are in memory.
 
     Args:
         files: sequence of record_index.IndexedFile, with at least one record.
@@ -55,18 +56,20 @@ def training_records(files, batch_size, *, seed, window, first_step=0, num_share
         left = skipped < lengths
         parts = tf.data.Dataset.from_tensor_slices((order[left], skipped[left]))
         blocks = parts.flat_map(read).batch(size)
-        return blocks.enumerate(first).map(lambda number, block: arrange(epoch, number, block))
+        return blocks.enumerate(first).map(lambda number, block: (epoch, number, block))
 
-    def arrange(epoch, number, block):
-        """The records of a window that are wanted, in their order."""
+    def arranged(epoch, number, block):
+        """The records of a window that are wanted, in their order; some of them per element."""
         length = tf.size(block, tf.int64)
         places = epoch * counts.sum() + number * size - first_record
         places += tf.range(length, dtype=tf.int64)
         wanted = (places >= 0) & (places % batch_size // (batch_size // num_shares) == share)
-        return tf.gather(block, order_of(length, epoch, 1 + number)[wanted])
+        rows = tf.data.Dataset.from_tensor_slices(order_of(length, epoch, 1 + number)[wanted])
+        return rows.batch(_COPIED_TOGETHER).map(lambda some: tf.gather(block, some))
 
     epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
-    return epochs.flat_map(windows).prefetch(1).unbatch()
+    # A window is read while the one before is used, and no window is copied whole.
+    return epochs.flat_map(windows).prefetch(1).flat_map(arranged).unbatch()
 
 
 def _permutation(length, key):

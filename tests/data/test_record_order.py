@@ -13,7 +13,7 @@ from tests.data.small_records import SCHEMA, example, first_ids, flat, train_bat
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=4).filter(any)
 tiny = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -109,7 +109,7 @@ def test_positions_far_into_a_file(tmp_path, monkeypatch):
 
     for window in (1, 5, 9):
         whole = batches(0, window)
-        for first_step in range(0, 80, 3):
+        for first_step in range(0, 80, 13):
             assert batches(first_step, window) == whole[first_step:]
 
 
