@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests share: quiet TensorFlow, and the real data where it is."""
 
+import contextlib
 import gc
 import os
 import subprocess
@@ -55,30 +56,58 @@ def shared_data():
     return SHARED / "data"
 
 
+@contextlib.contextmanager
+def _flags_of(module):
+    """Defines a script's flags, in place of those of scripts that other tests have imported."""
+    from absl import flags
+
+    known = flags.FLAGS
+    others = {  # two scripts may define the same name
+        name: known[name]
+        for name in known
+        if not (known.find_module_defining_flag(name) or "").startswith("absl")
+    }
+    for name in others:
+        delattr(known, name)
+    absl_names = set(known)
+    try:
+        module.define_flags()
+        yield known
+    finally:
+        for name in set(known) - absl_names:
+            delattr(known, name)
+        for name, flag in others.items():
+            known[name] = flag
+
+
+def _arguments(values):
+    return [f"--{name}={value}" for name, value in values.items()]
+
+
 @pytest.fixture(scope="session")
 def run_main():
     """Runs a script's `main` in this process: run_main(module, flag=value, ...)."""
-    from absl import flags
 
     def run(module, **values):
-        known = flags.FLAGS
-        others = {  # of scripts that other tests have imported: two may define the same name
-            name: known[name]
-            for name in known
-            if not (known.find_module_defining_flag(name) or "").startswith("absl")
-        }
-        for name in others:
-            delattr(known, name)
-        absl_names = set(known)
-        try:
-            module.define_flags()
-            known([module.__name__, *(f"--{name}={value}" for name, value in values.items())])
+        with _flags_of(module) as known:
+            known([module.__name__, *_arguments(values)])
             module.main([])
-        finally:
-            for name in set(known) - absl_names:
-                delattr(known, name)
-            for name, flag in others.items():
-                known[name] = flag
+
+    return run
+
+
+@pytest.fixture
+def launched(capsys, monkeypatch):
+    """As `run_script`, but in this process: launched(module, *words, flag=value, ...)."""
+    from albert_tf.cli import launch
+
+    def run(module, *words, **values):
+        name = module.__name__.rpartition(".")[2]
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *_arguments(values), *words])
+        capsys.readouterr()
+        with _flags_of(module), pytest.raises(SystemExit) as end:
+            launch.run(module.main)
+        return subprocess.CompletedProcess(sys.argv, end.value.code, *capsys.readouterr())
 
     return run
 
@@ -89,9 +118,8 @@ def run_script():
 
     def run(script, cwd=None, environment=None, **values):
         path = ROOT / f"{script}.py"
-        arguments = [f"--{name}={value}" for name, value in values.items()]
         return subprocess.run(
-            [sys.executable, str(path), *arguments],
+            [sys.executable, str(path), *_arguments(values)],
             cwd=cwd,
             env={**os.environ, **(environment or {})},
             capture_output=True,

@@ -78,15 +78,9 @@ class Predictions(NamedTuple):
         return (logits[answered - 1] + logits[answered]) / 2
 
 
-class _Fallback(NamedTuple):
-    """The n-best entry of a question without any candidate."""
-
-    text: str
-    score: float
-
-
-_FALLBACK_V1 = _Fallback("empty", 0.0)
-_FALLBACK_V2 = _Fallback("", -1e6)
+# The n-best entry of a question without any candidate: text, scores of start and end.
+_FALLBACK_V1 = ("empty", 0.0, 0.0)
+_FALLBACK_V2 = ("", -1e6, -1e6)
 
 
 def predict_v1(examples, features, runs, n_best_size, max_answer_length):
@@ -289,8 +283,7 @@ def _nbest_lists(examples, features, runs, n_best_size, fallback):
         order = begin + np.argsort(-total[begin:end], kind="stable")
         text = examples[number].paragraph_text
         entries = _distinct_texts(text, features, number, candidates, order, n_best_size)
-        entries = entries or [(fallback.text, fallback.score, fallback.score)]
-        lists[examples[number].qas_id] = _with_probabilities(entries)
+        lists[examples[number].qas_id] = _with_probabilities(entries or [fallback])
     return lists
 
 

@@ -194,10 +194,7 @@ def _label(task, table, number, row, normalize):
 
 
 def _score(text, table, number):
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
+    score = _number(text)
     if not abs(score) <= float(tf.float32.max):  # nan is not
         raise UserError(
             f"{table.place(number)}: the label must be a number. Received: {reprlib.repr(text)}"
@@ -205,13 +202,15 @@ def _score(text, table, number):
     return score
 
 
-def _is_label(task, text):
-    if not task.is_regression:
-        return text in task.labels
+def _number(text):
     try:
-        return math.isfinite(float(text))
+        return float(text)
     except ValueError:
-        return False
+        return math.nan
+
+
+def _is_label(task, text):
+    return math.isfinite(_number(text)) if task.is_regression else text in task.labels
 
 
 def _class(task, text, table, number):

@@ -289,10 +289,10 @@ def command(*arguments, **options):
     )  # fmt: skip
 
 
-def test_words_that_are_no_flags():
-    done = command("--saved_model=x", "--text", "a", "film")
+def test_words_that_are_no_flags(launched):
+    done = launched(predict, "--text", "a", "film", saved_model="x")
     assert done.returncode == 1
-    assert done.stderr.decode().splitlines()[-1].startswith("predict: error: not a flag: film.")
+    assert done.stderr.splitlines()[-1].startswith("predict: error: not a flag: film.")
 
 
 def test_a_pipe_into_the_command_and_out_of_it(classifier):
@@ -306,25 +306,14 @@ def test_a_pipe_into_the_command_and_out_of_it(classifier):
     assert set(first) == {"label", "probabilities", "threshold"} and second["id"] == "ß"
 
 
-def test_a_defect_keeps_its_traceback(classifier, tmp_path):
+def test_a_defect_keeps_its_traceback(classifier, launched, monkeypatch, tmp_path):
     """Only errors meant for users end in one line."""
-    code = f"""
-import sys
-from albert_tf.cli import predict
-predict.prediction = lambda *_: int("x")
-sys.argv = ["albert-predict", "--saved_model={classifier}", "--text=a", "--text_pair=b"]
-predict.run()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1 and "Traceback" in done.stderr
-    damaged = code.replace(str(classifier), str(tmp_path))
-    done = subprocess.run(
-        [sys.executable, "-c", damaged], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    monkeypatch.setattr(predict, "prediction", lambda *_: int("x"))
+    with pytest.raises(ValueError, match="invalid literal"):
+        launched(predict, saved_model=classifier, text="a", text_pair="b")
+    done = launched(predict, saved_model=tmp_path, text="a", text_pair="b")
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("albert-predict: error: --saved_model=")
+    assert done.stderr.splitlines()[-1].startswith("predict: error: --saved_model=")
 
 
 def test_help_shows_the_flags_and_how_to_call_it():

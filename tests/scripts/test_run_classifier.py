@@ -684,13 +684,13 @@ def test_vocabulary_of_another_model_is_an_error(run_main, flags, tmp_path):
         run_main(run_classifier, **flags | {"albert_config_file": config})
 
 
-def test_errors_leave_earlier_results_alone(run_script, flags, trained, tmp_path):
+def test_errors_leave_earlier_results_alone(launched, flags, trained, tmp_path):
     data = tmp_path / "glue"
     shutil.copytree(flags["data_dir"], data)
     before = (trained / "eval_results.txt").read_text()
     dev = data / "RTE" / "dev.tsv"
     dev.write_text(dev.read_text() + "9\ta sentence\tanother\tmaybe\n")
-    done = run_script("run_classifier", **flags | {"train_step": 4, "data_dir": data})
+    done = launched(run_classifier, **flags | {"train_step": 4, "data_dir": data})
     assert done.returncode == 1 and "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("run_classifier: error: ") and "dev.tsv" in last and "maybe" in last

@@ -593,11 +593,11 @@ def test_values_out_of_range_further_on_are_named(run_main, flags, tmp_path):
             run_main(run_pretraining, **flags | mode | {"input_file": bad})
 
 
-def test_values_out_of_range_end_in_one_line(run_script, flags):
+def test_values_out_of_range_end_in_one_line(launched, flags):
     rows = golden_batches()
     rows[6]["segment_ids"] = rows[6]["segment_ids"] + 7
     write_records(flags["input_file"], rows)
-    done = run_script("run_pretraining", **flags)
+    done = launched(run_pretraining, **flags)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("run_pretraining: error: feature segment_ids in record 7 of ")

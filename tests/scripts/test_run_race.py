@@ -391,8 +391,8 @@ def test_bad_input_is_a_plain_error_before_training(run_main, flags, tmp_path, c
     assert not run_directory.numbered_in(str(tmp_path / "out"))
 
 
-def test_error_is_one_line(run_script, flags, tmp_path):
-    done = run_script("run_race", **flags | {"data_dir": tmp_path})
+def test_error_is_one_line(launched, flags, tmp_path):
+    done = launched(run_race, **flags | {"data_dir": tmp_path})
     assert done.returncode == 1 and "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("run_race: error: ") and f"{tmp_path}/RACE/test/middle" in last

@@ -752,7 +752,7 @@ def test_a_version_1_model_answers_questions_of_version_2(run_main, trained, fla
     assert (out / "eval_results.txt").read_text() == before
 
 
-def test_flags_of_both_originals_are_accepted(run_script, tmp_path):
+def test_flags_of_both_originals_are_accepted(launched, tmp_path):
     """With the defaults where the original has some."""
     texts = (
         "albert_config_file", "vocab_file", "spm_model_file", "output_dir", "train_file",
@@ -760,8 +760,8 @@ def test_flags_of_both_originals_are_accepted(run_script, tmp_path):
         "init_checkpoint", "albert_hub_module_handle", "tpu_name", "tpu_zone", "gcp_project",
         "master", "export_dir",
     )  # fmt: skip
-    done = run_script(
-        "run_squad",
+    done = launched(
+        run_squad,
         **{name: tmp_path / name for name in texts},
         **{"do_train": False, "do_predict": True, "do_lower_case": True, "max_seq_length": 384},
         **{"doc_stride": 128, "max_query_length": 64, "train_batch_size": 32},
