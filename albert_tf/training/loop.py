@@ -353,6 +353,7 @@ class Run:
             parts.profiler.after(step)
             if parts.meeting.is_due():
                 parts.reporter.read()
+                self._saver.check()
             if step == point:
                 rate = optimization.rate_at(steps.inner_optimizer(self.optimizer), step - 1)
                 self._write("train", step, parts.reporter.point() | {"learning_rate": rate})

@@ -2,12 +2,13 @@
 """Writing the checkpoints of a run while it goes on."""
 
 import concurrent.futures
+import contextlib
 import os
 import time
 
 import tensorflow as tf
 
-from albert_tf.checkpoints import run_directory, writers
+from albert_tf.checkpoints import readers, run_directory, writers
 from albert_tf.errors import UserError, one_line
 
 # What training needs to go on is kept in so many: if the newest is damaged, the one before serves.
@@ -57,6 +58,11 @@ class Saver:
         self.paused += time.time() - start
         return prefix
 
+    def check(self):
+        """Raises UserError if the last checkpoint could not be written; waits for nothing."""
+        if self._pending and self._pending.done():
+            self.wait()
+
     def wait(self):
         """Waits until the last checkpoint is written.
 
@@ -80,7 +86,8 @@ class Saver:
             for name in older[: -self._keep] if self._keep else ():
                 run_directory.delete(name)
             for name in older[-(self._keep or len(older)) : -_RESUMABLE]:
-                writers.drop_moments(name)
+                with contextlib.suppress(readers.DamagedError):  # it is no worse than before
+                    writers.drop_moments(name)
         except (OSError, tf.errors.OpError) as error:
             raise UserError(
                 f"cannot write the checkpoint {prefix}: {one_line(error)}. Make room or choose "

@@ -218,6 +218,15 @@ def test_checkpoints_for_evaluation_hold_no_moments(run, tmp_path):
 
 
 @pytest.mark.parametrize("keeps", [False, True])
+def test_a_damaged_old_checkpoint_does_not_end_a_run(run, tmp_path):
+    (tmp_path / "model.ckpt-0.index").write_bytes(b"half")
+    for step in (1, 2, 3):
+        run._step.assign(step)
+        run.save()
+    run.wait_for_checkpoint()
+    assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-3"
+
+
 def test_the_best_checkpoint_holds_moments_if_asked_for(keeps, run, tmp_path):
     results.record(
         str(tmp_path),
