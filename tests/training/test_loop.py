@@ -217,7 +217,6 @@ def test_checkpoints_for_evaluation_hold_no_moments(run, tmp_path):
     assert kinds == {0: False, 1: False, 2: True, 3: True}
 
 
-@pytest.mark.parametrize("keeps", [False, True])
 def test_a_damaged_old_checkpoint_does_not_end_a_run(run, tmp_path):
     (tmp_path / "model.ckpt-0.index").write_bytes(b"half")
     for step in (1, 2, 3):
@@ -227,6 +226,7 @@ def test_a_damaged_old_checkpoint_does_not_end_a_run(run, tmp_path):
     assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-3"
 
 
+@pytest.mark.parametrize("keeps", [False, True])
 def test_the_best_checkpoint_holds_moments_if_asked_for(keeps, run, tmp_path):
     results.record(
         str(tmp_path),
