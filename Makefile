@@ -18,12 +18,13 @@ FUZZ_CASES ?= 200
 FUZZ_CRASHES ?= 24
 FUZZ_SEED ?= 1
 
-.PHONY: help setup test test-slow test-onednn-off lint docs-check fuzz demo books clean
+.PHONY: help setup test test-slow test-long test-onednn-off lint docs-check fuzz demo books clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
 	@echo "make test    the tests (TESTS=tests/model/test_encoder.py for a part)"
 	@echo "make test-slow  those that take long and show what the others do for more cases"
+	@echo "make test-long  workers that train together, and runs that are killed: some minutes"
 	@echo "make test-onednn-off  those of the model's figures, with TensorFlow's other kernels"
 	@echo "make lint    ruff: rules and format"
 	@echo "make docs-check  the commands of README.md and docs/, with tiny models and data: 5 minutes"
@@ -51,6 +52,10 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m slow $(TESTS)
+
+# Each takes several processes of its own.
+test-long: $(READY)
+	$(RUN) -m pytest -m long $(TESTS)
 
 # Other processors take other kernels, whose sums are rounded otherwise.
 NUMERIC := model scripts/test_run_squad.py publish/test_serving.py

@@ -14,7 +14,7 @@ from albert_tf.training import history
 from tests import ROOT
 from tests.scripts import quick_runs
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 STEPS, KILLS = 400, 20
 
 
