@@ -23,7 +23,6 @@ class Process:
 
     def __init__(self, flags):
         self._history = flags["output_dir"] / history.FILE
-        self._before = self._size()
         arguments = [f"--{name}={value}" for name, value in flags.items()]
         self.process = subprocess.Popen(
             [sys.executable, str(ROOT / "run_pretraining.py"), *arguments],
@@ -33,13 +32,14 @@ class Process:
             text=True,
         )
 
-    def _size(self):
-        return self._history.stat().st_size if self._history.exists() else 0
+    def wait_for_step(self, step):
+        """Waits until it has written figures of a step, or has ended."""
+        while self.process.poll() is None and self._last_step() < step:
+            time.sleep(0.005)
 
-    def wait_for_updates(self):
-        """Waits until it has written figures, or has ended."""
-        while self._size() == self._before and self.process.poll() is None:
-            time.sleep(0.01)
+    def _last_step(self):
+        lines = self._history.read_text().splitlines() if self._history.exists() else []
+        return int(lines[-1].split(",")[0]) if len(lines) > 1 else 0
 
     def output(self):
         return self.process.communicate(timeout=900)[0]
@@ -61,24 +61,23 @@ def test_a_killed_run_ends_as_one_that_never_was(tmp_path):
     }
     start = time.time()
     whole = Process(flags | {"output_dir": tmp_path / "whole"})
-    whole.wait_for_updates()
+    whole.wait_for_step(1)
     starting = time.time() - start
     assert f"Trained to step {STEPS}" in whole.output()
-    training = time.time() - start - starting
     flags |= {"output_dir": tmp_path / "killed"}
-    moments, steps = random.Random(1), []
+    moments, step = random.Random(1), 0
     for number in range(KILLS):
         run = Process(flags)
         if number % 4:  # else while it starts
-            run.wait_for_updates()
-            time.sleep(moments.uniform(0, 2 * training / KILLS))
+            run.wait_for_step(step + moments.randint(1, 2 * STEPS // KILLS))
+            time.sleep(moments.uniform(0, 0.1))
         else:
             time.sleep(moments.uniform(0, starting))
         run.process.kill()
         assert "run_pretraining: error" not in run.output()
         found = run_directory.numbered_in(str(tmp_path / "killed"))
-        steps.append(found[-1][0] if found else 0)
-    assert 0 < steps[KILLS // 2] < STEPS  # it was killed on its way
+        step = found[-1][0] if found else 0
+        assert number > KILLS // 2 or step < STEPS  # it is killed on its way
     assert "run_pretraining: error" not in Process(flags).output()
     wanted, found = variables(tmp_path / "whole"), variables(tmp_path / "killed")
     assert found["global_step"] == STEPS
