@@ -13,6 +13,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
+from albert_tf import files
 from albert_tf.checkpoints import name_table
 from albert_tf.errors import UserError, one_line
 
@@ -165,9 +166,8 @@ class SafetensorsReader:
     def __init__(self, path):
         self.prefix = path
         try:
-            with tf.io.gfile.GFile(path, "rb") as file:
-                found = dict(safetensors.deserialize(file.read()))
-        except (tf.errors.OpError, safetensors.SafetensorError) as error:
+            found = dict(safetensors.deserialize(files.read_bytes(path)))
+        except safetensors.SafetensorError as error:
             raise UserError(f"cannot read {path}: {error}") from error
         found = _with_base(found)
         if _is_tied(found):

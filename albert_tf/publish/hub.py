@@ -59,9 +59,10 @@ class HubModule(_Callable):
             if not any(variable is other for other in absent)
         }
         if has_masked_lm:
-            self.mlm = _masked_lm(model)
+            names = (*HUB_INPUTS, POSITIONS)
+            self.mlm = _with_head(model, "masked_lm", "mlm_logits", _masked_lm, names)
         if has_sentence_order:
-            self.sop = _sentence_order(model)
+            self.sop = _with_head(model, "sentence_order", "sop_log_probs", _sentence_order)
         for name, path in assets.items():
             setattr(self, name, tf.saved_model.Asset(path))
         self.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
@@ -115,23 +116,20 @@ def _encoder_outputs(encoder, inputs, training):
     return {"default": found["pooled_output"]} | {name: found[name] for name in names}
 
 
-def _masked_lm(model):
+def _with_head(model, name, output, compute, names=HUB_INPUTS):
+    """The encoder with a head, which adds an output: compute(model, inputs, encoder's outputs)."""
+
     def call(inputs, training=False):
         found = _encoder_outputs(model.encoder, inputs, training)
-        logits = model.masked_lm(
-            found["sequence_output"], inputs[POSITIONS], model.encoder.embedding_table
-        )
-        return found | {"mlm_logits": logits}
+        return found | {output: compute(model, inputs, found)}
 
-    variables = model.encoder.trainable_variables + _head(model, "masked_lm")
-    return _Callable(call, (*HUB_INPUTS, POSITIONS), variables)
+    return _Callable(call, names, model.encoder.trainable_variables + _head(model, name))
 
 
-def _sentence_order(model):
-    def call(inputs, training=False):
-        found = _encoder_outputs(model.encoder, inputs, training)
-        logits = model.sentence_order(found["pooled_output"])
-        return found | {"sop_log_probs": tf.nn.log_softmax(logits)}
+def _masked_lm(model, inputs, found):
+    table = model.encoder.embedding_table
+    return model.masked_lm(found["sequence_output"], inputs[POSITIONS], table)
 
-    variables = model.encoder.trainable_variables + _head(model, "sentence_order")
-    return _Callable(call, HUB_INPUTS, variables)
+
+def _sentence_order(model, inputs, found):
+    return tf.nn.log_softmax(model.sentence_order(found["pooled_output"]))

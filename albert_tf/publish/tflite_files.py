@@ -122,15 +122,12 @@ def _largest_difference(content, samples, expected):
         {name: np.stack([outputs[name] for outputs in runs]) for name in runs[0]}
         for runs in ([_as_numpy(runner(**sample)) for sample in samples], expected)
     )
-    return float(
-        np.max(
-            [
-                np.max(_differences(name, found, expected)) / max(1.0, np.max(np.abs(values)))
-                for name, values in expected.items()
-                if np.issubdtype(values.dtype, np.floating)
-            ]
-        )
-    )
+    differences = [
+        np.max(_differences(name, found, expected)) / max(1.0, np.max(np.abs(values)))
+        for name, values in expected.items()
+        if np.issubdtype(values.dtype, np.floating)
+    ]
+    return float(np.max(differences))
 
 
 def _differences(name, found, expected):

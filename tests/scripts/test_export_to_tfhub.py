@@ -280,11 +280,14 @@ def test_preprocessing(run_main, tmp_path, capsys):
     """Of both kinds of vocabulary, loaded by the examples of the cards."""
     texts = ["A question, with 9,000 Words?", "", "Ünder the  table"]
     code, expected = "", []
-    for kind in ("spm_uncased.model", "vocab.txt"):
+    for kind, flags, length in (
+        ("spm_uncased.model", {}, 128),
+        ("vocab.txt", {"max_seq_length": 20}, 20),
+    ):
         source, module = tmp_path / kind / "vocabulary", tmp_path / kind / "module"
         source.mkdir(parents=True)
         shutil.copy(GOLDEN / "tokenization" / kind, source)
-        values = {"export_path": module, "export_type": "preprocessing"}
+        values = {"export_path": module, "export_type": "preprocessing"} | flags
         run_main(export_to_tfhub, albert_directory=source, **values)
         # Where texts may be cut otherwise, both the script and the card say so.
         said = [capsys.readouterr().out, (module / "README.md").read_text()]
@@ -293,7 +296,8 @@ def test_preprocessing(run_main, tmp_path, capsys):
         argument = {"spm_model_file" if is_sentencepiece else "vocab_file": str(source / kind)}
         tokenizer = FullTokenizer(**argument)
         ids = [tokenizer.encode_ids(tokenizer.normalize(text)) for text in texts]
-        expected += ["(1, 16)", str(ids), "(3, 128)"]
+        assert f"int32 [B, {length}]" in said[1]
+        expected += ["(1, 16)", str(ids), f"(3, {length})"]
         code += f"""
 {example_of(module)}
 print(module.tokenize(tf.constant({texts!r})).to_list())
@@ -305,11 +309,12 @@ print(module(tf.constant({texts!r}))["input_word_ids"].shape)
 @pytest.mark.parametrize(
     ("positions", "flag", "expected"),
     [
-        pytest.param(64, {}, 64, marks=pytest.mark.slow),
-        pytest.param(512, {}, 128, marks=pytest.mark.slow),
+        (64, {}, 64),
+        (512, {}, 128),
         (64, {"max_seq_length": 20}, 20),
     ],
 )
+@pytest.mark.slow
 def test_length_of_the_preprocessing(positions, flag, expected, directory, run):
     path = directory()
     set_positions(path, positions)
