@@ -10,7 +10,7 @@ import tf_keras
 
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
-from albert_tf.model import heads
+from albert_tf.model import fused, heads
 from tests import GOLDEN
 
 VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
@@ -89,6 +89,17 @@ def test_gradients_are_the_originals(variant):
         assert_close(gradients[name], expected[name], GRADIENT)
     norm = tf.linalg.global_norm(list(gradients.values()))
     np.testing.assert_allclose(norm, expected["__global_norm_dense"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{"recompute": False}, {"recompute": True}])
+def test_compiled_forms_and_recompute_have_the_originals_gradients(changes, monkeypatch):
+    monkeypatch.setattr(fused, "SMALLEST", 0)
+    expected = np.load(GOLDEN / "model" / "base" / "gradients.npz")
+    model, named = golden_model(GOLDEN / "model" / "base", **changes)
+    with fused.compiled():
+        _, gradients = loss_and_gradients(model, named, golden_features("base"))
+    for name, gradient in gradients.items():
+        assert_close(gradient, expected[name], GRADIENT)
 
 
 def test_one_hot_look_up_has_the_same_gradients():
