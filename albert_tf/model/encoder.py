@@ -198,12 +198,12 @@ class AttentionBlock(Layer):
             tensor of x's type [B * T, H].
         """
         *inputs, (kernel, bias), norm = self.tensors()[0] if tensors is None else tensors
-        batch = mask_adder.shape[0] or tf.shape(mask_adder)[0]
+        length = mask_adder.shape[3] or tf.shape(mask_adder)[3]
         *low, residual = fused.copies(x, 4)
         # The scale goes to the query: [B, N, T, D] has fewer entries than [B, N, T, T].
         scales = (1.0 / math.sqrt(self._head_size), 1.0, 1.0)
         query, key, value = (
-            fused.split_heads(_product(x, kernel), bias, scale, batch, self._heads)
+            fused.split_heads(_product(x, kernel), bias, scale, length, self._heads)
             for x, (kernel, bias), scale in zip(low, inputs, scales, strict=True)
         )
         logits = tf.matmul(query, key, transpose_b=True)  # [B, N, T, T]

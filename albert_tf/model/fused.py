@@ -257,28 +257,28 @@ def _softmax_back(weights, dy, keep, rate):
 # --- Heads --------------------------------------------------------------------------------------
 
 
-def split_heads(x, bias, scale, batch, heads):
+def split_heads(x, bias, scale, length, heads):
     """(x + bias) * scale, with a matrix for each head.
 
     Args:
         x: float tensor [B * T, N * D].
         bias: float32 tensor [N * D].
         scale: float.
-        batch: int or int32 scalar, B.
+        length: int or int32 scalar, T; B follows, 0 too.
         heads: int, N.
 
     Returns:
         tensor of x's type [B, N, T, D].
     """
     form = _compiled_split_heads if compiles(x) else plain_split_heads
-    return form(x, bias, scale, batch, heads)
+    return form(x, bias, scale, length, heads)
 
 
-def plain_split_heads(x, bias, scale, batch, heads):
+def plain_split_heads(x, bias, scale, length, heads):
     """`split_heads` in plain operations."""
     x = tf.nn.bias_add(x, tf.cast(bias, x.dtype))
     x = x if scale == 1.0 else x * scale
-    return tf.transpose(tf.reshape(x, [batch, -1, heads, x.shape[-1] // heads]), [0, 2, 1, 3])
+    return tf.transpose(tf.reshape(x, [-1, length, heads, x.shape[-1] // heads]), [0, 2, 1, 3])
 
 
 def merge_heads(x):
@@ -287,7 +287,7 @@ def merge_heads(x):
     return tf.reshape(rows, [-1, rows.shape[2] * rows.shape[3]])
 
 
-def _compiled_split_heads(x, bias, scale, batch, heads):
+def _compiled_split_heads(x, bias, scale, length, heads):
     @tf.custom_gradient
     def function(x, bias):
         def gradient(dy):
@@ -295,7 +295,7 @@ def _compiled_split_heads(x, bias, scale, batch, heads):
             dx = dx if scale == 1.0 else dx * scale
             return dx, _column_sums(dx)
 
-        return _split_heads(x, bias, scale, heads, x.shape[0] // batch), gradient
+        return _split_heads(x, bias, scale, heads, length), gradient
 
     return function(x, bias)
 

@@ -70,7 +70,7 @@ CASES = {
     "softmax_dropout": lambda dtype: softmax_case(dtype, keep([2, 3, 7, 7])),
     "split_heads": lambda dtype: (
         [normal(6, 8, dtype=dtype), normal(8, seed=1)],
-        lambda x, bias: fused.split_heads(x, bias, 0.3, 2, 4),
+        lambda x, bias: fused.split_heads(x, bias, 0.3, 3, 4),
     ),
     "copies": lambda dtype: (
         [normal(6, 8, dtype=dtype)],
@@ -138,7 +138,7 @@ def test_compiled_forms_are_taken_where_wanted_and_shapes_are_static(name):
     assert clusters(traced, True, *given)
     assert not clusters(traced, False, *given)
     unknown = [tf.TensorSpec([None, *x.shape[1:]], x.dtype) for x in given]
-    if name not in ("split_heads", "cross_entropy"):  # these take a static batch in the cases
+    if name not in ("split_heads", "cross_entropy"):  # these take a static length in the cases
         assert not clusters(traced, True, *unknown)
 
 
