@@ -13,7 +13,7 @@ from tests.data.small_records import SCHEMA, example, first_ids, flat, train_bat
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=4).filter(any)
 tiny = settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
