@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.data import example_encoding
 from albert_tf.errors import UserError
 
 
@@ -183,11 +184,28 @@ def compression_of(path):
 
 
 def encode(arrays, schema):
-    """One serialised tf.train.Example.
+    """One serialised tf.train.Example: `encode_rows` of a single row.
 
     Args:
         arrays: dict from feature name to numpy array [length] (or a list of numbers).
         schema: dict from feature name to `FeatureSpec`.
+
+    Raises:
+        ValueError: names or lengths differ from the schema.
+    """
+    (record,) = encode_rows({name: np.asarray(v)[None] for name, v in arrays.items()}, schema)
+    return record
+
+
+def encode_rows(arrays, schema):
+    """Serialised tf.train.Examples; the same numbers give the same bytes.
+
+    Args:
+        arrays: dict from feature name to numpy array [n, length], a row for each record.
+        schema: dict from feature name to `FeatureSpec`.
+
+    Returns:
+        list of n bytes.
 
     Raises:
         ValueError: names or lengths differ from the schema.
@@ -197,21 +215,21 @@ def encode(arrays, schema):
             f"features do not fit the schema: missing {sorted(schema.keys() - arrays.keys())}, "
             f"unknown {sorted(arrays.keys() - schema.keys())}"
         )
-    example = tf.train.Example()
-    features = example.features.feature
     for name, feature in schema.items():
-        values = np.asarray(arrays[name])
-        if values.shape != (feature.length,):
+        if arrays[name].shape[1:] != (feature.length,):
             raise ValueError(
-                f"feature {name} has shape {list(values.shape)}, the schema wants "
+                f"feature {name} has shape {list(arrays[name].shape[1:])}, the schema wants "
                 f"[{feature.length}]"
             )
-        if feature.dtype == tf.int64:
-            features[name].int64_list.value.extend(values.tolist())
-        else:
-            features[name].float_list.value.extend(values.tolist())
-    # Otherwise the order of the features differs from run to run, and so would the files.
-    return example.SerializeToString(deterministic=True)
+    kinds = {tf.int64: np.int64, tf.float32: np.float32}
+    return example_encoding.serialize(
+        {
+            name: arrays[name]
+            if arrays[name].dtype.kind in "biu" and feature.dtype == tf.int64
+            else arrays[name].astype(kinds[feature.dtype], casting="same_kind")
+            for name, feature in schema.items()
+        }
+    )
 
 
 @contextlib.contextmanager
@@ -283,10 +301,9 @@ def write_records(path, schema, batches):
     count = 0
     with open_writers([path]) as (writer,):
         for arrays in batches:
-            names = list(arrays)
-            flat = [values.reshape(len(values), -1) for values in arrays.values()]
-            for row in zip(*flat, strict=True):
-                writer.write(encode(dict(zip(names, row, strict=True)), schema))
+            flat = {name: values.reshape(len(values), -1) for name, values in arrays.items()}
+            for record in encode_rows(flat, schema):
+                writer.write(record)
                 count += 1
         if not count:
             raise UserError(f"there is no example to write to {path}")
