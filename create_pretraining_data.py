@@ -9,7 +9,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.cli import flag_groups, launch
-from albert_tf.data import pretraining
+from albert_tf.data import pretraining, pretraining_files, records
 from albert_tf.errors import UserError
 from albert_tf.text import tokenization
 
@@ -27,7 +27,9 @@ def define_flags():
     flags.DEFINE_string(
         "output_file",
         None,
-        "Comma-separated names of the TFRecord files to write; the instances go to them in turn.",
+        "Comma-separated names of the TFRecord files to write; the instances go to them in turn. "
+        "Names that end in .gz are compressed. name@64 stands for 64 files: name-00000-of-00064 "
+        "and so on.",
     )
     flags.DEFINE_string(
         "spm_model_file",
@@ -87,6 +89,22 @@ def define_flags():
         0.1,
         "Probability, per document and pass, of instances shorter than --max_seq_length.",
     )
+    flags.DEFINE_integer(
+        "num_output_shards", None, "Files to write, if --output_file is a single name: as name@N."
+    )
+    flags.DEFINE_integer(
+        "num_workers",
+        1,
+        "Processes. The records do not depend on it. Each file is written by one process, so name "
+        "at least as many files.",
+    )
+    flags.DEFINE_string(
+        "work_directory",
+        None,
+        "Directory on a local disk for the tokenised text and the state of the run. It is kept, "
+        "and a later run with other settings takes the tokenised text from it. By default a hidden "
+        "one beside the first output file, removed at the end.",
+    )
     flags.mark_flags_as_required(["input_file", "output_file"])
 
 
@@ -98,15 +116,22 @@ def main(_):
         raise UserError("one of --spm_model_file and --vocab_file is needed, and none was given")
     settings = flag_groups.values_of(pretraining.Settings)
     paths = files.expand_patterns(FLAGS.input_file, "input_file")
-    outputs = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
-    if not outputs:
-        raise UserError("--output_file is empty; give one or more file names")
+    outputs = records.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
+    flag_groups.check_at_least(1, "num_workers", "num_output_shards")
     tokenizer = tokenization.FullTokenizer(
         vocab_file=FLAGS.vocab_file,
         do_lower_case=FLAGS.do_lower_case,
         spm_model_file=FLAGS.spm_model_file,
     )
-    print(pretraining.create(paths, outputs, tokenizer, settings))
+    summary = pretraining_files.create(
+        paths,
+        outputs,
+        tokenizer,
+        settings,
+        num_workers=FLAGS.num_workers,
+        work_directory=FLAGS.work_directory,
+    )
+    print(summary)
 
 
 if __name__ == "__main__":

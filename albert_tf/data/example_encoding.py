@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serialised tf.train.Examples of a fixed schema, many at once, straight from arrays.
 
-The bytes are those of `tf.train.Example.SerializeToString(deterministic=True)`, a tenth of the time.
+The bytes are those of `tf.train.Example.SerializeToString(deterministic=True)`.
 An Example is nested messages: Features { map<name, Feature { Int64List | FloatList }> }. Every
 level is a tag, a length and the content; maps are in the order of their keys, where no key may be
 the beginning of another.

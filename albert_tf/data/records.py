@@ -8,6 +8,7 @@ record cannot be written in one shape and expected in another.
 import contextlib
 import dataclasses
 import itertools
+import re
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +16,9 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.data import example_encoding
 from albert_tf.errors import UserError
+
+_SHARDS = re.compile(r"@(\d+)$")
+_MOST_SHARDS = 99_999
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,10 +247,52 @@ def open_writers(paths):
         paths: list of str.
 
     Yields:
-        list of tf.io.TFRecordWriter, one per path.
+        list of tf.io.TFRecordWriter, one per path; they compress for a path that ends in .gz.
     """
     with files.replacing(*paths) as names, contextlib.ExitStack() as stack:
-        yield [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
+        yield [
+            stack.enter_context(tf.io.TFRecordWriter(name, compression_of(path)))
+            for name, path in zip(names, paths, strict=True)
+        ]
+
+
+def expand_shards(names, count=None):
+    """File names of a list in which name@64 stands for 64 files.
+
+    Args:
+        names: str, comma-separated. Of dir/train.tfrecord.gz@2 the files are
+            dir/train-00000-of-00002.tfrecord.gz and dir/train-00001-of-00002.tfrecord.gz.
+        count: int or None, number of files of a single name without @.
+
+    Returns:
+        list of str.
+
+    Raises:
+        UserError: there is no name, or a number does not fit.
+    """
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if not wanted:
+        raise UserError("--output_file is empty; give one or more file names")
+    if count is not None:
+        if len(wanted) > 1 or _SHARDS.search(wanted[0]):
+            raise UserError(
+                f"--num_output_shards={count}: give a single name without @ as --output_file"
+            )
+        wanted = [f"{wanted[0]}@{count}"]
+    paths = []
+    for name in wanted:
+        if not (match := _SHARDS.search(name)):
+            paths.append(name)
+            continue
+        number, whole = int(match[1]), name[: match.start()]
+        if not 1 <= number <= _MOST_SHARDS:
+            raise UserError(f"--output_file={name}: from 1 to {_MOST_SHARDS} files are possible")
+        directory, slash, base = whole.rpartition("/")
+        stem, dot, ending = base.partition(".")
+        paths += [
+            f"{directory}{slash}{stem}-{k:05}-of-{number:05}{dot}{ending}" for k in range(number)
+        ]
+    return paths
 
 
 def pack_segments(firsts, seconds, special_ids, max_seq_length):

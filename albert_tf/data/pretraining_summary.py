@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was made of a text: a page for people, and a JSON file beside the records."""
+
+import collections
+import dataclasses
+
+import numpy as np
+
+_MANY_SINGLE_SENTENCES = 0.5
+
+
+@dataclasses.dataclass
+class Summary:
+    """What was made; `str` of it is a text for people.
+
+    Args:
+        documents, sentences, tokens: int, of the text.
+        single_sentences: int, documents of a single sentence.
+        unknown: Counter of the pieces of the text that are not in the vocabulary.
+        lines_dropped: int, lines with text but without any piece.
+        kinds: int array [3], instances in order, swapped, and with a random document.
+        tokens_cut: int, tokens that truncation took from the segments.
+        instance_tokens: int, tokens of all instances, specials included.
+        predictions: int, tokens to predict.
+        seconds: float, of this run.
+        kept: int, output files of an earlier run that were kept.
+    """
+
+    documents: int
+    sentences: int
+    tokens: int
+    single_sentences: int
+    unknown: collections.Counter
+    lines_dropped: int
+    kinds: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(3, np.int64))
+    tokens_cut: int = 0
+    instance_tokens: int = 0
+    predictions: int = 0
+    seconds: float = 0.0
+    kept: int = 0
+
+    @property
+    def instances(self):
+        """Number of records."""
+        return int(self.kinds.sum())
+
+    @property
+    def masked_share(self):
+        """Tokens to predict per token, specials included."""
+        return self.predictions / self.instance_tokens
+
+    @property
+    def unknown_share(self):
+        """Unknown pieces per token of the text."""
+        return self.unknown.total() / self.tokens
+
+    def as_json(self):
+        """The figures as values that JSON has."""
+        in_order, swapped, random = self.kinds.tolist()
+        return {
+            "documents": self.documents,
+            "documents_of_one_sentence": self.single_sentences,
+            "sentences": self.sentences,
+            "tokens": self.tokens,
+            "unknown_share": self.unknown_share,
+            "unknown_most_common": dict(self.unknown.most_common(20)),
+            "lines_dropped": self.lines_dropped,
+            "instances": self.instances,
+            "instances_in_order": in_order,
+            "instances_swapped": swapped,
+            "instances_with_random_document": random,
+            "instance_tokens": self.instance_tokens,
+            "tokens_cut_by_truncation": self.tokens_cut,
+            "predictions": self.predictions,
+            "masked_share": self.masked_share,
+            "seconds": round(self.seconds, 1),
+        }
+
+    def __str__(self):
+        in_order, swapped, random = self.kinds / self.instances
+        lines = [
+            f"text: {self.documents} documents, {self.sentences} sentences, {self.tokens} tokens, "
+            f"{self.unknown_share:.3%} unknown",
+            f"instances: {self.instances}, {self.instance_tokens / self.instances:.1f} tokens "
+            f"each, {self.masked_share:.2%} of them to predict",
+            f"next_sentence_labels: 0 in order {in_order:.1%}; 1 swapped {swapped:.1%}, "
+            f"1 random document {random:.1%}",
+            f"time: {self.seconds:.1f} s",
+        ]
+        if self.unknown:
+            most = ", ".join(f"{piece!a} {count}" for piece, count in self.unknown.most_common(5))
+            lines.append(f"unknown pieces: {self.unknown.total()}, most often {most}")
+        if self.lines_dropped:
+            lines.append(
+                f"dropped: {self.lines_dropped} lines in which the tokenizer finds nothing"
+            )
+        if self.kept:
+            lines.append(f"kept: {self.kept} finished output files of an earlier run")
+        return "\n".join([*lines, *self._warnings()])
+
+    def _warnings(self):
+        single = self.single_sentences / self.documents
+        if self.documents == 1:
+            yield (
+                "warning: this is a single document, so segments of a random document come from "
+                "the same; put a blank line between documents"
+            )
+        elif single > _MANY_SINGLE_SENTENCES:
+            yield (
+                f"warning: {single:.1%} of the documents are a single sentence, which cannot be "
+                "split: the second segment is of a random document, and the label always 1. Write "
+                "one sentence per line, and a blank line only between documents"
+            )
