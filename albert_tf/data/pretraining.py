@@ -102,9 +102,9 @@ def plan_pass(corpus, settings, pass_index):
     for block, first in enumerate(range(0, corpus.num_documents, _DOCUMENTS_PER_BLOCK)):
         rng = np.random.default_rng(settings.seed_sequence(_PAIR_DRAWS, pass_index, block))
         stop = min(first + _DOCUMENTS_PER_BLOCK, corpus.num_documents)
-        whole = segment_pairs.block_pairs(corpus, range(first, stop), settings, rng)
-        pairs = segment_pairs.truncate(whole, settings.max_pair_length, rng)
-        yield pairs, int(_num_tokens(whole).sum() - _num_tokens(pairs).sum())
+        for whole in segment_pairs.block_pairs(corpus, range(first, stop), settings, rng):
+            pairs = segment_pairs.truncate(whole, settings.max_pair_length, rng)
+            yield pairs, int(_num_tokens(whole).sum() - _num_tokens(pairs).sum())
 
 
 def _num_tokens(pairs):

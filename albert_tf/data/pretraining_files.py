@@ -5,6 +5,7 @@ The tokenised text, the plans of the passes and a note of each finished output f
 directory, under names that are hashes of all they depend on. What is there is not made again.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -34,6 +35,7 @@ from albert_tf.errors import UserError
 _RECORDS_PER_BLOCK = 1024  # part of what decides about the records: do not change it lightly
 _FORMAT = 1  # of the work directory; a new number for other files or other random draws
 _NUM_LOGGED = 20
+_STATE = ("corpus-", "plans-", "notes-")  # beginnings of the names in a work directory
 
 
 def create(inputs, outputs, tokenizer, settings, *, num_workers=1, work_directory=None):
@@ -64,7 +66,7 @@ def create(inputs, outputs, tokenizer, settings, *, num_workers=1, work_director
     _check_outputs(inputs, outputs)
     work = work_directory or _usual_work_directory(outputs)
     files.check_writable(work, "work_directory")
-    with files.locked(work, "writing"):
+    with _work_directory(work, is_kept=bool(work_directory)), files.locked(work, "writing"):
         names = _names(inputs, outputs, tokenizer, settings)
         if not work_directory:
             _remove_others(work, names)
@@ -82,8 +84,6 @@ def create(inputs, outputs, tokenizer, settings, *, num_workers=1, work_director
         summary = _summary(corpus, passes, shards)
         summary.kept, summary.seconds = kept, time.monotonic() - started
         _write_summary(summary, outputs, shards, tokenizer, settings, inputs)
-    if not work_directory:
-        shutil.rmtree(work)
     if logging.level_info():
         _log(outputs[0], tokenizer, settings)
     return summary
@@ -96,6 +96,22 @@ def _usual_work_directory(outputs):
     name = f".albert_tf-work-{_hash(list(map(_same_path, outputs)))}"
     first = outputs[0]
     return os.path.join(tempfile.gettempdir() if "://" in first else os.path.dirname(first), name)
+
+
+@contextlib.contextmanager
+def _work_directory(work, is_kept):
+    """Removes a work directory at the end, and on an error that leaves nothing to go on from."""
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        if not is_kept and (done or not any(map(os.path.isdir, _entries(work)))):
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _entries(work):
+    return [os.path.join(work, name) for name in os.listdir(work) if name.startswith(_STATE)]
 
 
 def _names(inputs, outputs, tokenizer, settings):
@@ -114,9 +130,9 @@ def _hash(value):
 
 
 def _remove_others(work, names):
-    for name in os.listdir(work):
-        if name not in names and name.startswith(("corpus-", "plans-", "notes-")):
-            shutil.rmtree(os.path.join(work, name))
+    for path in _entries(work):
+        if os.path.basename(path) not in names:
+            shutil.rmtree(path)
 
 
 def _check_outputs(inputs, outputs):
@@ -218,14 +234,14 @@ class _Writer:
                 made = records.encode_rows(arrays, self.settings.schema)
                 for record in made:
                     writer.write(record)
-                lengths += map(len, made)
+                lengths.append(np.array(list(map(len, made))))
                 instance_tokens += int(arrays["input_mask"].sum())
                 predictions += int(arrays["masked_lm_weights"].sum())
                 report(len(made))
         figures = {
             "instance_tokens": instance_tokens,
             "predictions": predictions,
-            **record_index.entry(path, lengths),
+            **record_index.entry(path, np.concatenate([np.zeros(0, np.int64), *lengths])),
         }
         files.write_text(self._note(number), json.dumps(figures))
         return figures

@@ -82,12 +82,12 @@ def entry(path, lengths):
 
     Args:
         path: str.
-        lengths: list of int, sizes of its records in bytes.
+        lengths: int64 array, sizes of its records in bytes.
 
     Returns:
         dict.
     """
-    return _state(path) | _index_of(path, np.array(lengths, np.int64) + _AROUND_RECORD)
+    return _state(path) | _index_of(path, lengths + _AROUND_RECORD)
 
 
 def is_current(found, path):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Segment pairs of documents, for sentence-order prediction (paper, section 3.1)."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 
 IN_ORDER, SWAPPED, RANDOM_DOCUMENT = range(3)  # kinds of pairs; the label is 0, 1, 1
 _TRIES_FOR_OTHER_DOCUMENT = 10
+_PAIRS_TOGETHER = 1 << 16
 
 
 class Pair(NamedTuple):
@@ -20,7 +22,7 @@ class Pair(NamedTuple):
 
 
 def block_pairs(corpus, documents, settings, rng):
-    """The pairs of some documents in one pass.
+    """Yields the pairs of some documents in one pass, in arrays of bounded size.
 
     Args:
         corpus: Corpus.
@@ -28,12 +30,13 @@ def block_pairs(corpus, documents, settings, rng):
         settings: pretraining.Settings.
         rng: np.random.Generator.
 
-    Returns:
+    Yields:
         int64 array [pairs, 5], the columns of `Pair`, as long as their chunks; `truncate` them.
     """
     draw = Draws(rng)
-    pairs = [p for document in documents for p in document_pairs(corpus, document, settings, draw)]
-    return np.array(pairs, np.int64).reshape(-1, 5)
+    pairs = (p for document in documents for p in document_pairs(corpus, document, settings, draw))
+    while some := list(itertools.islice(pairs, _PAIRS_TOGETHER)):
+        yield np.array(some, np.int64)
 
 
 class Draws:

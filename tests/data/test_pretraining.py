@@ -212,7 +212,7 @@ def test_no_text_is_an_error(tmp_path, tokenizer):
 
 def pairs_of(corpus, document=0, seed=0, **settings):
     settings = Settings(**{"short_seq_prob": 0.0, "max_seq_length": 23} | settings)
-    whole = segment_pairs.block_pairs(corpus, [document], settings, generator(seed))
+    (whole,) = segment_pairs.block_pairs(corpus, [document], settings, generator(seed))
     pairs = segment_pairs.truncate(whole, settings.max_pair_length, generator(seed + 1))
     return [Pair(*row) for row in pairs.tolist()]
 
@@ -659,8 +659,7 @@ def test_a_single_document_is_warned_about(tmp_path, tokenizer):
 def test_an_error_leaves_no_output(tmp_path, tokenizer):
     with pytest.raises(ValueError, match="no text in"):
         create(tmp_path, tokenizer, text="\n")
-    left = [path.name for path in tmp_path.rglob("*") if not path.name.endswith(".lock")]
-    assert [name for name in left if not name.startswith(".")] == ["in.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
 @pytest.mark.parametrize("outputs", [("in.txt",), ("out", "out"), ("../x/in.txt",)])
