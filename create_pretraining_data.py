@@ -9,7 +9,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.cli import flag_groups, launch
-from albert_tf.data import pretraining, pretraining_files, records
+from albert_tf.data import line_encoding, pretraining, pretraining_files, records, text_formats
 from albert_tf.errors import UserError
 from albert_tf.text import tokenization
 
@@ -21,8 +21,8 @@ def define_flags():
     flags.DEFINE_string(
         "input_file",
         None,
-        "Comma-separated glob patterns of UTF-8 text files: one sentence per line, a blank line "
-        "between documents. The end of a file does not end a document.",
+        "Comma-separated glob patterns of UTF-8 text files, plain, .gz or .bz2: one sentence per "
+        "line, a blank line between documents. See --input_format for other forms.",
     )
     flags.DEFINE_string(
         "output_file",
@@ -89,6 +89,7 @@ def define_flags():
         0.1,
         "Probability, per document and pass, of instances shorter than --max_seq_length.",
     )
+    define_text_flags()
     flags.DEFINE_integer(
         "num_output_shards", None, "Files to write, if --output_file is a single name: as name@N."
     )
@@ -106,6 +107,39 @@ def define_flags():
         "one beside the first output file, removed at the end.",
     )
     flags.mark_flags_as_required(["input_file", "output_file"])
+
+
+def define_text_flags():
+    """Flags that say how the text is to be read."""
+    flags.DEFINE_enum(
+        "input_format",
+        "sentences",
+        text_formats.FORMATS,
+        "sentences: one per line, and a blank line between documents. documents: a blank line "
+        "between them, or see --document_per_line. jsonl: one JSON object per line. Documents are "
+        "split into sentences by the package sentence-splitter.",
+    )
+    flags.DEFINE_bool(
+        "document_per_line", False, "With --input_format=documents: every line is a document."
+    )
+    flags.DEFINE_string("text_key", "text", "With --input_format=jsonl: the key of the text.")
+    flags.DEFINE_string("language", "en", "Language of the documents to split, two letters.")
+    flags.DEFINE_bool(
+        "file_is_document", False, "The end of a file ends a document. It does not in the original."
+    )
+    flags.DEFINE_enum(
+        "on_decode_error",
+        "stop",
+        text_formats.ON_DECODE_ERROR,
+        "What to do with a line that is not UTF-8: stop, or skip it; the summary counts them.",
+    )
+    flags.DEFINE_enum(
+        "word_start",
+        "original",
+        line_encoding.WORD_STARTS,
+        "What begins a word. original: pieces with anything but the letters a-z and some "
+        "punctuation, which suits English alone. piece: SentencePiece's mark of a space.",
+    )
 
 
 def main(_):
@@ -128,6 +162,8 @@ def main(_):
         outputs,
         tokenizer,
         settings,
+        form=flag_groups.values_of(text_formats.Format),
+        word_start=FLAGS.word_start,
         num_workers=FLAGS.num_workers,
         work_directory=FLAGS.work_directory,
     )

@@ -12,12 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.data import line_encoding, worker_pool
+from albert_tf.data import line_encoding, text_formats, worker_pool
 from albert_tf.errors import UserError
 
-_CHUNK_BYTES = 1 << 18
 _MOST_UNKNOWN = 100_000  # different unknown pieces that are counted one by one
 _ARRAYS = {"ids": np.int32, "opens_word": np.bool_, "sentences": np.int64, "documents": np.int64}
+_MOST_NAMED = 5
 _FIGURES = "corpus.json"
 
 
@@ -34,6 +34,9 @@ class Corpus:
             own counts; of a text with very many different ones, "" is the rest.
         lines_dropped: int, lines with text in which the tokenizer found no piece.
         text_bytes: int, size of the text.
+        lines_skipped: int, lines left out because they are not UTF-8.
+        first_skipped: list of str, where the first of them are.
+        marked, inner_letters: int, sums of those of line_encoding.EncodedLines.
     """
 
     ids: np.ndarray
@@ -43,6 +46,10 @@ class Corpus:
     unknown: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     lines_dropped: int = 0
     text_bytes: int = 0
+    lines_skipped: int = 0
+    first_skipped: list = dataclasses.field(default_factory=list)
+    marked: int = 0
+    inner_letters: int = 0
 
     @property
     def num_documents(self):
@@ -86,17 +93,18 @@ def content_hashes(paths):
     hashes = []
     for path in paths:
         content = hashlib.blake2b(digest_size=16)
-        for block in _blocks(path):
+        for block in text_formats.blocks(path, unpack=False):
             content.update(block)
         hashes.append(content.hexdigest())
     return hashes
 
 
-def write_corpus(paths, encoder, directory, pool):
-    """Tokenises text files: one sentence per line, blank lines between documents.
+def write_corpus(paths, form, encoder, directory, pool):
+    """Tokenises text files.
 
     Args:
         paths: list of str.
+        form: text_formats.Format.
         encoder: line_encoding.LineEncoder.
         directory: str, on a local disk, that the corpus is written to, for `open_corpus`; it
             appears when all is done.
@@ -106,9 +114,11 @@ def write_corpus(paths, encoder, directory, pool):
         UserError: a file cannot be read or is not UTF-8, or there is no text in any.
     """
     with files.replacing_directory(directory) as name, contextlib.ExitStack() as stack:
-        bar = stack.enter_context(worker_pool.progress("tokenising", _total_size(paths)))
+        bar = stack.enter_context(
+            worker_pool.progress("tokenising", text_formats.total_size(paths))
+        )
         writer = stack.enter_context(_Writer(name))
-        for lines in pool.in_order(encoder, chunks(paths), bar.update):
+        for lines in pool.in_order(encoder, text_formats.chunks(paths, form), bar.update):
             writer.add(lines)
         writer.finish()
         if not writer.num_documents:
@@ -128,6 +138,8 @@ class _Writer(contextlib.ExitStack):
         self._tokens, self._sentences, self._last_end = 0, 0, 0
         self._unknown, self._other_unknown = collections.Counter(), 0
         self._lines_dropped, self._text_bytes = 0, 0
+        self._lines_skipped, self._first_skipped = 0, []
+        self._marked, self._inner_letters = 0, 0
         for name in ("sentences", "documents"):
             self._append(name, [0])
         self.num_documents = 0
@@ -148,6 +160,10 @@ class _Writer(contextlib.ExitStack):
         self._sentences += len(ends)
         self._lines_dropped += int(np.sum(lines.lengths == 0))
         self._text_bytes += lines.size
+        self._lines_skipped += len(lines.skipped)
+        self._first_skipped += lines.skipped[: _MOST_NAMED - len(self._first_skipped)]
+        self._marked += lines.marked
+        self._inner_letters += lines.inner_letters
         self._unknown.update(lines.unknown)
         if len(self._unknown) > 2 * _MOST_UNKNOWN:
             total = self._unknown.total()
@@ -172,52 +188,13 @@ class _Writer(contextlib.ExitStack):
             "unknown": unknown,
             "lines_dropped": self._lines_dropped,
             "text_bytes": self._text_bytes,
+            "lines_skipped": self._lines_skipped,
+            "first_skipped": self._first_skipped,
+            "marked": self._marked,
+            "inner_letters": self._inner_letters,
         }
         files.write_text(os.path.join(self._directory, _FIGURES), json.dumps(figures))
 
 
 def _array_file(directory, name):
     return os.path.join(directory, f"{name}.bin")
-
-
-# === Reading ===
-
-
-def chunks(paths):
-    """Yields the text of files in Chunks of whole lines. A file's end is no document's end.
-
-    Args:
-        paths: list of str.
-
-    Raises:
-        UserError: a file cannot be read.
-    """
-    for path in paths:
-        line, parts = 1, []
-        for block in _blocks(path):
-            last = block.rfind(b"\n") + 1
-            if not last:  # within a long line
-                parts.append(block)
-                continue
-            content = b"".join([*parts, block[:last]])
-            yield line_encoding.Chunk(content, path, line)
-            line += content.count(b"\n")
-            parts = [block[last:]]
-        if content := b"".join(parts):
-            yield line_encoding.Chunk(content, path, line)
-
-
-def _blocks(path):
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            while block := file.read(_CHUNK_BYTES):
-                yield block
-    except tf.errors.OpError as error:
-        raise UserError(f"{path} cannot be read: {error.message}") from error
-
-
-def _total_size(paths):
-    try:
-        return sum(tf.io.gfile.stat(path).length for path in paths)
-    except tf.errors.OpError as error:
-        raise UserError(f"{error.message}") from error

@@ -28,6 +28,7 @@ from albert_tf.data import (
     pretraining_summary,
     record_index,
     records,
+    text_formats,
     worker_pool,
 )
 from albert_tf.errors import UserError
@@ -35,21 +36,36 @@ from albert_tf.errors import UserError
 _RECORDS_PER_BLOCK = 1024  # part of what decides about the records: do not change it lightly
 _FORMAT = 1  # of the work directory; a new number for other files or other random draws
 _NUM_LOGGED = 20
+# Share of the tokens that begin with a space, and of those that do not but count as words, from
+# which on a text has words that the original's rule splits. Of Chinese, few begin with a space.
+_SPLIT_WORDS = 0.1
 _STATE = ("corpus-", "plans-", "notes-")  # beginnings of the names in a work directory
 
 
-def create(inputs, outputs, tokenizer, settings, *, num_workers=1, work_directory=None):
+def create(
+    inputs,
+    outputs,
+    tokenizer,
+    settings,
+    *,
+    form=None,
+    word_start="original",
+    num_workers=1,
+    work_directory=None,
+):
     """Makes the pre-training records of text files.
 
     The instances of all passes, in random order, go to the output files in turn.
 
     Args:
-        inputs: list of str, text files of one sentence per line, with blank lines between
-            documents.
+        inputs: list of str, text files.
         outputs: list of str, TFRecord files to write, compressed if a name ends in .gz. Each
             appears when it is whole. A summary in JSON is written beside the first.
         tokenizer: FullTokenizer.
         settings: pretraining.Settings.
+        form: text_formats.Format; None for one sentence per line, and blank lines between
+            documents.
+        word_start: str, one of line_encoding.WORD_STARTS.
         num_workers: int, processes. The records do not depend on it.
         work_directory: str or None, on a local disk, for what is needed until all is done. By
             default a hidden one beside the first output, which is removed at the end.
@@ -63,27 +79,35 @@ def create(inputs, outputs, tokenizer, settings, *, num_workers=1, work_director
     """
     started = time.monotonic()
     special_ids = tokenizer.special_ids(with_mask=True)
+    form = form or text_formats.Format()
+    encoder = line_encoding.LineEncoder(tokenizer, form, word_start)
+    reading = {**dataclasses.asdict(form), "word_start": word_start}
     _check_outputs(inputs, outputs)
     work = work_directory or _usual_work_directory(outputs)
     files.check_writable(work, "work_directory")
     with _work_directory(work, is_kept=bool(work_directory)), files.locked(work, "writing"):
-        names = _names(inputs, outputs, tokenizer, settings)
+        names = _names(inputs, outputs, [tokenizer.fingerprint, reading], settings)
         if not work_directory:
             _remove_others(work, names)
         corpus_directory, plans, notes = (os.path.join(work, name) for name in names)
-        encoder = line_encoding.LineEncoder(tokenizer)
         with worker_pool.WorkerPool(num_workers, encoder) as pool:
             if not os.path.isdir(corpus_directory):
-                corpus_reader.write_corpus(inputs, encoder, corpus_directory, pool)
+                corpus_reader.write_corpus(inputs, form, encoder, corpus_directory, pool)
             corpus = corpus_reader.open_corpus(corpus_directory)
             passes = _plan(_Planner(corpus_directory, plans, settings), corpus, pool)
             counts = [sum(figures["kinds"]) for figures in passes]
             vocabulary = special_ids, tokenizer.vocab_size
             writer = _Writer(corpus_directory, plans, notes, counts, outputs, settings, *vocabulary)
             kept, shards = _write(writer, corpus, pool)
-        summary = _summary(corpus, passes, shards)
+        summary = _summary(corpus, passes, shards, word_start)
         summary.kept, summary.seconds = kept, time.monotonic() - started
-        _write_summary(summary, outputs, shards, tokenizer, settings, inputs)
+        settings_found = {**reading, **dataclasses.asdict(settings)}
+        given = {
+            "input_files": inputs,
+            "settings": settings_found,
+            "vocabulary": tokenizer.fingerprint,
+        }
+        _write_summary(summary, outputs, shards, given)
     if logging.level_info():
         _log(outputs[0], tokenizer, settings)
     return summary
@@ -114,9 +138,9 @@ def _entries(work):
     return [os.path.join(work, name) for name in os.listdir(work) if name.startswith(_STATE)]
 
 
-def _names(inputs, outputs, tokenizer, settings):
+def _names(inputs, outputs, reading, settings):
     """Names in the work directory of the corpus, the plans, and the notes on output files."""
-    text = [_FORMAT, corpus_reader.content_hashes(inputs), tokenizer.fingerprint]
+    text = [_FORMAT, corpus_reader.content_hashes(inputs), reading]
     plans = [*text, dataclasses.asdict(settings)]
     return (
         f"corpus-{_hash(text)}",
@@ -291,7 +315,7 @@ class _Writer:
 # === What was made ===
 
 
-def _summary(corpus, passes, shards):
+def _summary(corpus, passes, shards, word_start):
     return pretraining_summary.Summary(
         documents=corpus.num_documents,
         sentences=corpus.num_sentences,
@@ -299,6 +323,10 @@ def _summary(corpus, passes, shards):
         single_sentences=int(np.sum(np.diff(corpus.documents) == 1)),
         unknown=corpus.unknown,
         lines_dropped=corpus.lines_dropped,
+        lines_skipped=corpus.lines_skipped,
+        first_skipped=corpus.first_skipped,
+        splits_words=word_start == "original"
+        and min(corpus.inner_letters, corpus.marked) > _SPLIT_WORDS * len(corpus.ids),
         kinds=np.sum([figures["kinds"] for figures in passes], axis=0),
         tokens_cut=sum(figures["tokens_cut"] for figures in passes),
         instance_tokens=sum(figures["instance_tokens"] for figures in shards),
@@ -306,12 +334,8 @@ def _summary(corpus, passes, shards):
     )
 
 
-def _write_summary(summary, outputs, shards, tokenizer, settings, inputs):
-    content = summary.as_json() | {
-        "input_files": inputs,
-        "settings": dataclasses.asdict(settings),
-        "vocabulary": tokenizer.fingerprint,
-    }
+def _write_summary(summary, outputs, shards, given):
+    content = summary.as_json() | given
     entries = dict(zip(outputs, shards, strict=True))
     path = record_index.summary_file(outputs[0])
     files.write_text(

@@ -18,6 +18,9 @@ class Summary:
         single_sentences: int, documents of a single sentence.
         unknown: Counter of the pieces of the text that are not in the vocabulary.
         lines_dropped: int, lines with text but without any piece.
+        lines_skipped: int, lines left out because they are not UTF-8.
+        first_skipped: list of str, where the first of them are.
+        splits_words: bool, whether the rule of word starts splits the words of this language.
         kinds: int array [3], instances in order, swapped, and with a random document.
         tokens_cut: int, tokens that truncation took from the segments.
         instance_tokens: int, tokens of all instances, specials included.
@@ -32,6 +35,9 @@ class Summary:
     single_sentences: int
     unknown: collections.Counter
     lines_dropped: int
+    lines_skipped: int = 0
+    first_skipped: list = dataclasses.field(default_factory=list)
+    splits_words: bool = False
     kinds: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(3, np.int64))
     tokens_cut: int = 0
     instance_tokens: int = 0
@@ -65,6 +71,7 @@ class Summary:
             "unknown_share": self.unknown_share,
             "unknown_most_common": dict(self.unknown.most_common(20)),
             "lines_dropped": self.lines_dropped,
+            "lines_skipped": self.lines_skipped,
             "instances": self.instances,
             "instances_in_order": in_order,
             "instances_swapped": swapped,
@@ -94,6 +101,11 @@ class Summary:
             lines.append(
                 f"dropped: {self.lines_dropped} lines in which the tokenizer finds nothing"
             )
+        if self.lines_skipped:
+            lines.append(
+                f"skipped: {self.lines_skipped} lines that are not UTF-8, first "
+                + "; ".join(self.first_skipped)
+            )
         if self.kept:
             lines.append(f"kept: {self.kept} finished output files of an earlier run")
         return "\n".join([*lines, *self._warnings()])
@@ -109,5 +121,11 @@ class Summary:
             yield (
                 f"warning: {single:.1%} of the documents are a single sentence, which cannot be "
                 "split: the second segment is of a random document, and the label always 1. Write "
-                "one sentence per line, and a blank line only between documents"
+                "one sentence per line and a blank line only between documents, or let "
+                "--input_format=documents split them"
+            )
+        if self.splits_words:
+            yield (
+                "warning: the original's rule takes pieces with letters other than a-z for words, "
+                "so words of this language are masked in parts; give --word_start=piece"
             )

@@ -22,6 +22,7 @@ from albert_tf.data import (
     pretraining_files,
     records,
     segment_pairs,
+    text_formats,
     worker_pool,
 )
 from albert_tf.data.corpus_reader import Corpus
@@ -140,10 +141,11 @@ def read(tmp_path, tokenizer, *texts):
 
 
 def read_files(paths, tokenizer, directory):
-    encoder = line_encoding.LineEncoder(tokenizer)
+    form = text_formats.Format()
+    encoder = line_encoding.LineEncoder(tokenizer, form)
     shutil.rmtree(directory, ignore_errors=True)
     with worker_pool.WorkerPool(1, encoder) as pool:
-        corpus_reader.write_corpus(paths, encoder, str(directory), pool)
+        corpus_reader.write_corpus(paths, form, encoder, str(directory), pool)
     return corpus_reader.open_corpus(str(directory))
 
 
@@ -182,6 +184,28 @@ def test_start_pieces_of_sentencepiece_go_by_the_text_of_unknown_pieces(tmp_path
     # "{{" is unknown and starts no word, as the original has it; as an id it would be a start.
     assert "{{" in unknown
     assert not corpus.opens_word[pieces.index("{{")]
+
+
+def test_words_start_at_the_mark_on_request(tmp_path):
+    tokenizer = spm_tokenizer()
+    form = text_formats.Format()
+    encoder = line_encoding.LineEncoder(tokenizer, form, "piece")
+    text = "holmes, 7th {{ привет naïve"
+    lines = encoder(text_formats.Chunk(text.encode(), "a", 1), lambda _: None)
+    pieces = tokenizer.tokenize(tokenizer.normalize(text))
+    assert lines.opens_word.tolist() == [piece.startswith("▁") for piece in pieces]
+    assert lines.marked == sum(piece.startswith("▁") for piece in pieces)
+
+
+def test_a_language_whose_words_the_rule_splits_is_warned_about(tmp_path, vocab_file):
+    tokenizer = spm_tokenizer()
+    foreign = [id_ for piece, id_ in tokenizer.vocab.items() if piece == "£"]
+    assert foreign  # no letter: it does not count
+    encoder = line_encoding.LineEncoder(tokenizer, text_formats.Format())
+    lines = encoder(text_formats.Chunk("holmes £5".encode(), "a", 1), lambda _: None)
+    assert lines.inner_letters == 0
+    with pytest.raises(UserError, match="--word_start=piece needs a --spm_model_file"):
+        line_encoding.LineEncoder(FullTokenizer(vocab_file), text_formats.Format(), "piece")
 
 
 def test_text_is_lower_cased_unless_told_otherwise(tmp_path):

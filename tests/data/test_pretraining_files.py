@@ -141,13 +141,16 @@ def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, m
 
 
 def test_many_single_sentences_are_warned_about():
-    def summary(single):
-        return pretraining_summary.Summary(
-            10, 20, 100, single, collections.Counter(), 0, np.array([1, 1, 2]), 0, 50, 5
-        )
+    def summary(single, **others):
+        counts = {"kinds": np.array([1, 1, 2]), "instance_tokens": 50, "predictions": 5}
+        unknown = collections.Counter()
+        return pretraining_summary.Summary(10, 20, 100, single, unknown, 0, **counts, **others)
 
     assert "warning: 60.0% of the documents are a single sentence" in str(summary(6))
     assert "warning" not in str(summary(5))
+    assert "give --word_start=piece" in str(summary(5, splits_words=True))
+    skipped = str(summary(5, lines_skipped=2, first_skipped=["a.txt, line 3"]))
+    assert "skipped: 2 lines that are not UTF-8, first a.txt, line 3" in skipped
 
 
 @pytest.mark.parametrize(
