@@ -9,7 +9,14 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.cli import flag_groups, launch
-from albert_tf.data import line_encoding, pretraining, pretraining_files, records, text_formats
+from albert_tf.data import (
+    corpus_selection,
+    line_encoding,
+    pretraining,
+    pretraining_files,
+    records,
+    text_formats,
+)
 from albert_tf.errors import UserError
 from albert_tf.text import tokenization
 
@@ -133,6 +140,20 @@ def define_text_flags():
         text_formats.ON_DECODE_ERROR,
         "What to do with a line that is not UTF-8: stop, or skip it; the summary counts them.",
     )
+    flags.DEFINE_bool(
+        "drop_duplicates",
+        False,
+        "Leave out documents whose tokens are those of an earlier one; the summary counts them.",
+    )
+    flags.DEFINE_float(
+        "heldout_fraction",
+        0.0,
+        "About which share of the documents goes to --heldout_output_file instead. The choice "
+        "depends on the tokens of a document alone.",
+    )
+    flags.DEFINE_string(
+        "heldout_output_file", None, "As --output_file, for the documents held out."
+    )
     flags.DEFINE_enum(
         "word_start",
         "original",
@@ -151,6 +172,9 @@ def main(_):
     settings = flag_groups.values_of(pretraining.Settings)
     paths = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = records.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
+    heldout_outputs = []
+    if FLAGS.heldout_output_file:
+        heldout_outputs = records.expand_shards(FLAGS.heldout_output_file)
     flag_groups.check_at_least(1, "num_workers", "num_output_shards")
     tokenizer = tokenization.FullTokenizer(
         vocab_file=FLAGS.vocab_file,
@@ -162,7 +186,9 @@ def main(_):
         outputs,
         tokenizer,
         settings,
+        heldout_outputs=heldout_outputs,
         form=flag_groups.values_of(text_formats.Format),
+        selection=flag_groups.values_of(corpus_selection.Selection),
         word_start=FLAGS.word_start,
         num_workers=FLAGS.num_workers,
         work_directory=FLAGS.work_directory,

@@ -34,6 +34,7 @@ class Corpus:
             own counts; of a text with very many different ones, "" is the rest.
         lines_dropped: int, lines with text in which the tokenizer found no piece.
         text_bytes: int, size of the text.
+        tokens_read: int, tokens of the text; more than here if documents were left out.
         lines_skipped: int, lines left out because they are not UTF-8.
         first_skipped: list of str, where the first of them are.
         marked, inner_letters: int, sums of those of line_encoding.EncodedLines.
@@ -46,10 +47,17 @@ class Corpus:
     unknown: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     lines_dropped: int = 0
     text_bytes: int = 0
+    tokens_read: int = 0
     lines_skipped: int = 0
     first_skipped: list = dataclasses.field(default_factory=list)
     marked: int = 0
     inner_letters: int = 0
+
+    @property
+    def figures(self):
+        """Dict of all that is no array."""
+        names = [field.name for field in dataclasses.fields(self) if field.name not in _ARRAYS]
+        return {name: getattr(self, name) for name in names}
 
     @property
     def num_documents(self):
@@ -117,7 +125,7 @@ def write_corpus(paths, form, encoder, directory, pool):
         bar = stack.enter_context(
             worker_pool.progress("tokenising", text_formats.total_size(paths))
         )
-        writer = stack.enter_context(_Writer(name))
+        writer = stack.enter_context(Writer(name))
         for lines in pool.in_order(encoder, text_formats.chunks(paths, form), bar.update):
             writer.add(lines)
         writer.finish()
@@ -125,8 +133,12 @@ def write_corpus(paths, form, encoder, directory, pool):
             raise UserError(f"no text in {', '.join(paths)}: no instance can be made")
 
 
-class _Writer(contextlib.ExitStack):
-    """Appends encoded lines to the files of a corpus."""
+class Writer(contextlib.ExitStack):
+    """Appends encoded lines, or documents of another corpus, to the files of a corpus.
+
+    Args:
+        directory: str.
+    """
 
     def __init__(self, directory):
         super().__init__()
@@ -178,22 +190,39 @@ class _Writer(contextlib.ExitStack):
             self._last_end = int(ends[-1])
             self.num_documents += len(ends)
 
-    def finish(self):
-        """Ends the last document and writes the figures."""
+    def copy(self, corpus, first, stop):
+        """Adds the documents `first` to `stop` - 1 of another corpus."""
+        documents = corpus.documents[first : stop + 1]
+        sentences = corpus.sentences[documents[0] : documents[-1] + 1]
+        tokens = slice(int(sentences[0]), int(sentences[-1]))
+        self._append("ids", corpus.ids[tokens])
+        self._append("opens_word", corpus.opens_word[tokens])
+        self._append("sentences", self._tokens + sentences[1:] - sentences[0])
+        self._end_documents(self._sentences + documents[1:] - documents[0])
+        self._tokens += tokens.stop - tokens.start
+        self._sentences += len(sentences) - 1
+
+    def finish(self, figures=None):
+        """Ends the last document and writes the figures: given ones, or those of the lines."""
         self._end_documents(np.array([self._sentences]))
         for file in self._out.values():
             file.flush()
-        unknown = dict(self._unknown) | ({"": self._other_unknown} if self._other_unknown else {})
-        figures = {
-            "unknown": unknown,
+        files.write_text(
+            os.path.join(self._directory, _FIGURES), json.dumps(figures or self._figures())
+        )
+
+    def _figures(self):
+        others = {"": self._other_unknown} if self._other_unknown else {}
+        return {
+            "unknown": dict(self._unknown) | others,
             "lines_dropped": self._lines_dropped,
             "text_bytes": self._text_bytes,
+            "tokens_read": self._tokens,
             "lines_skipped": self._lines_skipped,
             "first_skipped": self._first_skipped,
             "marked": self._marked,
             "inner_letters": self._inner_letters,
         }
-        files.write_text(os.path.join(self._directory, _FIGURES), json.dumps(figures))
 
 
 def _array_file(directory, name):

@@ -16,8 +16,10 @@ class Summary:
     Args:
         documents, sentences, tokens: int, of the text.
         single_sentences: int, documents of a single sentence.
-        unknown: Counter of the pieces of the text that are not in the vocabulary.
+        unknown: Counter of the pieces that are not in the vocabulary, of the whole text.
         lines_dropped: int, lines with text but without any piece.
+        tokens_read: int, tokens of the whole text, also of documents left out.
+        documents_dropped: int, documents left out because they are repeated.
         lines_skipped: int, lines left out because they are not UTF-8.
         first_skipped: list of str, where the first of them are.
         splits_words: bool, whether the rule of word starts splits the words of this language.
@@ -27,6 +29,7 @@ class Summary:
         predictions: int, tokens to predict.
         seconds: float, of this run.
         kept: int, output files of an earlier run that were kept.
+        held_out: Summary of the documents that were held out, or None.
     """
 
     documents: int
@@ -35,6 +38,8 @@ class Summary:
     single_sentences: int
     unknown: collections.Counter
     lines_dropped: int
+    tokens_read: int
+    documents_dropped: int = 0
     lines_skipped: int = 0
     first_skipped: list = dataclasses.field(default_factory=list)
     splits_words: bool = False
@@ -44,6 +49,7 @@ class Summary:
     predictions: int = 0
     seconds: float = 0.0
     kept: int = 0
+    held_out: "Summary | None" = None
 
     @property
     def instances(self):
@@ -58,7 +64,7 @@ class Summary:
     @property
     def unknown_share(self):
         """Unknown pieces per token of the text."""
-        return self.unknown.total() / self.tokens
+        return self.unknown.total() / self.tokens_read
 
     def as_json(self):
         """The figures as values that JSON has."""
@@ -71,6 +77,7 @@ class Summary:
             "unknown_share": self.unknown_share,
             "unknown_most_common": dict(self.unknown.most_common(20)),
             "lines_dropped": self.lines_dropped,
+            "documents_dropped": self.documents_dropped,
             "lines_skipped": self.lines_skipped,
             "instances": self.instances,
             "instances_in_order": in_order,
@@ -101,6 +108,8 @@ class Summary:
             lines.append(
                 f"dropped: {self.lines_dropped} lines in which the tokenizer finds nothing"
             )
+        if self.documents_dropped:
+            lines.append(f"dropped: {self.documents_dropped} documents that repeat an earlier one")
         if self.lines_skipped:
             lines.append(
                 f"skipped: {self.lines_skipped} lines that are not UTF-8, first "
@@ -108,7 +117,10 @@ class Summary:
             )
         if self.kept:
             lines.append(f"kept: {self.kept} finished output files of an earlier run")
-        return "\n".join([*lines, *self._warnings()])
+        lines += self._warnings()
+        if self.held_out:
+            lines += ["held out:", str(self.held_out)]
+        return "\n".join(lines)
 
     def _warnings(self):
         single = self.single_sentences / self.documents

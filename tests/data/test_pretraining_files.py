@@ -14,10 +14,12 @@ import pytest
 from albert_tf.data import (
     input_pipeline,
     pretraining_files,
+    pretraining_stages,
     pretraining_summary,
     record_index,
     records,
 )
+from albert_tf.data.corpus_selection import Selection
 from albert_tf.data.pretraining import Settings
 from albert_tf.errors import UserError
 from albert_tf.text.tokenization import FullTokenizer
@@ -82,7 +84,7 @@ def test_compressed_files(source, tmp_path, tokenizer):
 
 def test_finished_files_and_the_text_are_kept(source, tmp_path, tokenizer, monkeypatch):
     _, wanted = make(source, tmp_path / "whole", tokenizer)
-    writes = pretraining_files._Writer.__call__
+    writes = pretraining_stages.Writer.__call__
 
     def fail(writer, number, report):
         if number == 1:
@@ -90,7 +92,7 @@ def test_finished_files_and_the_text_are_kept(source, tmp_path, tokenizer, monke
         return writes(writer, number, report)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(pretraining_files._Writer, "__call__", fail)
+        patch.setattr(pretraining_stages.Writer, "__call__", fail)
         make(source, tmp_path / "again", tokenizer)
     assert [path.name for path in (tmp_path / "again").glob("out*")] == ["out-00000-of-00003"]
     with monkeypatch.context() as patch:
@@ -124,6 +126,48 @@ def test_other_text_or_settings_are_not_mixed_with_what_is_there(source, tmp_pat
     assert contents(paths)[1] == changed[:-1]
 
 
+def test_documents_are_dropped_and_held_out(tmp_path, tokenizer):
+    documents = [f"holmes said {n} things .\nhe was {n} years old" for n in range(300)]
+    repeated = [text.upper() + " " for text in documents[:40]]
+    source = tmp_path / "in.txt"
+    source.write_text("\n\n".join(documents + repeated))
+    held_out = [str(tmp_path / "heldout")]
+    options = {
+        "selection": Selection(drop_duplicates=True, heldout_fraction=0.2),
+        "heldout_outputs": held_out,
+        "settings": Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=1),
+    }
+    summary, _ = make(str(source), tmp_path, tokenizer, "train", **options)
+    assert summary.documents_dropped == summary.held_out.documents_dropped == 40
+    assert "dropped: 40 documents that repeat" in str(summary)
+    assert summary.documents + summary.held_out.documents == 300
+    assert 30 < summary.held_out.documents < 90
+    assert "held out:" in str(summary)
+    index = record_index.read([str(tmp_path / "train"), *held_out])
+    assert [file.count for file in index] == [summary.instances, summary.held_out.instances]
+    # In another order, the same documents are held out.
+    source.write_text("\n\n".join(reversed(documents)))
+    again, _ = make(str(source), tmp_path, tokenizer, "train", **options)
+    assert again.held_out.documents == summary.held_out.documents
+    assert again.held_out.tokens == summary.held_out.tokens
+
+
+@pytest.mark.parametrize(
+    ("fraction", "outputs", "message"),
+    [
+        (0.5, [], "need each other"),
+        (0.0, ["held"], "need each other"),
+        (1.0, ["held"], "must be at least 0 and less than 1"),
+        (1e-9, ["held"], "none is left for the heldout files"),
+    ],
+)
+def test_heldout_flags_that_make_no_sense(source, tmp_path, tokenizer, fraction, outputs, message):
+    outputs = [str(tmp_path / name) for name in outputs]
+    with pytest.raises(UserError, match=message):
+        selection = Selection(heldout_fraction=fraction)
+        make(source, tmp_path, tokenizer, selection=selection, heldout_outputs=outputs)
+
+
 def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, monkeypatch):
     summary, paths = make(source, tmp_path / "out", tokenizer)
     found = json.loads((tmp_path / "out" / "summary-out-00000-of-00003.json").read_text())
@@ -144,7 +188,7 @@ def test_many_single_sentences_are_warned_about():
     def summary(single, **others):
         counts = {"kinds": np.array([1, 1, 2]), "instance_tokens": 50, "predictions": 5}
         unknown = collections.Counter()
-        return pretraining_summary.Summary(10, 20, 100, single, unknown, 0, **counts, **others)
+        return pretraining_summary.Summary(10, 20, 100, single, unknown, 0, 100, **counts, **others)
 
     assert "warning: 60.0% of the documents are a single sentence" in str(summary(6))
     assert "warning" not in str(summary(5))
