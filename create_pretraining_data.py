@@ -32,13 +32,6 @@ def define_flags():
         "line, a blank line between documents. See --input_format for other forms.",
     )
     flags.DEFINE_string(
-        "output_file",
-        None,
-        "Comma-separated names of the TFRecord files to write; the instances go to them in turn. "
-        "Names that end in .gz are compressed. name@64 stands for 64 files: name-00000-of-00064 "
-        "and so on.",
-    )
-    flags.DEFINE_string(
         "spm_model_file",
         None,
         "SentencePiece model, for instance 30k-clean.model. Either this or --vocab_file is needed.",
@@ -97,22 +90,7 @@ def define_flags():
         "Probability, per document and pass, of instances shorter than --max_seq_length.",
     )
     define_text_flags()
-    flags.DEFINE_integer(
-        "num_output_shards", None, "Files to write, if --output_file is a single name: as name@N."
-    )
-    flags.DEFINE_integer(
-        "num_workers",
-        1,
-        "Processes. The records do not depend on it. Each file is written by one process, so name "
-        "at least as many files.",
-    )
-    flags.DEFINE_string(
-        "work_directory",
-        None,
-        "Directory on a local disk for the tokenised text and the state of the run. It is kept, "
-        "and a later run with other settings takes the tokenised text from it. By default a hidden "
-        "one beside the first output file, removed at the end.",
-    )
+    define_output_flags()
     flags.mark_flags_as_required(["input_file", "output_file"])
 
 
@@ -151,15 +129,42 @@ def define_text_flags():
         "About which share of the documents goes to --heldout_output_file instead. The choice "
         "depends on the tokens of a document alone.",
     )
-    flags.DEFINE_string(
-        "heldout_output_file", None, "As --output_file, for the documents held out."
-    )
     flags.DEFINE_enum(
         "word_start",
         "original",
         line_encoding.WORD_STARTS,
         "What begins a word. original: pieces with anything but the letters a-z and some "
         "punctuation, which suits English alone. piece: SentencePiece's mark of a space.",
+    )
+
+
+def define_output_flags():
+    """Flags that say what is written, where and by how many processes."""
+    flags.DEFINE_string(
+        "output_file",
+        None,
+        "Comma-separated names of the TFRecord files to write; the instances go to them in turn. "
+        "Names that end in .gz are compressed. name@64 stands for 64 files: name-00000-of-00064 "
+        "and so on.",
+    )
+    flags.DEFINE_string(
+        "heldout_output_file", None, "As --output_file, for the documents held out."
+    )
+    flags.DEFINE_integer(
+        "num_output_shards", None, "Files to write, if --output_file is a single name: as name@N."
+    )
+    flags.DEFINE_integer(
+        "num_workers",
+        1,
+        "Processes. The records do not depend on it. Each file is written by one process, so name "
+        "at least as many files.",
+    )
+    flags.DEFINE_string(
+        "work_directory",
+        None,
+        "Directory on a local disk for the tokenised text and the state of the run. It is kept, "
+        "and a later run with other settings takes the tokenised text from it. By default a hidden "
+        "one beside the first output file, removed at the end.",
     )
 
 

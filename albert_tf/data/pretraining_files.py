@@ -103,19 +103,17 @@ def create(
         if not os.path.isdir(whole):
             corpus_reader.write_corpus(inputs, form, encoder, whole, pool)
         parts, dropped = _parts(whole, selection)
-        summaries = []
-        for part, part_outputs in zip(parts, [outputs, heldout_outputs], strict=False):
+        summary = None
+        for part, names in reversed(list(zip(parts, [outputs, heldout_outputs], strict=False))):
             vocabulary = special_ids, tokenizer.vocab_size
-            summary, shards = _make(work, part, part_outputs, settings, vocabulary, pool)
-            summary.documents_dropped = dropped
-            summary.splits_words = word_start == "original" and summary.splits_words
+            held_out = summary
+            summary, shards = _make(work, part, names, settings, vocabulary, pool)
+            summary.documents_dropped, summary.held_out = dropped, held_out
+            summary.splits_words &= word_start == "original"
             summary.seconds = time.monotonic() - started
-            _write_summary(summary, part_outputs, shards, given)
-            summaries.append(summary)
+            _write_summary(summary, names, shards, given)
     if logging.level_info():
         _log(outputs[0], tokenizer, settings)
-    summary, *held_out = summaries
-    summary.held_out = held_out[0] if held_out else None
     return summary
 
 
