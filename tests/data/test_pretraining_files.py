@@ -181,6 +181,9 @@ def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, m
     counted = {path: entry["count"] for path, entry in counted}
     monkeypatch.setattr(record_index, "_count_all", lambda missing, *_: [][: len(missing)])
     indexed = record_index.read(paths)  # nothing is counted
+    assert record_index.expand_patterns(f"{tmp_path}/out/*", "input_file") == paths
+    with pytest.raises(UserError, match=r"--input_file: .* is a summary"):
+        record_index.expand_patterns(f"{tmp_path}/out/*.json", "input_file")
     assert {file.path: file.count for file in indexed} == counted
 
 
