@@ -9,7 +9,14 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.cli import flag_groups, launch
-from albert_tf.data import pretraining
+from albert_tf.data import (
+    corpus_selection,
+    line_encoding,
+    pretraining,
+    pretraining_files,
+    records,
+    text_formats,
+)
 from albert_tf.errors import UserError
 from albert_tf.text import tokenization
 
@@ -21,13 +28,8 @@ def define_flags():
     flags.DEFINE_string(
         "input_file",
         None,
-        "Comma-separated glob patterns of UTF-8 text files: one sentence per line, a blank line "
-        "between documents. The end of a file does not end a document.",
-    )
-    flags.DEFINE_string(
-        "output_file",
-        None,
-        "Comma-separated names of the TFRecord files to write; the instances go to them in turn.",
+        "Comma-separated glob patterns of UTF-8 text files, plain, .gz or .bz2: one sentence per "
+        "line, a blank line between documents. See --input_format for other forms.",
     )
     flags.DEFINE_string(
         "spm_model_file",
@@ -87,7 +89,83 @@ def define_flags():
         0.1,
         "Probability, per document and pass, of instances shorter than --max_seq_length.",
     )
+    define_text_flags()
+    define_output_flags()
     flags.mark_flags_as_required(["input_file", "output_file"])
+
+
+def define_text_flags():
+    """Flags that say how the text is to be read."""
+    flags.DEFINE_enum(
+        "input_format",
+        "sentences",
+        text_formats.FORMATS,
+        "sentences: one per line, and a blank line between documents. documents: a blank line "
+        "between them, or see --document_per_line. jsonl: one JSON object per line. Documents are "
+        "split into sentences by the package sentence-splitter.",
+    )
+    flags.DEFINE_bool(
+        "document_per_line", False, "With --input_format=documents: every line is a document."
+    )
+    flags.DEFINE_string("text_key", "text", "With --input_format=jsonl: the key of the text.")
+    flags.DEFINE_string("language", "en", "Language of the documents to split, two letters.")
+    flags.DEFINE_bool(
+        "file_is_document", False, "The end of a file ends a document. It does not in the original."
+    )
+    flags.DEFINE_enum(
+        "on_decode_error",
+        "stop",
+        text_formats.ON_DECODE_ERROR,
+        "What to do with a line that is not UTF-8: stop, or skip it; the summary counts them.",
+    )
+    flags.DEFINE_bool(
+        "drop_duplicates",
+        False,
+        "Leave out documents whose tokens are those of an earlier one; the summary counts them.",
+    )
+    flags.DEFINE_float(
+        "heldout_fraction",
+        0.0,
+        "About which share of the documents goes to --heldout_output_file instead. The choice "
+        "depends on the tokens of a document alone.",
+    )
+    flags.DEFINE_enum(
+        "word_start",
+        "original",
+        line_encoding.WORD_STARTS,
+        "What begins a word. original: pieces with anything but the letters a-z and some "
+        "punctuation, which suits English alone. piece: SentencePiece's mark of a space.",
+    )
+
+
+def define_output_flags():
+    """Flags that say what is written, where and by how many processes."""
+    flags.DEFINE_string(
+        "output_file",
+        None,
+        "Comma-separated names of the TFRecord files to write; the instances go to them in turn. "
+        "Names that end in .gz are compressed. name@64 stands for 64 files: name-00000-of-00064 "
+        "and so on.",
+    )
+    flags.DEFINE_string(
+        "heldout_output_file", None, "As --output_file, for the documents held out."
+    )
+    flags.DEFINE_integer(
+        "num_output_shards", None, "Files to write, if --output_file is a single name: as name@N."
+    )
+    flags.DEFINE_integer(
+        "num_workers",
+        1,
+        "Processes. The records do not depend on it. Each file is written by one process, so name "
+        "at least as many files.",
+    )
+    flags.DEFINE_string(
+        "work_directory",
+        None,
+        "Directory on a local disk for the tokenised text and the state of the run. It is kept, "
+        "and a later run with other settings takes the tokenised text from it. By default a hidden "
+        "one beside the first output file, removed at the end.",
+    )
 
 
 def main(_):
@@ -98,15 +176,29 @@ def main(_):
         raise UserError("one of --spm_model_file and --vocab_file is needed, and none was given")
     settings = flag_groups.values_of(pretraining.Settings)
     paths = files.expand_patterns(FLAGS.input_file, "input_file")
-    outputs = [path.strip() for path in FLAGS.output_file.split(",") if path.strip()]
-    if not outputs:
-        raise UserError("--output_file is empty; give one or more file names")
+    outputs = records.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
+    heldout_outputs = []
+    if FLAGS.heldout_output_file:
+        heldout_outputs = records.expand_shards(FLAGS.heldout_output_file)
+    flag_groups.check_at_least(1, "num_workers", "num_output_shards")
     tokenizer = tokenization.FullTokenizer(
         vocab_file=FLAGS.vocab_file,
         do_lower_case=FLAGS.do_lower_case,
         spm_model_file=FLAGS.spm_model_file,
     )
-    print(pretraining.create(paths, outputs, tokenizer, settings))
+    summary = pretraining_files.create(
+        paths,
+        outputs,
+        tokenizer,
+        settings,
+        heldout_outputs=heldout_outputs,
+        form=flag_groups.values_of(text_formats.Format),
+        selection=flag_groups.values_of(corpus_selection.Selection),
+        word_start=FLAGS.word_start,
+        num_workers=FLAGS.num_workers,
+        work_directory=FLAGS.work_directory,
+    )
+    print(summary)
 
 
 if __name__ == "__main__":

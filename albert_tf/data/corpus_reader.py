@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text files to tokenised documents, in flat arrays."""
+"""Text files to tokenised documents, in flat arrays that are files."""
 
-import array
 import collections
+import contextlib
 import dataclasses
-import functools
-import sys
+import hashlib
+import json
+import os
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from albert_tf import files
+from albert_tf.data import line_encoding, text_formats, worker_pool
 from albert_tf.errors import UserError
 
-_UNKNOWN_PIECES = {"<unk>", "[UNK]"}
+_MOST_UNKNOWN = 100_000  # different unknown pieces that are counted one by one
+_ARRAYS = {"ids": np.int32, "opens_word": np.bool_, "sentences": np.int64, "documents": np.int64}
+_MOST_NAMED = 5
+_FIGURES = "corpus.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +30,14 @@ class Corpus:
         opens_word: bool [tokens], whether the piece starts a word.
         sentences: int64 [number of sentences + 1], offsets into `ids`; the last one is its length.
         documents: int64 [number of documents + 1], offsets into `sentences`.
-        unknown: Counter of the pieces that are not in the vocabulary.
+        unknown: Counter of the pieces that are not in the vocabulary. The most frequent have their
+            own counts; of a text with very many different ones, "" is the rest.
         lines_dropped: int, lines with text in which the tokenizer found no piece.
+        text_bytes: int, size of the text.
+        tokens_read: int, tokens of the text; more than here if documents were left out.
+        lines_skipped: int, lines left out because they are not UTF-8.
+        first_skipped: list of str, where the first of them are.
+        marked, inner_letters: int, sums of those of line_encoding.EncodedLines.
     """
 
     ids: np.ndarray
@@ -35,6 +46,18 @@ class Corpus:
     documents: np.ndarray
     unknown: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     lines_dropped: int = 0
+    text_bytes: int = 0
+    tokens_read: int = 0
+    lines_skipped: int = 0
+    first_skipped: list = dataclasses.field(default_factory=list)
+    marked: int = 0
+    inner_letters: int = 0
+
+    @property
+    def figures(self):
+        """Dict of all that is no array."""
+        names = [field.name for field in dataclasses.fields(self) if field.name not in _ARRAYS]
+        return {name: getattr(self, name) for name in names}
 
     @property
     def num_documents(self):
@@ -47,85 +70,160 @@ class Corpus:
         return len(self.sentences) - 1
 
 
-def count_lines(files):
-    """Number of lines of text files, read to the end so that a bad one is found before any work.
+def open_corpus(directory):
+    """The Corpus in a directory; its arrays are mapped, not read.
 
     Args:
-        files: list of str.
-
-    Raises:
-        UserError: a file cannot be read or is not UTF-8; says which file and line.
+        directory: str, where `write_corpus` wrote it.
     """
-    return sum(1 for _ in _lines(files))
+    figures = files.read_json(os.path.join(directory, _FIGURES))
+    figures["unknown"] = collections.Counter(figures["unknown"])
+    # Views as plain arrays: slices of np.memmap are slow.
+    arrays = {
+        name: np.asarray(np.memmap(_array_file(directory, name), kind, "r"))
+        for name, kind in _ARRAYS.items()
+    }
+    return Corpus(**arrays, **figures)
 
 
-def _lines(files):
-    """Yields the lines of all files. A file's end is no document's end, as in the original."""
-    for path in files:
-        try:
-            with tf.io.gfile.GFile(path, "rb") as file:
-                for number, line in enumerate(file, start=1):  # noqa: B007 (named in the error)
-                    yield line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start}); "
-                "convert the file, or remove the line"
-            ) from error
-        except tf.errors.OpError as error:
-            raise UserError(f"{path} cannot be read: {error.message}") from error
-
-
-def read_corpus(files, tokenizer, num_lines=None):
-    """Tokenises text files: one sentence per line, blank lines between documents.
+def content_hashes(paths):
+    """Hashes of the contents of files, to tell whether a corpus was made of the same.
 
     Args:
-        files: list of str.
-        tokenizer: FullTokenizer.
-        num_lines: int or None, lines of all files, for the progress bar.
+        paths: list of str.
 
     Returns:
-        Corpus.
+        list of str.
 
     Raises:
-        UserError: a file cannot be read, or there is no text in any.
+        UserError: a file cannot be read.
     """
-    ids, opens_word = array.array("i"), array.array("b")
-    sentences, documents = array.array("q", [0]), array.array("q", [0])
-    unknown, lines_dropped = collections.Counter(), 0
-    known = tokenizer.vocab.keys() - _UNKNOWN_PIECES
-    # By the piece and not by its id: an unknown piece still has the text that decides.
-    is_start_piece = functools.lru_cache(maxsize=1 << 16)(tokenizer.is_start_piece)
-
-    for line in progress(_lines(files), "tokenising", "line", num_lines):
-        text = tokenizer.normalize(line.strip())
-        if not text:
-            if documents[-1] < len(sentences) - 1:
-                documents.append(len(sentences) - 1)
-            continue
-        pieces = tokenizer.tokenize(text)
-        if not pieces:
-            lines_dropped += 1
-            continue
-        ids.extend(tokenizer.convert_tokens_to_ids(pieces))
-        opens_word.extend(map(is_start_piece, pieces))
-        sentences.append(len(ids))
-        unknown.update(piece for piece in pieces if piece not in known)
-    if documents[-1] < len(sentences) - 1:
-        documents.append(len(sentences) - 1)
-    if len(documents) == 1:
-        raise UserError(f"no text in {', '.join(files)}: no instance can be made")
-
-    return Corpus(
-        np.frombuffer(ids, np.int32),
-        np.frombuffer(opens_word, bool),
-        np.frombuffer(sentences, np.int64),
-        np.frombuffer(documents, np.int64),
-        unknown,
-        lines_dropped,
-    )
+    hashes = []
+    for path in paths:
+        content = hashlib.blake2b(digest_size=16)
+        for block in text_formats.blocks(path, unpack=False):
+            content.update(block)
+        hashes.append(content.hexdigest())
+    return hashes
 
 
-def progress(iterable, what, unit, total):
-    """Progress on stderr; where that is no terminal, a line now and then is enough."""
-    seconds = 0.5 if sys.stderr.isatty() else 30
-    return tqdm(iterable, what, total, unit=f" {unit}s", unit_scale=True, mininterval=seconds)
+def write_corpus(paths, form, encoder, directory, pool):
+    """Tokenises text files.
+
+    Args:
+        paths: list of str.
+        form: text_formats.Format.
+        encoder: line_encoding.LineEncoder.
+        directory: str, on a local disk, that the corpus is written to, for `open_corpus`; it
+            appears when all is done.
+        pool: worker_pool.WorkerPool.
+
+    Raises:
+        UserError: a file cannot be read or is not UTF-8, or there is no text in any.
+    """
+    with files.replacing_directory(directory) as name, contextlib.ExitStack() as stack:
+        bar = stack.enter_context(
+            worker_pool.progress("tokenising", text_formats.total_size(paths))
+        )
+        writer = stack.enter_context(Writer(name))
+        for lines in pool.in_order(encoder, text_formats.chunks(paths, form), bar.update):
+            writer.add(lines)
+        writer.finish()
+        if not writer.num_documents:
+            raise UserError(f"no text in {', '.join(paths)}: no instance can be made")
+
+
+class Writer(contextlib.ExitStack):
+    """Appends encoded lines, or documents of another corpus, to the files of a corpus.
+
+    Args:
+        directory: str.
+    """
+
+    def __init__(self, directory):
+        super().__init__()
+        self._directory = directory
+        self._out = {
+            name: self.enter_context(tf.io.gfile.GFile(_array_file(directory, name), "wb"))
+            for name in _ARRAYS
+        }
+        self._tokens, self._sentences, self._last_end = 0, 0, 0
+        self._unknown, self._other_unknown = collections.Counter(), 0
+        self._lines_dropped, self._text_bytes = 0, 0
+        self._lines_skipped, self._first_skipped = 0, []
+        self._marked, self._inner_letters = 0, 0
+        for name in ("sentences", "documents"):
+            self._append(name, [0])
+        self.num_documents = 0
+
+    def _append(self, name, values):
+        self._out[name].write(np.asarray(values, _ARRAYS[name]).tobytes())
+
+    def add(self, lines):
+        """Adds EncodedLines."""
+        is_sentence = lines.lengths > 0
+        self._append("ids", lines.ids)
+        self._append("opens_word", lines.opens_word)
+        ends = np.cumsum(lines.lengths[is_sentence])
+        self._append("sentences", self._tokens + ends)
+        before = self._sentences + np.cumsum(is_sentence)
+        self._end_documents(before[lines.lengths == line_encoding.BLANK])
+        self._tokens += len(lines.ids)
+        self._sentences += len(ends)
+        self._lines_dropped += int(np.sum(lines.lengths == 0))
+        self._text_bytes += lines.size
+        self._lines_skipped += len(lines.skipped)
+        self._first_skipped += lines.skipped[: _MOST_NAMED - len(self._first_skipped)]
+        self._marked += lines.marked
+        self._inner_letters += lines.inner_letters
+        self._unknown.update(lines.unknown)
+        if len(self._unknown) > 2 * _MOST_UNKNOWN:
+            total = self._unknown.total()
+            self._unknown = collections.Counter(dict(self._unknown.most_common(_MOST_UNKNOWN)))
+            self._other_unknown += total - self._unknown.total()
+
+    def _end_documents(self, ends):
+        ends = np.unique(ends)
+        ends = ends[ends > self._last_end]
+        if len(ends):
+            self._append("documents", ends)
+            self._last_end = int(ends[-1])
+            self.num_documents += len(ends)
+
+    def copy(self, corpus, first, stop):
+        """Adds the documents `first` to `stop` - 1 of another corpus."""
+        documents = corpus.documents[first : stop + 1]
+        sentences = corpus.sentences[documents[0] : documents[-1] + 1]
+        tokens = slice(int(sentences[0]), int(sentences[-1]))
+        self._append("ids", corpus.ids[tokens])
+        self._append("opens_word", corpus.opens_word[tokens])
+        self._append("sentences", self._tokens + sentences[1:] - sentences[0])
+        self._end_documents(self._sentences + documents[1:] - documents[0])
+        self._tokens += tokens.stop - tokens.start
+        self._sentences += len(sentences) - 1
+
+    def finish(self, figures=None):
+        """Ends the last document and writes the figures: given ones, or those of the lines."""
+        self._end_documents(np.array([self._sentences]))
+        for file in self._out.values():
+            file.flush()
+        files.write_text(
+            os.path.join(self._directory, _FIGURES), json.dumps(figures or self._figures())
+        )
+
+    def _figures(self):
+        others = {"": self._other_unknown} if self._other_unknown else {}
+        return {
+            "unknown": dict(self._unknown) | others,
+            "lines_dropped": self._lines_dropped,
+            "text_bytes": self._text_bytes,
+            "tokens_read": self._tokens,
+            "lines_skipped": self._lines_skipped,
+            "first_skipped": self._first_skipped,
+            "marked": self._marked,
+            "inner_letters": self._inner_letters,
+        }
+
+
+def _array_file(directory, name):
+    return os.path.join(directory, f"{name}.bin")

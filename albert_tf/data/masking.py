@@ -1,35 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""N-gram masks over whole words (paper, section 4.1)."""
+"""N-gram masks over whole words (paper, section 4.1), for a block of sequences at once.
 
-import functools
+Sequences are the rows of arrays [n, T]. Tokens and words of all rows lie one after the other in
+flat arrays, and each step of the choice of n-grams is made in all rows together.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
 
-def word_groups(opens_word, is_special, whole_words):
+class Words(NamedTuple):
+    """The words of n sequences, one row after the other.
+
+    Attributes:
+        positions: int array [m], the tokens that may be masked, as indices into the flat [n * T].
+        bounds: int array [w + 1]; word k is positions[bounds[k]:bounds[k + 1]].
+        word_of: int array [m + 1], the word of each of `positions`; w at the end.
+        firsts: int array [n + 1]; the words of row i are firsts[i] to firsts[i + 1] - 1.
+    """
+
+    positions: np.ndarray
+    bounds: np.ndarray
+    word_of: np.ndarray
+    firsts: np.ndarray
+
+
+def word_groups(opens_word, may_mask, whole_words):
     """Groups the tokens that may be masked into words.
 
     A piece that starts no word joins the one before it, even across [SEP] (where truncation cut a
     word), as in the original.
 
     Args:
-        opens_word: bool array [length], whether a piece starts a word.
-        is_special: bool array [length], [CLS] and [SEP]; they are never masked.
+        opens_word: bool array [n, T], whether a piece starts a word.
+        may_mask: bool array [n, T], False for [CLS], [SEP] and padding.
         whole_words: bool; if False, each token is a group.
 
     Returns:
-        (positions, bounds): int array of the tokens that may be masked, and a list of offsets into
-        it: group k is positions[bounds[k]:bounds[k + 1]].
+        Words.
     """
-    positions = np.flatnonzero(~is_special)
-    if not whole_words:
-        return positions, list(range(len(positions) + 1))
-    opens = opens_word[positions]
-    opens[:1] = True  # there is no word before it to join
-    return positions, [*np.flatnonzero(opens).tolist(), len(positions)]
+    n, length = may_mask.shape
+    positions = np.flatnonzero(may_mask)
+    row_ends = np.searchsorted(positions, np.arange(n + 1) * length)
+    opens = opens_word.ravel()[positions] if whole_words else np.ones(len(positions), bool)
+    opens[row_ends[:-1][row_ends[:-1] < row_ends[1:]]] = True  # there is no word before to join
+    bounds = np.append(np.flatnonzero(opens), len(positions))
+    word_of = np.append(np.cumsum(opens) - 1, len(bounds) - 1)
+    return Words(positions, bounds, word_of, word_of[row_ends])
 
 
-def choose_ngrams(bounds, covered, budget, length_cdf, rng):
+def choose_ngrams(words, covered, budgets, length_cdf, rng):
     """Chooses random n-grams of words until a number of tokens is reached (paper, section 4.1).
 
     The words are visited in random order. From each, an n-gram of random n begins: as many words
@@ -37,32 +58,41 @@ def choose_ngrams(bounds, covered, budget, length_cdf, rng):
     some of it is covered. Near the end of the text, n-grams are shorter than n.
 
     Args:
-        bounds: list of int, offsets of the words, from `word_groups`.
-        covered: bytearray, 1 for tokens already taken; chosen ones are marked.
-        budget: int, tokens to choose at most.
-        length_cdf: float array [n], distribution function of n-gram lengths.
+        words: Words of n sequences.
+        covered: bool array [w], words already taken; chosen ones are marked.
+        budgets: int array [n], tokens to choose at most.
+        length_cdf: float array, distribution function of n-gram lengths.
         rng: np.random.Generator.
 
     Returns:
-        list of int, the chosen tokens, in no order.
+        bool array [w], the chosen words.
     """
-    num_words = len(bounds) - 1
-    bounds = bounds + bounds[-1:] * len(length_cdf)
-    lengths = 1 + np.searchsorted(length_cdf, rng.random(num_words), side="right")
-    chosen = []
-    for first, n in zip(rng.permutation(num_words).tolist(), lengths.tolist(), strict=True):
-        left = budget - len(chosen)
-        if left == 0:
-            break
-        begin = bounds[first]
-        while n > 1 and bounds[first + n] - begin > left:
-            n -= 1
-        end = bounds[first + n]
-        if end - begin > left or any(covered[begin:end]):
-            continue
-        covered[begin:end] = b"\1" * (end - begin)
-        chosen.extend(range(begin, end))
-    return chosen
+    chosen = np.zeros(len(covered), bool)
+    order = np.arange(len(covered))  # of a row, those before the current step are visited
+    step, left, rows = 0, budgets.copy(), np.arange(len(budgets))
+    while True:
+        rows = rows[(left[rows] > 0) & (words.firsts[rows] + step < words.firsts[rows + 1])]
+        if not len(rows):
+            return chosen
+        next_word, stop = words.firsts[rows] + step, words.firsts[rows + 1]
+        draws = rng.random((2, len(rows)))
+        picked = next_word + (draws[0] * (stop - next_word)).astype(np.int64)
+        first = order[picked]
+        order[picked] = order[next_word]
+        n = 1 + np.searchsorted(length_cdf, draws[1], side="right")
+        begin = words.bounds[first]
+        fitting_end = words.word_of[np.minimum(begin + left[rows], words.bounds[stop])]
+        end = np.maximum(np.minimum(np.minimum(first + n, stop), fitting_end), first + 1)
+        size = words.bounds[end] - begin
+        takes = size <= left[rows]
+        for offset in range((end - first).max()):
+            takes &= ~(covered[np.minimum(first + offset, end - 1)])
+        left[rows[takes]] -= size[takes]
+        first, end = first[takes], end[takes]
+        for offset in range((end - first).max(initial=0)):
+            taken = np.minimum(first + offset, end - 1)
+            covered[taken] = chosen[taken] = True
+        step += 1
 
 
 def mask_tokens(ids, positions, mask_id, vocab_size, rng):
@@ -81,34 +111,40 @@ def mask_tokens(ids, positions, mask_id, vocab_size, rng):
     ids[random] = rng.integers(vocab_size, size=len(random))
 
 
-def masked(ids, opens_word, is_special, settings, mask_id, vocab_size, rng):
-    """Masks, and with `do_permutation` also shuffles, tokens of one sequence.
+def masked(ids, lengths, opens_word, may_mask, settings, mask_id, vocab_size, rng):
+    """Masks, and with `do_permutation` also shuffles, tokens of n sequences.
 
     Args:
-        ids: int array [length].
-        opens_word: bool array [length], whether a piece starts a word.
-        is_special: bool array [length].
+        ids: int array [n, T].
+        lengths: int array [n], tokens without padding.
+        opens_word: bool array [n, T], whether a piece starts a word.
+        may_mask: bool array [n, T], False for [CLS], [SEP] and padding.
         settings: pretraining.Settings.
         mask_id: int.
         vocab_size: int.
         rng: np.random.Generator.
 
     Returns:
-        (new ids [length], positions to predict, ascending).
+        (new ids [n, T], bool array [n, T] of the positions to predict).
     """
+    new_ids, predicted = ids.copy(), np.zeros(ids.shape, bool)
     if settings.masked_lm_prob == 0:
-        return ids, np.zeros(0, np.int64)
-    positions, bounds = word_groups(opens_word, is_special, settings.do_whole_word_mask)
-    covered = bytearray(len(positions))
-    budget = settings.num_to_predict(len(ids))
-    choose = functools.partial(
-        choose_ngrams, bounds, covered, budget, settings.ngram_length_cdf, rng
-    )
-    new_ids = ids.copy()
-    to_predict = positions[choose()]
-    mask_tokens(new_ids, to_predict, mask_id, vocab_size, rng)
+        return new_ids, predicted
+    words = word_groups(opens_word, may_mask, settings.do_whole_word_mask)
+    covered = np.zeros(len(words.bounds) - 1, bool)
+    budgets = settings.num_to_predict(lengths)
+    flat = new_ids.ravel()
+
+    def choose():
+        chosen = choose_ngrams(words, covered, budgets, settings.ngram_length_cdf, rng)
+        return words.positions[chosen[words.word_of[:-1]]]
+
+    to_predict = choose()
+    mask_tokens(flat, to_predict, mask_id, vocab_size, rng)
+    predicted.ravel()[to_predict] = True
     if settings.do_permutation:
-        shuffled = positions[choose()]
-        new_ids[shuffled] = rng.permutation(new_ids[shuffled])
-        to_predict = np.concatenate([to_predict, shuffled])
-    return new_ids, np.sort(to_predict)
+        shuffled = choose()
+        order = np.lexsort((rng.random(len(shuffled)), shuffled // ids.shape[1]))
+        flat[shuffled] = flat[shuffled][order]
+        predicted.ravel()[shuffled] = True
+    return new_ids, predicted

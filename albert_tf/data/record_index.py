@@ -2,6 +2,7 @@
 """How many records TFRecord files hold, and where: counted once, then kept in a JSON file."""
 
 import json
+import os
 import time
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ from albert_tf.data import record_checks, records
 from albert_tf.errors import UserError
 
 FILE = "records.json"  # in the directory of a run
+_SUMMARY = "summary-"
+_ENTRY = ("size", "mtime_nsec", "count", "offsets")
 STEP = 4096  # records from one known offset to the next: some MB, which are skipped in no time
 _AROUND_RECORD = 16  # bytes of a TFRecord file beside the data of a record: length and checksums
 _COUNTED_TOGETHER = 1024
@@ -52,19 +55,89 @@ def read(paths, index_file=None, *, save=True, remedy=None):
     Raises:
         UserError: a file cannot be read, is damaged, or there is no record at all.
     """
-    # The place for counts from elsewhere, such as a summary beside the records.
-    known = _read_index(index_file) if index_file else {}
     states = {path: _state(path) for path in paths}
-    missing = [path for path in states if not _is_current(known.get(path), states[path])]
+    kept, known = _read_index(index_file) if index_file else {}, {}
+    for source in (_from_summaries(paths), kept):
+        known |= {p: source[p] for p in states if _is_current(source.get(p), states[p])}
+    missing = [path for path in states if path not in known]
     for path, found in _count_all(missing, states, remedy):
         known[path] = states[path] | found
-    if missing and index_file and save:
-        content = {"offset_step": STEP, "files": {path: known[path] for path in states}}
+    if index_file and save and any(kept.get(path) != known[path] for path in states):
+        content = index_content({path: known[path] for path in states})
         files.write_text(index_file, json.dumps(content) + "\n")
     indexed = [IndexedFile(p, known[p]["count"], tuple(known[p]["offsets"])) for p in paths]
     if not any(file.count for file in indexed):
         raise UserError(f"{', '.join(paths)} hold no record to train on")
     return indexed
+
+
+def index_content(entries):
+    """The content of an index as values that JSON has; a summary has it beside other figures.
+
+    Args:
+        entries: dict from path to `entry`.
+    """
+    return {"offset_step": STEP, "files": entries}
+
+
+def entry(path, lengths):
+    """The entry of a file that was just written.
+
+    Args:
+        path: str.
+        lengths: int64 array, sizes of its records in bytes.
+
+    Returns:
+        dict.
+    """
+    return _state(path) | _index_of(path, lengths + _AROUND_RECORD)
+
+
+def is_current(found, path):
+    """Whether an entry (dict) is whole and of the file as it is now."""
+    return _is_current(found, _state(path))
+
+
+def summary_file(path):
+    """Where the summary of record files is; a pattern for the records hardly matches its name.
+
+    Args:
+        path: str, the first of the files.
+    """
+    return os.path.join(os.path.dirname(path), f"{_SUMMARY}{os.path.basename(path)}.json")
+
+
+def expand_patterns(patterns, flag):
+    """Record files that match patterns, as files.expand_patterns, without the summaries beside.
+
+    Args:
+        patterns: str, comma-separated globs.
+        flag: str, name of the flag they come from, for the message.
+
+    Raises:
+        UserError: a pattern matches no file, or there are only summaries.
+    """
+    paths = files.expand_patterns(patterns, flag)
+    found = [path for path in paths if not _is_summary(os.path.basename(path))]
+    if not found:
+        raise UserError(f"--{flag}: {', '.join(paths)} is a summary; give the record files")
+    return found
+
+
+def _is_summary(name):
+    return name.startswith(_SUMMARY) and name.endswith(".json")
+
+
+def _from_summaries(paths):
+    """The entries of all summaries beside files, by the paths as given here."""
+    known = {}
+    for directory in {os.path.dirname(path) for path in paths}:
+        for summary in tf.io.gfile.glob(os.path.join(directory, f"{_SUMMARY}*.json")):
+            for path, found in _read_index(summary).items():
+                if isinstance(found, dict):
+                    current = {key: found[key] for key in _ENTRY if key in found}
+                    known[os.path.join(directory, os.path.basename(path))] = current
+    return known
 
 
 def _state(path):

@@ -8,12 +8,17 @@ record cannot be written in one shape and expected in another.
 import contextlib
 import dataclasses
 import itertools
+import re
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.data import example_encoding
 from albert_tf.errors import UserError
+
+_SHARDS = re.compile(r"@(\d+)$")
+_MOST_SHARDS = 99_999
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,11 +188,28 @@ def compression_of(path):
 
 
 def encode(arrays, schema):
-    """One serialised tf.train.Example.
+    """One serialised tf.train.Example: `encode_rows` of a single row.
 
     Args:
         arrays: dict from feature name to numpy array [length] (or a list of numbers).
         schema: dict from feature name to `FeatureSpec`.
+
+    Raises:
+        ValueError: names or lengths differ from the schema.
+    """
+    (record,) = encode_rows({name: np.asarray(v)[None] for name, v in arrays.items()}, schema)
+    return record
+
+
+def encode_rows(arrays, schema):
+    """Serialised tf.train.Examples; the same numbers give the same bytes.
+
+    Args:
+        arrays: dict from feature name to numpy array [n, length], a row for each record.
+        schema: dict from feature name to `FeatureSpec`.
+
+    Returns:
+        list of n bytes.
 
     Raises:
         ValueError: names or lengths differ from the schema.
@@ -197,21 +219,21 @@ def encode(arrays, schema):
             f"features do not fit the schema: missing {sorted(schema.keys() - arrays.keys())}, "
             f"unknown {sorted(arrays.keys() - schema.keys())}"
         )
-    example = tf.train.Example()
-    features = example.features.feature
     for name, feature in schema.items():
-        values = np.asarray(arrays[name])
-        if values.shape != (feature.length,):
+        if arrays[name].shape[1:] != (feature.length,):
             raise ValueError(
-                f"feature {name} has shape {list(values.shape)}, the schema wants "
+                f"feature {name} has shape {list(arrays[name].shape[1:])}, the schema wants "
                 f"[{feature.length}]"
             )
-        if feature.dtype == tf.int64:
-            features[name].int64_list.value.extend(values.tolist())
-        else:
-            features[name].float_list.value.extend(values.tolist())
-    # Otherwise the order of the features differs from run to run, and so would the files.
-    return example.SerializeToString(deterministic=True)
+    kinds = {tf.int64: np.int64, tf.float32: np.float32}
+    return example_encoding.serialize(
+        {
+            name: arrays[name]
+            if arrays[name].dtype.kind in "biu" and feature.dtype == tf.int64
+            else arrays[name].astype(kinds[feature.dtype], casting="same_kind")
+            for name, feature in schema.items()
+        }
+    )
 
 
 @contextlib.contextmanager
@@ -225,10 +247,52 @@ def open_writers(paths):
         paths: list of str.
 
     Yields:
-        list of tf.io.TFRecordWriter, one per path.
+        list of tf.io.TFRecordWriter, one per path; they compress for a path that ends in .gz.
     """
     with files.replacing(*paths) as names, contextlib.ExitStack() as stack:
-        yield [stack.enter_context(tf.io.TFRecordWriter(name)) for name in names]
+        yield [
+            stack.enter_context(tf.io.TFRecordWriter(name, compression_of(path)))
+            for name, path in zip(names, paths, strict=True)
+        ]
+
+
+def expand_shards(names, count=None):
+    """File names of a list in which name@64 stands for 64 files.
+
+    Args:
+        names: str, comma-separated. Of dir/train.tfrecord.gz@2 the files are
+            dir/train-00000-of-00002.tfrecord.gz and dir/train-00001-of-00002.tfrecord.gz.
+        count: int or None, number of files of a single name without @.
+
+    Returns:
+        list of str.
+
+    Raises:
+        UserError: there is no name, or a number does not fit.
+    """
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if not wanted:
+        raise UserError("--output_file is empty; give one or more file names")
+    if count is not None:
+        if len(wanted) > 1 or _SHARDS.search(wanted[0]):
+            raise UserError(
+                f"--num_output_shards={count}: give a single name without @ as --output_file"
+            )
+        wanted = [f"{wanted[0]}@{count}"]
+    paths = []
+    for name in wanted:
+        if not (match := _SHARDS.search(name)):
+            paths.append(name)
+            continue
+        number, whole = int(match[1]), name[: match.start()]
+        if not 1 <= number <= _MOST_SHARDS:
+            raise UserError(f"--output_file={name}: from 1 to {_MOST_SHARDS} files are possible")
+        directory, slash, base = whole.rpartition("/")
+        stem, dot, ending = base.partition(".")
+        paths += [
+            f"{directory}{slash}{stem}-{k:05}-of-{number:05}{dot}{ending}" for k in range(number)
+        ]
+    return paths
 
 
 def pack_segments(firsts, seconds, special_ids, max_seq_length):
@@ -283,10 +347,9 @@ def write_records(path, schema, batches):
     count = 0
     with open_writers([path]) as (writer,):
         for arrays in batches:
-            names = list(arrays)
-            flat = [values.reshape(len(values), -1) for values in arrays.values()]
-            for row in zip(*flat, strict=True):
-                writer.write(encode(dict(zip(names, row, strict=True)), schema))
+            flat = {name: values.reshape(len(values), -1) for name, values in arrays.items()}
+            for record in encode_rows(flat, schema):
+                writer.write(record)
                 count += 1
         if not count:
             raise UserError(f"there is no example to write to {path}")

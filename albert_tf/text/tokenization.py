@@ -6,6 +6,8 @@ original release use a WordPiece vocabulary file instead. `FullTokenizer` covers
 """
 
 import functools
+import hashlib
+import itertools
 import string
 import unicodedata
 from typing import NamedTuple
@@ -17,6 +19,7 @@ from albert_tf.errors import UserError
 WORD_START = "▁"  # U+2581, SentencePiece's mark of a space
 UNKNOWN = "[UNK]"
 MAX_CHARS_PER_WORD = 200  # a longer word is one [UNK] in WordPiece mode
+_MAX_CACHED_WORDS = 1 << 17
 NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
 PAD_ID = 0  # a literal in the original: never looked up by name
 
@@ -111,12 +114,16 @@ def encode_pieces(processor, text):
     """
     pieces = []
     for piece in _encode(processor, text):
-        if piece.endswith(",") and piece[-2:-1].isdigit():
+        if _is_number_and_comma(piece):
             number = piece[:-1].replace(WORD_START, "")
             pieces += [*_encode(processor, number), ","]
         else:
             pieces.append(piece)
     return pieces
+
+
+def _is_number_and_comma(piece):
+    return piece.endswith(",") and piece[-2:-1].isdigit()
 
 
 def encode_ids(processor, text):
@@ -309,6 +316,12 @@ class FullTokenizer:
         """Number of different pieces (int)."""
         return len(self.vocab)
 
+    @property
+    def fingerprint(self):
+        """A hash (str) of all that decides about pieces and ids: vocabulary, mode and casing."""
+        kind = f"{self.is_sentencepiece} {self._mode.lower} ".encode()
+        return hashlib.sha256(kind + self._mode.content()).hexdigest()
+
     def normalize(self, text):
         """Text as it has to be given to `tokenize`; WordPiece only decodes.
 
@@ -377,6 +390,24 @@ class FullTokenizer:
         """
         return self.convert_tokens_to_ids(self.tokenize(text))
 
+    def encode_batch(self, texts):
+        """Ids of many texts, faster than one by one.
+
+        In SentencePiece mode they are the model's own: without the rule of `encode_pieces` for a
+        number before a comma, which `needs_pieces` tells, and with one id for all unknown pieces.
+
+        Args:
+          texts: list of str, from `normalize`.
+
+        Returns:
+          list of sequences of int.
+        """
+        return self._mode.encode_batch(texts)
+
+    def needs_pieces(self, id_):
+        """Whether a text with this id (int) from `encode_batch` has to be given to `tokenize`."""
+        return self._mode.needs_pieces(id_, self.inv_vocab[id_])
+
     def special_ids(self, with_mask=True):
         """Ids of the special pieces.
 
@@ -409,16 +440,25 @@ class _SentencePieceMode:
 
     def __init__(self, path, lower):
         self.path = path
-        self._lower = lower
+        self.lower = lower
         self._processor = load_sentencepiece(path)
         ids = range(self._processor.vocab_size())
         self.vocab = {self._processor.id_to_piece(id_): id_ for id_ in ids}
 
     def normalize(self, text):
-        return preprocess_text(text, lower=self._lower)
+        return preprocess_text(text, lower=self.lower)
 
     def tokenize(self, text):
         return encode_pieces(self._processor, text)
+
+    def content(self):
+        return self._processor.serialized_model_proto()
+
+    def encode_batch(self, texts):
+        return self._processor.encode(texts, num_threads=1)
+
+    def needs_pieces(self, id_, piece):
+        return id_ == self._processor.unk_id() or _is_number_and_comma(piece)
 
     def missing_id(self, token):
         return self._processor.unk_id()
@@ -429,18 +469,51 @@ class _WordPieceMode:
 
     def __init__(self, path, lower):
         self.path = path
-        self._lower = lower
+        self.lower = lower
         self.vocab = load_vocabulary(path)
+        self._ids_of_words = _WordIds(self)
 
     def normalize(self, text):
         return text
 
     def tokenize(self, text):
-        words = basic_tokens(text, self._lower)
+        words = basic_tokens(text, self.lower)
         return [piece for word in words for piece in wordpieces(word, self.vocab)]
+
+    def content(self):
+        return "\n".join(self.vocab).encode()
+
+    def encode_batch(self, texts):
+        # No step of the tokenization looks beyond a space, so each word can be done on its own.
+        chain = itertools.chain.from_iterable
+        return [list(chain(map(self._ids_of_words.__getitem__, t.split(" ")))) for t in texts]
+
+    def needs_pieces(self, id_, piece):
+        return False
+
+    def ids_of(self, text):
+        """Ids of a text; its pieces are in the vocabulary, but for an [UNK] that may be missing."""
+        tokens, vocab = self.tokenize(text), self.vocab
+        return [vocab[token] if token in vocab else self.missing_id(token) for token in tokens]
 
     def missing_id(self, token):
         raise UserError(f"{self.path} has no token {token!r}; {self.remedy}")
+
+
+class _WordIds(dict):
+    """Ids of the words seen so far, up to a number."""
+
+    def __init__(self, mode):
+        self._mode = mode
+
+    def __missing__(self, word):
+        if len(self) >= _MAX_CACHED_WORDS:
+            self.clear()
+        self[word] = self._mode.ids_of(word)
+        return self[word]
+
+    def __reduce__(self):
+        return _WordIds, (self._mode,)
 
 
 def _decoded(text):

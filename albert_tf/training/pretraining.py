@@ -133,10 +133,10 @@ def _find_inputs(config, options):
         type_vocab_size=config.type_vocab_size,
     )
     del schema["token_boundary"]  # written for other uses; the model does not read it
-    train_files = files.expand_patterns(options.input_file, "input_file")
+    train_files = record_index.expand_patterns(options.input_file, "input_file")
     eval_files = train_files
     if options.eval_input_file:
-        eval_files = files.expand_patterns(options.eval_input_file, "eval_input_file")
+        eval_files = record_index.expand_patterns(options.eval_input_file, "eval_input_file")
     elif options.do_eval:
         print("Evaluating on the training files: give --eval_input_file for held-out text.")
     wanted = {*(train_files if options.do_train else ()), *(eval_files if options.do_eval else ())}

@@ -16,16 +16,19 @@ SPECIAL = SpecialIds(pad=0, cls=2, sep=3, mask=4)
 
 
 @st.composite
-def sequences(draw):
-    """(ids, starts, is_special) of [CLS] A [SEP] B [SEP] with words of one to several pieces."""
-    lengths = [draw(st.integers(1, 40)) for _ in range(2)]
-    ids, is_special = [SPECIAL.cls], [True]
-    for length in lengths:
-        pieces = st.integers(5, SIZE - 1)
-        ids += [*draw(st.lists(pieces, min_size=length, max_size=length)), SPECIAL.sep]
-        is_special += [False] * length + [True]
-    starts = draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids)))
-    return np.array(ids), np.array(starts), np.array(is_special)
+def batches(draw):
+    """Rows of [CLS] A [SEP] B [SEP] with words of one to several pieces, and padding."""
+    rows = []
+    for _ in range(draw(st.integers(1, 4))):
+        ids = [SPECIAL.cls]
+        for _ in range(2):
+            ids += [*draw(st.lists(st.integers(5, SIZE - 1), min_size=1, max_size=40)), SPECIAL.sep]
+        rows.append(ids)
+    lengths = np.array([len(row) for row in rows])
+    length = lengths.max() + draw(st.integers(0, 3))
+    ids = np.array([row + [SPECIAL.pad] * (length - len(row)) for row in rows])
+    starts = np.array(draw(st.lists(st.booleans(), min_size=ids.size, max_size=ids.size)))
+    return ids, lengths, starts.reshape(ids.shape), ids >= 5
 
 
 SETTINGS = st.builds(
@@ -38,36 +41,44 @@ SETTINGS = st.builds(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
-@given(sequences(), SETTINGS, st.integers(0, 2**32))
-def test_masks(sequence, options, seed):
-    ids, starts, is_special = sequence
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(batches(), SETTINGS, st.integers(0, 2**32))
+def test_masks(batch, options, seed):
+    ids, lengths, starts, may_mask = batch
     before = ids.copy()
     rng = np.random.default_rng(seed)
-    new, positions = masking.masked(ids, starts, is_special, options, SPECIAL.mask, SIZE, rng)
+    new, predicted = masking.masked(
+        ids, lengths, starts, may_mask, options, SPECIAL.mask, SIZE, rng
+    )
     np.testing.assert_array_equal(ids, before)  # the labels are read from it: they restore the text
-    assert len(positions) <= options.num_to_predict(len(ids))
-    assert np.all(np.diff(positions) > 0)  # sorted, and each position once
-    assert not is_special[positions].any()
-    kept = np.ones(len(ids), bool)
-    kept[positions] = False
-    np.testing.assert_array_equal(new[kept], ids[kept])
+    assert np.all(predicted.sum(axis=1) <= options.num_to_predict(lengths))
+    assert not predicted[~may_mask].any()
+    np.testing.assert_array_equal(new[~predicted], ids[~predicted])
     assert new.min() >= 0 and new.max() < SIZE
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
-@given(sequences(), SETTINGS, st.integers(0, 2**32))
-def test_words_are_masked_whole(sequence, options, seed):
-    _, starts, is_special = sequence
-    positions, bounds = masking.word_groups(starts, is_special, whole_words=True)
-    np.testing.assert_array_equal(positions, np.flatnonzero(~is_special))
-    covered = bytearray(len(positions))
-    budget = options.num_to_predict(len(starts))
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(batches(), SETTINGS, st.integers(0, 2**32))
+def test_words_are_masked_whole(batch, options, seed):
+    _, lengths, starts, may_mask = batch
+    words = masking.word_groups(starts, may_mask, whole_words=True)
+    np.testing.assert_array_equal(words.positions, np.flatnonzero(may_mask))
+    assert np.all(
+        starts.ravel()[words.positions[np.setdiff1d(words.bounds[:-1], row_starts(words))]]
+    )
+    sizes = np.diff(words.bounds)
+    budgets = options.num_to_predict(lengths)
+    covered = np.zeros(len(sizes), bool)
     rng = np.random.default_rng(seed)
-    chosen = set(masking.choose_ngrams(bounds, covered, budget, options.ngram_length_cdf, rng))
-    assert {index for index, is_taken in enumerate(covered) if is_taken} == chosen
-    for begin, end in itertools.pairwise(bounds):
-        assert chosen >= set(range(begin, end)) or chosen.isdisjoint(range(begin, end))
-        assert begin == 0 or starts[positions[begin]]
-    # If nothing is masked, no word fits into the budget.
-    assert chosen or min(np.diff(bounds)) > budget
+    chosen = masking.choose_ngrams(words, covered, budgets, options.ngram_length_cdf, rng)
+    np.testing.assert_array_equal(covered, chosen)
+    for budget, (first, stop) in zip(budgets, itertools.pairwise(words.firsts), strict=True):
+        here = slice(first, stop)
+        taken = sizes[here][chosen[here]].sum()
+        assert taken <= budget
+        # If nothing is masked, no word fits into the budget.
+        assert taken or min(sizes[here]) > budget
+
+
+def row_starts(words):
+    return words.bounds[words.firsts[:-1]]

@@ -3,6 +3,7 @@ import collections
 import dataclasses
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -15,12 +16,17 @@ from albert_tf import files
 from albert_tf.data import (
     corpus_reader,
     input_pipeline,
+    line_encoding,
     masking,
     pretraining,
+    pretraining_files,
     records,
     segment_pairs,
+    text_formats,
+    worker_pool,
 )
 from albert_tf.data.corpus_reader import Corpus
+from albert_tf.data.index_permutation import IndexPermutation
 from albert_tf.data.pretraining import Settings
 from albert_tf.data.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED, Pair
 from albert_tf.errors import UserError
@@ -131,7 +137,16 @@ def read(tmp_path, tokenizer, *texts):
     files = [tmp_path / f"{number}.txt" for number in range(len(texts))]
     for path, text in zip(files, texts, strict=True):
         path.write_bytes(text.encode())
-    return corpus_reader.read_corpus([str(path) for path in files], tokenizer)
+    return read_files([str(path) for path in files], tokenizer, tmp_path / "corpus")
+
+
+def read_files(paths, tokenizer, directory):
+    form = text_formats.Format()
+    encoder = line_encoding.LineEncoder(tokenizer, form)
+    shutil.rmtree(directory, ignore_errors=True)
+    with worker_pool.WorkerPool(1, encoder) as pool:
+        corpus_reader.write_corpus(paths, form, encoder, str(directory), pool)
+    return corpus_reader.open_corpus(str(directory))
 
 
 def test_sentences_and_documents(tmp_path, tokenizer):
@@ -171,6 +186,28 @@ def test_start_pieces_of_sentencepiece_go_by_the_text_of_unknown_pieces(tmp_path
     assert not corpus.opens_word[pieces.index("{{")]
 
 
+def test_words_start_at_the_mark_on_request(tmp_path):
+    tokenizer = spm_tokenizer()
+    form = text_formats.Format()
+    encoder = line_encoding.LineEncoder(tokenizer, form, "piece")
+    text = "holmes, 7th {{ привет naïve"
+    lines = encoder(text_formats.Chunk(text.encode(), "a", 1), lambda _: None)
+    pieces = tokenizer.tokenize(tokenizer.normalize(text))
+    assert lines.opens_word.tolist() == [piece.startswith("▁") for piece in pieces]
+    assert lines.marked == sum(piece.startswith("▁") for piece in pieces)
+
+
+def test_a_language_whose_words_the_rule_splits_is_warned_about(tmp_path, vocab_file):
+    tokenizer = spm_tokenizer()
+    foreign = [id_ for piece, id_ in tokenizer.vocab.items() if piece == "£"]
+    assert foreign  # no letter: it does not count
+    encoder = line_encoding.LineEncoder(tokenizer, text_formats.Format())
+    lines = encoder(text_formats.Chunk("holmes £5".encode(), "a", 1), lambda _: None)
+    assert lines.inner_letters == 0
+    with pytest.raises(UserError, match="--word_start=piece needs a --spm_model_file"):
+        line_encoding.LineEncoder(FullTokenizer(vocab_file), text_formats.Format(), "piece")
+
+
 def test_text_is_lower_cased_unless_told_otherwise(tmp_path):
     model = str(TOKENIZATION / "spm_uncased.model")
     as_is = FullTokenizer(spm_model_file=model, do_lower_case=False)
@@ -179,13 +216,14 @@ def test_text_is_lower_cased_unless_told_otherwise(tmp_path):
     assert read(tmp_path, as_is, "HOLMES").ids.tolist() != lower
 
 
-def test_text_that_is_not_utf8_names_file_and_line(tmp_path):
+def test_text_that_is_not_utf8_names_file_and_line(tmp_path, tokenizer):
     path = tmp_path / "latin.txt"
-    path.write_bytes(b"one\ntwo\ncaf\xe9\n")
-    with pytest.raises(ValueError, match=r"latin\.txt, line 3: not UTF-8"):
-        corpus_reader.count_lines([str(path)])
-    with pytest.raises(ValueError, match=r"absent\.txt cannot be read"):
-        corpus_reader.count_lines([str(tmp_path / "absent.txt")])
+    path.write_bytes(b"one\n" * 100_000 + b"caf\xe9\n")
+    with pytest.raises(ValueError, match=r"latin\.txt, line 100001: not UTF-8 \(.* at byte 3\)"):
+        read_files([str(path)], tokenizer, tmp_path / "corpus")
+    with pytest.raises(ValueError, match=r"absent\.txt"):
+        read_files([str(tmp_path / "absent.txt")], tokenizer, tmp_path / "corpus")
+    assert [path.name for path in tmp_path.iterdir()] == ["latin.txt"]
 
 
 def test_no_text_is_an_error(tmp_path, tokenizer):
@@ -198,7 +236,9 @@ def test_no_text_is_an_error(tmp_path, tokenizer):
 
 def pairs_of(corpus, document=0, seed=0, **settings):
     settings = Settings(**{"short_seq_prob": 0.0, "max_seq_length": 23} | settings)
-    return list(segment_pairs.document_pairs(corpus, document, settings, generator(seed)))
+    (whole,) = segment_pairs.block_pairs(corpus, [document], settings, generator(seed))
+    pairs = segment_pairs.truncate(whole, settings.max_pair_length, generator(seed + 1))
+    return [Pair(*row) for row in pairs.tolist()]
 
 
 def test_pairs_cover_a_document_in_order():
@@ -249,7 +289,8 @@ def test_a_random_segment_ends_when_it_is_long_enough():
     corpus = make_corpus([3], [4] * 10)
     for length, expected in ((-5, 4), (0, 4), (4, 4), (5, 8), (8, 8), (9, 12)):
         spans = [
-            segment_pairs.random_segment(corpus, 0, length, generator(seed)) for seed in range(50)
+            segment_pairs.random_segment(corpus, 0, length, segment_pairs.Draws(generator(seed)))
+            for seed in range(50)
         ]
         assert {end - start for start, end in spans if end < 43} == {expected}
 
@@ -291,6 +332,11 @@ def test_short_targets_are_uniform_and_drawn_once_per_document():
     assert within(short, 1000, 0.3 * 18 / 19)  # of the lengths 2 to 20, 20 is not short
 
 
+def truncated(pairs, max_length):
+    rows = segment_pairs.truncate(np.array(pairs), max_length, generator())
+    return [Pair(*row) for row in rows.tolist()]
+
+
 def truncated_one_by_one(a_length, b_length, max_length):
     while a_length + b_length > max_length:
         if a_length > b_length:
@@ -303,7 +349,7 @@ def truncated_one_by_one(a_length, b_length, max_length):
 def test_truncation_takes_from_the_longer_and_from_b_when_equal():
     for a_length, b_length, max_length in itertools.product(range(1, 12), range(1, 12), (2, 7, 12)):
         pair = Pair(0, a_length, 100, 100 + b_length, SWAPPED)
-        short = segment_pairs.truncate(pair, max_length, generator())
+        short = truncated([pair], max_length)[0]
         lengths = (short.a_end - short.a_start, short.b_end - short.b_start)
         assert lengths == truncated_one_by_one(a_length, b_length, max_length)
         assert 0 <= short.a_start < short.a_end <= a_length
@@ -312,105 +358,138 @@ def test_truncation_takes_from_the_longer_and_from_b_when_equal():
 
 
 def test_truncation_takes_each_token_from_the_front_or_the_end():
-    rng = generator()
-    fronts = collections.Counter(
-        segment_pairs.truncate(Pair(0, 10, 20, 24, IN_ORDER), 12, rng).a_start for _ in range(4000)
-    )
+    pairs = truncated([Pair(0, 10, 20, 24, IN_ORDER)] * 4000, 12)
+    fronts = collections.Counter(pair.a_start for pair in pairs)
     expected = {0: 1 / 4, 1: 1 / 2, 2: 1 / 4}
     assert set(fronts) == set(expected)
     assert all(within(fronts[front], 4000, p) for front, p in expected.items())
 
 
-def test_a_plan_is_shuffled_and_each_pass_differs():
+def planned(corpus, settings, pass_index):
+    return np.concatenate([p for p, _ in pretraining.plan_pass(corpus, settings, pass_index)])
+
+
+def test_each_pass_differs():
     corpus = make_corpus([5] * 400, [5] * 400)
     settings = Settings(max_seq_length=23)
-    plans = [pretraining.plan_pass(corpus, settings, index) for index in (0, 0, 1)]
+    plans = [planned(corpus, settings, index) for index in (0, 0, 1)]
     np.testing.assert_array_equal(plans[0], plans[1])
     assert plans[0].shape[1] == 5
     assert not np.array_equal(plans[0][:100], plans[2][:100])
-    firsts = plans[0][:, [0, 2]].min(axis=1)
-    assert np.mean(firsts[:50] < 2000) < 0.9  # not one document after the other
-    other = pretraining.plan_pass(corpus, dataclasses.replace(settings, random_seed=1), 0)
+    other = planned(corpus, dataclasses.replace(settings, random_seed=1), 0)
     assert not np.array_equal(plans[0][:100], other[:100])
+
+
+def test_tokens_cut_are_counted():
+    corpus = make_corpus([30, 30], [4, 4])
+    ((pairs, cut),) = pretraining.plan_pass(corpus, Settings(max_seq_length=23), 0)
+    lengths = pairs[:, 1] - pairs[:, 0] + pairs[:, 3] - pairs[:, 2]
+    assert lengths.max() == 20
+    assert cut > 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000, 4097])
+def test_index_permutation(size):
+    seeds = [np.random.SeedSequence(seed) for seed in (0, 0, 1)]
+    orders = [IndexPermutation(size, seed)(np.arange(size)) for seed in seeds]
+    np.testing.assert_array_equal(np.sort(orders[0]), np.arange(size))
+    np.testing.assert_array_equal(orders[0], orders[1])
+    if size >= 1000:
+        assert np.mean(orders[0] == orders[2]) < 0.02
+        # Neighbours are as far apart as two random numbers: a third of the size on average.
+        assert abs(np.abs(np.diff(orders[0])).mean() / size - 1 / 3) < 0.05
 
 
 # --- words ---
 
 
 def test_word_groups():
-    ids = np.array([CLS, D, A, D, E, B, SEP, D, DOT, C, SEP])
+    ids = np.array([[CLS, D, A, D, E, B, SEP, D, DOT, C, SEP], [CLS, D, SEP, E, SEP] + [PAD] * 6])
     starts = np.isin(ids, [A, B, C, DOT])
-    special = np.isin(ids, [CLS, SEP])
-    positions, bounds = masking.word_groups(starts, special, whole_words=True)
-    words = [positions[i:j].tolist() for i, j in itertools.pairwise(bounds)]
+    may_mask = ~np.isin(ids, [CLS, SEP, PAD])
+    words = masking.word_groups(starts, may_mask, whole_words=True)
+    positions, bounds = words.positions, words.bounds
+    found = [positions[i:j].tolist() for i, j in itertools.pairwise(bounds)]
     # The first piece has no word to join; a piece after [SEP] joins the word before it.
-    assert words == [[1], [2, 3, 4], [5, 7], [8], [9]]
-    positions, bounds = masking.word_groups(starts, special, whole_words=False)
-    words = [positions[i:j].tolist() for i, j in itertools.pairwise(bounds)]
-    assert words == [[1], [2], [3], [4], [5], [7], [8], [9]]
+    assert found == [[1], [2, 3, 4], [5, 7], [8], [9], [12, 14]]
+    assert words.firsts.tolist() == [0, 5, 6]
+    assert words.word_of.tolist() == [0, 1, 1, 1, 2, 2, 3, 4, 5, 5, 6]
+    words = masking.word_groups(starts, may_mask, whole_words=False)
+    assert words.positions.tolist() == [1, 2, 3, 4, 5, 7, 8, 9, 12, 14]
+    assert words.bounds.tolist() == list(range(11))
+    nothing = masking.word_groups(starts, np.zeros_like(may_mask), whole_words=True)
+    assert nothing.firsts.tolist() == [0, 0, 0]
 
 
 # --- n-grams ---
 
 
-def choose(bounds, budget, seed=0, covered=None, **settings):
-    covered = bytearray(bounds[-1]) if covered is None else covered
+def words_of(bounds, rows=1):
+    """The words of equal sequences, with these offsets."""
+    total, count = bounds[-1], len(bounds) - 1
+    ends = np.concatenate([np.array(bounds[1:]) + row * total for row in range(rows)])
+    word_of = np.repeat(np.arange(rows * count + 1), [*np.diff([0, *ends]), 1])
+    return masking.Words(
+        np.arange(rows * total), np.array([0, *ends]), word_of, count * np.arange(rows + 1)
+    )
+
+
+def choose(bounds, budget, seed=0, covered=None, rows=1, **settings):
+    """The chosen tokens of each of so many equal sequences."""
+    words = words_of(bounds, rows)
+    covered = np.zeros(len(words.bounds) - 1, bool) if covered is None else covered
+    before = covered.copy()
     cdf = Settings(**settings).ngram_length_cdf
-    chosen = masking.choose_ngrams(bounds, covered, budget, cdf, generator(seed))
-    assert len(chosen) == len(set(chosen)) <= budget
-    assert all(covered[index] for index in chosen)
-    return sorted(chosen)
+    chosen = masking.choose_ngrams(words, covered, np.full(rows, budget), cdf, generator(seed))
+    assert not (chosen & before).any()
+    np.testing.assert_array_equal(covered, before | chosen)
+    tokens = chosen[words.word_of[:-1]].reshape(rows, -1)
+    assert tokens.sum(axis=1).max() <= budget
+    return [np.flatnonzero(row).tolist() for row in tokens]
 
 
 @pytest.mark.parametrize("favor_shorter_ngram", [True, False])
-def test_first_ngram_has_the_drawn_length(favor_shorter_ngram):
-    bounds = list(range(1001))  # so long that its end hardly matters
+def test_ngrams_have_the_drawn_lengths(favor_shorter_ngram):
+    # So long and so much to choose that few n-grams meet, or are cut at the end or the budget.
+    rows = choose(range(30001), 200, rows=100, favor_shorter_ngram=favor_shorter_ngram)
     lengths = collections.Counter()
-    for seed in range(3000):
-        covered = bytearray(1000)
-        cdf = Settings(favor_shorter_ngram=favor_shorter_ngram).ngram_length_cdf
-        chosen = masking.choose_ngrams(bounds, covered, 500, cdf, generator(seed))
-        run = next(n for n in itertools.count(1) if chosen[n] != chosen[0] + n)
-        lengths[run] += 1
+    for row in rows:
+        groups = np.split(row, 1 + np.flatnonzero(np.diff(row) > 1))
+        lengths.update(len(group) for group in groups if len(group) <= 3)
     probabilities = [6 / 11, 3 / 11, 2 / 11]
     if not favor_shorter_ngram:
         probabilities.reverse()
     for n, probability in enumerate(probabilities, start=1):
-        assert abs(lengths[n] / 3000 - probability) < 0.04
+        assert abs(lengths[n] / lengths.total() - probability) < 0.03
 
 
 def test_the_budget_is_reached_but_never_exceeded():
     rng = generator(5)
-    for seed in range(300):
-        words = np.cumsum([0, *rng.integers(1, 4, size=40)]).tolist()
-        assert len(choose(words, 9, seed)) <= 9
-    # Words of one token always fill it, and shorter n-grams are taken for what is left.
     for seed in range(100):
-        assert len(choose(list(range(41)), 9, seed)) == 9
-        assert len(choose(list(range(41)), 9, seed, favor_shorter_ngram=False, ngram=8)) == 9
+        choose(np.cumsum([0, *rng.integers(1, 4, size=40)]).tolist(), 9, seed, rows=3)
+    # Words of one token always fill it, and shorter n-grams are taken for what is left.
+    for settings in ({}, {"favor_shorter_ngram": False, "ngram": 8}):
+        assert all(len(row) == 9 for row in choose(range(41), 9, rows=200, **settings))
 
 
 def test_a_word_longer_than_the_budget_is_left_out():
     # Words of 5, 1 and 5 tokens: only the middle one fits.
-    for seed in range(20):
-        assert choose([0, 5, 6, 11], 4, seed) == [5]
+    assert choose([0, 5, 6, 11], 4, rows=20) == [[5]] * 20
 
 
 def test_whole_words_and_no_overlap():
     bounds = [0, 2, 3, 6, 8, 9, 12]
-    for seed in range(100):
-        covered = bytearray(12)
-        covered[2] = 1  # the word [2, 3) was taken before
-        chosen = set(choose(bounds, 7, seed, covered))
-        assert 2 not in chosen
+    covered = np.zeros(100 * 6, bool)
+    covered[1::6] = True  # the words [2, 3) were taken before
+    for row in choose(bounds, 7, covered=covered, rows=100):
+        assert 2 not in row
         for begin, end in itertools.pairwise(bounds):
-            assert set(range(begin, end)) <= chosen or not chosen & set(range(begin, end))
+            assert set(range(begin, end)) <= set(row) or not set(row) & set(range(begin, end))
 
 
 def test_every_word_is_as_likely_as_any():
-    counts = np.zeros(30)
-    for seed in range(3000):
-        counts[choose(list(range(31)), 3, seed, ngram=1)] += 1
+    rows = choose(range(31), 3, rows=3000, ngram=1)
+    counts = np.bincount(np.concatenate(rows), minlength=30)
     assert all(within(count, 3000, 0.1) for count in counts)
 
 
@@ -438,10 +517,11 @@ def sequence(length=60):
 
 def mask(seed=0, length=60, **settings):
     ids, starts, special = sequence(length)
+    sequences = ids[None], np.array([len(ids)]), starts[None], ~special[None]
     new_ids, predicted = masking.masked(
-        ids, starts, special, Settings(**settings), MASK, len(PIECES), generator(seed)
+        *sequences, Settings(**settings), MASK, len(PIECES), generator(seed)
     )
-    assert np.all(np.diff(predicted) > 0)
+    new_ids, predicted = new_ids[0], np.flatnonzero(predicted)
     assert not special[predicted].any()
     changed = np.flatnonzero(new_ids != ids)
     assert set(changed) <= set(predicted)
@@ -482,13 +562,18 @@ def test_permutation_shuffles_and_predicts_as_many_again():
 # --- records ---
 
 
+def instance(corpus, pair, settings):
+    arrays = pretraining.instances(
+        corpus, np.array([pair]), settings, SPECIAL_IDS, len(PIECES), generator(3)
+    )
+    return {name: values[0] for name, values in arrays.items()}
+
+
 def test_an_instance():
     ids = np.array([A, D, B, DOT, C, E], np.int32)
     corpus = Corpus(ids, np.isin(ids, [A, B, C, DOT]), np.array([0, 3, 4, 6]), np.array([0, 3]))
     settings = Settings(max_seq_length=12, max_predictions_per_seq=3, masked_lm_prob=0.0)
-    arrays = pretraining.instance(
-        corpus, Pair(1, 4, 4, 6, SWAPPED), settings, SPECIAL_IDS, len(PIECES), generator()
-    )
+    arrays = instance(corpus, Pair(1, 4, 4, 6, SWAPPED), settings)
     assert {name: array.tolist() for name, array in arrays.items()} == {
         "input_ids": [CLS, D, B, DOT, SEP, C, E, SEP, 0, 0, 0, 0],
         "input_mask": [1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0],
@@ -506,9 +591,7 @@ def test_special_pieces_in_the_text_are_not_masked():
     ids = np.array([A, SEP, B, CLS, C], np.int32)
     corpus = Corpus(ids, np.isin(ids, [A, B, C]), np.array([0, 5]), np.array([0, 1]))
     settings = Settings(max_seq_length=13, max_predictions_per_seq=13, masked_lm_prob=1.0, ngram=1)
-    arrays = pretraining.instance(
-        corpus, Pair(0, 5, 0, 5, IN_ORDER), settings, SPECIAL_IDS, len(PIECES), generator()
-    )
+    arrays = instance(corpus, Pair(0, 5, 0, 5, IN_ORDER), settings)
     assert arrays["token_boundary"].tolist() == [1] * 13
     assert arrays["masked_lm_positions"][:6].tolist() == [1, 3, 5, 7, 9, 11]
     assert arrays["masked_lm_weights"].sum() == 6
@@ -520,7 +603,7 @@ def test_labels_restore_the_text(kind, label, do_permutation):
     corpus = make_corpus([20, 15])
     settings = Settings(max_seq_length=40, max_predictions_per_seq=5, do_permutation=do_permutation)
     pair = Pair(0, 20, 20, 35, kind)
-    arrays = pretraining.instance(corpus, pair, settings, SPECIAL_IDS, len(PIECES), generator(3))
+    arrays = instance(corpus, pair, settings)
     count = 10 if do_permutation else 5
     assert arrays["masked_lm_weights"].tolist() == [1.0] * count
     restored = arrays["input_ids"].copy()
@@ -541,7 +624,7 @@ def create(directory, tokenizer, text=TEXT, outputs=("out",), **settings):
         **{"max_seq_length": 16, "max_predictions_per_seq": 4, "dupe_factor": 3} | settings
     )
     paths = [str(directory / name) for name in outputs]
-    summary = pretraining.create([str(source)], paths, tokenizer, settings)
+    summary = pretraining_files.create([str(source)], paths, tokenizer, settings)
     return summary, [[r.numpy() for r in tf.data.TFRecordDataset(path)] for path in paths]
 
 
@@ -560,18 +643,16 @@ def test_every_pass_has_its_own_masks(tmp_path, tokenizer):
     assert len(set(found)) > 10
 
 
-def test_more_passes_continue_the_same_records(tmp_path, tokenizer):
-    _, (two,) = create(tmp_path, tokenizer, dupe_factor=2)
-    _, (three,) = create(tmp_path, tokenizer, dupe_factor=3)
-    assert three[: len(two)] == two
-    assert len(three) > len(two)
-
-
-def test_records_go_round_the_files(tmp_path, tokenizer):
-    _, (single,) = create(tmp_path, tokenizer)
-    summary, parts = create(tmp_path, tokenizer, outputs=("x", "y", "z"))
+def test_the_files_share_the_same_pairs(tmp_path, tokenizer):
+    _, (single,) = create(tmp_path, tokenizer, masked_lm_prob=0.0)
+    summary, parts = create(tmp_path, tokenizer, outputs=("x", "y", "z"), masked_lm_prob=0.0)
     assert parts == [single[0::3], single[1::3], single[2::3]]
     assert summary.instances == len(single)
+
+
+def test_more_files_than_records(tmp_path, tokenizer):
+    _, parts = create(tmp_path, tokenizer, "a b\n", ("x", "y", "z"), dupe_factor=2)
+    assert [len(part) for part in parts] == [1, 1, 0]
 
 
 def test_the_summary_counts_what_was_written(tmp_path, tokenizer):
@@ -636,7 +717,7 @@ def run_script(directory, *arguments, module=False):
 
 
 def test_script_from_another_directory(tmp_path, tokenizer, vocab_file):
-    (tmp_path / "more.txt").write_text(TEXT)
+    (tmp_path / "in.txt").write_text(TEXT)
     done = run_script(
         tmp_path,
         "--input_file=*.txt",
@@ -650,8 +731,10 @@ def test_script_from_another_directory(tmp_path, tokenizer, vocab_file):
     assert "text: 4 documents, 60 sentences" in done.stdout
     names = [str(tmp_path / "out_1"), str(tmp_path / "out_2")]
     found = [[r.numpy() for r in tf.data.TFRecordDataset(name)] for name in names]
-    _, (expected,) = create(tmp_path, tokenizer)
-    assert found == [expected[0::2], expected[1::2]]
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    _, expected = create(alone, tokenizer, outputs=("out_1", "out_2"))
+    assert found == expected
 
 
 def test_script_ends_in_one_line_on_bad_input(tmp_path):
@@ -676,19 +759,24 @@ def test_a_killed_run_leaves_nothing_that_a_pattern_matches(tmp_path, vocab_file
     script = [sys.executable, ROOT / "create_pretraining_data.py", *arguments]
     running = subprocess.Popen([*script, "--dupe_factor=10000"], cwd=tmp_path)
     try:
-        while not (leftovers := list(tmp_path.glob(".albert_tf-*"))):
+        while not (leftovers := list(tmp_path.glob(".albert_tf-work-*/plans-*/*.bin"))):
             assert running.poll() is None
             time.sleep(0.1)
     finally:
         running.kill()
         running.wait()
-    assert leftovers and {path.name for path in tmp_path.iterdir()} > {"in.txt"}
+    assert leftovers
     for pattern in ("out-*", "*out*", "*.tmp"):
         with pytest.raises(UserError, match="no file matches"):
             files.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
     done = run_script(tmp_path, *arguments, "--dupe_factor=1")
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out-1", "out-2"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "in.txt",
+        "out-1",
+        "out-2",
+        "summary-out-1.json",
+    ]
 
 
 # --- the distribution of the original's output ---
@@ -790,19 +878,10 @@ def our_passes(corpus, settings, tokenizer):
     """Arrays of each pass on its own: passes are independent, so they show the sampling error."""
     special_ids = tokenizer.special_ids()
     for pass_index in range(PASSES):
-        plan = pretraining.plan_pass(corpus, settings, pass_index)
-        instances = [
-            pretraining.instance(
-                corpus,
-                Pair(*row),
-                settings,
-                special_ids,
-                tokenizer.vocab_size,
-                settings.generator(pass_index, 99, index),
-            )
-            for index, row in enumerate(plan.tolist())
-        ]
-        yield {name: np.stack([i[name] for i in instances]) for name in settings.schema}
+        plan = planned(corpus, settings, pass_index)
+        yield pretraining.instances(
+            corpus, plan, settings, special_ids, tokenizer.vocab_size, generator(pass_index)
+        )
 
 
 def golden_stats():
@@ -822,7 +901,7 @@ def grouped_by_settings():
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize("cases", grouped_by_settings())
-def test_distribution_is_the_originals(cases):
+def test_distribution_is_the_originals(cases, tmp_path):
     """Every figure lies within five standard errors of the original's.
 
     The error of one pass is measured on ours, so what instances of a document have in common is in
@@ -837,7 +916,7 @@ def test_distribution_is_the_originals(cases):
     del flags["input_file_mode"]
     settings = Settings(**flags)
     source = SHARED / "golden" / "pretraining" / "input.txt"
-    corpus = corpus_reader.read_corpus([str(source)], tokenizer)
+    corpus = read_files([str(source)], tokenizer, tmp_path / "corpus")
     special = tokenizer.special_ids()
     ours = [statistics(arrays, special) for arrays in our_passes(corpus, settings, tokenizer)]
     problems = []

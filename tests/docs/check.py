@@ -35,6 +35,7 @@ SIZES = {  # flag -> largest value that is run
     "train_batch_size": 2,
     "max_eval_steps": 2,
     "dupe_factor": 2,
+    "num_workers": 2,
     "num_trials": 2,
     "vocab_size": 60,
 }

@@ -94,7 +94,7 @@ COMMANDS = {
 
 # What is killed: name -> command, patterns of the files that come out the same bytes every time.
 WRITERS = {
-    "create_pretraining_data": (COMMANDS["create_pretraining_data"], ("out/*",)),
+    "create_pretraining_data": (COMMANDS["create_pretraining_data"], ("out/[ab]",)),
     "run_pretraining": (COMMANDS["run_pretraining_train"], ()),
     "run_classifier": (f"{COMMANDS['run_classifier_train']} --export_dir=out/export", ()),
     "run_race": (COMMANDS["run_race_train"], ()),

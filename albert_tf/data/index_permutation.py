@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A random order of n things that is computed for any place in it, and never held as a whole."""
+
+import numpy as np
+
+_ROUNDS = 8
+
+
+class IndexPermutation:
+    """A permutation of the numbers from 0 to size - 1.
+
+    A Feistel network permutes the numbers of an even count of bits; what falls beyond `size` goes
+    through it again until it does not.
+
+    Args:
+        size: int.
+        seed_sequence: np.random.SeedSequence.
+    """
+
+    def __init__(self, size, seed_sequence):
+        self._size = size
+        self._half = max(1, (max(size - 1, 1).bit_length() + 1) // 2)  # bits of a half
+        self._keys = seed_sequence.generate_state(_ROUNDS, np.uint64)
+
+    def __call__(self, places):
+        """Images of places.
+
+        Args:
+            places: int array of numbers from 0 to size - 1.
+
+        Returns:
+            int64 array.
+        """
+        values = self._permute(np.asarray(places).astype(np.uint64))
+        while (beyond := values >= self._size).any():
+            values[beyond] = self._permute(values[beyond])
+        return values.astype(np.int64)
+
+    def _permute(self, values):
+        half, mask = np.uint64(self._half), np.uint64((1 << self._half) - 1)
+        left, right = values >> half, values & mask
+        for key in self._keys:
+            left, right = right, left ^ (_mixed(right + key) & mask)
+        return left << half | right
+
+
+def _mixed(values):
+    """Hashes of 64-bit numbers: the finaliser of SplitMix64."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        values = (values ^ (values >> np.uint64(shift))) * np.uint64(factor)
+    return values ^ (values >> np.uint64(31))

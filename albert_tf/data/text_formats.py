@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forms of text files: sentences, documents or JSON lines, to one sentence a line."""
+
+import bz2
+import contextlib
+import dataclasses
+import functools
+import gzip
+import re
+import zlib
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf import errors
+from albert_tf.errors import UserError
+
+FORMATS = ("sentences", "documents", "jsonl")
+ON_DECODE_ERROR = ("stop", "skip")
+_BLOCK_BYTES = 1 << 18
+_BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]*\n")  # in a block that begins where a line does
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """The form of text files; names and defaults are those of the script's flags.
+
+    Raises:
+        UserError: the sentence splitter is needed, and is not there or lacks the language.
+    """
+
+    input_format: str = "sentences"
+    document_per_line: bool = False
+    text_key: str = "text"
+    language: str = "en"
+    file_is_document: bool = False
+    on_decode_error: str = "stop"
+
+    def __post_init__(self):
+        if self.document_per_line and self.input_format != "documents":
+            raise UserError("--document_per_line is for --input_format=documents")
+        if self.input_format != "sentences":
+            _splitter(self.language)
+
+    @property
+    def has_documents_of_lines(self):
+        """Whether the lines up to a blank one have to be read together."""
+        return self.input_format == "documents" and not self.document_per_line
+
+
+class Chunk(NamedTuple):
+    r"""Some whole lines of a file, or whole documents where they are to be split.
+
+    Attributes:
+        content: bytes with the line end "\n".
+        path: str.
+        first_line: int, number of the first line, from 1.
+        ends_document: bool, whether a document ends after it.
+    """
+
+    content: bytes
+    path: str
+    first_line: int
+    ends_document: bool = False
+
+
+def chunks(paths, form):
+    """Yields the text of files in Chunks. A file's end ends a document only if `form` says so.
+
+    Args:
+        paths: list of str; files that end in .gz or .bz2 are unpacked.
+        form: Format.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    for path in paths:
+        line, parts = 1, []
+        for block in _whole_lines(_with_plain_line_ends(blocks(path))):
+            parts.append(block)
+            if form.has_documents_of_lines:
+                end = max((match.end() for match in _BLANK_LINE.finditer(block)), default=0)
+                if not end:
+                    continue
+                parts[-1] = block[:end]
+                block = block[end:]
+            content, parts = b"".join(parts), [block] if form.has_documents_of_lines else []
+            yield Chunk(content, path, line)
+            line += content.count(b"\n")
+        content = b"".join(parts)
+        if content or form.file_is_document:
+            yield Chunk(content, path, line, form.file_is_document)
+
+
+def _whole_lines(parts):
+    """Yields text in blocks that end where a line does, but for the last line of all."""
+    held = []
+    for block in parts:
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*held, block[:end]])
+            held = []
+        held.append(block[end:])
+    if any(held):
+        yield b"".join(held)
+
+
+def _with_plain_line_ends(parts):
+    r"""Yields text without byte order mark, with \n for \r\n and \r."""
+    held = b""
+    for number, block in enumerate(parts):
+        block = held + (block.removeprefix(_BOM) if not number else block)
+        held = b"\r" if block.endswith(b"\r") else b""
+        block = block.removesuffix(held)
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        yield block
+    if held:
+        yield b"\n"
+
+
+def blocks(path, unpack=True):
+    """Yields the content of a file, unpacked if it is compressed.
+
+    Args:
+        path: str.
+        unpack: bool; if False, the bytes as they are.
+
+    Raises:
+        UserError: it cannot be read or unpacked.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(tf.io.gfile.GFile(path, "rb"))
+            if unpack and path.endswith(".gz"):
+                file = stack.enter_context(gzip.GzipFile(fileobj=file))
+            elif unpack and path.endswith(".bz2"):
+                file = stack.enter_context(bz2.BZ2File(file))
+            while block := file.read(_BLOCK_BYTES):
+                yield block
+    except tf.errors.OpError as error:
+        raise UserError(f"{path} cannot be read: {error.message}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be unpacked: {error}") from error
+
+
+def total_size(paths):
+    """Size of files together, in bytes; None if some are compressed.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    try:
+        sizes = [tf.io.gfile.stat(path).length for path in paths]
+    except tf.errors.OpError as error:
+        raise UserError(f"an input file cannot be read: {error.message}") from error
+    return None if any(path.endswith((".gz", ".bz2")) for path in paths) else sum(sizes)
+
+
+# === Sentences ===
+
+
+def sentences(chunk, form):
+    """The sentences of a chunk, with an empty one where a document ends.
+
+    Args:
+        chunk: Chunk.
+        form: Format.
+
+    Returns:
+        (list of str, list of the numbers of lines left out because they are not UTF-8).
+
+    Raises:
+        UserError: a line is not UTF-8, or not a JSON object with the text.
+    """
+    lines, skipped = _decoded(chunk, form)
+    if form.input_format == "documents" and not form.document_per_line:
+        found = _split_paragraphs(lines, form.language)
+    elif form.input_format == "documents":
+        found = _split_documents(lines, form.language)
+    elif form.input_format == "jsonl":
+        found = _split_documents(_texts_of_json(lines, chunk, form), form.language)
+    else:
+        found = lines
+    return [*found, ""] if chunk.ends_document else found, skipped
+
+
+def _decoded(chunk, form):
+    """(lines of a chunk, numbers of those left out)."""
+    try:
+        return chunk.content.decode().removesuffix("\n").split("\n"), []
+    except UnicodeDecodeError as error:
+        if form.on_decode_error == "stop":
+            number = chunk.first_line + chunk.content.count(b"\n", 0, error.start)
+            start = error.start - chunk.content.rfind(b"\n", 0, error.start) - 1
+            raise UserError(
+                f"{chunk.path}, line {number}: not UTF-8 ({error.reason} at byte {start}); convert "
+                "the file, remove the line, or give --on_decode_error=skip"
+            ) from error
+    lines, skipped = [], []
+    raw = chunk.content.removesuffix(b"\n").split(b"\n")
+    for number, line in enumerate(raw, start=chunk.first_line):
+        try:
+            lines.append(line.decode())
+        except UnicodeDecodeError:
+            skipped.append(number)
+    return lines, skipped
+
+
+def _texts_of_json(lines, chunk, form):
+    for number, line in enumerate(lines, start=chunk.first_line):
+        if not line.strip():
+            continue
+        where = f"{chunk.path}, line {number}"
+        value = errors.parse_json(line, where)
+        if not isinstance(value, dict) or not isinstance(value.get(form.text_key), str):
+            raise UserError(
+                f"{where}: no text under the key {form.text_key!r}; name the right one with "
+                "--text_key"
+            )
+        yield value[form.text_key]
+
+
+def _split_documents(texts, language):
+    return [line for text in texts for line in [*_split(text.split("\n"), language), ""]]
+
+
+def _split_paragraphs(lines, language):
+    """Sentences of documents with blank lines between; a sentence may go on in the next line."""
+    found, document = [], []
+    for line in [*lines, ""]:
+        if line.strip():
+            document.append(line)
+        elif document:
+            found += [*_split([" ".join(document)], language), ""]
+            document = []
+    return found
+
+
+def _split(paragraphs, language):
+    split = _splitter(language).split
+    return [sentence for text in paragraphs if text.strip() for sentence in split(text)]
+
+
+@functools.cache
+def _splitter(language):
+    try:
+        import sentence_splitter
+    except ImportError as error:
+        raise UserError(
+            "--input_format=documents and jsonl need the package sentence-splitter: pip install "
+            "-r requirements-text.txt. Or give one sentence per line"
+        ) from error
+    try:
+        return sentence_splitter.SentenceSplitter(language)
+    except sentence_splitter.SentenceSplitterException as error:
+        raise UserError(
+            f"--language={language}: sentence-splitter has no rules for it; give the two letters "
+            "of one that it knows, such as en, de or ru"
+        ) from error

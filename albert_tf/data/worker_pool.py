@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks in several processes, with results in the order of the items and a progress bar."""
+
+import collections
+import contextlib
+import itertools
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent import futures
+
+from tqdm import tqdm
+
+from albert_tf.errors import UserError
+
+_WAIT_SECONDS = 0.5
+_ITEMS_PER_WORKER = 2  # that are sent ahead, so that no worker waits for its next one
+
+
+def progress(what, total):
+    """Progress bar in bytes on stderr; where that is no terminal, a line now and then is enough."""
+    seconds = 0.5 if sys.stderr.isatty() else 30
+    return tqdm(None, what, total, unit="B", unit_scale=True, mininterval=seconds)
+
+
+class WorkerPool:
+    """Processes that do tasks; with `num_workers` = 1, this process does all.
+
+    To be used in a `with`. When that ends early, the tasks under way end at their next report.
+
+    Args:
+        num_workers: int.
+        resident: picklable callable, a large task that each process gets once.
+
+    Raises:
+        UserError: while results are awaited, if a process was killed.
+    """
+
+    def __init__(self, num_workers, resident):
+        self._num_workers, self._resident = num_workers, resident
+        self._executor = None
+        if num_workers > 1:
+            # Not a fork: TensorFlow has threads.
+            context = multiprocessing.get_context("spawn")
+            self._reported, self._stops = context.Value("d", 0.0), context.Value("b", 0)
+            state = (resident, self._reported, self._stops)
+            self._executor = futures.ProcessPoolExecutor(num_workers, context, _start_worker, state)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._executor:
+            self._stops.value = 1
+            self._executor.shutdown(cancel_futures=True)
+
+    def in_order(self, task, items, advance):
+        """Yields task(item, report) of each item; report(n) in a task leads to advance(n) here.
+
+        Args:
+            task: picklable callable.
+            items: iterable.
+            advance: callable that takes a number.
+        """
+        if not self._executor:
+            yield from (task(item, advance) for item in items)
+            return
+        try:
+            yield from self._results(None if task is self._resident else task, iter(items), advance)
+        except futures.process.BrokenProcessPool as error:
+            raise UserError(
+                "a worker process was killed, perhaps for lack of memory. Run the same command "
+                "again to go on from here, with a smaller --num_workers if memory is short"
+            ) from error
+
+    def _results(self, task, items, advance):
+        seen, pending = self._reported.value, collections.deque()
+        while True:
+            room = self._num_workers * _ITEMS_PER_WORKER - len(pending)
+            for item in itertools.islice(items, room):
+                pending.append(self._executor.submit(_run, task, item))
+            if not pending:
+                return
+            futures.wait([pending[0]], _WAIT_SECONDS)
+            seen, before = self._reported.value, seen
+            advance(seen - before)
+            while pending and pending[0].done():
+                yield pending.popleft().result()
+
+
+# === In a worker ===
+
+
+class _Stopped(Exception):
+    """The process that wants the result does not want it any more."""
+
+
+_resident, _report = None, None
+
+
+def _start_worker(resident, reported, stops):
+    global _resident, _report
+
+    def report(amount):
+        if stops.value:
+            raise _Stopped
+        with reported.get_lock():
+            reported.value += amount
+
+    _resident, _report = resident, report
+    for number in (signal.SIGINT, signal.SIGTERM):  # the process that started this one handles them
+        with contextlib.suppress(ValueError):
+            signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with_parent(parent):
+    while os.getppid() == parent:
+        time.sleep(_WAIT_SECONDS)
+    os._exit(1)
+
+
+def _run(task, item):
+    return (task or _resident)(item, _report)
