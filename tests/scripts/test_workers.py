@@ -96,7 +96,7 @@ def test_two_workers_train_for_a_minute_and_end_when_either_is_asked_to(
     assert stopped[0] and stopped[0][1] == stopped[1][1]
     latest = run_directory.latest_in(str(tmp_path / "out"))
     assert run_directory.step_of(latest) == int(stopped[0][1])
-    evaluated = [log_of(tmp_path, number).count("Evaluation at step 200") for number in (0, 1)]
+    evaluated = [log_of(tmp_path, number).count("Evaluation at step 200:") for number in (0, 1)]
     assert evaluated == [1, 1]
     results = (tmp_path / "out" / "eval_results.txt").read_text()
     assert results.count("global_step = 200\n") == 1  # one process writes
