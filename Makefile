@@ -8,30 +8,34 @@ PYTHON ?= $(shell for minor in 13 12 11; do \
 VENV ?= .venv
 TESTS ?= tests
 DEMO_DIR ?= output/demo
-DEMO_STEPS ?= 2500
+DEMO_STEPS ?= 10000
+DEMO_FINETUNE_STEPS ?= 200
 
 READY := $(VENV)/.requirements-installed
-RUN := TF_CPP_MIN_LOG_LEVEL=2 $(VENV)/bin/python
+RUN := $(VENV)/bin/python
 
 # What tests/fuzz runs: `python -m tests.fuzz --help` says more.
 FUZZ_CASES ?= 200
 FUZZ_CRASHES ?= 24
 FUZZ_SEED ?= 1
 
-.PHONY: help setup test test-slow test-long test-onednn-off lint docs-check fuzz demo books clean
+.PHONY: help setup test test-slow test-long test-beam test-onednn-off lint docs-check fuzz demo demo-finetune books \
+  clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
 	@echo "make test    the tests (TESTS=tests/model/test_encoder.py for a part)"
 	@echo "make test-slow  those that take long and show what the others do for more cases"
-	@echo "make test-long  workers that train together, and runs that are killed: some minutes"
+	@echo "make test-long  tests of more than some seconds, and runs that are killed"
+	@echo "make test-beam  create_pretraining_data.py --runner, with Apache Beam in $(VENV)-beam"
 	@echo "make test-onednn-off  those of the model's figures, with TensorFlow's other kernels"
 	@echo "make lint    ruff: rules and format"
-	@echo "make docs-check  the commands of README.md and docs/, with tiny models and data: 5 minutes"
+	@echo "make docs-check  the commands of README.md and docs/, with tiny models and data: 7 minutes"
 	@echo "make fuzz    the scripts on damaged input, and killed while they write: FUZZ_CASES=200,"
 	@echo "             FUZZ_CRASHES=24; another FUZZ_SEED gives others"
-	@echo "make demo    corpus -> SentencePiece -> records -> pre-training -> curves, in $(DEMO_DIR)"
-	@echo "             (DEMO_STEPS=30 for a short one; what is done is not done again)"
+	@echo "make demo    corpus -> SentencePiece -> records -> pre-training -> filled masks and curves,"
+	@echo "             in $(DEMO_DIR) (DEMO_STEPS=30 for a short one; what is done is not done again)"
+	@echo "make demo-finetune  the demo's model learns which package a docstring is from"
 	@echo "make books   the small model of docs/results.md, from BOOKS=DIR with text and vocabulary"
 	@echo "make clean   delete $(DEMO_DIR) and the tools' caches; $(VENV) stays"
 
@@ -53,14 +57,31 @@ test: $(READY)
 test-slow: $(READY)
 	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m slow $(TESTS)
 
-# Each takes several processes of its own.
+# The last two take several processes of their own, which are killed or lost.
+LONGEST := tests/scripts/test_workers.py tests/scripts/test_killed.py
 test-long: $(READY)
-	$(RUN) -m pytest -m long $(TESTS)
+	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m long \
+	  $(LONGEST:%=--ignore=%) $(TESTS)
+	$(RUN) -m pytest -m long $(LONGEST)
+
+# Beam wants older versions of some packages. They and Beam come before those of $(VENV).
+BEAM_READY := $(VENV)-beam/.requirements-installed
+SITE := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+
+$(BEAM_READY): requirements-beam.txt $(READY)
+	$(VENV)/bin/python -m venv --clear $(VENV)-beam
+	$(VENV)/bin/python $(SITE) > "$$($(VENV)-beam/bin/python $(SITE))/below.pth"
+	$(VENV)-beam/bin/python -m pip install --quiet -r requirements.txt -r requirements-beam.txt
+	@touch $@
+
+test-beam: $(BEAM_READY)
+	TF_CPP_MIN_LOG_LEVEL=3 $(VENV)-beam/bin/python -m pytest -m 'not slow' tests/data/test_beam_pipeline.py
 
 # Other processors take other kernels, whose sums are rounded otherwise.
 NUMERIC := model scripts/test_run_squad.py publish/test_serving.py
 
 test-onednn-off: export TF_ENABLE_ONEDNN_OPTS := 0
+test-onednn-off: export PYTEST_ADDOPTS := -m 'not slow'
 test-onednn-off: TESTS := $(NUMERIC:%=tests/%)
 test-onednn-off: test
 
@@ -82,24 +103,32 @@ DATA := $(DEMO_DIR)/data
 # A run of its own for each length; one that was interrupted goes on where it was.
 MODEL := $(DEMO_DIR)/model-$(DEMO_STEPS)-steps
 
-# Docstrings are short: 64 pieces hold one. The vocabulary and the positions of
-# demo/albert_config.json fit these numbers.
-VOCAB_SIZE := 8000
-SEQUENCE := --max_seq_length=64 --max_predictions_per_seq=10
+# What lets so small a model learn in minutes: short sequences, single pieces masked, many updates
+# of small batches, a small vocabulary, and the config's initializer_range. The vocabulary and the
+# positions of demo/albert_config.json fit these numbers.
+VOCAB_SIZE := 4000
+SEQUENCE := --max_seq_length=32 --max_predictions_per_seq=6
+MASKS := --ngram=1 --nodo_whole_word_mask
 # Passes over the documents, each with its own pairs and masks.
-PASSES := 10
+PASSES := 5
 HELDOUT_PASSES := 2
 
-demo: $(MODEL)/summary.txt
+demo: $(MODEL)/summary.txt $(MODEL)/curves.png
+	@echo
 	@cat $(MODEL)/summary.txt
+	@echo
+	@echo "The curves are in $(MODEL)/curves.png. Next, make demo-finetune, or step by step:"
+	@echo
+	@$(MAKE) --no-print-directory --just-print demo-finetune
 
 $(DATA)/train.txt: demo/make_corpus.py | $(READY)
-	$(RUN) -m demo.make_corpus --train_file=$@ --heldout_file=$(DATA)/heldout.txt
+	$(RUN) -m demo.make_corpus --train_file=$@ --heldout_file=$(DATA)/heldout.txt \
+	  --labelled_dir=$(DATA)/packages
 
-$(DATA)/heldout.txt: $(DATA)/train.txt ;
+$(DATA)/heldout.txt: | $(DATA)/train.txt ;
 
-$(DATA)/spm.model: $(DATA)/train.txt demo/train_sentencepiece.py | $(READY)
-	$(RUN) -m demo.train_sentencepiece --input_file=$(DATA)/train.txt \
+$(DATA)/spm.model: $(DATA)/train.txt train_sentencepiece.py | $(READY)
+	$(RUN) train_sentencepiece.py --input_file=$(DATA)/train.txt \
 	  --model_prefix=$(DATA)/spm --vocab_size=$(VOCAB_SIZE)
 
 $(DATA)/heldout.tfrecord: PASSES := $(HELDOUT_PASSES)
@@ -107,23 +136,40 @@ $(DATA)/heldout.tfrecord: PASSES := $(HELDOUT_PASSES)
 $(DATA)/%.tfrecord: $(DATA)/%.txt $(DATA)/spm.model create_pretraining_data.py | $(READY)
 	$(RUN) create_pretraining_data.py --input_file=$< --output_file=$@ \
 	  --spm_model_file=$(DATA)/spm.model \
-	  $(SEQUENCE) --dupe_factor=$(PASSES)
+	  $(SEQUENCE) $(MASKS) --dupe_factor=$(PASSES)
 
 $(MODEL)/.trained: $(DATA)/train.tfrecord $(DATA)/heldout.tfrecord \
   demo/albert_config.json run_pretraining.py | $(READY)
 	$(RUN) run_pretraining.py --do_train --do_eval \
 	  --albert_config_file=demo/albert_config.json --output_dir=$(MODEL) \
 	  --input_file=$(DATA)/train.tfrecord --eval_input_file=$(DATA)/heldout.tfrecord \
-	  $(SEQUENCE) --train_batch_size=32 --eval_batch_size=64 --max_eval_steps=30 \
-	  --optimizer=adamw --learning_rate=0.001 --seed=12345 \
+	  $(SEQUENCE) --train_batch_size=16 --eval_batch_size=64 --max_eval_steps=30 \
+	  --optimizer=adamw --learning_rate=0.001 --sentence_loss_weight=0.2 --seed=12345 \
 	  --num_train_steps=$(DEMO_STEPS) --num_warmup_steps=$$(($(DEMO_STEPS) / 10)) \
-	  --save_checkpoints_steps=$$(($(DEMO_STEPS) / 10 + 1)) \
-	  --iterations_per_loop=$$(($(DEMO_STEPS) / 50 + 1))
+	  --save_checkpoints_steps=$$((($(DEMO_STEPS) + 9) / 10)) \
+	  --iterations_per_loop=$$((($(DEMO_STEPS) + 49) / 50))
 	@touch $@
 
-$(MODEL)/summary.txt: $(MODEL)/.trained demo/plot_curves.py | $(READY)
-	$(RUN) -m demo.plot_curves --run_dir=$(MODEL) --png_file=$(MODEL)/curves.png \
+$(MODEL)/curves.png: $(MODEL)/.trained | $(READY)
+	$(RUN) -m albert_tf.plot $(MODEL) --png_file=$@
+
+$(MODEL)/summary.txt: $(MODEL)/.trained demo/show_model.py | $(READY)
+	$(RUN) -m demo.show_model --run_dir=$(MODEL) --spm_model_file=$(DATA)/spm.model \
 	  --summary_file=$@ > /dev/null
+
+PACKAGES := $(DEMO_DIR)/packages-$(DEMO_STEPS)-steps
+PACKAGES_TASK := --task_name=tsv --data_dir=$(DATA)/packages --text_column=text \
+  --label_column=package --output_dir=$(PACKAGES) --albert_config_file=demo/albert_config.json \
+  --spm_model_file=$(DATA)/spm.model
+
+# Less than a minute each. A finished training is not repeated.
+demo-finetune: $(MODEL)/summary.txt
+	$(RUN) run_classifier.py --do_train --do_eval --init_checkpoint=$(MODEL) $(PACKAGES_TASK) \
+	  --max_seq_length=32 --train_batch_size=16 --learning_rate=3e-4 --seed=12345 \
+	  --train_step=$(DEMO_FINETUNE_STEPS) --warmup_step=$$(($(DEMO_FINETUNE_STEPS) / 10)) \
+	  --save_checkpoints_steps=$$(($(DEMO_FINETUNE_STEPS) / 2))
+	$(RUN) run_classifier.py --export_dir=$(PACKAGES)/export $(PACKAGES_TASK) --max_seq_length=32
+	$(RUN) predict.py --saved_model=$(PACKAGES)/export --text="Draw the axes and the legend."
 
 # --- the first result of docs/results.md: a small ALBERT pre-trained on English books ---------------
 

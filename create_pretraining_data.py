@@ -7,30 +7,34 @@ python create_pretraining_data.py --input_file='text/*.txt' --output_file=train.
 
 from absl import flags
 
-from albert_tf import files
-from albert_tf.cli import flag_groups, launch
-from albert_tf.data import (
-    corpus_selection,
-    line_encoding,
-    pretraining,
-    pretraining_files,
-    records,
-    text_formats,
-)
+from albert_tf import choices
+from albert_tf.cli import flag_groups, launch, lazy, text_flags
 from albert_tf.errors import UserError
-from albert_tf.text import tokenization
+
+files = lazy.module("albert_tf.files")
+corpus_selection = lazy.module("albert_tf.data.corpus_selection")
+pretraining = lazy.module("albert_tf.data.pretraining")
+pretraining_files = lazy.module("albert_tf.data.pretraining_files")
+records = lazy.module("albert_tf.data.records")
+text_formats = lazy.module("albert_tf.data.text_formats")
+tokenization = lazy.module("albert_tf.text.tokenization")
 
 FLAGS = flags.FLAGS
 
 
 def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
-    flags.DEFINE_string(
-        "input_file",
-        None,
-        "Comma-separated glob patterns of UTF-8 text files, plain, .gz or .bz2: one sentence per "
-        "line, a blank line between documents. See --input_format for other forms.",
-    )
+    text_flags.define()
+    _define_vocabulary_flags()
+    _define_selection_flags()
+    _define_instance_flags()
+    _define_output_flags()
+    _define_runner_flags()
+    flags.mark_flags_as_required(["input_file", "output_file"])
+
+
+@flag_groups.subject("Vocabulary")
+def _define_vocabulary_flags():
     flags.DEFINE_string(
         "spm_model_file",
         None,
@@ -44,7 +48,10 @@ def define_flags():
     flags.DEFINE_string(
         "input_file_mode", "r", "Accepted and without effect: input is always read as UTF-8 text."
     )
-    flags.DEFINE_bool("do_lower_case", True, "Lower-case the text. True for the published models.")
+
+
+@flag_groups.subject("Pairs and masks")
+def _define_instance_flags():
     flags.DEFINE_bool(
         "do_whole_word_mask", True, "Mask whole words; if false, the n-grams consist of pieces."
     )
@@ -81,47 +88,34 @@ def define_flags():
     flags.DEFINE_integer(
         "dupe_factor",
         40,
-        "Passes over the text, each with other pairs and masks. Disk space grows too.",
+        "Passes over the text, each with other pairs and masks. Disk space grows too. With "
+        "--masked_lm_prob=0, one pass is usually enough.",
     )
-    flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the tokens to predict; 0 masks nothing.")
+    flags.DEFINE_float(
+        "masked_lm_prob",
+        0.15,
+        "Share of the tokens to predict. 0 masks nothing: run_pretraining.py --masked_lm_budget "
+        "masks such records while it reads them, anew in each epoch.",
+    )
     flags.DEFINE_float(
         "short_seq_prob",
         0.1,
         "Probability, per document and pass, of instances shorter than --max_seq_length.",
     )
-    define_text_flags()
-    define_output_flags()
-    flags.mark_flags_as_required(["input_file", "output_file"])
 
 
-def define_text_flags():
-    """Flags that say how the text is to be read."""
-    flags.DEFINE_enum(
-        "input_format",
-        "sentences",
-        text_formats.FORMATS,
-        "sentences: one per line, and a blank line between documents. documents: a blank line "
-        "between them, or see --document_per_line. jsonl: one JSON object per line. Documents are "
-        "split into sentences by the package sentence-splitter.",
-    )
-    flags.DEFINE_bool(
-        "document_per_line", False, "With --input_format=documents: every line is a document."
-    )
-    flags.DEFINE_string("text_key", "text", "With --input_format=jsonl: the key of the text.")
-    flags.DEFINE_string("language", "en", "Language of the documents to split, two letters.")
-    flags.DEFINE_bool(
-        "file_is_document", False, "The end of a file ends a document. It does not in the original."
-    )
-    flags.DEFINE_enum(
-        "on_decode_error",
-        "stop",
-        text_formats.ON_DECODE_ERROR,
-        "What to do with a line that is not UTF-8: stop, or skip it; the summary counts them.",
-    )
+@flag_groups.subject("Choice of documents")
+def _define_selection_flags():
     flags.DEFINE_bool(
         "drop_duplicates",
         False,
         "Leave out documents whose tokens are those of an earlier one; the summary counts them.",
+    )
+    flags.DEFINE_float(
+        "drop_near_duplicates",
+        0.0,
+        "Leave out documents that are this similar to an earlier one, for instance 0.8: the share "
+        "of their sequences of five tokens that both have. 0 keeps them.",
     )
     flags.DEFINE_float(
         "heldout_fraction",
@@ -132,14 +126,14 @@ def define_text_flags():
     flags.DEFINE_enum(
         "word_start",
         "original",
-        line_encoding.WORD_STARTS,
+        choices.WORD_STARTS,
         "What begins a word. original: pieces with anything but the letters a-z and some "
         "punctuation, which suits English alone. piece: SentencePiece's mark of a space.",
     )
 
 
-def define_output_flags():
-    """Flags that say what is written, where and by how many processes."""
+@flag_groups.subject("Output")
+def _define_output_flags():
     flags.DEFINE_string(
         "output_file",
         None,
@@ -162,10 +156,45 @@ def define_output_flags():
     flags.DEFINE_string(
         "work_directory",
         None,
-        "Directory on a local disk for the tokenised text and the state of the run. It is kept, "
+        "Directory on a local disk (with --runner: a shared one, such as gs://...) for the "
+        "tokenised text and the state of the run. It is kept, "
         "and a later run with other settings takes the tokenised text from it. By default a hidden "
         "one beside the first output file, removed at the end.",
     )
+
+
+@flag_groups.subject("Apache Beam")
+def _define_runner_flags():
+    flags.DEFINE_string(
+        "runner",
+        None,
+        "Apache Beam runner that does the work: DataflowRunner, FlinkRunner, SparkRunner, "
+        "DaskRunner, DirectRunner (this machine) or another one that Beam knows. All paths must be "
+        "within reach of all machines. The records are those of a run without it.",
+    )
+    flags.DEFINE_list(
+        "beam_pipeline_options",
+        [],
+        "With --runner: Beam's pipeline options, such as project=my-project,region=us-east1.",
+    )
+
+
+def beam_stages():
+    """BeamStages as the flags say, or None; without --runner, Beam is not imported."""
+    if not FLAGS.runner:
+        if FLAGS.beam_pipeline_options:
+            raise UserError("--beam_pipeline_options needs a --runner")
+        return None
+    if FLAGS["num_workers"].present:
+        raise UserError(
+            "--num_workers is for runs without --runner; the runner has options of its own in "
+            "--beam_pipeline_options, such as direct_num_workers or dask_npartitions"
+        )
+    if FLAGS.drop_near_duplicates:
+        raise UserError("--drop_near_duplicates is not possible with --runner; give one of them")
+    from albert_tf.data import beam_pipeline
+
+    return beam_pipeline.BeamStages(FLAGS.runner, FLAGS.beam_pipeline_options)
 
 
 def main(_):
@@ -175,16 +204,23 @@ def main(_):
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise UserError("one of --spm_model_file and --vocab_file is needed, and none was given")
     settings = flag_groups.values_of(pretraining.Settings)
+    if not settings.masked_lm_prob and FLAGS["dupe_factor"].using_default_value:
+        print(
+            f"--masked_lm_prob=0 with --dupe_factor={settings.dupe_factor}, the default: the text "
+            "is written so many times, and --dupe_factor=1 is usually enough without masks."
+        )
     paths = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = records.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
     heldout_outputs = []
     if FLAGS.heldout_output_file:
         heldout_outputs = records.expand_shards(FLAGS.heldout_output_file)
     flag_groups.check_at_least(1, "num_workers", "num_output_shards")
+    stages = beam_stages()
     tokenizer = tokenization.FullTokenizer(
         vocab_file=FLAGS.vocab_file,
         do_lower_case=FLAGS.do_lower_case,
         spm_model_file=FLAGS.spm_model_file,
+        strip_accents=FLAGS.strip_accents,
     )
     summary = pretraining_files.create(
         paths,
@@ -197,10 +233,16 @@ def main(_):
         word_start=FLAGS.word_start,
         num_workers=FLAGS.num_workers,
         work_directory=FLAGS.work_directory,
+        stages=stages,
     )
     print(summary)
 
 
-if __name__ == "__main__":
+def run():
+    """The command `albert-data`."""
     define_flags()
     launch.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -7,30 +7,32 @@ python export_checkpoints.py \
 
 import os
 
-import tensorflow as tf
 from absl import flags
 
-from albert_tf import files
-from albert_tf.checkpoints import (
-    loading,
-    name_table,
-    readers,
-    run_directory,
-    transformers,
-    writers,
-)
-from albert_tf.cli import launch, model_flags
-from albert_tf.config import AlbertConfig
+from albert_tf.cli import flag_groups, launch, lazy, model_flags, text_flags
 from albert_tf.errors import UserError
-from albert_tf.publish import saved_models, transformers_tokenizer
-from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import finetuned_task
+
+tf = lazy.module("tensorflow")
+albert_config = lazy.module("albert_tf.config")
+files = lazy.module("albert_tf.files")
+loading = lazy.module("albert_tf.checkpoints.loading")
+name_table = lazy.module("albert_tf.checkpoints.name_table")
+readers = lazy.module("albert_tf.checkpoints.readers")
+run_directory = lazy.module("albert_tf.checkpoints.run_directory")
+transformers = lazy.module("albert_tf.checkpoints.transformers")
+writers = lazy.module("albert_tf.checkpoints.writers")
+saved_models = lazy.module("albert_tf.publish.saved_models")
+transformers_tokenizer = lazy.module("albert_tf.publish.transformers_tokenizer")
+text_input = lazy.module("albert_tf.tasks.text_input")
+tokenization = lazy.module("albert_tf.text.tokenization")
+finetuned_task = lazy.module("albert_tf.training.finetuned_task")
 
 FLAGS = flags.FLAGS
 CONFIG = "albert_config.json"
-CONFIGS = (CONFIG, transformers.CONFIG, os.path.join("assets", CONFIG))  # in order of preference
+CONFIGS = (CONFIG, "config.json", os.path.join("assets", CONFIG))  # in order of preference
 
 
+@flag_groups.subject("Flags")
 def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
     flags.DEFINE_string(
@@ -41,7 +43,7 @@ def define_flags():
     )
     flags.DEFINE_string(
         "checkpoint_name",
-        run_directory.BEST,
+        "model.ckpt-best",
         "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.",
     )
     flags.DEFINE_bool(
@@ -50,11 +52,12 @@ def define_flags():
         "For --export_format=hf: whether its tokenizer lower-cases; as run.json of the training "
         "run says, where that is there.",
     )
+    text_flags.define_strip_accents()
     flags.DEFINE_string("export_path", None, "Prefix to write; for --export_format=hf a directory.")
     flags.DEFINE_enum(
         "export_format",
         "tf1",
-        [*writers.WRITERS, "hf"],
+        ["tf1", "tf2", "hf"],
         "tf1: the original's form, which every TensorFlow reads. tf2: this project's. hf: a "
         "directory that from_pretrained of the transformers library reads.",
     )
@@ -72,6 +75,7 @@ def check_flags():
             f"--checkpoint_name={name} leads out of --albert_directory: give the name of a "
             "checkpoint in it"
         )
+    model_flags.check_albert_directory()
 
 
 def read_config():
@@ -101,7 +105,7 @@ def check_prefix(prefix, config):
         raise UserError(f"--export_path={prefix}: there is such a checkpoint. Choose another name")
     files.check_writable(directory or ".", "export_path")
     path = os.path.join(directory, CONFIG)
-    if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != config:
+    if tf.io.gfile.exists(path) and albert_config.AlbertConfig.from_json_file(path) != config:
         raise UserError(
             f"--export_path={prefix}: {path} is of another model. Choose another directory"
         )
@@ -149,10 +153,15 @@ def read_tokenizer(config, has_masked_lm):
         UserError: there is none, it is of another model, or transformers has no such tokenizer.
     """
     path, arguments = model_flags.directory_vocabulary()
-    tokenizer = FullTokenizer(**arguments)
-    model_flags.check_vocabulary(config, tokenizer, path)
+    tokenizer = tokenization.FullTokenizer(**arguments)
+    text_input.check_vocabulary(config, tokenizer, path)
     ids = tokenizer.special_ids(with_mask=False)
-    settings = (arguments["do_lower_case"], config.max_position_embeddings, has_masked_lm)
+    settings = (
+        arguments["do_lower_case"],
+        config.max_position_embeddings,
+        has_masked_lm,
+        arguments["strip_accents"],
+    )
     if not tokenizer.is_sentencepiece:
         vocabulary = list(tokenizer.vocab)
         return ids, transformers_tokenizer.wordpiece_files(vocabulary, *settings)
@@ -198,6 +207,11 @@ def main(_):
         export_checkpoint(config)
 
 
-if __name__ == "__main__":
+def run():
+    """The command `albert-export-checkpoints`."""
     define_flags()
     launch.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -8,16 +8,23 @@ python export_to_tfhub.py --albert_directory=albert_base --export_path=modules/a
 
 import os
 
-import tensorflow as tf
 from absl import flags
 
-from albert_tf.checkpoints import loading, name_table, run_directory
-from albert_tf.cli import flag_groups, launch, model_flags
-from albert_tf.config import AlbertConfig
+from albert_tf.cli import flag_groups, launch, lazy, model_flags, text_flags
 from albert_tf.errors import UserError
-from albert_tf.model import heads
-from albert_tf.publish import cards, hub, hub_preprocessing, saved_models
-from albert_tf.text.tokenization import FullTokenizer
+
+tf = lazy.module("tensorflow")
+albert_config = lazy.module("albert_tf.config")
+loading = lazy.module("albert_tf.checkpoints.loading")
+name_table = lazy.module("albert_tf.checkpoints.name_table")
+run_directory = lazy.module("albert_tf.checkpoints.run_directory")
+heads = lazy.module("albert_tf.model.heads")
+cards = lazy.module("albert_tf.publish.cards")
+hub = lazy.module("albert_tf.publish.hub")
+hub_preprocessing = lazy.module("albert_tf.publish.hub_preprocessing")
+saved_models = lazy.module("albert_tf.publish.saved_models")
+text_input = lazy.module("albert_tf.tasks.text_input")
+tokenization = lazy.module("albert_tf.text.tokenization")
 
 FLAGS = flags.FLAGS
 CONFIG = "albert_config.json"
@@ -27,6 +34,7 @@ HEADS = {  # attribute of heads.PretrainingModel -> how it is called here, start
 }
 
 
+@flag_groups.subject("Flags")
 def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
     flags.DEFINE_string(
@@ -36,14 +44,14 @@ def define_flags():
         "if there is one) or vocab.txt.",
     )
     flags.DEFINE_string(
-        "checkpoint_name", run_directory.BEST, "Prefix of the checkpoint in that directory."
+        "checkpoint_name", "model.ckpt-best", "Prefix of the checkpoint in that directory."
     )
     flags.DEFINE_bool("do_lower_case", True, "Whether the model is for lower-cased text.")
-    flag_groups.define_obsolete_flags("use_einsum")
+    text_flags.define_strip_accents()
     flags.DEFINE_integer(
         "max_seq_length",
         None,
-        f"Preprocessing: pieces of its output; by default {hub_preprocessing.DEFAULT_SEQ_LENGTH}, "
+        f"Preprocessing: pieces of its output; by default 128, "
         f"or the model's positions if {CONFIG} is there and has fewer.",
     )
     flags.DEFINE_string("export_path", None, "Directory to make.")
@@ -54,6 +62,7 @@ def define_flags():
         "model: the encoder, with .mlm and .sop where the heads are there. preprocessing: text to "
         "the encoder's inputs.",
     )
+    flag_groups.define_obsolete_flags("use_einsum")
     flags.mark_flags_as_required(["albert_directory", "export_path"])
 
 
@@ -93,10 +102,10 @@ def assets(config_path, vocabulary):
 
 def export_model(vocabulary, arguments):
     """Writes the encoder."""
-    tokenizer = FullTokenizer(**arguments)
+    tokenizer = tokenization.FullTokenizer(**arguments)
     config_path = os.path.join(FLAGS.albert_directory, CONFIG)
-    config = AlbertConfig.from_json_file(config_path)
-    model_flags.check_vocabulary(config, tokenizer, vocabulary)
+    config = albert_config.AlbertConfig.from_json_file(config_path)
+    text_input.check_vocabulary(config, tokenizer, vocabulary)
     model, loaded = load_model(config)
     module = hub.HubModule(
         model,
@@ -104,6 +113,7 @@ def export_model(vocabulary, arguments):
         has_sentence_order="sentence_order" in loaded,
         assets=assets(config_path, vocabulary),
         do_lower_case=FLAGS.do_lower_case,
+        strip_accents=FLAGS.strip_accents,
     )
     signatures = module.signatures()
     special_ids = tokenizer.special_ids(with_mask=False)
@@ -121,7 +131,7 @@ def preprocessing_length():
     default, length = hub_preprocessing.DEFAULT_SEQ_LENGTH, FLAGS.max_seq_length
     if not tf.io.gfile.exists(path):
         return length or default
-    limit = AlbertConfig.from_json_file(path).max_position_embeddings
+    limit = albert_config.AlbertConfig.from_json_file(path).max_position_embeddings
     if length and length > limit:
         raise UserError(
             f"--max_seq_length={length} exceeds max_position_embeddings={limit} of {path}"
@@ -134,7 +144,11 @@ def export_preprocessing(vocabulary, arguments):
     length = preprocessing_length()
     module = hub_preprocessing.Preprocessing(**arguments, seq_length=length)
     card = cards.preprocessing_card(
-        os.path.basename(vocabulary), FLAGS.do_lower_case, length, FLAGS.export_path
+        os.path.basename(vocabulary),
+        FLAGS.do_lower_case,
+        FLAGS.strip_accents,
+        length,
+        FLAGS.export_path,
     )
     saved_models.save_module(module, FLAGS.export_path, card=card)
     if not vocabulary.endswith(".txt"):
@@ -148,6 +162,7 @@ def main(_):
     flag_groups.check_at_least(3, "max_seq_length")  # [CLS], a piece, [SEP]
     if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
+    model_flags.check_albert_directory()
     saved_models.check_export_path(FLAGS.export_path, "export_path")
     vocabulary, arguments = model_flags.directory_vocabulary()
     exporters = {"model": export_model, "preprocessing": export_preprocessing}
@@ -155,6 +170,11 @@ def main(_):
     print(f"Written: {FLAGS.export_path}, with a README.md that shows how to call it.")
 
 
-if __name__ == "__main__":
+def run():
+    """The command `albert-export-hub`."""
     define_flags()
     launch.run(main)
+
+
+if __name__ == "__main__":
+    run()

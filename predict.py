@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs an exported model on text, as `albert-predict` does. See albert_tf/cli/predict.py."""
 
-from albert_tf.cli import launch
-from albert_tf.cli.predict import define_flags, main
+from albert_tf.cli.predict import define_flags, main, run
+
+__all__ = ["define_flags", "main", "run"]
 
 if __name__ == "__main__":
-    define_flags()
-    launch.run(main)
+    run()

@@ -9,18 +9,29 @@ python run_pretraining.py \
 
 from absl import flags
 
-from albert_tf import files
-from albert_tf.cli import flag_groups, launch, loop_flags, model_flags
-from albert_tf.data import input_pipeline
+from albert_tf import choices
+from albert_tf.cli import flag_groups, launch, lazy, loop_flags, masking_flags, model_flags
 from albert_tf.errors import UserError
-from albert_tf.model import optimization
-from albert_tf.training import pretraining
+
+files = lazy.module("albert_tf.files")
+pretraining = lazy.module("albert_tf.training.pretraining")
 
 FLAGS = flags.FLAGS
 
 
 def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
+    _define_data_flags()
+    _define_training_flags()
+    masking_flags.define()
+    loop_flags.define(save_checkpoints_steps=5000, counts_operations=True)
+    flag_groups.define_device_flags()
+    flag_groups.define_obsolete_flags("master", "num_tpu_cores")
+    flags.mark_flags_as_required(["albert_config_file", "input_file", "output_dir"])
+
+
+@flag_groups.subject("Model and data")
+def _define_data_flags():
     flags.DEFINE_string("albert_config_file", None, "JSON file with the model's architecture.")
     flags.DEFINE_string("input_file", None, "Comma-separated globs of TFRecords to train on.")
     flags.DEFINE_string(
@@ -46,8 +57,12 @@ def define_flags():
         "max_predictions_per_seq",
         20,
         "Predictions per record, as given to create_pretraining_data.py; twice that for data of "
-        "--do_permutation.",
+        "--do_permutation. With --masked_lm_budget, pieces to mask per record at most.",
     )
+
+
+@flag_groups.subject("Training and evaluation")
+def _define_training_flags():
     flags.DEFINE_float(
         "sentence_loss_weight", 1.0, "Weight of the sentence-order loss; 0 leaves it out."
     )
@@ -59,7 +74,7 @@ def define_flags():
     )
     flags.DEFINE_integer("train_batch_size", 4096, "Sequences of an update, over all replicas.")
     flags.DEFINE_integer("eval_batch_size", 64, "Sequences of an evaluation batch.")
-    flags.DEFINE_enum("optimizer", "lamb", sorted(optimization.OPTIMIZERS), "Optimizer.")
+    flags.DEFINE_enum("optimizer", "lamb", choices.OPTIMIZERS, "Optimizer.")
     flags.DEFINE_float("learning_rate", 0.00176, "Peak learning rate, for a batch of 4096.")
     flags.DEFINE_float("poly_power", 1.0, "Exponent of the polynomial decay.")
     flags.DEFINE_integer("num_train_steps", 125000, "Updates in all; the decay ends there.")
@@ -69,14 +84,10 @@ def define_flags():
     flags.DEFINE_integer("max_eval_steps", 100, "Most batches of an evaluation.")
     flags.DEFINE_integer(
         "shuffle_buffer_size",
-        input_pipeline.DEFAULT_WINDOW,
+        choices.WINDOW,
         "Records that are shuffled together, after the files; twice as many are in memory. 1 "
         "keeps the order of files and records.",
     )
-    flags.DEFINE_float("masked_lm_budget", 0.0, "The original's masking on the fly; must be 0.")
-    loop_flags.define(save_checkpoints_steps=5000, counts_operations=True)
-    flag_groups.define_device_flags()
-    flags.mark_flags_as_required(["albert_config_file", "input_file", "output_dir"])
 
 
 def check_flags():
@@ -84,11 +95,7 @@ def check_flags():
     flag_groups.check_not_empty("output_dir")
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise UserError("nothing to do: give --do_train, --do_eval or both")
-    if FLAGS.masked_lm_budget:
-        raise UserError(
-            f"--masked_lm_budget={FLAGS.masked_lm_budget}: masking during training is not "
-            "supported, nor does it work in the original. Leave it at 0"
-        )
+    masking_flags.check()
     flag_groups.check_at_least(
         1, "max_seq_length", "max_predictions_per_seq", "train_batch_size", "eval_batch_size",
         "num_train_steps", "save_checkpoints_steps", "iterations_per_loop", "steps_per_loop",
@@ -112,13 +119,18 @@ def warn():
     loop_flags.warn_of_batch_size()
 
 
-def read_options():
-    """What the flags ask for."""
+def read_options(config):
+    """What the flags ask for.
+
+    Args:
+        config: AlbertConfig.
+    """
     recipe = flag_groups.values_of(
         pretraining.Recipe,
         warmup_steps=FLAGS.num_warmup_steps,
         batch_size=FLAGS.train_batch_size,
-        constants=flag_groups.values_of(optimization.Constants),
+        length_buckets=masking_flags.read_length_buckets(),
+        constants=flag_groups.values_of(choices.OptimizerConstants),
     )
     return flag_groups.values_of(
         pretraining.Options,
@@ -126,6 +138,7 @@ def read_options():
         loop=loop_flags.read_settings(FLAGS.num_train_steps, FLAGS.keep_checkpoint_max),
         eval_timeout=FLAGS.continuous_eval_timeout,
         record=model_flags.record_of_flags(),
+        masking=masking_flags.read_masking(config),
     )
 
 
@@ -136,10 +149,16 @@ def main(_):
     if FLAGS.do_train:
         warn()
     config = model_flags.read_config()
+    options = read_options(config)
     files.check_writable(FLAGS.output_dir, "output_dir")
-    pretraining.pretrain(config, read_options(), launch.set_up_devices())
+    pretraining.pretrain(config, options, launch.set_up_devices())
+
+
+def run():
+    """The command `albert-pretrain`."""
+    define_flags()
+    launch.run(main)
 
 
 if __name__ == "__main__":
-    define_flags()
-    launch.run(main)
+    run()

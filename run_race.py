@@ -10,11 +10,13 @@ python run_race.py \
 
 from absl import flags
 
-from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
+from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags
 from albert_tf.errors import UserError
-from albert_tf.tasks import race
-from albert_tf.tasks.multiple_choice import RaceTask
-from albert_tf.training import finetuned_task, finetuning
+
+multiple_choice = lazy.module("albert_tf.tasks.multiple_choice")
+race = lazy.module("albert_tf.tasks.race")
+finetuned_task = lazy.module("albert_tf.training.finetuned_task")
+finetuning = lazy.module("albert_tf.training.finetuning")
 
 FLAGS = flags.FLAGS
 V2_LEARNING_RATE = 1e-5  # the original's for version 2; higher ones diverge
@@ -23,6 +25,22 @@ RECORD_FLAGS = {"train": "train_file", "dev": "eval_file", "test": "predict_file
 
 def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
+    _define_task_flags()
+    finetuning_flags.define_steps(
+        train_step=12000, warmup_step=1000, keep_flag="num_keep_checkpoint"
+    )
+    finetuning_flags.define_flags(
+        max_seq_length=512,
+        learning_rate=1e-5,
+        save_checkpoints_steps=100,
+        do_train=True,
+        do_eval=True,
+    )
+    flags.mark_flags_as_required(["data_dir", "output_dir"])
+
+
+@flag_groups.subject("Task and data")
+def _define_task_flags():
     flags.DEFINE_string("data_dir", None, "Directory that holds the folder RACE.")
     flags.DEFINE_enum("task_name", "race", ["race"], "There is no other.", case_sensitive=False)
     for split, name in (("training", "train"), ("development", "eval"), ("test", "predict")):
@@ -37,17 +55,6 @@ def define_flags():
     )
     flags.DEFINE_bool("high_only", False, "Only the high school's questions.")
     flags.DEFINE_bool("middle_only", False, "Only the middle school's questions.")
-    finetuning_flags.define_steps(
-        train_step=12000, warmup_step=1000, keep_flag="num_keep_checkpoint"
-    )
-    finetuning_flags.define_flags(
-        max_seq_length=512,
-        learning_rate=1e-5,
-        save_checkpoints_steps=100,
-        do_train=True,
-        do_eval=True,
-    )
-    flags.mark_flags_as_required(["data_dir", "output_dir"])
 
 
 def check_flags():
@@ -84,7 +91,7 @@ def main(_):
     levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
     finetuning_flags.follow_run()
     config = model_flags.read_config()
-    task = RaceTask(
+    task = multiple_choice.RaceTask(
         text=model_flags.text_input([config]),
         max_qa_length=FLAGS.max_qa_length,
         data_dir=FLAGS.data_dir,
@@ -107,6 +114,11 @@ def main(_):
     finetuning.fine_tune(task, config, options, launch.set_up_devices())
 
 
-if __name__ == "__main__":
+def run():
+    """The command `albert-race`."""
     define_flags()
     launch.run(main)
+
+
+if __name__ == "__main__":
+    run()

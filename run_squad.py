@@ -10,11 +10,13 @@ python run_squad.py \
 
 from absl import flags
 
-from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
+from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags
 from albert_tf.errors import UserError
-from albert_tf.tasks import squad
-from albert_tf.tasks.squad_features import WindowSettings
-from albert_tf.training import finetuning, results
+
+squad = lazy.module("albert_tf.tasks.squad")
+squad_features = lazy.module("albert_tf.tasks.squad_features")
+finetuning = lazy.module("albert_tf.training.finetuning")
+results = lazy.module("albert_tf.training.results")
 
 FLAGS = flags.FLAGS
 KEEP_CHECKPOINTS = 3  # of those that were evaluated, beside the best, as the original
@@ -23,6 +25,22 @@ RECORD_FLAGS = {"train": "train_feature_file", "predict": "predict_feature_file"
 
 def define_flags():
     """Defines the script's flags; names and defaults are those of the original's two."""
+    _define_task_flags()
+    finetuning_flags.define_flags(
+        max_seq_length=384, learning_rate=5e-5, save_checkpoints_steps=1000
+    )
+    flag_groups.define_obsolete_flags("use_einsum", "predict_feature_left_file")
+    FLAGS["init_checkpoint"].help = (
+        "Weights to start from, the head among them if they are of a SQuAD model: a prefix, its "
+        ".index file or a directory. Not read if --output_dir holds a run."
+    )
+    for name in ("do_eval", "eval_batch_size"):  # prediction is evaluation here
+        delattr(FLAGS, name)
+    flags.mark_flags_as_required(["output_dir"])
+
+
+@flag_groups.subject("Questions and answers")
+def _define_task_flags():
     flags.DEFINE_string("train_file", None, "SQuAD JSON to train on.")
     flags.DEFINE_string(
         "predict_file",
@@ -60,17 +78,6 @@ def define_flags():
     flags.DEFINE_float("dropout_prob", 0.1, "Version 2: dropout before the no-answer logit.")
     flags.DEFINE_float("num_train_epochs", 3.0, "Passes, counted in questions and not in windows.")
     flags.DEFINE_float("warmup_proportion", 0.1, "Share of the updates for the linear warm-up.")
-    flag_groups.define_obsolete_flags("use_einsum", "predict_feature_left_file")
-    finetuning_flags.define_flags(
-        max_seq_length=384, learning_rate=5e-5, save_checkpoints_steps=1000
-    )
-    FLAGS["init_checkpoint"].help = (
-        "Weights to start from, the head among them if they are of a SQuAD model: a prefix, its "
-        ".index file or a directory. Not read if --output_dir holds a run."
-    )
-    for name in ("do_eval", "eval_batch_size"):  # prediction is evaluation here
-        delattr(FLAGS, name)
-    flags.mark_flags_as_required(["output_dir"])
 
 
 def check_flags():
@@ -87,7 +94,7 @@ def check_flags():
     flag_groups.check_between(1, FLAGS.max_seq_length, "start_n_top", "end_n_top")
     flag_groups.check_at_least(1, "n_best_size", "max_answer_length", "max_query_length")
     flag_groups.values_of(squad.Settings)
-    flag_groups.values_of(WindowSettings)
+    flag_groups.values_of(squad_features.WindowSettings)
 
 
 def make_task(version, configs):
@@ -97,7 +104,11 @@ def make_task(version, configs):
         version=version,
         settings=flag_groups.values_of(squad.Settings),
         text=text,
-        windows=flag_groups.values_of(WindowSettings, do_lower_case=text.do_lower_case),
+        windows=flag_groups.values_of(
+            squad_features.WindowSettings,
+            do_lower_case=text.do_lower_case,
+            strip_accents=text.strip_accents,
+        ),
         output_dir=FLAGS.output_dir,
         train_file=FLAGS.train_file,
         predict_file=FLAGS.predict_file,
@@ -136,6 +147,11 @@ def main(_):
     finetuning.fine_tune(task, configs[0], options, launch.set_up_devices())
 
 
-if __name__ == "__main__":
+def run():
+    """The command `albert-squad`."""
     define_flags()
     launch.run(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """ALBERT in TensorFlow 2, with the numbers of the original release.
 
-`AlbertConfig`, `AlbertModel`, `FullTokenizer` and the module `heads` can be imported from here.
-They are loaded when first used, so that a part that needs no TensorFlow does not wait for it.
+    import albert_tf
+    loaded = albert_tf.load("albert_base")
+    print(loaded.fill_mask("Returns the [MASK] of the list."))
+
+The names of `dir(albert_tf)` are loaded when they are first used, so that importing the package is
+quick, and a part that needs no TensorFlow does not wait for it.
 """
 
 import importlib
@@ -11,18 +15,29 @@ import os
 # tf_keras (Keras 2) and Keras 3 do not mix. This code imports tf_keras by name; the variable makes
 # tf.keras mean the same in a user's own code, if it is set before the first use of tf.keras.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-# TensorFlow's own notes would bury the scripts' lines; its errors still show.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# TensorFlow's own notes would bury the lines of scripts. Its errors are raised as exceptions too.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __version__ = "0.1.0"
-__all__ = ["AlbertConfig", "AlbertModel", "FullTokenizer"]
 
 _HOME = {
+    "LAMB": "model.optimization",
+    "AdamW": "model.optimization",
     "AlbertConfig": "config",
     "AlbertModel": "model.encoder",
+    "ClassificationModel": "model.heads",
     "FullTokenizer": "text.tokenization",
+    "MultipleChoiceModel": "model.heads",
+    "PolynomialDecayWithWarmup": "model.optimization",
+    "PretrainingModel": "model.heads",
+    "SquadV1Model": "model.heads",
+    "SquadV2Model": "model.heads",
+    "TokenClassificationModel": "model.heads",
+    "UserError": "errors",
+    "load": "api.loading",
 }
-_MODULES = {"heads": "model.heads"}
+_MODULES = {"checkpoints": "checkpoints", "heads": "model.heads"}
+__all__ = [*_HOME, *_MODULES]
 
 
 def __getattr__(name):
@@ -31,3 +46,7 @@ def __getattr__(name):
     if name not in _HOME:
         raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")
     return getattr(importlib.import_module(f"albert_tf.{_HOME[name]}"), name)
+
+
+def __dir__():
+    return sorted([*__all__, "__version__"])

@@ -2,6 +2,7 @@
 """The shape of an ALBERT model: one frozen value, read from and written to the original's JSON."""
 
 import dataclasses
+import difflib
 import json
 from collections.abc import Mapping
 
@@ -31,7 +32,18 @@ _MOST_BLOCKS = 1000  # num_hidden_layers x inner_group_num
 _MOST_PARAMETERS = 10**11  # 400 GB
 # In files of the original and its relatives, and read by nothing there either.
 _KNOWN_UNUSED = {"net_structure_type", "gap_size", "num_memory_blocks", "layers_to_keep"}
+_SIMILAR = 0.85  # from here on one name is probably a misspelt other
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+def _check_spelling(unknown, absent):
+    # A misspelt key would leave a default in force.
+    for key in unknown.keys() - _KNOWN_UNUSED:
+        meant = difflib.get_close_matches(key, absent, 1, cutoff=_SIMILAR)
+        if meant:
+            raise UserError(
+                f"{key} is unknown: did you mean {meant[0]}? Correct the key, or remove it"
+            )
 
 
 def _is_number(value, kind=int | float):
@@ -180,8 +192,8 @@ class AlbertConfig:
         names = {f.name for f in dataclasses.fields(cls)} - {"unknown_keys"}
         known = {key: value for key, value in values.items() if key in names}
         unknown = {key: value for key, value in values.items() if key not in names}
+        _check_spelling(unknown, names - known.keys())
         if unknown:
-            # A misspelt key would otherwise leave a default in force without a word.
             level = logging.INFO if unknown.keys() <= _KNOWN_UNUSED else logging.WARNING
             logging.log(level, "Config keys kept but not used: %s", ", ".join(sorted(unknown)))
         if "vocab_size" not in known:

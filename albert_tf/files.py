@@ -87,6 +87,11 @@ def remove(path):
     """Removes a file, or a directory with all that is in it; one that is gone is no error."""
     with contextlib.suppress(tf.errors.NotFoundError):
         if tf.io.gfile.isdir(path):
+            # Killed on the way, this process leaves no part of the directory under its name.
+            if "://" not in path and not _PATTERN.match(os.path.basename(path.rstrip("/"))):
+                hidden = temporary_path(path.rstrip("/"))
+                tf.io.gfile.rename(path, hidden)
+                path = hidden
             tf.io.gfile.rmtree(path)
         else:
             tf.io.gfile.remove(path)
@@ -206,7 +211,7 @@ def expand_patterns(patterns, flag):
         flag: str, name of the flag they come from, for the message.
 
     Raises:
-        UserError: a pattern matches no file, or there is no pattern.
+        UserError: a pattern matches no file, or a directory, or there is no pattern.
     """
     wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
     if not wanted:
@@ -216,6 +221,12 @@ def expand_patterns(patterns, flag):
         matches = [path for path in _glob(pattern, flag) if not _is_hidden(path, pattern)]
         if not matches:
             raise UserError(f"--{flag}: no file matches {pattern!r}")
+        for path in matches:
+            # Elsewhere, where a look takes time, only what is named without a pattern is checked.
+            if ("://" not in path or path == pattern) and tf.io.gfile.isdir(path):
+                raise UserError(
+                    f"--{flag}: {path} is a directory; name files, as {path.rstrip('/')}/*"
+                )
         found.extend(sorted(matches))
     return found
 

@@ -11,7 +11,10 @@ from albert_tf import files
 from albert_tf.errors import UserError
 from albert_tf.training import history
 
-_NOT_SHOWN = {"gradient_norm", "sequences_per_second", "seconds"}
+_NOT_SHOWN = {
+    "gradient_norm", "seconds", "sequences_per_second", "model_tflops_per_second",
+    "model_flops_utilization",
+}  # fmt: skip
 _LAST = "learning_rate"
 _LINES = {  # kind -> label, style
     "train": ("training", {"linewidth": 1}),

@@ -7,11 +7,18 @@ pre-training records, in turns, so that whatever else the machine does weighs on
 second of processor time are less affected by other processes than those per second of the clock.
 The files are kept with --directory and used again.
 
+A third pipeline masks the sequences as run_pretraining.py --masked_lm_budget=0.15 does. With
+--train_steps, training steps of ALBERT-base take turns with the pipelines.
+
 python benchmarks/input_pipeline.py --gigabytes=1 --max_seq_length=512
+python benchmarks/input_pipeline.py --gigabytes=0.2 --batches=50 --train_steps=2 --dtype=bf16
 """
 
 import argparse
+import contextlib
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,10 +30,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data import input_pipeline, record_index, records
+from albert_tf import choices
+from albert_tf.data import graph_masking, input_pipeline, pretraining, record_index, records
+from albert_tf.text.tokenization import SpecialIds
 
 PREDICTIONS = 20
+SPECIAL_IDS = SpecialIds(0, 2, 3, 4)
 WARM_UP = 3  # batches before the clock runs
+TRAINING = "training steps"
 
 
 def make_files(directory, args):
@@ -40,11 +51,13 @@ def make_files(directory, args):
     def example():
         used = rng.integers(length // 8, length + 1)
         mask = (np.arange(length) < used).astype(int)
+        ids = rng.integers(5, 30000, length)
+        ids[[0, used // 2, used - 1]] = SPECIAL_IDS.cls, SPECIAL_IDS.sep, SPECIAL_IDS.sep
         return {
-            "input_ids": rng.integers(5, 30000, length) * mask,
+            "input_ids": ids * mask,
             "input_mask": mask,
             "segment_ids": mask * (np.arange(length) > used // 2),
-            "token_boundary": mask,
+            "token_boundary": (rng.random(length) < 0.8) * mask,
             "masked_lm_positions": rng.integers(0, used, PREDICTIONS),
             "masked_lm_ids": rng.integers(5, 30000, PREDICTIONS),
             "masked_lm_weights": np.ones(PREDICTIONS),
@@ -78,15 +91,44 @@ def clocks():
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def rates(sources, args):
-    """Sequences per second of the clock and of processor time, of each source.
+@contextlib.contextmanager
+def training_step(args):
+    """A function that makes a training step of ALBERT-base in a process of its own.
+
+    It returns the seconds of the clock, and those that all threads have computed.
+    """
+    case = {"size": "base", "layers": 0, "length": args.max_seq_length, "predictions": PREDICTIONS}
+    case |= {"batch": args.train_batch_size, "dtype": args.dtype, "dropout": 0.0}
+    case |= {"recompute": False, "forward_only": False}
+    script = str(Path(__file__).with_name("train_step.py"))
+    command = [sys.executable, script, "--worker", "ours", json.dumps(case)]
+    with subprocess.Popen(
+        command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+
+        def step():
+            process.stdin.write("\n")
+            process.stdin.flush()
+            report = json.loads(process.stdout.readline())
+            return np.array([report["seconds"], report["cpu"]])
+
+        process.stdout.readline()  # it is ready
+        yield step
+        process.stdin.close()
+
+
+def rates(sources, args, step=None):
+    """Sequences per second of the clock and of processor time, of each source and of training.
 
     Args:
         sources: dict from name to tf.data.Dataset.
         args: of the command line.
+        step: callable or None, of `training_step`.
     """
     totals = {name: np.zeros(2) for name in sources}
+    steps = []
     for _ in range(args.turns):
+        steps += [step() for _ in range(args.train_steps)] if step else []
         for name, source in sources.items():
             # Made anew: one that waits for its turn would read ahead meanwhile.
             iterator = iter(source)
@@ -98,7 +140,22 @@ def rates(sources, args):
             totals[name] += clocks() - start
             del iterator
     sequences = args.turns * args.batches * args.batch_size
-    return {name: sequences / seconds for name, seconds in totals.items()}
+    found = {name: sequences / seconds for name, seconds in totals.items()}
+    if steps:
+        found[TRAINING] = len(steps) * args.train_batch_size / np.sum(steps, axis=0)
+    return found
+
+
+def show(found):
+    """Prints the rates, and the ratios that matter."""
+    print(f"{'sequences per second of':<24} {'clock':>10} {'processor':>10}")
+    for name, (clock, processor) in found.items():
+        print(f"{name:<24} {clock:>10.1f} {processor:>10.1f}")
+    pairs = [("windows", "buffer"), ("masked", "windows")]
+    pairs += [("masked", TRAINING)] if TRAINING in found else []
+    for name, other in pairs:
+        clock, processor = found[name] / found[other]
+        print(f"{f'{name} / {other}':<24} {clock:>10.2f} {processor:>10.2f}")
 
 
 def main():
@@ -111,7 +168,10 @@ def main():
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--batches", type=int, default=1000, help="of each turn")
     parser.add_argument("--turns", type=int, default=3, help="of each kind")
-    parser.add_argument("--window", type=int, default=input_pipeline.DEFAULT_WINDOW)
+    parser.add_argument("--window", type=int, default=choices.WINDOW)
+    parser.add_argument("--train_steps", type=int, default=0, help="of each turn")
+    parser.add_argument("--train_batch_size", type=int, default=4, help="of these")
+    parser.add_argument("--dtype", default="bf16", help="of these: fp32 or bf16")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         directory = args.directory or temporary
@@ -122,8 +182,13 @@ def main():
         seconds = time.perf_counter() - start
         total, size = sum(file.count for file in files), sum(map(os.path.getsize, paths))
         print(f"{total} records, {size / 1e9:.1f} GB, counted in {seconds:.1f} s")
-        schema = records.pretraining_schema(args.max_seq_length, PREDICTIONS)
-        del schema["token_boundary"]
+        whole = records.pretraining_schema(args.max_seq_length, PREDICTIONS)
+        schema = {name: whole[name] for name in whole if name != "token_boundary"}
+        unmasked = {name: whole[name] for name in whole if not name.startswith("masked_lm_")}
+        settings = pretraining.Settings(
+            max_seq_length=args.max_seq_length, max_predictions_per_seq=PREDICTIONS
+        )
+        masking = graph_masking.Masking(settings, SPECIAL_IDS, vocab_size=30000)
         options = {"seed": 1, "window": args.window}
         for part in (0, 0.33, 0.5, 0.99, 20.7):
             step = int(part * total / args.batch_size)
@@ -136,13 +201,12 @@ def main():
         sources = {
             "windows": input_pipeline.train_batches(files, schema, args.batch_size, **options),
             "buffer": buffered_batches(paths, schema, args.batch_size),
+            "masked": input_pipeline.train_batches(
+                files, unmasked, args.batch_size, masking=masking, **options
+            ),
         }
-        found = rates(sources, args)
-        print(f"{'sequences per second of':<24} {'clock':>10} {'processor':>10}")
-        for name, (clock, processor) in found.items():
-            print(f"{name:<24} {clock:>10.0f} {processor:>10.0f}")
-        clock, processor = found["windows"] / found["buffer"]
-        print(f"{'ratio':<24} {clock:>10.2f} {processor:>10.2f}")
+        with training_step(args) if args.train_steps else contextlib.nullcontext() as step:
+            show(rates(sources, args, step))
 
 
 if __name__ == "__main__":

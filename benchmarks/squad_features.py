@@ -31,7 +31,7 @@ def align_plainly(examples, tokenizer, do_lower_case):
     """The plain alignment of each question, on normalised characters that come for free."""
     for example in examples:
         text = example.paragraph_text
-        pieces = tokenizer.tokenize(preprocess_text(text, lower=do_lower_case))
+        pieces = tokenizer.tokenize(preprocess_text(text, lower=do_lower_case), is_normalized=True)
         characters = squad_alignment.normalized_characters(text, do_lower_case)
         reference_links(characters, "".join(pieces).replace("▁", " "))
 

@@ -10,33 +10,32 @@ python benchmarks/train_step.py --sizes=base --lengths=128 --batch_sizes=8 --dty
 """
 
 import argparse
-import importlib.util
 import itertools
 import json
 import os
-import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
+import peers
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.model import dropout, flops, fused, heads, optimization
 from albert_tf.training import devices
 
-SIZES = {  # layers, hidden, intermediate, heads: Table 1
+SIZES = {  # layers, hidden, intermediate, heads: Table 1, and smaller ones
     "tiny": (2, 64, 128, 2),
+    "mini": (4, 256, 1024, 4),
     "base": (12, 768, 3072, 12),
     "large": (24, 1024, 4096, 16),
     "xlarge": (24, 2048, 8192, 16),
     "xxlarge": (12, 4096, 16384, 64),
 }
-PEERS = {"official": "official"}  # name -> module it needs
+PEERS = ("official", *peers.STEPS)
 COLUMNS = (
     "size", "layers", "length", "batch", "dtype", "who", "step s", "CPU s", "of products",
     "GFLOP/s", "peak GiB", "start s",
@@ -59,21 +58,10 @@ def config_of(case):
 
 def features_of(case):
     """A batch of random pieces without padding."""
-    state = np.random.RandomState(0)
-    batch, length, predictions = case["batch"], case["length"], case["predictions"]
-    shapes = {
-        "input_ids": (30000, length),
-        "segment_ids": (2, length),
-        "masked_lm_positions": (length, predictions),
-        "masked_lm_ids": (30000, predictions),
-        "next_sentence_labels": (2, 1),
-    }
-    features = {
-        name: tf.constant(state.randint(0, high, [batch, columns]), tf.int32)
-        for name, (high, columns) in shapes.items()
-    }
-    features["input_mask"] = tf.ones([batch, length], tf.int32)
-    features["masked_lm_weights"] = tf.ones([batch, predictions])
+    arrays = peers.random_features(case)
+    features = {name: tf.constant(array, tf.int32) for name, array in arrays.items()}
+    features["input_mask"] = tf.ones_like(features["input_ids"])
+    features["masked_lm_weights"] = tf.ones([case["batch"], case["predictions"]])
     return features
 
 
@@ -198,9 +186,9 @@ def products_step(case):
     def step():
         totals = np.zeros(2)
         for count, *args in todo:
-            before = clocks()
+            before = peers.clocks()
             product(*args)
-            totals += count * (clocks() - before)
+            totals += count * (peers.clocks() - before)
         return totals.tolist()
 
     return step
@@ -219,24 +207,14 @@ WORKERS = {
 }
 
 
-def clocks():
-    """Seconds of the wall and of this process on all cores together."""
-    return np.array([time.perf_counter(), time.process_time()])
-
-
 def work(who, case):
-    """Prepares a step, then does one for each line of the standard input, and reports it."""
-    start = time.perf_counter()
-    devices.set_precision(case["dtype"])
-    step = WORKERS[who](case)
-    step()
-    print(json.dumps({"start": time.perf_counter() - start}), flush=True)
-    for _ in sys.stdin:
-        before = clocks()
-        result = step()
-        seconds, cpu = result if who == "products" else (clocks() - before).tolist()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak}), flush=True)
+    """What the process of one of WORKERS does."""
+
+    def prepare():
+        devices.set_precision(case["dtype"])
+        return WORKERS[who](case)
+
+    peers.serve(who, prepare)
 
 
 # --- The process that asks ------------------------------------------------------------------------
@@ -246,7 +224,11 @@ class Worker:
     """A process that does steps on request."""
 
     def __init__(self, who, case):
-        command = [sys.executable, __file__, "--worker", who, json.dumps(case)]
+        command = [sys.executable, __file__, "--worker", who]
+        if who in peers.STEPS:
+            case = case | {"config": config_of(case).to_dict()}
+            command = [case["peer_python"], peers.__file__, who]
+        command.append(json.dumps(case))
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
         self._process = subprocess.Popen(
             command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -300,9 +282,9 @@ def measure(case, names, rounds):
         }
 
 
-def table_of(rows):
+def table_of(rows, columns=COLUMNS):
     """The rows as a Markdown table."""
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *([row[name] for name in COLUMNS] for row in rows)]
+    lines = [columns, ["---"] * len(columns), *([row[name] for name in columns] for row in rows)]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
@@ -339,16 +321,21 @@ def arguments():
     parser.add_argument("--recompute", action="store_true", help="measure it too")
     parser.add_argument("--plain", action="store_true", help="measure the plain operations too")
     parser.add_argument("--peers", type=listed(str), default=[], help=", ".join(PEERS))
+    parser.add_argument(
+        "--peer_python", default=sys.executable, help=f"interpreter for {', '.join(peers.STEPS)}"
+    )
     parser.add_argument("--forward_only", action="store_true", help="one forward pass of ours")
     parser.add_argument("--rounds", type=int, default=10, help="steps of each")
     parser.add_argument("--plot", help="PNG to write")
     return parser.parse_args()
 
 
-def installed(peers):
+def installed(names, python):
     """Yields the peers that can be measured here, and says which cannot."""
-    for name in peers:
-        if name in PEERS and importlib.util.find_spec(PEERS[name]):
+    for name in names:
+        own = python if name in peers.STEPS else sys.executable
+        find = f"import importlib.util as u, sys; sys.exit(not u.find_spec({name!r}))"
+        if name in PEERS and not subprocess.run([own, "-c", find], check=False).returncode:
             yield name
         else:
             print(f"{name} is not measured: it is not installed, or not one of {', '.join(PEERS)}")
@@ -358,7 +345,7 @@ def main():
     """Measures all cases, prints a table, and writes a plot on request."""
     args = arguments()
     names = ["ours"] if args.forward_only else ["products", "ours"]
-    names += (["plain"] if args.plain else []) + list(installed(args.peers))
+    names += (["plain"] if args.plain else []) + list(installed(args.peers, args.peer_python))
     batches = itertools.cycle(args.batch_sizes)
     rows = []
     for size, layers, (length, batch), dtype in itertools.product(
@@ -368,6 +355,7 @@ def main():
         for recompute in [False, True] if args.recompute else [False]:
             case = {**given, "predictions": args.predictions, "dropout": args.dropout}
             case |= {"recompute": recompute, "forward_only": args.forward_only}
+            case |= {"peer_python": args.peer_python}
             rows += measure(case, ["ours"] if recompute else names, args.rounds)
     print(table_of(rows))
     if args.plot:

@@ -5,6 +5,9 @@ Text that is on every machine anyway: one docstring is one document, one sentenc
 line between documents, which is what create_pretraining_data.py reads. The packages are parsed,
 never imported. Same packages, same corpus. It reads and writes this machine's files alone.
 
+With --labelled_dir, some of the documents are written as train.tsv and dev.tsv too, labelled with
+the package that each is from: a small task for the fine-tuning of the demo.
+
     python -m demo.make_corpus --train_file=train.txt --heldout_file=heldout.txt
 """
 
@@ -18,6 +21,7 @@ import re
 import sys
 import sysconfig
 import warnings
+from typing import NamedTuple
 
 from absl import app, flags
 
@@ -34,6 +38,14 @@ _HELDOUT_EVERY = flags.DEFINE_integer(
 _MIN_SENTENCES = flags.DEFINE_integer(
     "min_sentences", 2, "documents with fewer new sentences are dropped", lower_bound=1
 )
+_LABELLED_DIR = flags.DEFINE_string(
+    "labelled_dir", None, "folder for train.tsv and dev.tsv: which package is a document from?"
+)
+
+# Of the labelled documents: packages that have most, and how many of each. Few are enough to see
+# what pre-training brings, and take half a minute.
+_LABELS = 4
+_MOST_PER_LABEL = {"train": 500, "dev": 50}
 
 # Tests describe themselves to nobody; vendored copies only repeat what stands elsewhere.
 _SKIPPED_FOLDERS = frozenset({"test", "tests", "_vendor", "__pycache__"})
@@ -72,6 +84,13 @@ _SENTENCE_END = re.compile(
 _SENTENCE = re.compile(r"[\"'(]?[A-Z].*[.!?][\"')]*$")
 _CODE = re.compile(r"[=<>{}\[\]|\\@#$^~*`]|://|::|\w\(|\w\.\w+\.\w|[^\x00-\x7f]{3}")
 _MIN_WORDS = 4
+
+
+class Document(NamedTuple):
+    """The sentences of a docstring, and the package it is from."""
+
+    package: str
+    sentences: list
 
 
 def docstrings(source):
@@ -128,7 +147,10 @@ def sentences(docstring, counts):
 
 
 def source_files(roots):
-    """Returns the .py files under the folders, sorted, without tests and vendored copies."""
+    """Returns (package, path) of the .py files under the folders, sorted.
+
+    Tests and vendored copies are left out. A package is a folder or a module in one of `roots`.
+    """
     paths = []
     for root in roots:
         if not os.path.isdir(root):
@@ -136,8 +158,9 @@ def source_files(roots):
         for folder, subfolders, names in os.walk(root):
             # The standard library's folder may hold a site-packages, which is another Python's.
             subfolders[:] = sorted(set(subfolders) - _SKIPPED_FOLDERS - _PACKAGE_ROOTS)
+            top = os.path.relpath(folder, root).split(os.sep)[0]
             paths += [
-                os.path.join(folder, name)
+                (name.removesuffix(".py") if top == "." else top, os.path.join(folder, name))
                 for name in sorted(names)
                 if name.endswith(".py") and not name.startswith("test_")
                 and not name.endswith("_test.py")
@@ -145,16 +168,17 @@ def source_files(roots):
     return paths
 
 
-def file_documents(path):
-    """Returns the documents (lists of sentences) of one source file, and what was counted."""
+def file_documents(package_and_path):
+    """Returns the documents of one source file, and what was counted."""
+    package, path = package_and_path
     counts = collections.Counter({"files": 1})
     documents = []
     try:
         for docstring in docstrings(pathlib.Path(path).read_bytes()):
             counts["docstrings"] += 1
-            document = sentences(docstring, counts)
-            if document:
-                documents.append(document)
+            found = sentences(docstring, counts)
+            if found:
+                documents.append(Document(package, found))
             else:
                 counts["documents dropped: no sentence of prose"] += 1
     except (SyntaxError, ValueError, RecursionError):  # templates, Python 2, null bytes
@@ -171,18 +195,18 @@ def new_documents(documents, min_sentences, counts):
     seen = set()
     for document in documents:
         new = []
-        for sentence in document:
+        for sentence in document.sentences:
             key = sentence.lower()
             if key not in seen:
                 seen.add(key)
                 new.append(sentence)
-        counts["sentences dropped: repeated"] += len(document) - len(new)
+        counts["sentences dropped: repeated"] += len(document.sentences) - len(new)
         if not new:
             counts["documents dropped: duplicates"] += 1
         elif len(new) < min_sentences:
             counts[f"documents dropped: fewer than {min_sentences} new sentences"] += 1
         else:
-            yield new
+            yield document._replace(sentences=new)
 
 
 def collect(roots, min_sentences):
@@ -193,7 +217,7 @@ def collect(roots, min_sentences):
         min_sentences: int, documents with fewer new sentences are dropped.
 
     Returns:
-        The documents, as lists of sentences, and a Counter of what was read and dropped.
+        The documents and a Counter of what was read and dropped.
     """
     counts = collections.Counter()
     documents = []
@@ -214,14 +238,36 @@ def split(documents, heldout_every):
 
 def write(path, documents):
     """Writes documents to a text file, whole or not at all."""
-    text = "\n\n".join("\n".join(document) for document in documents) + "\n"
+    text = "\n\n".join("\n".join(document.sentences) for document in documents) + "\n"
     files.write_text(path, text)
-    lines = sum(map(len, documents))
+    lines = sum(len(document.sentences) for document in documents)
     print(f"{path}: {len(documents)} documents, {lines} sentences, {len(text) / 1e6:.1f} MB")
 
 
-def run(roots, train_file, heldout_file, heldout_every, min_sentences):
-    """Writes both files and prints what was read, kept and dropped."""
+def write_labelled(directory, splits):
+    """Writes a TSV file for each split, with the documents of the packages that have most.
+
+    Args:
+        directory: str.
+        splits: dict of str, "train" or "dev", to list of documents.
+    """
+    counts = collections.Counter(document.package for document in splits["train"])
+    packages = [package for package, _ in counts.most_common(_LABELS)]
+    for split, documents in splits.items():
+        rows, shown = ["text\tpackage"], []
+        for package in packages:
+            texts = [" ".join(found) for name, found in documents if name == package]
+            texts = texts[:: max(len(texts) // _MOST_PER_LABEL[split], 1)]  # of all its parts
+            texts = texts[: _MOST_PER_LABEL[split]]
+            rows += [f"{text}\t{package}" for text in texts]
+            shown.append(f"{package} {len(texts)}")
+        path = os.path.join(directory, f"{split}.tsv")
+        files.write_text(path, "\n".join(rows) + "\n")
+        print(f"{path}: {', '.join(shown)}")
+
+
+def run(roots, train_file, heldout_file, heldout_every, min_sentences, labelled_dir=None):
+    """Writes the files and prints what was read, kept and dropped."""
     documents, counts = collect(roots, min_sentences)
     for name, count in sorted(counts.items()):
         print(f"{count:8d} {name}")
@@ -232,7 +278,9 @@ def run(roots, train_file, heldout_file, heldout_every, min_sentences):
             f"Name more packages in --roots or lower --heldout_every ({heldout_every})."
         )
     write(heldout_file, heldout)
-    write(train_file, training)  # last: with it, both are there
+    if labelled_dir:
+        write_labelled(labelled_dir, {"train": training, "dev": heldout})
+    write(train_file, training)  # last: with it, all are there
 
 
 def main(_):
@@ -245,6 +293,7 @@ def main(_):
             _HELDOUT_FILE.value,
             _HELDOUT_EVERY.value,
             _MIN_SENTENCES.value,
+            _LABELLED_DIR.value,
         )
     except ValueError as error:
         sys.exit(f"make_corpus: {error}")

@@ -11,7 +11,7 @@ import pytest
 
 from tests import ROOT, SHARED
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def pytest_collection_finish(session):
@@ -81,7 +81,9 @@ def _flags_of(module):
 
 
 def _arguments(values):
-    return [f"--{name}={value}" for name, value in values.items()]
+    """Words of a command; a flag with a list is repeated."""
+    lists = {name: value if isinstance(value, list) else [value] for name, value in values.items()}
+    return [f"--{name}={value}" for name, values in lists.items() for value in values]
 
 
 @pytest.fixture(scope="session")

@@ -197,13 +197,22 @@ def test_layout_of_the_json():
 
 
 def test_unknown_keys_are_kept_and_named(log):
-    values = {"vocab_size": 7, "hiden_size": 64, "nested": {"a": [1, None]}}
+    values = {"vocab_size": 7, "zebra": 64, "nested": {"a": [1, None]}}
     config = AlbertConfig.from_dict(values)
     assert config.to_dict() == {**values, **DEFAULTS}
     (record,) = log.records
-    assert "hiden_size, nested" in record.getMessage()
-    # A misspelt key must be seen even where only warnings are shown.
+    assert "nested, zebra" in record.getMessage()
     assert record.levelno == logging.WARNING
+
+
+def test_a_misspelt_key_is_refused():
+    with pytest.raises(UserError, match=r"hiden_size is unknown: did you mean hidden_size\?"):
+        AlbertConfig.from_dict({"vocab_size": 7, "hiden_size": 64})
+    with pytest.raises(UserError, match="num_hidden_layer is unknown: did you mean"):
+        AlbertConfig.from_dict({"vocab_size": 7, "num_hidden_layer": 4})
+    # As well as the right one, it is a key of somebody else.
+    both = {"vocab_size": 7, "hiden_size": 64, "hidden_size": 64, "num_attention_heads": 1}
+    assert AlbertConfig.from_dict(both).unknown_keys == {"hiden_size": 64}
 
 
 def test_the_originals_own_unused_keys_are_no_reason_to_warn(log):

@@ -248,6 +248,7 @@ def hold_lock(directory):
     return process
 
 
+@pytest.mark.long
 def test_a_lock_keeps_other_processes_out_until_its_process_ends(tmp_path):
     process = hold_lock(tmp_path)
     with pytest.raises(UserError, match=f"in use: process {process.pid} on host .* is training"):
@@ -301,6 +302,8 @@ def test_a_pattern_without_a_file_is_an_error(tmp_path):
     (tmp_path / "a").touch()
     with pytest.raises(ValueError, match=r"--input_file: no file matches '.*/c\*'"):
         files.expand_patterns(f"{tmp_path}/a,{tmp_path}/c*", "input_file")
+    with pytest.raises(UserError, match=rf"--input_file: {tmp_path} is a directory; name files"):
+        files.expand_patterns(str(tmp_path), "input_file")
     with pytest.raises(ValueError, match="--input_file is empty"):
         files.expand_patterns(" ,", "input_file")
 
@@ -326,3 +329,21 @@ def test_hidden_files_match_only_patterns_with_a_dot(tmp_path):
         files.expand_patterns(f"{tmp_path}/*/out*", "input_file")
     with pytest.raises(UserError, match="--input_file: "):
         files.expand_patterns(f"{tmp_path}/[", "input_file")
+
+
+def test_a_directory_is_removed_whole_or_left_whole(tmp_path, monkeypatch):
+    """Else a process that is killed meanwhile would leave a part under the name of the whole."""
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "part").write_text("x")
+
+    def killed(path):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tf.io.gfile, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            files.remove(str(tmp_path / "made"))
+    (left,) = tmp_path.iterdir()
+    assert files._PATTERN.match(left.name) and (left / "part").exists()
+    files.remove(str(left))
+    assert not list(tmp_path.iterdir())

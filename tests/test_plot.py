@@ -59,6 +59,7 @@ def test_curves_and_their_names(run_dir):
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_several_runs_make_one_picture(run_dir, tmp_path):
     png = tmp_path / "plots" / "two.png"
     done = plotted(run_dir, run_dir, f"--png_file={png}")

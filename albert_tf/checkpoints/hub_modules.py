@@ -131,16 +131,28 @@ def lower_case(directory):
     Raises:
         UserError: a file is damaged, or tells something else than a truth value.
     """
+    return _truth_value(directory, "do_lower_case")
+
+
+def strips_accents(directory):
+    """Whether a module wants text without accents (bool); None where it does not tell.
+
+    Modules of other makers never do. The arguments and errors are those of `lower_case`.
+    """
+    return _truth_value(directory, "strip_accents")
+
+
+def _truth_value(directory, name):
     reader = readers.TensorFlowReader(run_directory.find(directory))
-    value = reader.attribute("do_lower_case")
+    value = reader.attribute(name)
     if value is None:
-        value = _constant_output(directory, "tokenization_info", "do_lower_case")
+        value = _constant_output(directory, "tokenization_info", name)
     if value is None:
         return None
     value = np.asarray(value)
     if value.size != 1 or value.dtype.kind not in "bi":
         raise UserError(
-            f"do_lower_case in {directory} must be true or false. Received: {str(value)[:80]!r}. "
+            f"{name} in {directory} must be true or false. Received: {str(value)[:80]!r}. "
             "Give --albert_config_file, --init_checkpoint and the vocabulary in place of the module"
         )
     return bool(value.item())

@@ -35,7 +35,7 @@ class Report:
             for name, shape, wanted in self.wrong_shape
         ]
         if slots:
-            lines.append(f"  not used: {slots} optimizer slots")
+            lines.append(f"  left aside: {slots} optimizer slots, which only resuming needs")
         if others:
             lines.append(f"  not used: {', '.join(others)}")
         return "\n".join(lines)

@@ -168,12 +168,12 @@ def named_variables(model):
     """The variables of a model under the original's names.
 
     Args:
-        model: a model with an `encoder` (AlbertModel) and any of the heads in the table.
+        model: AlbertModel, or a model with one as `encoder` and any of the heads in the table.
 
     Returns:
         dict of original name -> variable; every trainable variable once.
     """
-    named = _encoder_variables(model.encoder)
+    named = _encoder_variables(getattr(model, "encoder", model))
     for attribute, rows in _HEADS.items():
         if hasattr(model, attribute):
             named |= _pick(getattr(model, attribute), rows)

@@ -72,6 +72,15 @@ def _find_in_directory(directory):
     raise UserError(f"no checkpoint can be told in {directory} ({found}): give its prefix")
 
 
+def directory_of(path):
+    """The directory that a checkpoint lies in, or that is given in its place.
+
+    Args:
+        path: str, anything that `find` takes.
+    """
+    return path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+
+
 def _find_safetensors(path):
     """The weights of transformers at a path (file or directory); None where there are none."""
     if tf.io.gfile.isdir(path):
@@ -88,6 +97,16 @@ def _find_safetensors(path):
         f"{path} {kind}: give {SAFETENSORS}. In transformers, "
         'model.save_pretrained(DIR, max_shard_size="100GB") writes it'
     )
+
+
+def prefer_best(path):
+    """`model.ckpt-best` of a directory that has one, since the newest is mostly overtrained.
+
+    Args:
+        path: str, anything that `find` takes; all else is returned as it is.
+    """
+    best = os.path.join(path, BEST)
+    return best if exists(best) else path
 
 
 def _is_file(path):

@@ -112,6 +112,25 @@ def read_labels(directory):
     return None if set(labels) == set(_default_labels(len(labels))) else labels
 
 
+def read_task(directory):
+    """What a fine-tuned model of `config.json` in a directory is for; None where it does not tell.
+
+    Args:
+        directory: str.
+
+    Returns:
+        str or None: race, ner, regression, or tsv for texts with labels.
+    """
+    path = os.path.join(directory, CONFIG)
+    values = files.read_json(path) if tf.io.gfile.exists(path) else None
+    names = values.get("architectures") if isinstance(values, dict) else None
+    if not isinstance(names, list) or len(names) != 1:
+        return None
+    if names[0] == _CLASSIFICATION:
+        return "regression" if values.get("problem_type") == "regression" else "tsv"
+    return next((task for task, name in _OF_TASK.items() if name == names[0]), None)
+
+
 def _default_labels(count):
     return [f"LABEL_{number}" for number in range(count)]
 

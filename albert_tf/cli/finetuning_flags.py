@@ -3,12 +3,14 @@
 
 from absl import flags
 
-from albert_tf import files
-from albert_tf.cli import flag_groups, loop_flags, model_flags
+from albert_tf import choices
+from albert_tf.cli import flag_groups, lazy, loop_flags, model_flags, text_flags
 from albert_tf.errors import UserError
-from albert_tf.model import optimization
-from albert_tf.publish import served
-from albert_tf.training import finetuning, results
+
+files = lazy.module("albert_tf.files")
+finetuning = lazy.module("albert_tf.training.finetuning")
+results = lazy.module("albert_tf.training.results")
+served = lazy.module("albert_tf.publish.served")
 
 FLAGS = flags.FLAGS
 _AT_LEAST_1 = (
@@ -26,8 +28,17 @@ def define_flags(
     max_seq_length, learning_rate, save_checkpoints_steps, do_train=False, do_eval=False
 ):
     """Flags that the fine-tuning scripts share; the arguments are the script's own defaults."""
-    flags.DEFINE_enum("optimizer", "adamw", sorted(optimization.OPTIMIZERS), "Optimizer.")
+    _define_run_flags(do_train, do_eval)
+    _define_model_flags(max_seq_length)
+    _define_training_flags(learning_rate)
+    loop_flags.define(save_checkpoints_steps)
     _define_export_flags()
+    flag_groups.define_device_flags()
+    flag_groups.define_obsolete_flags("master", "num_tpu_cores")
+
+
+@flag_groups.subject("Model and text")
+def _define_model_flags(max_seq_length):
     flags.DEFINE_string(
         "albert_config_file",
         None,
@@ -38,7 +49,6 @@ def define_flags(
         "spm_model_file", None, "SentencePiece model; empty or unset where --vocab_file is given."
     )
     flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary, for models without the former.")
-    flags.DEFINE_string("output_dir", None, "Directory for checkpoints and results.")
     flags.DEFINE_string(
         "init_checkpoint",
         None,
@@ -55,29 +65,35 @@ def define_flags(
         "--do_lower_case.",
     )
     flags.DEFINE_integer("max_seq_length", max_seq_length, "Longest sequence, in pieces.")
-    _define_run_flags(learning_rate, save_checkpoints_steps, do_train, do_eval)
-    flag_groups.define_device_flags()
-
-
-def _define_run_flags(learning_rate, save_checkpoints_steps, do_train, do_eval):
-    flags.DEFINE_bool("allow_random_init", False, "Train from random weights if none are given.")
     flags.DEFINE_bool("do_lower_case", True, "Lower-case the text, as the released models need.")
+    text_flags.define_strip_accents()
+    flags.DEFINE_bool("allow_random_init", False, "Train from random weights if none are given.")
+
+
+@flag_groups.subject("What to do")
+def _define_run_flags(do_train, do_eval):
+    flags.DEFINE_string("output_dir", None, "Directory for checkpoints and results.")
     flags.DEFINE_bool("do_train", do_train, "Train.")
     flags.DEFINE_bool("do_eval", do_eval, "Evaluate every checkpoint and keep the best.")
     flags.DEFINE_bool("do_predict", False, "Predict the test set with the best checkpoint.")
+
+
+@flag_groups.subject("Training and evaluation")
+def _define_training_flags(learning_rate):
     flags.DEFINE_integer("train_batch_size", 32, "Examples of an update, over all replicas.")
     flags.DEFINE_integer("eval_batch_size", 8, "Examples of an evaluation batch.")
     flags.DEFINE_integer("predict_batch_size", 8, "Examples of a prediction batch.")
     flags.DEFINE_integer(
         "shuffle_buffer_size",
-        finetuning.Recipe.shuffle_buffer_size,
+        choices.WINDOW,
         "Records that are shuffled together; more, up to all, where a larger file is sorted. 1 "
         "keeps the order.",
     )
     flags.DEFINE_float("learning_rate", learning_rate, "Peak learning rate.")
-    loop_flags.define(save_checkpoints_steps)
+    flags.DEFINE_enum("optimizer", "adamw", choices.OPTIMIZERS, "Optimizer.")
 
 
+@flag_groups.subject("Export")
 def _define_export_flags():
     flags.DEFINE_string(
         "export_dir",
@@ -98,6 +114,7 @@ def _define_export_flags():
     )
 
 
+@flag_groups.subject("Training and evaluation")
 def define_steps(train_step, warmup_step, keep_flag):
     """Flags of the scripts whose training is counted in updates; they name the last differently."""
     flags.DEFINE_integer("train_step", train_step, "Updates in all; the decay ends there.")
@@ -140,11 +157,19 @@ def check_writable(*directories, **record_files):
         files.check_file_writable(path, flag)
 
 
-def follow_run():
-    """Has an export of an earlier run follow what that was trained with (D24)."""
-    if FLAGS.export_dir and not FLAGS.do_train:
-        trained = results.trained_in(FLAGS.output_dir)
-        model_flags.follow_run(trained or FLAGS.init_checkpoint)
+def follow_run(predicts_file=False):
+    """Has an export of an earlier run follow what that was trained with (D24).
+
+    Args:
+        predicts_file: bool, whether a file is predicted that belongs to no data set; that does too.
+    """
+    if (FLAGS.export_dir or predicts_file) and not FLAGS.do_train:
+        model_flags.follow_run(trained_checkpoint())
+
+
+def trained_checkpoint():
+    """The earlier run's: of --output_dir, or else --init_checkpoint; None if there is neither."""
+    return results.trained_in(FLAGS.output_dir) or FLAGS.init_checkpoint
 
 
 def given_checkpoint():
@@ -172,7 +197,7 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
             train_steps=train_steps,
             warmup_steps=warmup_steps,
             batch_size=FLAGS.train_batch_size,
-            constants=flag_groups.values_of(optimization.Constants),
+            constants=flag_groups.values_of(choices.OptimizerConstants),
         )
     values = {
         "recipe": recipe,
@@ -185,6 +210,7 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
         "export": _export_settings() if FLAGS.export_dir else None,
     }
     if FLAGS.do_train:
+        model_flags.warn_of_vocabulary()
         values["init_checkpoint"] = model_flags.init_checkpoint()
         values["record"] = model_flags.record_of_flags()
     return flag_groups.values_of(finetuning.Options, **values | others)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags that several scripts share, and the checks of their values."""
 
+import contextlib
 import dataclasses
 import sys
 
 from absl import flags
 
+from albert_tf.choices import PRECISIONS, STRATEGIES
 from albert_tf.errors import UserError
-from albert_tf.training import devices
 
 FLAGS = flags.FLAGS
 
@@ -22,12 +23,37 @@ _OBSOLETE = {
 }
 
 
+@contextlib.contextmanager
+def subject(title):
+    """Puts the flags that are defined within it under a heading of --help.
+
+    Args:
+        title: str.
+    """
+    before = set(FLAGS)
+    yield
+    for name in FLAGS:
+        if name not in before and not hasattr(FLAGS[name], "subject"):
+            FLAGS[name].subject = title
+
+
+def own_flags():
+    """The script's flags, and none of the libraries: list of flags, in the order of definition."""
+    return [FLAGS[name] for name in FLAGS if hasattr(FLAGS[name], "subject")]
+
+
+def is_required(flag):
+    """Whether a script ends with an error where the flag is not given."""
+    return any("must have a value" in rule.message for rule in flag.validators)
+
+
+@subject("Accepted and without effect")
 def define_obsolete_flags(*names):
     """Defines flags that are accepted and do nothing; `note_obsolete_flags` says so."""
     for name in names:
         default, instead = _OBSOLETE[name]
         define = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer}
-        text = f"Accepted and without effect: {instead}."
+        text = f"{instead[0].upper()}{instead[1:]}."
         define.get(type(default), flags.DEFINE_string)(name, default, text)
 
 
@@ -38,12 +64,13 @@ def note_obsolete_flags():
             print(f"--{name} has no effect any more: {instead}.")
 
 
+@subject("Devices and seed")
 def define_device_flags():
     """Flags on devices, precision and chance, with the Model Garden's names."""
     flags.DEFINE_enum(
         "distribution_strategy",
         "one_device",
-        devices.STRATEGIES,
+        STRATEGIES,
         "Where to train: one_device (a GPU if there is one), mirrored (all GPUs of this machine), "
         "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off.",
     )
@@ -55,7 +82,7 @@ def define_device_flags():
     flags.DEFINE_enum(
         "dtype",
         "fp32",
-        sorted(devices.PRECISIONS),
+        PRECISIONS,
         "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs; tf32 "
         "is fp32 with faster, less exact products on GPUs.",
     )
@@ -68,7 +95,6 @@ def define_device_flags():
         "Fixes weights, dropout and the order of records. By default the seed of the run that is "
         "resumed, or a new one.",
     )
-    define_obsolete_flags("master", "num_tpu_cores")
 
 
 def values_of(kind, **others):

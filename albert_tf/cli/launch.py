@@ -2,17 +2,20 @@
 """How a script starts and ends: devices, errors in one line, signals."""
 
 import os
+import re
 import signal
 import sys
 
-import tensorflow as tf
 from absl import app, flags, logging
 
-from albert_tf.cli import finetuning_flags, flag_groups, loop_flags
+from albert_tf.cli import flag_groups, help_text, lazy
 from albert_tf.errors import UserError, one_line
-from albert_tf.training import devices
+
+tf = lazy.module("tensorflow")
+devices = lazy.module("albert_tf.training.devices")
 
 FLAGS = flags.FLAGS
+_ASK_FOR_HELP = {"--help", "-help", "-h", "--helpshort", "--helpfull", "-?"}
 
 
 def set_up_devices():
@@ -55,36 +58,62 @@ def run(main):
             if len(argv) > 1:
                 raise UserError(f"not a flag: {' '.join(argv[1:])}. Flags begin with --")
             main(argv)
-        except (UserError, *_OF_THE_MACHINE) as error:
-            if os.environ.get("ALBERT_TF_TRACEBACK"):
-                raise
-            message = str(error) if isinstance(error, UserError) else one_line(error)
-            print(f"{script}: error: {message}", file=sys.stderr)
-            sys.exit(1)
+        except UserError as error:
+            fail(error, str(error))
+        except _of_the_machine() as error:
+            fail(error, one_line(error))
         except KeyboardInterrupt:
             print(f"{script}: stopped", file=sys.stderr)
             sys.exit(130)
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
+    def fail(error, message):
+        if os.environ.get("ALBERT_TF_TRACEBACK"):
+            raise error
+        print(f"{script}: error: {message}", file=sys.stderr)
+        sys.exit(1)
+
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    module = sys.modules[main.__module__]  # albert_tf.cli.predict, else the script itself
-    sys.modules["__main__"].__doc__ = module.__doc__  # --help shows it, and the flags of:
-    for defining in (flag_groups, loop_flags, finetuning_flags, module):
-        for flag in FLAGS.get_key_flags_for_module(defining):
-            FLAGS.register_key_flag_for_module(sys.argv[0], flag)
-    app.run(guarded)
+    def parse(argv):
+        if _ASK_FOR_HELP & set(argv[1:]):
+            # Of albert_tf.cli.predict too, which is no script.
+            print(help_text.write(sys.modules[main.__module__].__doc__), end="")
+            sys.exit(0)
+        try:
+            return FLAGS(argv)
+        except flags.Error as error:
+            print(f"{script}: error: {_describe(error)}", file=sys.stderr)
+            sys.exit(1)
+
+    app.run(guarded, flags_parser=parse)
 
 
-# What files, disks, memory and devices may raise; all else that is no UserError is a defect.
-_OF_THE_MACHINE = (
-    OSError,
-    MemoryError,
-    tf.errors.NotFoundError,
-    tf.errors.PermissionDeniedError,
-    tf.errors.ResourceExhaustedError,
-    tf.errors.UnavailableError,
-    tf.errors.UnauthenticatedError,
-)
+def _describe(error):
+    """What is wrong with flags that absl refuses, in one line."""
+    required = [flag for flag in flag_groups.own_flags() if flag_groups.is_required(flag)]
+    missing = [f"--{flag.name}" for flag in required if flag.value is None]
+    if missing and isinstance(error, flags.IllegalFlagValueError):
+        return f"{', '.join(missing)} must be given. --help describes all flags"
+    message = one_line(error)
+    value = re.match(r"flag (--(\w+)=.*): (invalid literal|could not convert)", message)
+    if value:
+        kind = "whole number" if FLAGS[value[2]].flag_type() == "int" else "number"
+        message = f"{value[1]} is not a {kind}."
+    return f"{message} --help describes all flags"
+
+
+def _of_the_machine():
+    """What files, disks, memory and devices raise; all else that is no UserError is a defect."""
+    errors = tf.errors
+    return (
+        OSError,
+        MemoryError,
+        errors.NotFoundError,
+        errors.PermissionDeniedError,
+        errors.ResourceExhaustedError,
+        errors.UnavailableError,
+        errors.UnauthenticatedError,
+    )

@@ -5,10 +5,13 @@ import math
 
 from absl import flags
 
+from albert_tf.choices import ORIGINAL_CONSTANTS, OptimizerConstants
+from albert_tf.cli import flag_groups, lazy
 from albert_tf.cli.flag_groups import check_at_least, values_of
 from albert_tf.errors import UserError
-from albert_tf.model import optimization
-from albert_tf.training import loop, profile
+
+loop = lazy.module("albert_tf.training.loop")
+profile = lazy.module("albert_tf.training.profile")
 
 FLAGS = flags.FLAGS
 
@@ -24,6 +27,12 @@ def define(save_checkpoints_steps, counts_operations=False):
         counts_operations: bool, whether the script knows the operations of an update.
     """
     _define_optimizer_flags()
+    _define_checkpoint_flags(save_checkpoints_steps)
+    _define_memory_flags(counts_operations)
+
+
+@flag_groups.subject("Checkpoints and curves")
+def _define_checkpoint_flags(save_checkpoints_steps):
     flags.DEFINE_integer(
         "save_checkpoints_steps", save_checkpoints_steps, "Updates between checkpoints."
     )
@@ -38,17 +47,6 @@ def define(save_checkpoints_steps, counts_operations=False):
         0.0,
         "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
         "elsewhere.",
-    )
-    flags.DEFINE_integer(
-        "gradient_accumulation_steps",
-        1,
-        "Parts in which a device computes its share of a batch, one after another. Less memory for "
-        "the same batch.",
-    )
-    flags.DEFINE_bool(
-        "recompute",
-        False,
-        "Compute the activations of each block again in the backward pass: less memory, more time.",
     )
     flags.DEFINE_bool(
         "save_moments_for_best",
@@ -67,6 +65,21 @@ def define(save_checkpoints_steps, counts_operations=False):
         "End the training when the loss exceeds this multiple of its running mean, such as 2; 0 "
         "for never.",
     )
+
+
+@flag_groups.subject("Memory and speed")
+def _define_memory_flags(counts_operations):
+    flags.DEFINE_integer(
+        "gradient_accumulation_steps",
+        1,
+        "Parts in which a device computes its share of a batch, one after another. Less memory for "
+        "the same batch.",
+    )
+    flags.DEFINE_bool(
+        "recompute",
+        False,
+        "Compute the activations of each block again in the backward pass: less memory, more time.",
+    )
     flags.DEFINE_string(
         "profile_steps",
         None,
@@ -82,16 +95,16 @@ def define(save_checkpoints_steps, counts_operations=False):
         )
 
 
+@flag_groups.subject("Optimizer")
 def _define_optimizer_flags():
-    """Flags on what the original fixes of its optimizers, with the Model Garden's names."""
-    original = optimization.ORIGINAL
+    # What the original fixes of its optimizers, with the Model Garden's names.
     for name, text in (
         ("weight_decay_rate", "Weight decay of matrices, multiplied by the learning rate."),
         ("beta_1", "Decay rate of the mean of the gradients."),
         ("beta_2", "Decay rate of the mean of their squares."),
         ("epsilon", "Added to the root of the mean of squares."),
     ):
-        flags.DEFINE_float(name, getattr(original, name), text)
+        flags.DEFINE_float(name, getattr(ORIGINAL_CONSTANTS, name), text)
     flags.DEFINE_float(
         "gradient_clip_norm", 1.0, "Gradients of a batch are scaled down to this joint norm."
     )
@@ -99,7 +112,7 @@ def _define_optimizer_flags():
 
 def check():
     """Raises UserError for values of the flags on loop and optimizer that make no run."""
-    values_of(optimization.Constants)
+    values_of(OptimizerConstants)
     if not 0 < FLAGS.gradient_clip_norm < math.inf:
         raise UserError(
             f"--gradient_clip_norm must be finite and above 0. Received: {FLAGS.gradient_clip_norm}"

@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the flags say of a model: its architecture, its vocabulary, how text becomes its input."""
 
+import contextlib
 import dataclasses
 import functools
 import json
 import os
-import sys
 
-import tensorflow as tf
 from absl import flags
 
-from albert_tf import files
-from albert_tf.checkpoints import hub_modules, transformers
-from albert_tf.config import AlbertConfig
+from albert_tf.cli import flag_groups, lazy
 from albert_tf.errors import UserError
-from albert_tf.tasks.text_input import TextInput
-from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import run_record
+
+tf = lazy.module("tensorflow")
+albert_config = lazy.module("albert_tf.config")
+files = lazy.module("albert_tf.files")
+hub_modules = lazy.module("albert_tf.checkpoints.hub_modules")
+run_directory = lazy.module("albert_tf.checkpoints.run_directory")
+transformers = lazy.module("albert_tf.checkpoints.transformers")
+record_index = lazy.module("albert_tf.data.record_index")
+task_text = lazy.module("albert_tf.tasks.text_input")
+tokenization = lazy.module("albert_tf.text.tokenization")
+run_record = lazy.module("albert_tf.training.run_record")
 
 FLAGS = flags.FLAGS
 
@@ -58,7 +63,7 @@ def _config_beside(prefix, is_of_ensemble):
             f"there is no {path} to tell the architecture of {os.path.basename(prefix)}: put the "
             "file there" + ("" if is_of_ensemble else ", or give --albert_config_file")
         )
-    config = AlbertConfig.from_json_file(path)
+    config = albert_config.AlbertConfig.from_json_file(path)
     _check_length(config, path)
     return config
 
@@ -122,13 +127,26 @@ def _casing(module, flag, is_given):
     return told
 
 
+def strip_accents():
+    """Whether letters lose their marks: as the hub module says or, if it does not, the flag."""
+    module = hub_module()
+    given = FLAGS["strip_accents"]
+    told = hub_modules.strips_accents(module) if module else None
+    if told not in (None, given.value) and given.present:
+        raise UserError(
+            f"--strip_accents={str(given.value).lower()}, but {module} was made with "
+            f"--strip_accents={str(told).lower()}: leave the flag out"
+        )
+    return given.value if told is None else told
+
+
 def make_tokenizer():
     """The tokenizer of the flags.
 
     Raises:
         UserError: no vocabulary is given, or it cannot be read.
     """
-    return FullTokenizer(**vocabulary_arguments())
+    return tokenization.FullTokenizer(**vocabulary_arguments())
 
 
 def vocabulary_arguments():
@@ -140,9 +158,16 @@ def vocabulary_arguments():
     path = vocabulary_file()
     if not path:
         raise UserError("give --spm_model_file or --vocab_file")
-    if path.endswith(".txt") or path == FLAGS.vocab_file:
-        return {"vocab_file": path, "do_lower_case": do_lower_case()}
-    return {"spm_model_file": path, "do_lower_case": do_lower_case()}
+    is_wordpiece = path.endswith(".txt") or path == FLAGS.vocab_file
+    kind = "vocab_file" if is_wordpiece else "spm_model_file"
+    return {kind: path, "do_lower_case": do_lower_case(), "strip_accents": strip_accents()}
+
+
+def check_albert_directory():
+    """Raises UserError if --albert_directory is a file."""
+    path = FLAGS.albert_directory
+    if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
+        raise UserError(f"--albert_directory={path} is a file: give the directory that holds it")
 
 
 def directory_vocabulary():
@@ -163,24 +188,11 @@ def directory_vocabulary():
     record = run_record.read(FLAGS.albert_directory)
     if record:
         _follow_flag("do_lower_case", record)
+        _follow_flag("strip_accents", record)
         _check_same_vocabulary(path, record)
     kind = "vocab_file" if path.endswith(".txt") else "spm_model_file"
-    return path, {kind: path, "do_lower_case": FLAGS.do_lower_case}
-
-
-def check_vocabulary(config, tokenizer, path=None):
-    """Raises UserError if the tokenizer has ids for which the model has no embedding.
-
-    Args:
-        config: AlbertConfig.
-        tokenizer: FullTokenizer.
-        path: str or None, its file; that of the flags by default.
-    """
-    if tokenizer.vocab_size > config.vocab_size:
-        raise UserError(
-            f"{path or vocabulary_file()} has {tokenizer.vocab_size} pieces and the config has "
-            f"vocab_size={config.vocab_size}: one belongs to another model"
-        )
+    clean_up = {name: FLAGS[name].value for name in ("do_lower_case", "strip_accents")}
+    return path, {kind: path} | clean_up
 
 
 def init_checkpoint():
@@ -188,8 +200,20 @@ def init_checkpoint():
     return FLAGS.init_checkpoint or hub_module()
 
 
+def warn_of_vocabulary():
+    """Prints a warning if the vocabulary is of another kind than that beside the weights."""
+    directory = run_directory.directory_of(FLAGS.init_checkpoint or "")
+    with contextlib.suppress(UserError):  # several, and none is meant
+        beside, used = directory and hub_modules.vocabulary_in(directory), vocabulary_file()
+        if beside and beside.endswith(".txt") != used.endswith(".txt"):
+            print(
+                f"Warning: {used} is used, but {beside} stands beside the weights: the ids of one "
+                "kind of vocabulary mean nothing to a model of the other."
+            )
+
+
 def follow_run(checkpoint):
-    """Sets the flags that make a model's text and vocabulary to those of its training (D24).
+    """Sets the flags of a model's text, vocabulary and config to those of its training (D24).
 
     Where the run left no record, as those of the original, the flags hold.
 
@@ -199,9 +223,7 @@ def follow_run(checkpoint):
     Raises:
         UserError: a flag was given and says otherwise, or the vocabulary is gone.
     """
-    is_directory = checkpoint and tf.io.gfile.isdir(checkpoint)
-    directory = checkpoint if is_directory else os.path.dirname(checkpoint or "")
-    record = run_record.read(directory) if checkpoint else None
+    record = run_record.read(run_directory.directory_of(checkpoint)) if checkpoint else None
     if record is None:
         return
     for name in record.text:
@@ -217,6 +239,9 @@ def follow_run(checkpoint):
                 f"give the right one as --{flag}"
             )
         FLAGS[flag].value = path
+    beside = os.path.join(os.path.dirname(record.path), run_record.CONFIG_FILE)
+    if not (FLAGS.albert_config_file or hub_module()) and tf.io.gfile.exists(beside):
+        FLAGS.albert_config_file = beside
     if FLAGS.albert_config_file or hub_module():
         _check_same_config(read_config(), record)
 
@@ -244,7 +269,7 @@ def _check_same_vocabulary(path, record):
 
 def _check_same_config(config, record):
     chance = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
-    keys = {field.name for field in dataclasses.fields(AlbertConfig)} - chance
+    keys = {field.name for field in dataclasses.fields(albert_config.AlbertConfig)} - chance
     ours = config.to_dict()
     for key in sorted(keys):
         if ours.get(key) != record.config.get(key):
@@ -269,28 +294,50 @@ def text_input(configs):
     """
     tokenizer = make_tokenizer()
     for config in configs:
-        check_vocabulary(config, tokenizer)
-    return TextInput(
+        task_text.check_vocabulary(config, tokenizer, vocabulary_file())
+    return task_text.TextInput(
         tokenizer,
         vocabulary_file(),
         do_lower_case(),
         FLAGS.max_seq_length,
         vocab_size=min(config.vocab_size for config in configs),
         type_vocab_size=min(config.type_vocab_size for config in configs),
+        strip_accents=strip_accents(),
     )
 
 
 def record_of_flags():
     """What is recorded of a training run's flags: run_record.Given."""
-    own = FLAGS.get_key_flags_for_module(sys.argv[0])
+    own = sorted(flag_groups.own_flags(), key=lambda flag: flag.name)
     given = {flag.name: flag.value for flag in own if flag.value is not None}
     text = {name: FLAGS[name].value for name in run_record.TEXT_FLAGS if name in FLAGS}
-    if "spm_model_file" not in FLAGS:  # pre-training
+    # Pre-training reads no text, but what is made of the model does.
+    if "do_lower_case" in FLAGS:
+        arguments = vocabulary_arguments()
+    else:
+        paths = record_index.expand_patterns(FLAGS.input_file, "input_file")
+        arguments = arguments_of_records(paths[0])
+    if not arguments:
         return run_record.Given(given, text, None)
-    path = vocabulary_file()
+    ((flag, path),) = ((name, path) for name, path in arguments.items() if name.endswith("_file"))
     vocabulary = {
-        "flag": "vocab_file" if "vocab_file" in vocabulary_arguments() else "spm_model_file",
+        "flag": flag,
         "path": path if "://" in path else os.path.abspath(path),
         "sha256": run_record.sha256(path),
     }
-    return run_record.Given(given, text | {"do_lower_case": do_lower_case()}, vocabulary)
+    text |= {name: arguments[name] for name in ("do_lower_case", "strip_accents")}
+    return run_record.Given(given, text, vocabulary)
+
+
+def arguments_of_records(path):
+    """The arguments of the tokenizer that made a record file; None if unknown, gone or changed.
+
+    Args:
+        path: str.
+    """
+    arguments, fingerprint = record_index.tokenizer_of(path) or (None, None)
+    try:
+        is_same = arguments and tokenization.FullTokenizer(**arguments).fingerprint == fingerprint
+    except (UserError, TypeError):  # the file is gone, or the summary is damaged
+        return None
+    return arguments if is_same else None

@@ -1,53 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Runs an exported model on text: one JSON line for each example.
+r"""Runs a model on text: one JSON line for each example.
 
 python predict.py --saved_model=exports/1790000000 --text="A film one wants to see again."
 python predict.py --saved_model=exports/1790000000 --input_file=pairs.tsv > predictions.jsonl
 printf 'first text\tsecond text\n' | python predict.py --saved_model=exports/1790000000
+python predict.py --model=output/rte --text="It rains." --text_pair="The street is wet."
+python predict.py --model=albert_base --fill_mask="Returns the [MASK] of the list."
 
-Each line of a file or of standard input is a JSON object with the model's inputs (text, text_pair;
-question, context; article, question, options), or has these in this order with tabs between them.
-Other keys of the object, such as an id, are copied to the prediction. A blank line gives a blank
-line. Once the project is installed, `albert-predict` is the same command.
+--saved_model is an export; --model is the directory of a training or of released weights, which
+need no export. Each line of a file or of standard input is a JSON object with the model's inputs
+(text, text_pair; question, context; article, question, options), or has these in this order with
+tabs between them, or in the order of a first line with their names (for options: option 1, option
+2, ...). Other keys and columns, such as an id, are copied to the prediction. A blank line gives a
+blank line. Once the project is installed, `albert-predict` is the same command.
 """
 
-import codecs
 import contextlib
-import difflib
 import itertools
 import json
 import os
-import reprlib
 import sys
 
-import numpy as np
-import tensorflow as tf
-import tensorflow_text  # noqa: F401  (the operations of exported tokenizers)
 from absl import flags
 from tqdm import tqdm
 
-from albert_tf import files
-from albert_tf.cli import flag_groups, launch
-from albert_tf.errors import UserError, decode, one_line, parse_json
+from albert_tf.cli import flag_groups, launch, lazy, predict_examples, predict_models
+from albert_tf.cli.predict_examples import INPUTS
+from albert_tf.errors import UserError
+
+tf = lazy.module("tensorflow")
+files = lazy.module("albert_tf.files")
+transformers = lazy.module("albert_tf.checkpoints.transformers")
 
 FLAGS = flags.FLAGS
-INPUTS = ("text", "text_pair", "article", "question", "context", "options")  # in this order
-LABELS_FILE = "labels.txt"
-OUTPUTS = (  # in the order of a line
-    "label", "probabilities", "predictions", "answer", "start", "end", "score", "no_answer_score",
-    "threshold", "words", "labels", "scores",
+ASKED = ("fill_mask", "sentence_order")  # of pre-trained models
+TOLD = (  # what a --model may lack
+    "albert_config_file", "spm_model_file", "vocab_file", "do_lower_case", "max_seq_length",
+    "task_name", "labels",
 )  # fmt: skip
-OF_WORDS = ("words", "labels", "scores")
-EMBEDDINGS = ("pooled_output", "sequence_output")
-# From this similarity on a key is a misspelt input: text_pairs is one, question_id is none.
-CLOSE = 0.85
 
 
 def define_flags():
     """Defines the script's flags."""
+    _define_model_flags()
+    _define_example_flags()
+    _define_told_flags()
+
+
+@flag_groups.subject("Model")
+def _define_model_flags():
     flags.DEFINE_string(
         "saved_model", None, "Directory of the export, or one of several: then the newest is taken."
     )
+    flags.DEFINE_string(
+        "model",
+        None,
+        "In place of --saved_model: directory of a training, an unpacked release, a hub module or "
+        "of the transformers library, or the prefix of a checkpoint. Of a fine-tuned directory the "
+        "best checkpoint is taken.",
+    )
+
+
+@flag_groups.subject("Examples and predictions")
+def _define_example_flags():
     for name in INPUTS[:-1]:
         what = "second text" if name == "text_pair" else name
         flags.DEFINE_string(name, None, f"An example's {what}.")
@@ -55,288 +70,47 @@ def define_flags():
     flags.DEFINE_string(
         "input_file", None, "File of examples, one a line; standard input if no text is given."
     )
+    flags.DEFINE_bool(
+        "header",
+        None,
+        "Whether the first line names the columns; by default it does if the model's inputs are "
+        "named there.",
+    )
     flags.DEFINE_string("output_file", None, "Where the lines go; standard output by default.")
+    flags.DEFINE_multi_string(
+        "fill_mask", None, "A text with [MASK] in it, for a pre-trained --model; may be repeated."
+    )
+    flags.DEFINE_integer("top_k", 5, "Pieces that --fill_mask shows for each [MASK].")
+    flags.DEFINE_multi_string(
+        "sentence_order",
+        None,
+        "Give it twice, for two texts: how probably do they stand in this order? For a pre-trained "
+        "--model.",
+    )
     flags.DEFINE_multi_enum(
         "embeddings",
         [],
-        EMBEDDINGS,
+        predict_models.EMBEDDINGS,
         "The encoder's output instead of predictions: of each text, of each piece, or both; for "
-        "RACE a list with one entry for each option, for SQuAD for each window of the context.",
+        "RACE a list with one entry for each option, for SQuAD for each window of the context. A "
+        "--model gives pooled_output, of text and text_pair.",
     )
     flags.DEFINE_integer("predict_batch_size", 8, "Examples that are computed together.")
-    flags.mark_flags_as_required(["saved_model"])
 
 
-# --- The model -----------------------------------------------------------------------------------
-
-
-def find_export(path):
-    """The directory of a SavedModel: `path`, or the newest version below it.
-
-    Raises:
-        UserError: there is none.
-    """
-    for folder in (path, os.path.join(path, "saved_model")):
-        if _is_export(folder):
-            return folder
-        names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-        names = [name.rstrip("/") for name in names]  # remote directories end in a slash
-        versions = [n for n in names if n.isdecimal() and _is_export(os.path.join(folder, n))]
-        if versions:
-            return os.path.join(folder, max(versions, key=int))
-    raise UserError(
-        f"--saved_model={path} holds no saved_model.pb: give the directory that --export_dir of "
-        "run_classifier.py, run_squad.py or run_race.py has written"
+@flag_groups.subject("What --model does not tell")
+def _define_told_flags():
+    flags.DEFINE_string("albert_config_file", None, "JSON file with the model's architecture.")
+    flags.DEFINE_string("spm_model_file", None, "SentencePiece model.")
+    flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary.")
+    flags.DEFINE_bool("do_lower_case", None, "Whether the text is lower-cased.")
+    flags.DEFINE_integer("max_seq_length", None, "Longest sequence, in pieces.")
+    flags.DEFINE_string(
+        "task_name",
+        None,
+        "What the model is fine-tuned for: a task of GLUE, tsv, regression, ner or race.",
     )
-
-
-def _is_export(folder):
-    return tf.io.gfile.exists(os.path.join(folder, "saved_model.pb"))
-
-
-class Model:
-    """An export with its inputs and class names.
-
-    Args:
-        directory: str.
-        signature: str, `text` or `embeddings`.
-
-    Raises:
-        UserError: it is damaged, or has no such signature.
-    """
-
-    def __init__(self, directory, signature):
-        self._directory = directory
-        self._loaded = _load(directory)  # keeps what the function uses
-        if signature not in self._loaded.signatures:
-            raise UserError(
-                f"{directory} has no signature {signature!r}, so it takes no text. It has "
-                f"{', '.join(self._loaded.signatures)}"
-            )
-        self._function = self._loaded.signatures[signature]
-        self._specs = self._function.structured_input_signature[1]
-        self.inputs = [name for name in INPUTS if name in self._specs]
-        if not self.inputs or len(self.inputs) < len(self._specs):
-            raise UserError(
-                f"the signature {signature!r} of {directory} is not one of this project: it takes "
-                f"{', '.join(self._specs) or 'nothing'}"
-            )
-        specs = self._function.structured_outputs
-        self.outputs = [name for name in (*OUTPUTS, *EMBEDDINGS) if name in specs]
-        self.labels = None
-        path = os.path.join(directory, "assets", LABELS_FILE)
-        if "probabilities" in specs and tf.io.gfile.exists(path):
-            self.labels = read_labels(path, specs["probabilities"].shape[-1])
-
-    def num_options(self):
-        """Options of a question (int); None where there are none."""
-        return self._specs["options"].shape[1] if "options" in self._specs else None
-
-    def __call__(self, examples):
-        """Yields the outputs of each example: dicts of numpy values.
-
-        Args:
-            examples: list of dicts of the inputs.
-
-        Raises:
-            UserError: the export cannot be run, or gives NaN.
-        """
-        if not examples:
-            return
-        batch = {name: tf.constant([example[name] for example in examples]) for name in self.inputs}
-        try:
-            found = {name: values.numpy() for name, values in self._function(**batch).items()}
-        except tf.errors.InvalidArgumentError as error:
-            raise UserError(f"{self._directory} cannot be run: {one_line(error)}") from error
-        for name, values in found.items():
-            if values.dtype.kind == "f" and np.isnan(values).any():
-                raise UserError(f"{self._directory} gives NaN as {name}: its weights are damaged")
-        windows = found.pop("example", None)  # of older exports of SQuAD: a row for each window
-        for i in range(len(examples)):
-            row = i if windows is None else windows == i
-            yield {name: values[row] if values.ndim else values for name, values in found.items()}
-
-
-def _load(directory):
-    try:
-        return tf.saved_model.load(directory)
-    except Exception as error:  # what damaged files raise has no type in common
-        raise UserError(
-            f"{directory} cannot be loaded: its files are damaged, or not all of one export "
-            f"({one_line(error)})"
-        ) from error
-
-
-def read_labels(path, count):
-    """The class names of an export: list of str.
-
-    Args:
-        path: str, a file with one name a line.
-        count: int, how many classes the model has.
-
-    Raises:
-        UserError: it is not UTF-8, or has not `count` different names.
-    """
-    labels = files.read_text(path).rstrip("\n").split("\n")
-    if len(labels) != count:
-        raise UserError(f"{path} must have {count} lines, one for each class. It has {len(labels)}")
-    twice = next((label for label in labels if labels.count(label) > 1), None)
-    if twice is not None:
-        raise UserError(f"{path} names the class {twice!r} more than once")
-    return labels
-
-
-# --- Examples ------------------------------------------------------------------------------------
-
-
-def read_examples(model):
-    """Yields the examples of the flags, a file or standard input.
-
-    Yields:
-        (dict of the model's inputs, dict of the other keys); None for a blank line.
-
-    Raises:
-        UserError: an input is missing, or a line is no example.
-    """
-    given = _given()
-    if given:
-        yield _checked(given, model, "flags")
-        return
-    with contextlib.ExitStack() as stack:
-        name, lines = "standard input", sys.stdin.buffer
-        if FLAGS.input_file:
-            name = FLAGS.input_file
-            lines = stack.enter_context(tf.io.gfile.GFile(name, "rb"))
-        for number, line in enumerate(lines, start=1):
-            place = f"{name}, line {number}"
-            line = decode(line.removeprefix(codecs.BOM_UTF8), place).rstrip("\r\n")
-            yield _checked(_parsed(line, model, place), model, place) if line else None
-
-
-def _given():
-    return {name: FLAGS[name].value for name in INPUTS if FLAGS[name].value is not None}
-
-
-def _parsed(line, model, place):
-    """The inputs on a line: of a JSON object, or with tabs between them."""
-    if line.lstrip().startswith("{"):
-        try:
-            return parse_json(line, place)
-        except UserError as error:
-            raise UserError(f"{error}. A text that begins with {{ has to stand in JSON") from error
-    columns, names = line.split("\t"), list(model.inputs)
-    if "options" in names:
-        names[-1:] = [f"option {i + 1}" for i in range(model.num_options())]
-    if len(columns) != len(names):
-        raise UserError(
-            f"{place}: {len(names)} columns are expected, with tabs between them: "
-            f"{', '.join(names)}. Received: {len(columns)}"
-        )
-    if "options" in model.inputs:
-        columns[2:] = [columns[2:]]
-    return dict(zip(model.inputs, columns, strict=True))
-
-
-def _checked(example, model, place):
-    """The model's inputs in an example, and its other keys."""
-    if "text_pair" in model.inputs:
-        example.setdefault("text_pair", "")
-    for name, value in example.items():
-        _check_key(name, model, place)
-        _check_json(name, value, place)
-    missing = [name for name in model.inputs if name not in example]
-    if missing:
-        raise UserError(f"{place}: {_takes(model)}. Missing: {', '.join(missing)}")
-    for name in model.inputs:
-        value, count = example[name], model.num_options()
-        texts = value if name == "options" and isinstance(value, list) else [value]
-        if not all(isinstance(text, str) for text in texts):
-            raise UserError(f"{place}: {name} is no text. Received: {reprlib.repr(value)}")
-        if name == "options" and len(texts) != count:
-            raise UserError(f"{place}: {count} options are expected. Received: {len(texts)}")
-    return {name: example.pop(name) for name in model.inputs}, example
-
-
-def _takes(model):
-    return f"this model takes {', '.join(model.inputs)}"
-
-
-def _check_key(name, model, place):
-    """Raises UserError for a key that is meant as an input, or would hide an output."""
-    if name in model.inputs:
-        return
-    if name in INPUTS:
-        raise UserError(f"{place}: {_takes(model)}. Not taken: {name}")
-    close = difflib.get_close_matches(name.lower(), INPUTS, n=1, cutoff=CLOSE)
-    if close:
-        raise UserError(f"{place}: {_takes(model)}. Is the key {name!r} meant as {close[0]}?")
-    if name in model.outputs:
-        raise UserError(
-            f"{place}: other keys are copied to the prediction, which has a key {name!r} itself: "
-            "rename this one"
-        )
-
-
-def _check_json(name, value, place):
-    """Raises UserError if a key cannot be written again: lone surrogates, NaN, infinity."""
-    try:
-        json.dumps({name: value}, ensure_ascii=False, allow_nan=False).encode()
-    except UnicodeEncodeError as error:
-        received = reprlib.repr(value)
-        raise UserError(f"{place}: {name!r} is not valid Unicode. Received: {received}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(
-            f"{place}: {name!r} holds a number that is not finite, or is nested too deeply"
-        ) from error
-
-
-# --- Output --------------------------------------------------------------------------------------
-
-
-def prediction(outputs, labels):
-    """What a line says of an example: dict; probabilities by class name where there are any."""
-    if "words" in outputs:  # the rest is padding
-        count = np.count_nonzero(outputs["words"] != b"")
-        outputs = {name: outputs[name][:count] for name in OF_WORDS}
-    outputs = {name: _plain(outputs[name]) for name in OUTPUTS if name in outputs}
-    if labels is not None:
-        outputs["probabilities"] = dict(zip(labels, outputs["probabilities"], strict=True))
-        del outputs["predictions"]
-    elif "predictions" in outputs:
-        outputs.pop("probabilities", None)
-    return outputs
-
-
-def _plain(values):
-    """Numbers, strings and lists of numpy values.
-
-    What is not finite, the score of an answer that there is not, is None: JSON has no such number.
-    """
-    if isinstance(values, bytes):
-        return values.decode()
-    if isinstance(values, np.ndarray) and values.dtype == object:
-        return [value.decode() for value in values]
-    return values.tolist() if np.ndim(values) or np.isfinite(values) else None
-
-
-def embeddings(outputs, names):
-    """The embeddings asked for: dict of lists, without padded pieces and padded windows.
-
-    Args:
-        outputs: dict of pooled_output [H], sequence_output [T, H], input_mask [T]; of options or
-            windows [W, H], [W, T, H], [W, T].
-        names: sequence of EMBEDDINGS.
-    """
-    mask = outputs["input_mask"] > 0
-    if mask.ndim == 1:
-        found = {"pooled_output": outputs["pooled_output"]}
-        found["sequence_output"] = outputs["sequence_output"][mask]
-        return {name: found[name].tolist() for name in names}
-    windows = [
-        embeddings({name: values[w] for name, values in outputs.items()}, names)
-        for w in np.flatnonzero(mask.any(axis=1))
-    ]
-    return {name: [window[name] for window in windows] for name in names}
+    flags.DEFINE_list("labels", None, "Its classes in the order of their ids.")
 
 
 @contextlib.contextmanager
@@ -354,46 +128,103 @@ def output():
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-# --- The script ----------------------------------------------------------------------------------
-
-
 def main(_):
-    """Loads the export, reads examples and writes a line for each."""
+    """Loads the model, reads examples and writes a line for each."""
     check_flags()
     with output() as file:
-        model = Model(find_export(FLAGS.saved_model), "embeddings" if FLAGS.embeddings else "text")
-        examples = read_examples(model)
-        count = 0
-        with tqdm(unit=" examples", disable=not sys.stderr.isatty()) as progress:
-            while batch := list(itertools.islice(examples, FLAGS.predict_batch_size)):
-                used = [example[0] for example in batch if example]
-                for line in _lines(batch, model(used), model.labels):
-                    file.write(line)
-                progress.update(len(used))
-                count += len(used)
-        if not count:
-            raise UserError("no example was given: by flags, --input_file or standard input")
+        if FLAGS.model:
+            model = _checkpoint()
+        else:
+            directory = predict_models.find_export(FLAGS.saved_model)
+            model = predict_models.Export(directory, FLAGS.embeddings)
+        for said in _asked(model) if _given(ASKED) else _predicted(model):
+            line = json.dumps(said, ensure_ascii=False) if said is not None else ""
+            file.write(f"{line}\n")
 
 
 def check_flags():
     """Raises UserError for flags that make no sense, before a model is loaded."""
-    flag_groups.check_at_least(1, "predict_batch_size")
-    given = _given()
-    if given and FLAGS.input_file:
-        raise UserError(f"--input_file and --{next(iter(given))} exclude each other")
+    flag_groups.check_at_least(1, "predict_batch_size", "top_k")
+    _check_one_of(("saved_model",), ("model",))
+    if not FLAGS.model and not FLAGS.saved_model:
+        raise UserError(
+            "give --saved_model, an export, or --model, the directory of a training or a release"
+        )
+    _check_one_of(("input_file",), INPUTS, *((name,) for name in ASKED))
+    if FLAGS.saved_model:
+        for name in _given((*ASKED, *TOLD)):
+            raise UserError(f"--{name} is for --model: an export knows what it is for")
+    if FLAGS.embeddings and _given(ASKED):
+        raise UserError(f"--embeddings and --{next(iter(_given(ASKED)))} exclude each other")
+    if FLAGS.sentence_order and len(FLAGS.sentence_order) != 2:
+        raise UserError(
+            "--sentence_order compares two texts: give the flag twice. "
+            f"Received: {len(FLAGS.sentence_order)}"
+        )
     for name in ("input_file", "output_file"):
         if FLAGS[name].value and tf.io.gfile.isdir(FLAGS[name].value):
             raise UserError(f"--{name}={FLAGS[name].value} is a directory: give a file")
 
 
-def _lines(batch, outputs, labels):
-    for example in batch:
-        if not example:
-            yield "\n"
-            continue
-        row = next(outputs)
-        found = embeddings(row, FLAGS.embeddings) if FLAGS.embeddings else prediction(row, labels)
-        yield json.dumps(example[1] | found, ensure_ascii=False) + "\n"
+def _check_one_of(*groups):
+    """Raises UserError if flags of two groups are given."""
+    given = [next(iter(_given(names))) for names in groups if _given(names)]
+    if len(given) > 1:
+        raise UserError(f"--{given[0]} and --{given[1]} exclude each other")
+
+
+def _given(names):
+    """Values of those of some flags that are given: dict."""
+    return {name: FLAGS[name].value for name in names if FLAGS[name].value is not None}
+
+
+def _checkpoint():
+    told = _given(TOLD)
+    path = told.pop("albert_config_file", None)
+    if path:
+        told["config"] = transformers.read_config(path)
+    if "task_name" in told:
+        told["task"] = told.pop("task_name")
+    asks = bool(_given(ASKED))
+    told["batch_size"] = FLAGS.predict_batch_size
+    return predict_models.Checkpoint(FLAGS.model, FLAGS.embeddings, asks, **told)
+
+
+def _asked(model):
+    """Yields the answers of a pre-trained model: dicts."""
+    if FLAGS.fill_mask:
+        yield from model.fill_masks(FLAGS.fill_mask, FLAGS.top_k)
+    else:
+        yield model.judge_order(*FLAGS.sentence_order)
+
+
+def _predicted(model):
+    """Yields what is said of the examples: dicts; None for a blank line."""
+    examples, count = _examples(model), 0
+    with tqdm(unit=" examples", disable=not sys.stderr.isatty()) as progress:
+        while batch := list(itertools.islice(examples, FLAGS.predict_batch_size)):
+            used = [example[0] for example in batch if example]
+            found = model(used)
+            for example in batch:
+                yield example and example[1] | next(found)
+            progress.update(len(used))
+            count += len(used)
+    if not count:
+        raise UserError("no example was given: by flags, --input_file or standard input")
+
+
+def _examples(model):
+    """Yields the examples of the flags, a file or standard input, as `predict_examples.read`."""
+    given = _given(INPUTS)
+    if given:
+        yield predict_examples.check(given, model, "flags")
+        return
+    with contextlib.ExitStack() as stack:
+        name, lines = "standard input", sys.stdin.buffer
+        if FLAGS.input_file:
+            name = FLAGS.input_file
+            lines = stack.enter_context(tf.io.gfile.GFile(name, "rb"))
+        yield from predict_examples.read(lines, name, model, FLAGS.header)
 
 
 def run():

@@ -11,13 +11,16 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import files
-from albert_tf.data import line_encoding, text_formats, worker_pool
+from albert_tf import files, progress
+from albert_tf.data import line_encoding, mapped_arrays, text_formats
 from albert_tf.errors import UserError
 
 _MOST_UNKNOWN = 100_000  # different unknown pieces that are counted one by one
-_ARRAYS = {"ids": np.int32, "opens_word": np.bool_, "sentences": np.int64, "documents": np.int64}
+TOKENS = {"ids": np.int32, "opens_word": np.bool_}
+INDEX = {"sentences": np.int64, "documents": np.int64}
+ARRAYS = TOKENS | INDEX
 _MOST_NAMED = 5
+_BOUNDS_TOGETHER = 1 << 20
 _FIGURES = "corpus.json"
 
 
@@ -26,8 +29,8 @@ class Corpus:
     """Tokenised documents in flat arrays.
 
     Args:
-        ids: int32 [tokens].
-        opens_word: bool [tokens], whether the piece starts a word.
+        ids: int32 [tokens], or None where they lie elsewhere.
+        opens_word: bool [tokens], whether the piece starts a word; or None.
         sentences: int64 [number of sentences + 1], offsets into `ids`; the last one is its length.
         documents: int64 [number of documents + 1], offsets into `sentences`.
         unknown: Counter of the pieces that are not in the vocabulary. The most frequent have their
@@ -56,7 +59,7 @@ class Corpus:
     @property
     def figures(self):
         """Dict of all that is no array."""
-        names = [field.name for field in dataclasses.fields(self) if field.name not in _ARRAYS]
+        names = [field.name for field in dataclasses.fields(self) if field.name not in ARRAYS]
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -65,23 +68,47 @@ class Corpus:
         return len(self.documents) - 1
 
     @property
+    def num_tokens(self):
+        """Tokens of all documents."""
+        return int(self.sentences[-1])
+
+    @property
     def num_sentences(self):
         """Sentences with at least one token."""
         return len(self.sentences) - 1
 
+    def single_sentences(self):
+        """Documents of a single sentence."""
+        return sum(int(np.sum(lengths == 1)) for lengths in _differences(self.documents))
+
+    def tokens_in_sentences_beyond(self, length):
+        """(sentences of more tokens than `length`, tokens in them)."""
+        found = [lengths[lengths > length] for lengths in _differences(self.sentences)]
+        return sum(map(len, found)), sum(int(lengths.sum()) for lengths in found)
+
+    def release(self):
+        """Takes the arrays from the memory of this process, where they are mapped files."""
+        mapped_arrays.release(*(getattr(self, name) for name in ARRAYS))
+
+
+def _differences(bounds):
+    """Yields the differences of neighbours in an array, block by block."""
+    for first in range(0, len(bounds) - 1, _BOUNDS_TOGETHER):
+        yield np.diff(bounds[first : first + _BOUNDS_TOGETHER + 1])
+        mapped_arrays.release(bounds)
+
 
 def open_corpus(directory):
-    """The Corpus in a directory; its arrays are mapped, not read.
+    """The Corpus in a directory; its arrays are mapped, not read. It may have no tokens.
 
     Args:
         directory: str, where `write_corpus` wrote it.
     """
     figures = files.read_json(os.path.join(directory, _FIGURES))
     figures["unknown"] = collections.Counter(figures["unknown"])
-    # Views as plain arrays: slices of np.memmap are slow.
     arrays = {
-        name: np.asarray(np.memmap(_array_file(directory, name), kind, "r"))
-        for name, kind in _ARRAYS.items()
+        name: mapped_arrays.open_array(_array_file(directory, name), kind)
+        for name, kind in ARRAYS.items()
     }
     return Corpus(**arrays, **figures)
 
@@ -122,15 +149,18 @@ def write_corpus(paths, form, encoder, directory, pool):
         UserError: a file cannot be read or is not UTF-8, or there is no text in any.
     """
     with files.replacing_directory(directory) as name, contextlib.ExitStack() as stack:
-        bar = stack.enter_context(
-            worker_pool.progress("tokenising", text_formats.total_size(paths))
-        )
+        bar = stack.enter_context(progress.bar("tokenising", text_formats.total_size(paths), "B"))
         writer = stack.enter_context(Writer(name))
         for lines in pool.in_order(encoder, text_formats.chunks(paths, form), bar.update):
             writer.add(lines)
         writer.finish()
-        if not writer.num_documents:
-            raise UserError(f"no text in {', '.join(paths)}: no instance can be made")
+        check_not_empty(writer.num_documents, paths)
+
+
+def check_not_empty(num_documents, paths):
+    """Raises UserError if the text of files is nothing."""
+    if not num_documents:
+        raise UserError(f"no text in {', '.join(paths)}: no instance can be made")
 
 
 class Writer(contextlib.ExitStack):
@@ -138,16 +168,17 @@ class Writer(contextlib.ExitStack):
 
     Args:
         directory: str.
+        arrays: dict, those that are written; all, or INDEX.
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory, arrays=ARRAYS):
         super().__init__()
         self._directory = directory
         self._out = {
             name: self.enter_context(tf.io.gfile.GFile(_array_file(directory, name), "wb"))
-            for name in _ARRAYS
+            for name in arrays
         }
-        self._tokens, self._sentences, self._last_end = 0, 0, 0
+        self.num_tokens, self._sentences, self._last_end = 0, 0, 0
         self._unknown, self._other_unknown = collections.Counter(), 0
         self._lines_dropped, self._text_bytes = 0, 0
         self._lines_skipped, self._first_skipped = 0, []
@@ -157,18 +188,18 @@ class Writer(contextlib.ExitStack):
         self.num_documents = 0
 
     def _append(self, name, values):
-        self._out[name].write(np.asarray(values, _ARRAYS[name]).tobytes())
+        self._out[name].write(np.asarray(values, ARRAYS[name]).tobytes())
 
     def add(self, lines):
         """Adds EncodedLines."""
         is_sentence = lines.lengths > 0
-        self._append("ids", lines.ids)
-        self._append("opens_word", lines.opens_word)
+        for name in TOKENS.keys() & self._out.keys():
+            self._append(name, getattr(lines, name))
         ends = np.cumsum(lines.lengths[is_sentence])
-        self._append("sentences", self._tokens + ends)
+        self._append("sentences", self.num_tokens + ends)
         before = self._sentences + np.cumsum(is_sentence)
         self._end_documents(before[lines.lengths == line_encoding.BLANK])
-        self._tokens += len(lines.ids)
+        self.num_tokens += int(lines.lengths[is_sentence].sum())
         self._sentences += len(ends)
         self._lines_dropped += int(np.sum(lines.lengths == 0))
         self._text_bytes += lines.size
@@ -195,11 +226,11 @@ class Writer(contextlib.ExitStack):
         documents = corpus.documents[first : stop + 1]
         sentences = corpus.sentences[documents[0] : documents[-1] + 1]
         tokens = slice(int(sentences[0]), int(sentences[-1]))
-        self._append("ids", corpus.ids[tokens])
-        self._append("opens_word", corpus.opens_word[tokens])
-        self._append("sentences", self._tokens + sentences[1:] - sentences[0])
+        for name in TOKENS.keys() & self._out.keys():
+            self._append(name, getattr(corpus, name)[tokens])
+        self._append("sentences", self.num_tokens + sentences[1:] - sentences[0])
         self._end_documents(self._sentences + documents[1:] - documents[0])
-        self._tokens += tokens.stop - tokens.start
+        self.num_tokens += tokens.stop - tokens.start
         self._sentences += len(sentences) - 1
 
     def finish(self, figures=None):
@@ -217,7 +248,7 @@ class Writer(contextlib.ExitStack):
             "unknown": dict(self._unknown) | others,
             "lines_dropped": self._lines_dropped,
             "text_bytes": self._text_bytes,
-            "tokens_read": self._tokens,
+            "tokens_read": self.num_tokens,
             "lines_skipped": self._lines_skipped,
             "first_skipped": self._first_skipped,
             "marked": self._marked,

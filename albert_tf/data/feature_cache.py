@@ -70,9 +70,9 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     reason = _why_not(path, found, wanted)
     if reason is None:
         record_checks.check_records([path], schema, remedy=record_checks.CACHE_REMEDY)
-        print(f"{path}: its {found['records']} records are used again (same settings and input)")
+        print(f"Using features again: {path} ({found['records']} records, same settings and input)")
         return Cache(path, key, collections.Counter(found["counts"]))
-    print(f"{path}: is made, as {reason}")
+    print(f"Making features: {path} ({reason})")
     cache = Cache(path, key, collections.Counter())
     # The sidecar goes first and comes last, so that it never stands beside records of another make.
     files.remove(sidecar)
@@ -99,7 +99,7 @@ def _read_sidecar(path):
 def _why_not(path, found, wanted):
     """Why the records at a path cannot be used; None if they can."""
     if not tf.io.gfile.exists(path):
-        return "there is no such file"
+        return "there are none yet"
     if not found:
         state = "its .meta.json, which says how it was made, is damaged"
         return state if found is None else "it lacks a .meta.json that says how it was made"

@@ -23,7 +23,7 @@ class IndexPermutation:
         self._keys = seed_sequence.generate_state(_ROUNDS, np.uint64)
 
     def __call__(self, places):
-        """Images of places.
+        """Numbers at places of the order.
 
         Args:
             places: int array of numbers from 0 to size - 1.
@@ -31,21 +31,42 @@ class IndexPermutation:
         Returns:
             int64 array.
         """
-        values = self._permute(np.asarray(places).astype(np.uint64))
+        return self._walk(places, self._permute)
+
+    def inverse(self, numbers):
+        """Places of numbers in the order.
+
+        Args:
+            numbers: int array of numbers from 0 to size - 1.
+
+        Returns:
+            int64 array.
+        """
+        return self._walk(numbers, self._restore)
+
+    def _walk(self, values, step):
+        values = step(np.asarray(values).astype(np.uint64))
         while (beyond := values >= self._size).any():
-            values[beyond] = self._permute(values[beyond])
+            values[beyond] = step(values[beyond])
         return values.astype(np.int64)
 
     def _permute(self, values):
         half, mask = np.uint64(self._half), np.uint64((1 << self._half) - 1)
         left, right = values >> half, values & mask
         for key in self._keys:
-            left, right = right, left ^ (_mixed(right + key) & mask)
+            left, right = right, left ^ (mixed(right + key) & mask)
+        return left << half | right
+
+    def _restore(self, values):
+        half, mask = np.uint64(self._half), np.uint64((1 << self._half) - 1)
+        left, right = values >> half, values & mask
+        for key in self._keys[::-1]:
+            left, right = right ^ (mixed(left + key) & mask), left
         return left << half | right
 
 
-def _mixed(values):
-    """Hashes of 64-bit numbers: the finaliser of SplitMix64."""
+def mixed(values):
+    """Hashes of 64-bit numbers (uint64 array): the finaliser of SplitMix64."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         values = (values ^ (values >> np.uint64(shift))) * np.uint64(factor)
     return values ^ (values >> np.uint64(31))

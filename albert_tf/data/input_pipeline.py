@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading TFRecord files: batches for training and evaluation, arrays for prediction."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.data import record_checks, record_order, records
+from albert_tf.choices import WINDOW
+from albert_tf.data import graph_masking, record_checks, record_order, records
 from albert_tf.errors import UserError
 
-DEFAULT_WINDOW = 10_000  # 30 MB of pre-training records of length 512
 # Padding that is cut off is cut to a multiple of this: kernels are prepared anew for each length.
 LENGTH_STEP = 8
 _TOKEN_FEATURES = ("input_ids", "input_mask", "segment_ids", "p_mask")
@@ -19,13 +21,15 @@ def train_batches(
     batch_size,
     *,
     seed,
-    window=DEFAULT_WINDOW,
+    window=WINDOW,
     first_step=0,
     num_shares=1,
     share=0,
     splits=1,
     trim_to=None,
     length_step=LENGTH_STEP,
+    length_buckets=None,
+    masking=None,
 ):
     """Endless shuffled batches from any step on; each is a dict of int32 and float32 tensors.
 
@@ -49,6 +53,10 @@ def train_batches(
             longest sequence; None leaves them as they are, as a TPU needs them.
         length_step: int, what lengths are cut to a multiple of; `coarse_length_step` where each
             new length costs a compilation.
+        length_buckets: tuple of int or None, ascending lengths up to T, to have sequences batched
+            together that belong to the same one, and each element cut to its bucket. `trim_to` has
+            no effect then. Global batches depend on the lengths of the records, too.
+        masking: graph_masking.Masking or None, to mask the records anew in each epoch.
 
     Raises:
         UserError: the window is too large for any memory.
@@ -69,45 +77,56 @@ def train_batches(
         first_step=first_step,
         num_shares=num_shares,
         share=share,
+        with_epochs=masking is not None,
+        group_of=length_buckets and functools.partial(_bucket_of, length_buckets),
     )
-    batches = parsed_batches(ordered, schema, rows, drop_remainder=True)
-    if trim_to is not None:
-        batches = batches.map(
-            lambda features: _trim(features, trim_to, length_step), tf.data.AUTOTUNE
-        )
+    batches = parsed_batches(ordered, schema, rows, drop_remainder=True, masking=masking, seed=seed)
+    if length_buckets:
+        trim = functools.partial(_trim, allowed=functools.partial(_bound_of, length_buckets))
+        batches = batches.map(lambda features: trim(features, length_buckets[-1]), tf.data.AUTOTUNE)
+    elif trim_to is not None:
+        allowed = functools.partial(_rounded_up, step=length_step)
+        batches = batches.map(lambda features: _trim(features, trim_to, allowed), tf.data.AUTOTUNE)
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
-def eval_dataset(files, schema, batch_size, *, drop_remainder=False):
-    """Batches of one pass over the files, in order.
+def eval_dataset(files, schema, batch_size, *, drop_remainder=False, masking=None):
+    """Batches of one pass over the files, in order; the same every time.
 
     Args:
         files: list of str.
         schema: dict from feature name to `FeatureSpec`.
         batch_size: int.
         drop_remainder: bool, whether to leave out a last batch smaller than batch_size.
+        masking: graph_masking.Masking or None, to mask the records.
     """
     dataset = records.serialized(files)
-    return parsed_batches(dataset, schema, batch_size, drop_remainder).prefetch(tf.data.AUTOTUNE)
+    batches = parsed_batches(dataset, schema, batch_size, drop_remainder, masking=masking)
+    return batches.prefetch(tf.data.AUTOTUNE)
 
 
-def parsed_batches(serialized, schema, batch_size, drop_remainder):
+def parsed_batches(serialized, schema, batch_size, drop_remainder, *, masking=None, seed=0):
     """Batches of serialised records: one parse per batch is much faster than one each.
 
     Args:
-        serialized: tf.data.Dataset of string scalars.
+        serialized: tf.data.Dataset of string scalars, or of pairs of these and their epochs.
         schema: dict from feature name to `FeatureSpec`.
         batch_size: int.
         drop_remainder: bool, whether to leave out a last batch smaller than batch_size.
+        masking: graph_masking.Masking or None, to mask the records.
+        seed: int, of the masks.
     """
     fixed = {
         name: tf.io.FixedLenFeature([feature.length], feature.dtype)
         for name, feature in schema.items()
     }
 
-    def parse(batch):
+    def parse(batch, epochs=graph_masking.EVALUATION):
         values = tf.io.parse_example(batch, fixed)
-        return {name: _checked(name, values[name], feature) for name, feature in schema.items()}
+        features = {name: _checked(name, values[name], schema[name]) for name in schema}
+        if masking is None:
+            return features
+        return masking(features, graph_masking.keys_of(batch, seed, epochs))
 
     batches = serialized.batch(batch_size, drop_remainder=drop_remainder)
     return batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
@@ -194,12 +213,30 @@ def _rounded_up(length, step=LENGTH_STEP):
     return -(-length // step) * step
 
 
-def _trim(features, max_seq_length, length_step):
-    """Cuts token features [B, k * T] to the longest of their B * k sequences."""
+def _trim(features, max_seq_length, allowed):
+    """Cuts token features [B, k * T] to the longest of their B * k sequences.
+
+    Args:
+        features: dict of tensors.
+        max_seq_length: int, T.
+        allowed: callable, int tensor, a length -> the next one that batches may have.
+    """
     masks = tf.reshape(features["input_mask"], [-1, max_seq_length])
     longest = tf.reduce_max(tf.reduce_sum(masks, axis=1))
-    longest = tf.minimum(_rounded_up(longest, length_step), max_seq_length)
+    longest = tf.minimum(allowed(longest), max_seq_length)
     return _cut(features, max_seq_length, longest, tf.reshape)
+
+
+def _bucket_of(bounds, serialized):
+    """The bucket of each record, int32 [n]: the number of its bound among `bounds`."""
+    mask = {"input_mask": tf.io.FixedLenFeature([bounds[-1]], tf.int64)}
+    lengths = tf.reduce_sum(tf.io.parse_example(serialized, mask)["input_mask"], axis=1)
+    return tf.searchsorted(tf.constant(bounds, tf.int64), lengths)
+
+
+def _bound_of(bounds, length):
+    """The bound of the bucket of a length, an int32 scalar."""
+    return tf.gather(bounds, tf.searchsorted(bounds, length[tf.newaxis])[0])
 
 
 def _cut(features, max_seq_length, length, reshape):

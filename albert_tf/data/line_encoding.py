@@ -8,17 +8,22 @@ are taken apart into pieces.
 
 import collections
 import itertools
+import unicodedata
 from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.choices import WORD_STARTS
 from albert_tf.data import text_formats
 from albert_tf.errors import UserError
 from albert_tf.text.tokenization import WORD_START
 
 _UNKNOWN_PIECES = ("<unk>", "[UNK]")
 _MOST_PIECES = 1 << 17
-WORD_STARTS = ("original", "piece")
+# Beginnings of the names of letters whose languages do not put spaces between words.
+_WITHOUT_SPACES = (
+    "CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI ", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN",
+)  # fmt: skip
 BLANK = -1  # length of a line that ends a document
 
 
@@ -34,7 +39,8 @@ class EncodedLines(NamedTuple):
         unknown: Counter of the pieces that are not in the vocabulary.
         skipped: list of str, the lines left out because they are not UTF-8.
         marked, inner_letters: int, tokens that begin with SentencePiece's mark of a space, and
-            tokens that do not, but open a word because of letters that are not in a-z.
+            tokens that do not, but open a word because of letters that are not in a-z. Letters of
+            languages without spaces, such as Chinese, do not count.
     """
 
     size: int
@@ -67,7 +73,8 @@ class LineEncoder:
         for piece, id_ in tokenizer.vocab.items():
             self._starts[id_] = self._is_start_piece[piece]
             self._marked[id_] = piece.startswith(WORD_START)
-            self._foreign[id_] = any(char.isalpha() and not char.isascii() for char in piece)
+            rest = piece.removeprefix(WORD_START)
+            self._foreign[id_] = not rest.isascii() and _has_foreign_letters(rest)
             self._odd[id_] = tokenizer.needs_pieces(id_)
         self._known = tokenizer.vocab.keys() - set(_UNKNOWN_PIECES)
         unknown = [id_ for piece, id_ in tokenizer.vocab.items() if piece in _UNKNOWN_PIECES]
@@ -84,32 +91,29 @@ class LineEncoder:
             UserError: the chunk is not UTF-8, or not of the form.
         """
         lines, skipped = text_formats.sentences(chunk, self._form)
-        normalize = self._tokenizer.normalize
-        texts = [normalize(line.strip()) for line in lines]
+        texts = self._tokenizer.normalize_batch([line.strip() for line in lines])
         where = [f"{chunk.path}, line {number}" for number in skipped]
         encoded = self._encode(texts, len(chunk.content), where)
         report(len(chunk.content))
         return encoded
 
     def _encode(self, texts, size, skipped):
-        rows = self._tokenizer.encode_batch(texts)
-        lengths = np.array([len(row) for row in rows], np.int64)
-        flat = _flat(rows, lengths)
-        odd = self._odd[flat]
-        starts_of = {}
-        unknown = collections.Counter()
-        for line in np.unique(np.repeat(np.arange(len(rows)), lengths)[odd]).tolist():
-            pieces = self._tokenizer.tokenize(texts[line])
-            rows[line] = self._tokenizer.convert_tokens_to_ids(pieces)
-            lengths[line] = len(pieces)
-            # By the piece and not by its id: an unknown piece still has the text that decides.
-            starts_of[line] = list(map(self._is_start_piece.__getitem__, pieces))
-            unknown.update(itertools.filterfalse(self._known.__contains__, pieces))
-        ids = _flat(rows, lengths) if starts_of else flat
+        ids, lengths = self._tokenizer.encode_batch(texts)
+        ends = np.cumsum(lengths)
         opens_word = self._starts[ids]
-        ends = np.cumsum(lengths).tolist()
-        for line, starts in starts_of.items():
-            opens_word[ends[line] - len(starts) : ends[line]] = starts
+        kept, known_starts, done = [], [], 0  # parts between the lines that are taken apart
+        unknown = collections.Counter()
+        for line in np.unique(np.searchsorted(ends, np.flatnonzero(self._odd[ids]), "right")):
+            pieces = self._tokenizer.tokenize(texts[line], is_normalized=True)
+            # By the piece and not by its id: an unknown piece still has the text that decides.
+            starts = list(map(self._is_start_piece.__getitem__, pieces))
+            unknown.update(itertools.filterfalse(self._known.__contains__, pieces))
+            before = slice(done, ends[line] - lengths[line])
+            kept += [ids[before], self._tokenizer.convert_tokens_to_ids(pieces)]
+            known_starts += [opens_word[before], starts]
+            done, lengths[line] = ends[line], len(pieces)
+        ids = np.concatenate([*kept, ids[done:]], dtype=np.int32)
+        opens_word = np.concatenate([*known_starts, opens_word[done:]])
         if not self._odd.any():  # WordPiece: an unknown word has no text of its own
             found = ids[self._is_unknown[ids]]
             unknown.update(self._tokenizer.convert_ids_to_tokens(found.tolist()))
@@ -139,5 +143,12 @@ class _StartPieces(dict):
         return _StartPieces, (self._tokenizer, self._word_start)
 
 
-def _flat(rows, lengths):
-    return np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
+def _has_foreign_letters(piece):
+    return any(_is_foreign_letter(char) for char in piece)
+
+
+def _is_foreign_letter(char):
+    """Whether it is a letter, beyond ASCII, of a script that puts spaces between words."""
+    if char.isascii() or not char.isalpha():
+        return False
+    return not unicodedata.name(char, "").startswith(_WITHOUT_SPACES)

@@ -14,7 +14,7 @@ import numpy as np
 
 from albert_tf.data import masking, records, segment_pairs
 from albert_tf.errors import UserError
-from albert_tf.text.tokenization import NUM_SPECIALS
+from albert_tf.text.sequences import NUM_SPECIALS
 
 _PAIR_DRAWS, ORDER_DRAW, INSTANCE_DRAWS = range(3)  # streams of random numbers
 _DOCUMENTS_PER_BLOCK = 1024
@@ -88,23 +88,31 @@ class Settings:
         return np.random.SeedSequence(self.random_seed, spawn_key=key)
 
 
-def plan_pass(corpus, settings, pass_index):
-    """Yields the pairs of one pass over all documents, block by block.
+def num_blocks(corpus):
+    """Number of the blocks of documents whose pairs are drawn together."""
+    return -(-corpus.num_documents // _DOCUMENTS_PER_BLOCK)
+
+
+def plan_pass(corpus, settings, pass_index, blocks=None):
+    """Yields the pairs of one pass over the documents, block by block.
 
     Args:
         corpus: corpus_reader.Corpus.
         settings: Settings.
         pass_index: int.
+        blocks: range of the blocks of documents; None for all of `num_blocks`.
 
     Yields:
         (int64 array [pairs, 5] of the columns of `segment_pairs.Pair`, int, tokens cut off them).
     """
-    for block, first in enumerate(range(0, corpus.num_documents, _DOCUMENTS_PER_BLOCK)):
+    for block in range(num_blocks(corpus)) if blocks is None else blocks:
         rng = np.random.default_rng(settings.seed_sequence(_PAIR_DRAWS, pass_index, block))
+        first = block * _DOCUMENTS_PER_BLOCK
         stop = min(first + _DOCUMENTS_PER_BLOCK, corpus.num_documents)
         for whole in segment_pairs.block_pairs(corpus, range(first, stop), settings, rng):
             pairs = segment_pairs.truncate(whole, settings.max_pair_length, rng)
             yield pairs, int(_num_tokens(whole).sum() - _num_tokens(pairs).sum())
+        corpus.release()
 
 
 def _num_tokens(pairs):

@@ -6,7 +6,9 @@ import dataclasses
 
 import numpy as np
 
-_MANY_SINGLE_SENTENCES = 0.5
+_MANY_SINGLE_SENTENCES = 0.5  # of the documents
+_MANY_IN_LONG_SENTENCES = 0.05  # of the tokens
+_MANY_UNKNOWN = 0.03  # of the tokens
 
 
 @dataclasses.dataclass
@@ -19,9 +21,11 @@ class Summary:
         unknown: Counter of the pieces that are not in the vocabulary, of the whole text.
         lines_dropped: int, lines with text but without any piece.
         tokens_read: int, tokens of the whole text, also of documents left out.
-        documents_dropped: int, documents left out because they are repeated.
+        documents_dropped, near_duplicates: int, documents left out because they repeat an earlier
+            one, exactly or nearly.
         lines_skipped: int, lines left out because they are not UTF-8.
         first_skipped: list of str, where the first of them are.
+        long_sentences, tokens_of_long_sentences: int, sentences far longer than an instance.
         splits_words: bool, whether the rule of word starts splits the words of this language.
         kinds: int array [3], instances in order, swapped, and with a random document.
         tokens_cut: int, tokens that truncation took from the segments.
@@ -40,8 +44,11 @@ class Summary:
     lines_dropped: int
     tokens_read: int
     documents_dropped: int = 0
+    near_duplicates: int = 0
     lines_skipped: int = 0
     first_skipped: list = dataclasses.field(default_factory=list)
+    long_sentences: int = 0
+    tokens_of_long_sentences: int = 0
     splits_words: bool = False
     kinds: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(3, np.int64))
     tokens_cut: int = 0
@@ -76,8 +83,10 @@ class Summary:
             "tokens": self.tokens,
             "unknown_share": self.unknown_share,
             "unknown_most_common": dict(self.unknown.most_common(20)),
+            "sentences_far_too_long": self.long_sentences,
             "lines_dropped": self.lines_dropped,
             "documents_dropped": self.documents_dropped,
+            "near_duplicates_dropped": self.near_duplicates,
             "lines_skipped": self.lines_skipped,
             "instances": self.instances,
             "instances_in_order": in_order,
@@ -92,11 +101,14 @@ class Summary:
 
     def __str__(self):
         in_order, swapped, random = self.kinds / self.instances
+        to_predict = f"{self.masked_share:.2%} of them to predict"
+        if not self.predictions:
+            to_predict = "none of them to predict: train with --masked_lm_budget"
         lines = [
             f"text: {self.documents} documents, {self.sentences} sentences, {self.tokens} tokens, "
             f"{self.unknown_share:.3%} unknown",
             f"instances: {self.instances}, {self.instance_tokens / self.instances:.1f} tokens "
-            f"each, {self.masked_share:.2%} of them to predict",
+            f"each, {to_predict}",
             f"next_sentence_labels: 0 in order {in_order:.1%}; 1 swapped {swapped:.1%}, "
             f"1 random document {random:.1%}",
             f"time: {self.seconds:.1f} s",
@@ -110,6 +122,8 @@ class Summary:
             )
         if self.documents_dropped:
             lines.append(f"dropped: {self.documents_dropped} documents that repeat an earlier one")
+        if self.near_duplicates:
+            lines.append(f"dropped: {self.near_duplicates} documents that nearly repeat another")
         if self.lines_skipped:
             lines.append(
                 f"skipped: {self.lines_skipped} lines that are not UTF-8, first "
@@ -135,6 +149,18 @@ class Summary:
                 "split: the second segment is of a random document, and the label always 1. Write "
                 "one sentence per line and a blank line only between documents, or let "
                 "--input_format=documents split them"
+            )
+        if (share := self.tokens_of_long_sentences / self.tokens) > _MANY_IN_LONG_SENTENCES:
+            yield (
+                f"warning: {self.long_sentences} lines are far longer than --max_seq_length, with "
+                f"{share:.1%} of the tokens, and only a part of each is used. Write one sentence "
+                "per line, or let --input_format=documents split the text"
+            )
+        if self.unknown_share > _MANY_UNKNOWN:
+            yield (
+                f"warning: {self.unknown_share:.1%} of the tokens are unknown: the vocabulary does "
+                "not fit the text. Check --do_lower_case, take a vocabulary of this language, or "
+                "train one with train_sentencepiece.py"
             )
         if self.splits_words:
             yield (

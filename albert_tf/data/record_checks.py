@@ -2,6 +2,7 @@
 """Checking TFRecord files: before training, and after an error, to name the bad record."""
 
 import contextlib
+import itertools
 
 import numpy as np
 import tensorflow as tf
@@ -83,6 +84,20 @@ def naming_bad_records(files, schema, flags=None, remedy=None):
         raise
 
 
+def first_features(path, count):
+    """Yields the features of the first records of a file, as tf.train.Features maps them.
+
+    Args:
+        path: str.
+        count: int, records at most.
+
+    Raises:
+        UserError: such a record is damaged.
+    """
+    for number, record in enumerate(itertools.islice(_serialized(path), count), start=1):
+        yield _features(record, f"record {number} of {path}")
+
+
 @contextlib.contextmanager
 def _advising(remedy):
     try:
@@ -117,11 +132,15 @@ def _is_gzipped(path):
         return False
 
 
-def _check_record(record, where, schema, flags):
+def _features(record, where):
     try:
-        features = tf.train.Example.FromString(record).features.feature
+        return tf.train.Example.FromString(record).features.feature
     except DecodeError as error:
         raise UserError(f"{where} is not a tf.train.Example") from error
+
+
+def _check_record(record, where, schema, flags):
+    features = _features(record, where)
     for name, feature in schema.items():
         if name not in features:
             raise UserError(

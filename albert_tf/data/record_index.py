@@ -55,7 +55,7 @@ def read(paths, index_file=None, *, save=True, remedy=None):
     Raises:
         UserError: a file cannot be read, is damaged, or there is no record at all.
     """
-    states = {path: _state(path) for path in paths}
+    states = {path: state(path) for path in paths}
     kept, known = _read_index(index_file) if index_file else {}, {}
     for source in (_from_summaries(paths), kept):
         known |= {p: source[p] for p in states if _is_current(source.get(p), states[p])}
@@ -90,12 +90,12 @@ def entry(path, lengths):
     Returns:
         dict.
     """
-    return _state(path) | _index_of(path, lengths + _AROUND_RECORD)
+    return state(path) | _index_of(path, lengths + _AROUND_RECORD)
 
 
 def is_current(found, path):
     """Whether an entry (dict) is whole and of the file as it is now."""
-    return _is_current(found, _state(path))
+    return _is_current(found, state(path))
 
 
 def summary_file(path):
@@ -124,6 +124,31 @@ def expand_patterns(patterns, flag):
     return found
 
 
+def with_whole_path(arguments):
+    """Arguments of a tokenizer, its file with the whole path, for a summary."""
+    return {
+        name: os.path.abspath(value) if name.endswith("_file") and "://" not in value else value
+        for name, value in arguments.items()
+    }
+
+
+def tokenizer_of(path):
+    """What the summary beside a record file says of the tokenizer that made it.
+
+    Args:
+        path: str.
+
+    Returns:
+        (dict, the arguments of FullTokenizer; str, its fingerprint), or None.
+    """
+    for summary in tf.io.gfile.glob(os.path.join(os.path.dirname(path), f"{_SUMMARY}*.json")):
+        if os.path.basename(path) in map(os.path.basename, _read_index(summary)):
+            content = files.read_json(summary)
+            if isinstance(content.get("tokenizer"), dict):
+                return content["tokenizer"], content.get("vocabulary")
+    return None
+
+
 def _is_summary(name):
     return name.startswith(_SUMMARY) and name.endswith(".json")
 
@@ -140,7 +165,7 @@ def _from_summaries(paths):
     return known
 
 
-def _state(path):
+def state(path):
     """What tells whether a file has changed."""
     try:
         found = tf.io.gfile.stat(path)

@@ -7,7 +7,6 @@ record cannot be written in one shape and expected in another.
 
 import contextlib
 import dataclasses
-import itertools
 import re
 
 import numpy as np
@@ -293,37 +292,6 @@ def expand_shards(names, count=None):
             f"{directory}{slash}{stem}-{k:05}-of-{number:05}{dot}{ending}" for k in range(number)
         ]
     return paths
-
-
-def pack_segments(firsts, seconds, special_ids, max_seq_length):
-    """Arrays of the sequences [CLS] first [SEP] second [SEP], filled up with 0.
-
-    Args:
-        firsts: list of n lists of int, ids of the first segments, short enough already.
-        seconds: list of n, lists of int, or None for a sequence [CLS] first [SEP].
-        special_ids: tokenization.SpecialIds.
-        max_seq_length: int, T.
-
-    Returns:
-        dict of numpy arrays [n, T]: input_ids (int32), input_mask and segment_ids (int8).
-    """
-    cls, sep = [special_ids.cls], [special_ids.sep]
-    heads = [cls + first + sep for first in firsts]
-    rows = [
-        head if second is None else head + second + sep
-        for head, second in zip(heads, seconds, strict=True)
-    ]
-    ends_of_first = np.array([len(head) for head in heads])[:, np.newaxis]
-    ends = np.array([len(row) for row in rows])[:, np.newaxis]
-    positions = np.arange(max_seq_length)
-    mask = positions < ends
-    ids = np.full(mask.shape, special_ids.pad, np.int32)
-    ids[mask] = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=ends.sum())
-    return {
-        "input_ids": ids,
-        "input_mask": mask.astype(np.int8),
-        "segment_ids": (mask & (positions >= ends_of_first)).astype(np.int8),
-    }
 
 
 def in_chunks(items, size=1000):

@@ -15,8 +15,6 @@ import tensorflow as tf
 from albert_tf import errors
 from albert_tf.errors import UserError
 
-FORMATS = ("sentences", "documents", "jsonl")
-ON_DECODE_ERROR = ("stop", "skip")
 _BLOCK_BYTES = 1 << 18
 _BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]*\n")  # in a block that begins where a line does
 _BOM = b"\xef\xbb\xbf"

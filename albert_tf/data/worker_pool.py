@@ -9,10 +9,7 @@ import os
 import signal
 import sys
 import threading
-import time
 from concurrent import futures
-
-from tqdm import tqdm
 
 from albert_tf.errors import UserError
 
@@ -20,10 +17,8 @@ _WAIT_SECONDS = 0.5
 _ITEMS_PER_WORKER = 2  # that are sent ahead, so that no worker waits for its next one
 
 
-def progress(what, total):
-    """Progress bar in bytes on stderr; where that is no terminal, a line now and then is enough."""
-    seconds = 0.5 if sys.stderr.isatty() else 30
-    return tqdm(None, what, total, unit="B", unit_scale=True, mininterval=seconds)
+def no_report(_):
+    """For tasks whose progress nobody watches."""
 
 
 class WorkerPool:
@@ -43,8 +38,7 @@ class WorkerPool:
         self._num_workers, self._resident = num_workers, resident
         self._executor = None
         if num_workers > 1:
-            # Not a fork: TensorFlow has threads.
-            context = multiprocessing.get_context("spawn")
+            context = _context()
             self._reported, self._stops = context.Value("d", 0.0), context.Value("b", 0)
             state = (resident, self._reported, self._stops)
             self._executor = futures.ProcessPoolExecutor(num_workers, context, _start_worker, state)
@@ -91,6 +85,19 @@ class WorkerPool:
                 yield pending.popleft().result()
 
 
+def _context():
+    """How processes start. Not as forks of this one: TensorFlow has threads here.
+
+    On Linux they are forks of a process that has imported TensorFlow and done nothing with it,
+    which saves each of them some seconds.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tensorflow"])
+    return context
+
+
 # === In a worker ===
 
 
@@ -114,12 +121,11 @@ def _start_worker(resident, reported, stops):
     for number in (signal.SIGINT, signal.SIGTERM):  # the process that started this one handles them
         with contextlib.suppress(ValueError):
             signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _end_with_parent(parent):
-    while os.getppid() == parent:
-        time.sleep(_WAIT_SECONDS)
+def _end_with_parent():
+    multiprocessing.parent_process().join()
     os._exit(1)
 
 

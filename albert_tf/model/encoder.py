@@ -13,6 +13,7 @@ suffices to read its checkpoints, and rank tells which variables decay. Products
 import collections
 import functools
 import math
+from collections.abc import Mapping
 
 import tensorflow as tf
 import tf_keras
@@ -20,6 +21,7 @@ import tf_keras
 from albert_tf.errors import UserError
 from albert_tf.model import fused, recompute
 from albert_tf.model.dropout import draw, dropout
+from albert_tf.model.keras_model import ConfiguredModel, model_inputs, serializable
 
 
 def gelu(x):
@@ -56,11 +58,16 @@ class Layer(tf_keras.layers.Layer):
 
     def __init__(self, **kwargs):
         super().__init__(autocast=False, **kwargs)
+        self.built = True  # the constructors make the variables
 
     def variable(self, name, shape, initializer):
-        """Adds a float32 variable."""
+        """Adds a float32 variable, with the layer's name before its own: HDF5 files need it."""
         return self.add_weight(
-            name, shape, dtype=tf.float32, initializer=initializer, experimental_autocast=False
+            f"{self.name}/{name}",
+            shape,
+            dtype=tf.float32,
+            initializer=initializer,
+            experimental_autocast=False,
         )
 
 
@@ -136,7 +143,7 @@ class Embeddings(Layer):
         self.position = self.variable(
             "position", [config.max_position_embeddings, size], truncated_normal(stddev)
         )
-        self.layer_norm = LayerNorm(size)
+        self.layer_norm = LayerNorm(size, dtype=self.dtype_policy)
         self._use_one_hot = use_one_hot
         self._dropout = config.hidden_dropout_prob
 
@@ -171,11 +178,10 @@ class AttentionBlock(Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         size, stddev = config.hidden_size, config.initializer_range
-        self.query = Dense(size, size, stddev)
-        self.key = Dense(size, size, stddev)
-        self.value = Dense(size, size, stddev)
-        self.output_dense = Dense(size, size, stddev)
-        self.layer_norm = LayerNorm(size)
+        self.query, self.key, self.value, self.output_dense = (
+            Dense(size, size, stddev, dtype=self.dtype_policy) for _ in range(4)
+        )
+        self.layer_norm = LayerNorm(size, dtype=self.dtype_policy)
         self._heads, self._head_size = config.num_attention_heads, config.head_size
         self._dropout = config.hidden_dropout_prob
         self._attention_dropout = config.attention_probs_dropout_prob
@@ -221,10 +227,10 @@ class FeedForwardBlock(Layer):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        stddev = config.initializer_range
-        self.intermediate = Dense(config.hidden_size, config.intermediate_size, stddev)
-        self.output_dense = Dense(config.intermediate_size, config.hidden_size, stddev)
-        self.layer_norm = LayerNorm(config.hidden_size)
+        sizes, stddev = (config.hidden_size, config.intermediate_size), config.initializer_range
+        self.intermediate = Dense(*sizes, stddev, dtype=self.dtype_policy)
+        self.output_dense = Dense(*reversed(sizes), stddev, dtype=self.dtype_policy)
+        self.layer_norm = LayerNorm(config.hidden_size, dtype=self.dtype_policy)
         self._activation = get_activation(config.hidden_act)
         self._dropout = config.hidden_dropout_prob
 
@@ -243,11 +249,12 @@ class FeedForwardBlock(Layer):
         return fused.add_norm(output, bias, residual, *norm, keep, self._dropout)
 
 
-class AlbertModel(tf_keras.Model):
+@serializable
+class AlbertModel(ConfiguredModel):
     """The ALBERT encoder (Lan et al., section 3.1).
 
     Call it with
-        input_ids: int32 [B, T];
+        input_ids: int32 [B, T]; or a dict of these three, as a FullTokenizer returns;
         input_mask: [B, T], 1 for tokens, 0 for padding; all 1 if absent;
         token_type_ids: int32 [B, T], 0 for segment A, 1 for B; all 0 if absent;
         training: bool, whether dropout is on.
@@ -264,21 +271,40 @@ class AlbertModel(tf_keras.Model):
     """
 
     def __init__(self, config, use_one_hot_embeddings=False, recompute=False, **kwargs):
-        super().__init__(autocast=False, **kwargs)
-        self.config, self._recompute = config, recompute
-        stddev, hidden, inner = config.initializer_range, config.hidden_size, config.inner_group_num
-        self.embeddings = Embeddings(config, use_one_hot_embeddings)
+        options = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
+        super().__init__(config, options, **kwargs)
+        self._recompute, policy = recompute, self.dtype_policy
+        stddev, hidden = config.initializer_range, config.hidden_size
+        self.embeddings = Embeddings(config, use_one_hot_embeddings, dtype=policy)
         self.embedding_hidden_mapping_in = None
         if config.embedding_size != hidden:
-            self.embedding_hidden_mapping_in = Dense(config.embedding_size, hidden, stddev)
-        self.attention_groups = [
-            [AttentionBlock(config) for _ in range(inner)]
-            for _ in range(config.num_attention_groups)
+            self.embedding_hidden_mapping_in = Dense(
+                config.embedding_size, hidden, stddev, dtype=policy
+            )
+        # Flat lists: Keras does not save what lies in lists of lists.
+        self.attention_blocks = [
+            AttentionBlock(config, dtype=policy)
+            for _ in range(config.num_attention_groups * config.inner_group_num)
         ]
-        self.ffn_groups = [
-            [FeedForwardBlock(config) for _ in range(inner)] for _ in range(config.num_ffn_groups)
+        self.ffn_blocks = [
+            FeedForwardBlock(config, dtype=policy)
+            for _ in range(config.num_ffn_groups * config.inner_group_num)
         ]
-        self.pooler = Dense(hidden, hidden, stddev)
+        self.pooler = Dense(hidden, hidden, stddev, dtype=policy)
+
+    @property
+    def attention_groups(self):
+        """The attention blocks of each parameter group: list of lists."""
+        return self._grouped(self.attention_blocks)
+
+    @property
+    def ffn_groups(self):
+        """The feed-forward blocks of each parameter group: list of lists."""
+        return self._grouped(self.ffn_blocks)
+
+    def _grouped(self, blocks):
+        inner = self.config.inner_group_num
+        return [blocks[start : start + inner] for start in range(0, len(blocks), inner)]
 
     @property
     def embedding_table(self):
@@ -286,6 +312,8 @@ class AlbertModel(tf_keras.Model):
         return self.embeddings.word
 
     def call(self, input_ids, input_mask=None, token_type_ids=None, training=False):
+        if isinstance(input_ids, Mapping):
+            input_ids, input_mask, token_type_ids = model_inputs(input_ids)
         input_ids = self._of_checked_length(input_ids)
         if input_mask is None:
             input_mask = tf.ones_like(input_ids)

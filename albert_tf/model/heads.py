@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
-import tf_keras
 
 from albert_tf.model.dropout import dropout
 from albert_tf.model.encoder import (
@@ -26,6 +25,12 @@ from albert_tf.model.encoder import (
     truncated_normal,
 )
 from albert_tf.model.fused import cross_entropy, hits
+from albert_tf.model.keras_model import (
+    ConfiguredModel,
+    model_inputs,
+    number_of_classes,
+    serializable,
+)
 
 
 class MaskedLM(Layer):
@@ -37,8 +42,9 @@ class MaskedLM(Layer):
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
-        self.transform = Dense(config.hidden_size, config.embedding_size, config.initializer_range)
-        self.layer_norm = LayerNorm(config.embedding_size)
+        size, stddev, policy = config.embedding_size, config.initializer_range, self.dtype_policy
+        self.transform = Dense(config.hidden_size, size, stddev, dtype=policy)
+        self.layer_norm = LayerNorm(size, dtype=policy)
         self.output_bias = self.variable("output_bias", [config.vocab_size], "zeros")
         self._activation = get_activation(config.hidden_act)
 
@@ -75,25 +81,24 @@ class OutputWeights(Layer):
 
 
 def encode(encoder, features, training=False):
-    """An encoder's outputs for features under the original's names.
+    """An encoder's outputs for features.
 
     Args:
         encoder: AlbertModel.
-        features: dict of int32 [B, T]: input_ids, input_mask, segment_ids.
+        features: dict of int32 [B, T], of `model_inputs`, which says what they may be named.
         training: bool.
 
     Returns:
         dict, of AlbertModel.
     """
+    input_ids, input_mask, token_type_ids = model_inputs(features)
     return encoder(
-        features["input_ids"],
-        input_mask=features["input_mask"],
-        token_type_ids=features["segment_ids"],
-        training=training,
+        input_ids, input_mask=input_mask, token_type_ids=token_type_ids, training=training
     )
 
 
-class PretrainingModel(tf_keras.Model):
+@serializable
+class PretrainingModel(ConfiguredModel):
     """Encoder, masked-LM head and sentence-order head (section 3.1).
 
     Called with the features of a pre-training record (`records.pretraining_schema`), it returns
@@ -106,10 +111,14 @@ class PretrainingModel(tf_keras.Model):
     """
 
     def __init__(self, config, use_one_hot_embeddings=False, recompute=False, **kwargs):
-        super().__init__(autocast=False, **kwargs)
-        self.encoder = AlbertModel(config, use_one_hot_embeddings, recompute)
-        self.masked_lm = MaskedLM(config)
-        self.sentence_order = OutputWeights(2, config.hidden_size, config.initializer_range)
+        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
+        super().__init__(config, encoder, **kwargs)
+        policy = self.dtype_policy
+        self.encoder = AlbertModel(config, **encoder, dtype=policy)
+        self.masked_lm = MaskedLM(config, dtype=policy)
+        self.sentence_order = OutputWeights(
+            2, config.hidden_size, config.initializer_range, dtype=policy
+        )
 
     def call(self, features, training=False):
         encoded = encode(self.encoder, features, training)
@@ -217,10 +226,11 @@ def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
 _HEAD_STDDEV = 0.02
 
 
-class ClassificationModel(tf_keras.Model):
+@serializable
+class ClassificationModel(ConfiguredModel):
     """Encoder with a classifier, or a regressor, on the pooled output (section 4.2).
 
-    Called with input_ids, input_mask and segment_ids, int32 [B, T], it returns `logits`
+    Called with input_ids, input_mask and token_type_ids, int32 [B, T], it returns `logits`
     float32 [B, outputs].
 
     Args:
@@ -240,10 +250,18 @@ class ClassificationModel(tf_keras.Model):
         recompute=False,
         **kwargs,
     ):
-        super().__init__(autocast=False, **kwargs)
-        self.encoder = AlbertModel(config, use_one_hot_embeddings, recompute)
-        self.classifier = OutputWeights(num_outputs, config.hidden_size, _HEAD_STDDEV)
+        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
+        head = {"num_outputs": num_outputs, "dropout_prob": dropout_prob}
+        super().__init__(config, head | encoder, **kwargs)
+        policy = self.dtype_policy
+        self.encoder = AlbertModel(config, **encoder, dtype=policy)
+        self.classifier = OutputWeights(num_outputs, config.hidden_size, _HEAD_STDDEV, dtype=policy)
         self._dropout_prob = dropout_prob
+
+    @classmethod
+    def options_in(cls, shapes):
+        """The number of outputs of a checkpoint that has a classifier."""
+        return number_of_classes(shapes, "num_outputs")
 
     def call(self, features, training=False):
         encoded = encode(self.encoder, features, training)
@@ -251,10 +269,11 @@ class ClassificationModel(tf_keras.Model):
         return {"logits": self.classifier(pooled)}
 
 
-class MultipleChoiceModel(tf_keras.Model):
+@serializable
+class MultipleChoiceModel(ConfiguredModel):
     """Encoder that scores each of four options, RACE's (section 4.2).
 
-    Called with input_ids, input_mask and segment_ids, int32 [B, 4 * T], it returns `logits`
+    Called with input_ids, input_mask and token_type_ids, int32 [B, 4 * T], it returns `logits`
     float32 [B, 4].
 
     Args:
@@ -274,9 +293,11 @@ class MultipleChoiceModel(tf_keras.Model):
         recompute=False,
         **kwargs,
     ):
-        super().__init__(autocast=False, **kwargs)
+        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
+        head = {"dropout_prob": dropout_prob, "choices": choices}
+        super().__init__(config, head | encoder, **kwargs)
         self.scorer = ClassificationModel(
-            config, 1, dropout_prob, use_one_hot_embeddings, recompute
+            config, 1, dropout_prob, **encoder, dtype=self.dtype_policy
         )
         self._choices = choices
 
@@ -292,18 +313,21 @@ class MultipleChoiceModel(tf_keras.Model):
 
     def call(self, features, training=False):
         batch = tf.shape(features["input_ids"])[0]
+        names = ("input_ids", "input_mask", "token_type_ids")
         options = {  # [B, 4 * T] -> [4 * B, T]
-            name: tf.reshape(features[name], [batch * self._choices, -1])
-            for name in ("input_ids", "input_mask", "segment_ids")
+            name: tf.reshape(values, [batch * self._choices, -1])
+            for name, values in zip(names, model_inputs(features), strict=True)
+            if values is not None
         }
         logits = self.scorer(options, training=training)["logits"]
         return {"logits": tf.reshape(logits, [batch, self._choices])}
 
 
-class TokenClassificationModel(tf_keras.Model):
+@serializable
+class TokenClassificationModel(ConfiguredModel):
     """Encoder with a classifier of each piece, on the sequence output.
 
-    Called with input_ids, input_mask and segment_ids, int32 [B, T], it returns `logits` float32
+    Called with input_ids, input_mask and token_type_ids, int32 [B, T], it returns `logits` float32
     [B, T, C].
 
     Args:
@@ -326,10 +350,22 @@ class TokenClassificationModel(tf_keras.Model):
         recompute=False,
         **kwargs,
     ):
-        super().__init__(autocast=False, **kwargs)
-        self.encoder = AlbertModel(config, use_one_hot_embeddings, recompute)
-        self.classifier = OutputWeights(num_labels, config.hidden_size, _HEAD_STDDEV)
+        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
+        head = {
+            "num_labels": num_labels,
+            "dropout_prob": dropout_prob,
+            "predicted_length": predicted_length,
+        }
+        super().__init__(config, head | encoder, **kwargs)
+        policy = self.dtype_policy
+        self.encoder = AlbertModel(config, **encoder, dtype=policy)
+        self.classifier = OutputWeights(num_labels, config.hidden_size, _HEAD_STDDEV, dtype=policy)
         self._dropout_prob, self._predicted_length = dropout_prob, predicted_length
+
+    @classmethod
+    def options_in(cls, shapes):
+        """The number of labels of a checkpoint that has a classifier."""
+        return number_of_classes(shapes, "num_labels")
 
     def call(self, features, training=False):
         x = encode(self.encoder, features, training)["sequence_output"]
@@ -413,11 +449,12 @@ TOKEN_CLASSIFICATION = Objective(
 _FORBIDDEN = -1e30
 
 
-class SquadV1Model(tf_keras.Model):
+@serializable
+class SquadV1Model(ConfiguredModel):
     """Encoder that scores each piece as start and as end of the answer (appendix A.1).
 
-    Called with input_ids, input_mask and segment_ids, int32 [B, T], it returns `start_logits` and
-    `end_logits`, float32 [B, T].
+    Called with input_ids, input_mask and token_type_ids, int32 [B, T], it returns `start_logits`
+    and `end_logits`, float32 [B, T].
 
     Args:
         config: AlbertConfig.
@@ -431,9 +468,11 @@ class SquadV1Model(tf_keras.Model):
     def __init__(
         self, config, predicted_length=None, use_one_hot_embeddings=False, recompute=False, **kwargs
     ):
-        super().__init__(autocast=False, **kwargs)
-        self.encoder = AlbertModel(config, use_one_hot_embeddings, recompute)
-        self.squad = OutputWeights(2, config.hidden_size, _HEAD_STDDEV)
+        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
+        super().__init__(config, {"predicted_length": predicted_length} | encoder, **kwargs)
+        policy = self.dtype_policy
+        self.encoder = AlbertModel(config, **encoder, dtype=policy)
+        self.squad = OutputWeights(2, config.hidden_size, _HEAD_STDDEV, dtype=policy)
         self._predicted_length = predicted_length
 
     def call(self, features, training=False):
@@ -452,10 +491,11 @@ class SquadV1Model(tf_keras.Model):
         return tf.pad(logits, [[0, 0], [0, missing]], constant_values=-math.inf)
 
 
-class SquadV2Model(tf_keras.Model):
+@serializable
+class SquadV2Model(ConfiguredModel):
     """Encoder with a start, an end that depends on the start, and whether there is an answer.
 
-    Called with input_ids, input_mask, segment_ids and p_mask (1 where no answer can lie), int32
+    Called with input_ids, input_mask, token_type_ids and p_mask (1 where no answer can lie), int32
     [B, T], it returns `cls_logits` float32 [B], high for no answer, and
         in training, with start_positions int32 [B, 1] too: `start_logits` and `end_logits`
         float32 [B, T], the ends given the true starts;
@@ -483,12 +523,15 @@ class SquadV2Model(tf_keras.Model):
         recompute=False,
         **kwargs,
     ):
-        super().__init__(autocast=False, **kwargs)
-        self.encoder = AlbertModel(config, use_one_hot_embeddings, recompute)
+        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
+        head = {"start_n_top": start_n_top, "end_n_top": end_n_top, "dropout_prob": dropout_prob}
+        super().__init__(config, head | encoder, **kwargs)
+        policy = self.dtype_policy
+        self.encoder = AlbertModel(config, **encoder, dtype=policy)
         # Last layers compute in float32 under every precision: equal scores would be too frequent.
         self.start_logits = Dense(config.hidden_size, 1, config.initializer_range, dtype=tf.float32)
-        self.end_logits = EndLogits(config)
-        self.answer_class = AnswerClass(config, dropout_prob)
+        self.end_logits = EndLogits(config, dtype=policy)
+        self.answer_class = AnswerClass(config, dropout_prob, dtype=policy)
         self._start_n_top, self._end_n_top = start_n_top, end_n_top
 
     def call(self, features, training=False):
@@ -533,8 +576,8 @@ class EndLogits(Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         size, stddev = config.hidden_size, config.initializer_range
-        self.dense_0 = Dense(2 * size, size, stddev)
-        self.layer_norm = LayerNorm(size)
+        self.dense_0 = Dense(2 * size, size, stddev, dtype=self.dtype_policy)
+        self.layer_norm = LayerNorm(size, dtype=self.dtype_policy)
         self.dense_1 = Dense(size, 1, stddev, dtype=tf.float32)
 
     def call(self, x, starts):

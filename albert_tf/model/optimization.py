@@ -6,15 +6,18 @@ packages' optimizers of these names give other numbers.
 """
 
 import dataclasses
-import math
 
 import tensorflow as tf
 import tf_keras
 
+from albert_tf import choices
+from albert_tf.choices import ORIGINAL_CONSTANTS
 from albert_tf.errors import UserError
 from albert_tf.model import fused
+from albert_tf.model.keras_model import serializable
 
 
+@serializable
 class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up, then polynomial decay to 0; a function of the step alone.
 
@@ -58,40 +61,7 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class Constants:
-    """What the original fixes in its code, under the Model Garden's names.
-
-    Attributes:
-        weight_decay_rate: float, at least 0.
-        beta_1, beta_2: float in [0, 1), decay rates of the moments.
-        epsilon: float above 0, added to the root of the second moment.
-
-    Raises:
-        UserError: a value is out of range; the message names the flag.
-    """
-
-    weight_decay_rate: float = 0.01
-    beta_1: float = 0.9
-    beta_2: float = 0.999
-    epsilon: float = 1e-6
-
-    def __post_init__(self):
-        below_1 = (lambda value: 0 <= value < 1, "at least 0 and below 1")
-        for name, (is_valid, rule) in {
-            "weight_decay_rate": (lambda value: 0 <= value < math.inf, "at least 0"),
-            "beta_1": below_1,
-            "beta_2": below_1,
-            "epsilon": (lambda value: 0 < value < math.inf, "above 0"),
-        }.items():
-            value = getattr(self, name)
-            if not is_valid(value):
-                raise UserError(f"--{name} must be finite and {rule}. Received: {value}")
-
-
-ORIGINAL = Constants()
-
-
+@serializable
 def is_decayed(variable):
     """Whether weight decay and layer adaptation apply to a variable: to matrices, not to vectors.
 
@@ -113,6 +83,7 @@ def _direction(parameter, m, v, gradient, constants):
 _compiled_direction = tf.function(_direction, jit_compile=True, autograph=False)
 
 
+@serializable
 class AdamW(tf_keras.optimizers.Optimizer):
     """Adam without bias correction, weight decay inside the update.
 
@@ -134,10 +105,10 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def __init__(
         self,
         learning_rate,
-        weight_decay_rate=Constants.weight_decay_rate,
-        beta_1=Constants.beta_1,
-        beta_2=Constants.beta_2,
-        epsilon=Constants.epsilon,
+        weight_decay_rate=ORIGINAL_CONSTANTS.weight_decay_rate,
+        beta_1=ORIGINAL_CONSTANTS.beta_1,
+        beta_2=ORIGINAL_CONSTANTS.beta_2,
+        epsilon=ORIGINAL_CONSTANTS.epsilon,
         decayed=is_decayed,
         name="AdamW",
         **kwargs,
@@ -158,6 +129,18 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.adam_m = [self.add_variable_from_reference(v, "adam_m") for v in var_list]
         self.adam_v = [self.add_variable_from_reference(v, "adam_v") for v in var_list]
 
+    def apply_gradients(self, grads_and_vars, *args, **kwargs):
+        """Updates variables from gradients, sparse ones too, which are made dense to be clipped.
+
+        Variables without a gradient, such as the pooler's in SQuAD, stay as they are; Keras would
+        warn of them.
+        """
+        pairs = list(grads_and_vars)
+        with tf.init_scope():
+            self.build([variable for _, variable in pairs])  # all, so that slots can be restored
+        reached = [(tf.convert_to_tensor(g), variable) for g, variable in pairs if g is not None]
+        return super().apply_gradients(reached, *args, **kwargs)
+
     def update_step(self, gradient, variable):
         """Updates one variable from its dense gradient."""
         index = self._index_dict[self._var_key(variable)]
@@ -175,7 +158,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         return 1.0
 
     def get_config(self):
-        """The constructor's arguments that have a plain value."""
+        """The constructor's arguments."""
         return {
             **super().get_config(),
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
@@ -183,9 +166,17 @@ class AdamW(tf_keras.optimizers.Optimizer):
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
             "epsilon": self.epsilon,
+            "decayed": tf_keras.saving.serialize_keras_object(self.decayed),
         }
 
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """The optimizer of `get_config`; `decayed` has to be a registered function."""
+        decayed = tf_keras.saving.deserialize_keras_object(config["decayed"], custom_objects)
+        return super().from_config(config | {"decayed": decayed}, custom_objects)
 
+
+@serializable
 class LAMB(AdamW):
     """AdamW whose step is scaled per variable by ||theta|| / ||u|| (You et al., 2020).
 
@@ -204,16 +195,16 @@ class LAMB(AdamW):
         return tf.where(both, tf.math.divide_no_nan(variable_norm, norm), 1.0)
 
 
-OPTIMIZERS = {"adamw": AdamW, "lamb": LAMB}
+OPTIMIZERS = dict(zip(choices.OPTIMIZERS, (AdamW, LAMB), strict=True))
 
 
-def create_optimizer(name, learning_rate, constants=ORIGINAL):
+def create_optimizer(name, learning_rate, constants=ORIGINAL_CONSTANTS):
     """Makes an optimizer.
 
     Args:
         name: str, a key of OPTIMIZERS.
         learning_rate: float or schedule.
-        constants: Constants, by default the original's.
+        constants: choices.OptimizerConstants, by default the original's.
 
     Raises:
         UserError: no optimizer has this name.

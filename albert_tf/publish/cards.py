@@ -38,6 +38,7 @@ def model_card(config, module, signatures, path, special_ids):
         parameters=f"{count:,}",
         vocabulary=os.path.basename(vocabulary.asset_path.numpy().decode()),
         casing="lower-cased" if module.do_lower_case.numpy() else "with its capitals",
+        accents="dropped" if module.strip_accents.numpy() else "kept",
         inputs=_listed(HUB_INPUTS),
         heads="".join(rows),
         signatures=_listed(signatures),
@@ -47,12 +48,13 @@ def model_card(config, module, signatures, path, special_ids):
     )
 
 
-def preprocessing_card(vocabulary, do_lower_case, seq_length, path):
+def preprocessing_card(vocabulary, do_lower_case, strip_accents, seq_length, path):
     """Text of the `README.md` that goes with a preprocessing module.
 
     Args:
         vocabulary: str, name of the vocabulary's file.
         do_lower_case: bool.
+        strip_accents: bool.
         seq_length: int, of the module's output.
         path: str, where the module will lie; for the example.
     """
@@ -60,6 +62,7 @@ def preprocessing_card(vocabulary, do_lower_case, seq_length, path):
         "preprocessing_card.md",
         vocabulary=vocabulary,
         casing="lower-cased by it" if do_lower_case else "taken with its capitals",
+        accents="dropped" if strip_accents else "kept",
         inputs=_listed(HUB_INPUTS),
         seq_length=seq_length,
         note="" if vocabulary.endswith(".txt") else f"{EQUAL_SPLITS}\n\n",

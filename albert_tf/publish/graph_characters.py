@@ -245,26 +245,42 @@ def lower_characters(text):
     return "".join(char if char == "Σ" else char.lower() for char in text)
 
 
+class OrderMarks:
+    """Puts marks in canonical order, in text in which each character is decomposed by itself.
+
+    Args:
+      are_accents_dropped: bool, whether accents (category Mn) are dropped afterwards, so that
+        their order does not matter.
+    """
+
+    def __init__(self, are_accents_dropped=False):
+        self._order = table_of(unicodedata.combining)
+        self._is_mark = table_of(_is_other_mark) if are_accents_dropped else self._order
+
+    def __call__(self, text):
+        any_mark = tf.reduce_any(self._is_mark(text.codes) > 0)
+        return tf.cond(any_mark, lambda: self._in_order(text), lambda: text)
+
+    def _in_order(self, text):
+        """By combining class from one non-mark to the next."""
+        order = self._order(text.codes)
+        run = tf.cumsum(tf.cast((order == 0) | text.is_first(), tf.int64))
+        indices = tf.argsort(run * 256 + tf.cast(order, tf.int64), stable=True)
+        return text.gather(indices)
+
+
+def _is_other_mark(char):
+    """Whether a mark stays where accents are dropped: of Balinese, Hangul, music ..."""
+    return unicodedata.combining(char) > 0 and not is_accent(char)
+
+
 class StripAccents:
     """Drops the marks (category Mn) of text in which each character is decomposed."""
 
     def __init__(self):
+        self._in_order = OrderMarks(are_accents_dropped=True)
         self._is_accent = table_of(is_accent)
-        self._order = table_of(unicodedata.combining)
 
     def __call__(self, text):
-        is_accent, order = self._is_accent(text.codes) > 0, self._order(text.codes)
-        # Decomposition also puts marks in order. Few marks stay: of Balinese, Hangul, music ...
-        text, is_accent = tf.cond(
-            tf.reduce_any((order > 0) & ~is_accent),
-            lambda: _in_order(text, is_accent, order),
-            lambda: (text, is_accent),
-        )
-        return text.without_dropped(indices_of(~is_accent))
-
-
-def _in_order(text, is_accent, order):
-    """Marks in canonical order: by `order` (combining class) from one non-mark to the next."""
-    run = tf.cumsum(tf.cast((order == 0) | text.is_first(), tf.int64))
-    indices = tf.argsort(run * 256 + tf.cast(order, tf.int64), stable=True)
-    return text.gather(indices), tf.gather(is_accent, indices)
+        text = self._in_order(text)
+        return text.without_dropped(indices_of(self._is_accent(text.codes) == 0))

@@ -19,6 +19,7 @@ from albert_tf.errors import UserError
 from albert_tf.publish.graph_characters import (
     SPACE,
     LowerSigma,
+    OrderMarks,
     Replacement,
     StripAccents,
     characters,
@@ -52,7 +53,8 @@ class GraphTokenizer(tf.Module):
     Args:
       spm_model_file: str or None, SentencePiece model.
       vocab_file: str or None, WordPiece vocabulary; ignored when there is a SentencePiece model.
-      do_lower_case: bool, lower-case the text (in WordPiece also strip accents).
+      do_lower_case: bool, lower-case the text.
+      strip_accents: bool, as of `FullTokenizer`.
 
     Attributes:
       is_sentencepiece: bool.
@@ -63,9 +65,11 @@ class GraphTokenizer(tf.Module):
       UserError: neither file is given, one cannot be used, or a piece that is needed is missing.
     """
 
-    def __init__(self, spm_model_file=None, vocab_file=None, do_lower_case=True):
+    def __init__(
+        self, spm_model_file=None, vocab_file=None, do_lower_case=True, strip_accents=True
+    ):
         super().__init__()
-        tokenizer = FullTokenizer(vocab_file, do_lower_case, spm_model_file)
+        tokenizer = FullTokenizer(vocab_file, do_lower_case, spm_model_file, strip_accents)
         self.is_sentencepiece = tokenizer.is_sentencepiece
         special = tokenizer.special_ids(with_mask=False)
         self.special_tokens = {
@@ -77,9 +81,10 @@ class GraphTokenizer(tf.Module):
         if special.mask is not None:
             self.special_tokens["mask_id"] = special.mask
         if tokenizer.is_sentencepiece:
-            self._mode = _SentencePieceMode(spm_model_file, tokenizer.vocab, do_lower_case)
+            mode, path = _SentencePieceMode, spm_model_file
         else:
-            self._mode = _WordPieceMode(vocab_file, tokenizer.vocab, do_lower_case)
+            mode, path = _WordPieceMode, vocab_file
+        self._mode = mode(path, tokenizer.vocab, do_lower_case, strip_accents)
 
     @tf.function(input_signature=[STRINGS], autograph=False)
     def tokenize(self, texts):
@@ -140,11 +145,13 @@ def _pieces(text, table, splits):
 
 
 class _SentencePieceMode(tf.Module):
-    def __init__(self, path, vocab, lower):
+    def __init__(self, path, vocab, lower, strip_accents):
         super().__init__()
         self._is_blank = table_of(str.isspace)
-        self._clean = Replacement(_normalized_lower if lower else _normalized)
-        self._lower_sigma = LowerSigma() if lower else None
+        self._clean = Replacement(_NORMALIZED[lower, strip_accents])
+        self._after_clean = [LowerSigma()] if lower else []
+        if not strip_accents:
+            self._after_clean.append(OrderMarks())
         processor = tokenization.load_sentencepiece(path)
         self._processor = tensorflow_text.SentencepieceTokenizer(
             processor.serialized_model_proto(), tf.string
@@ -159,8 +166,8 @@ class _SentencePieceMode(tf.Module):
 
     def tokenize(self, text):
         text = self._clean(_single_spaced(text, self._is_blank))
-        if self._lower_sigma:
-            text = self._lower_sigma(text)
+        for step in self._after_clean:
+            text = step(text)
         pieces, starts, ends = self._processor.tokenize_with_offsets(
             to_strings(text.codes, text.rows, text.count)
         )
@@ -238,6 +245,23 @@ def _normalized_lower(char):
     return lower_characters(_normalized(char))
 
 
+def _with_accents(char):
+    return preprocess_text(char, remove_space=False, strip_accents=False)
+
+
+def _with_accents_lower(char):
+    return lower_characters(_with_accents(char))
+
+
+# By whether text is lower-cased, and whether accents are stripped.
+_NORMALIZED = {
+    (False, True): _normalized,
+    (True, True): _normalized_lower,
+    (False, False): _with_accents,
+    (True, False): _with_accents_lower,
+}
+
+
 def _single_spaced(text, is_blank):
     """As " ".join(text.split()): the last of every run of white space inside a text stays."""
     solid = is_blank(text.codes) == 0
@@ -264,15 +288,20 @@ def _digit_comma_pattern():
 
 
 class _WordPieceMode(tf.Module):
-    def __init__(self, path, vocab, lower):
+    def __init__(self, path, vocab, lower, strip_accents):
         super().__init__()
         if tokenization.UNKNOWN not in vocab:
             raise UserError(
                 f"{path} lacks the piece {tokenization.UNKNOWN}, which stands for words that it "
                 "does not cover; add it as a line of its own"
             )
-        self._clean = Replacement(_cleaned_lower if lower else _cleaned)
-        self._after_lower = (StripAccents(), LowerSigma()) if lower else ()
+        if lower and strip_accents:
+            self._clean = Replacement(_cleaned_lower_decomposed)
+            self._after_clean = [StripAccents(), LowerSigma()]
+        elif lower:
+            self._clean, self._after_clean = Replacement(_cleaned_lower), [LowerSigma()]
+        else:
+            self._clean, self._after_clean = Replacement(_cleaned), []
         self._classes = table_of(_word_class, _CJK)
         max_bytes = 4 * tokenization.MAX_CHARS_PER_WORD
         self._too_long = "a" * (max_bytes + 1)
@@ -286,7 +315,7 @@ class _WordPieceMode(tf.Module):
 
     def tokenize(self, text):
         text = self._clean(text)
-        for step in self._after_lower:
+        for step in self._after_clean:
             text = step(text)
         text, is_start = _in_words(text, self._classes(text.codes))
         word_starts = indices_of(is_start)
@@ -321,7 +350,11 @@ def _cleaned(char):
 
 
 def _cleaned_lower(char):
-    return unicodedata.normalize("NFD", lower_characters(_cleaned(char)))
+    return lower_characters(_cleaned(char))
+
+
+def _cleaned_lower_decomposed(char):
+    return unicodedata.normalize("NFD", _cleaned_lower(char))
 
 
 def _word_class(char):

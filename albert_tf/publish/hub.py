@@ -42,9 +42,12 @@ class HubModule(_Callable):
         assets: dict of attribute -> path of a file to go along: `config_file`, and `sp_model_file`
             or `vocab_file`; perhaps `sp_vocab_file`.
         do_lower_case: bool, whether the vocabulary is for lower-cased text.
+        strip_accents: bool, whether it is for letters without their marks.
     """
 
-    def __init__(self, model, has_masked_lm, has_sentence_order, assets, do_lower_case):
+    def __init__(
+        self, model, has_masked_lm, has_sentence_order, assets, do_lower_case, strip_accents=True
+    ):
         encoder = model.encoder
 
         def encode(inputs, training=False):
@@ -66,6 +69,7 @@ class HubModule(_Callable):
         for name, path in assets.items():
             setattr(self, name, tf.saved_model.Asset(path))
         self.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
+        self.strip_accents = tf.Variable(strip_accents, trainable=False, name="strip_accents")
 
     def signatures(self):
         """Dict of name -> concrete function: tokens, sop, mlm, tokenization_info."""

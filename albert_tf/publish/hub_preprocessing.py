@@ -18,6 +18,7 @@ class Preprocessing(tf.Module):
     Args:
       spm_model_file, vocab_file, do_lower_case: as of `GraphTokenizer`.
       seq_length: int, length of a call's output, and of `bert_pack_inputs` where none is given.
+      strip_accents: bool, as of `GraphTokenizer`.
 
     Raises:
       UserError: as `GraphTokenizer`.
@@ -29,9 +30,10 @@ class Preprocessing(tf.Module):
         vocab_file=None,
         do_lower_case=True,
         seq_length=DEFAULT_SEQ_LENGTH,
+        strip_accents=True,
     ):
         super().__init__()
-        self._tokenizer = GraphTokenizer(spm_model_file, vocab_file, do_lower_case)
+        self._tokenizer = GraphTokenizer(spm_model_file, vocab_file, do_lower_case, strip_accents)
         self._seq_length = seq_length
         self.tokenize = _Tokenize(self._tokenizer)
         self._trace_bert_pack_inputs()

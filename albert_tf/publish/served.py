@@ -29,7 +29,7 @@ class Settings(NamedTuple):
     with_tflite: bool = False
 
 
-def export(model, functions, tokenizer, config, settings, labels=None, folder=""):
+def export(model, functions, tokenizer, config, settings, source, labels=None, folder=""):
     """Writes a fine-tuned model; says what and where.
 
     Args:
@@ -38,6 +38,7 @@ def export(model, functions, tokenizer, config, settings, labels=None, folder=""
         tokenizer: GraphTokenizer of its text.
         config: AlbertConfig.
         settings: Settings.
+        source: str, the checkpoint, for the message.
         labels: sequence of str or None, the class names.
         folder: str, where in the directory the folders named after the time lie.
     """
@@ -55,9 +56,10 @@ def export(model, functions, tokenizer, config, settings, labels=None, folder=""
     saved_models.save(path, model, functions, tokenizer, assets, contents)
     if settings.with_text:
         texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
-        print(f"Exported. Try it: python predict.py --saved_model={shlex.quote(path)} {texts}")
+        print(f"Exported {source}.")
+        print(f"Try it: python predict.py --saved_model={shlex.quote(path)} {texts}")
     else:
-        print(f"Exported, for ids alone: {path}")
+        print(f"Exported {source}, for ids alone: {path}")
     paths = tflite_files.save_tflite(settings.directory, tflite)
     for path, (kind, file) in zip(paths, tflite.items(), strict=True):
         print(

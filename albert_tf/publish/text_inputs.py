@@ -15,7 +15,7 @@ import tensorflow as tf
 from albert_tf.publish.export_signatures import HUB_NAMES
 from albert_tf.publish.graph_tokenization import STRINGS
 from albert_tf.publish.packing import cut_rows, pack
-from albert_tf.text.tokenization import NUM_SPECIALS
+from albert_tf.text.sequences import NUM_SPECIALS
 
 WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
 

@@ -36,7 +36,7 @@ _LOWERED = (
 # --- SentencePiece ----------------------------------------------------------------------------
 
 
-def sentencepiece_files(model, do_lower_case, max_length, finds_special=False):
+def sentencepiece_files(model, do_lower_case, max_length, finds_special=False, strip_accents=True):
     """Files of a tokenizer with a SentencePiece model.
 
     Args:
@@ -45,6 +45,7 @@ def sentencepiece_files(model, do_lower_case, max_length, finds_special=False):
         max_length: int, longest sequence.
         finds_special: bool, take "[MASK]" and the like in a text for the special pieces that a
             masked LM is asked with. FullTokenizer takes them for text.
+        strip_accents: bool, as of `FullTokenizer`.
 
     Returns:
         dict of file name -> bytes.
@@ -58,7 +59,9 @@ def sentencepiece_files(model, do_lower_case, max_length, finds_special=False):
     unknown = proto.trainer_spec.unk_id
     metaspace = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always"}
     steps = {
-        "normalizer": _sequence("normalizers", _sentencepiece_normalizers(proto, do_lower_case)),
+        "normalizer": _sequence(
+            "normalizers", _sentencepiece_normalizers(proto, do_lower_case, strip_accents)
+        ),
         "pre_tokenizer": _sequence(
             "pretokenizers",
             [{"type": "WhitespaceSplit"}, {**metaspace, "split": True}, _control_split(proto)],
@@ -72,7 +75,7 @@ def sentencepiece_files(model, do_lower_case, max_length, finds_special=False):
         },
     }
     settings = {
-        **_settings(do_lower_case, max_length, finds_special),
+        **_settings(do_lower_case, max_length, finds_special, strip_accents),
         "unk_token": vocabulary[unknown],
         "bos_token": "[CLS]",
         "eos_token": "[SEP]",
@@ -102,16 +105,18 @@ def _check_sentencepiece(proto):
         )
 
 
-def _sentencepiece_normalizers(proto, do_lower_case):
+def _sentencepiece_normalizers(proto, do_lower_case, strip_accents):
     """The steps of `preprocess_text`, and then the model's own table."""
     charsmap = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode("ascii")
     table = {"type": "Precompiled", "precompiled_charsmap": charsmap}
     # What a table composes (Hangul) has to be composed before: transformers goes by characters.
     composed = [{"type": "NFC"}] if "nfkc" in proto.normalizer_spec.name else []
+    # StripAccents takes the marks of class 0 too
+    stripped = [_replace(unicodedata.combining, "")] if strip_accents else []
     return [
         _replace(str.isspace, " "),  # U+001C to U+001F are spaces in Python alone
         {"type": "NFKD"},
-        _replace(unicodedata.combining, ""),  # StripAccents takes the marks of class 0 too
+        *stripped,
         *(_LOWERED if do_lower_case else ()),
         *([*composed, table] if charsmap else ()),
     ]
@@ -133,7 +138,7 @@ def _score(piece):
 # --- WordPiece --------------------------------------------------------------------------------
 
 
-def wordpiece_files(vocabulary, do_lower_case, max_length, finds_special=False):
+def wordpiece_files(vocabulary, do_lower_case, max_length, finds_special=False, strip_accents=True):
     """Files of a tokenizer with a WordPiece vocabulary.
 
     Args:
@@ -142,13 +147,16 @@ def wordpiece_files(vocabulary, do_lower_case, max_length, finds_special=False):
         max_length: int, longest sequence.
         finds_special: bool, take "[MASK]" and the like in a text for the special pieces that a
             masked LM is asked with. FullTokenizer takes them for text.
+        strip_accents: bool, as of `FullTokenizer`.
 
     Returns:
         dict of file name -> bytes.
     """
     normalizers = [_replace(lambda char: not tokenization.cleaned(char), "")]
     if do_lower_case:
-        normalizers += [*_LOWERED, {"type": "NFD"}, _replace(tokenization.is_accent, "")]
+        normalizers += _LOWERED
+    if do_lower_case and strip_accents:
+        normalizers += [{"type": "NFD"}, _replace(tokenization.is_accent, "")]
     steps = {
         "normalizer": _sequence("normalizers", normalizers),
         "pre_tokenizer": _sequence(
@@ -164,7 +172,7 @@ def wordpiece_files(vocabulary, do_lower_case, max_length, finds_special=False):
             "vocab": {token: id_ for id_, token in enumerate(vocabulary)},
         },
     }
-    settings = _settings(do_lower_case, max_length, finds_special)
+    settings = _settings(do_lower_case, max_length, finds_special, strip_accents)
     if UNKNOWN in vocabulary:
         settings["unk_token"] = UNKNOWN
     lines = "".join(f"{token}\n" for token in vocabulary)
@@ -178,7 +186,7 @@ def _is_apart(char):
 # --- What both have ---------------------------------------------------------------------------
 
 
-def _settings(do_lower_case, max_length, finds_special):
+def _settings(do_lower_case, max_length, finds_special, strip_accents):
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
@@ -186,6 +194,8 @@ def _settings(do_lower_case, max_length, finds_special):
         "split_special_tokens": not finds_special,
         "do_lower_case": do_lower_case,  # of AlbertTokenizer or BertTokenizer alone
         "model_max_length": max_length,
+        # of AlbertTokenizer, and of BertTokenizer
+        **({} if strip_accents else {"keep_accents": True, "strip_accents": False}),
     }
 
 

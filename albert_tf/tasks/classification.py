@@ -6,6 +6,7 @@ import functools
 import os
 
 from albert_tf import files
+from albert_tf.choices import WINDOW
 from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.model import heads
 from albert_tf.publish import classifier_functions, text_inputs
@@ -42,7 +43,7 @@ class ClassificationTask(UsualTask):
     output_dir: str
     cached_dir: str
     submission_dir: str | None = None
-    shuffle_buffer_size: int = input_pipeline.DEFAULT_WINDOW
+    shuffle_buffer_size: int = WINDOW
     threshold: float | None = None
 
     @property
@@ -187,9 +188,9 @@ class ClassificationTask(UsualTask):
 
     def write_predictions(self, splits, members, batch_size):
         """Writes the original's two files of each test set, and those for the GLUE server."""
-        (prefix, _, outputs) = members[0]
+        member = members[0]
         for suffix, (_, (row, examples)) in splits.items():
-            logits = outputs[suffix]["logits"]
+            logits = member.outputs[suffix]["logits"]
             warning = collapse_warning(row.labels, logits)
             if warning:
                 print(f"Warning: {warning}")
@@ -205,7 +206,7 @@ class ClassificationTask(UsualTask):
                 texts[path] = classification_metrics.glue_submission(row, examples, predicted)
             for path, text in texts.items():
                 files.write_text(path, text)
-            print(f"Predicted {len(examples)} examples with {prefix}: {', '.join(texts)}")
+            print(f"Predicted {len(examples)} examples with {member.source}: {', '.join(texts)}")
 
     make_served_model = make_model
 

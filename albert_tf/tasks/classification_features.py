@@ -3,9 +3,8 @@
 
 import numpy as np
 
-from albert_tf.data import records
 from albert_tf.errors import UserError
-from albert_tf.text.tokenization import NUM_SPECIALS
+from albert_tf.text.sequences import SHORTEST, cut, pack_segments
 
 
 def features(examples, task, tokenizer, max_seq_length):
@@ -29,12 +28,14 @@ def features(examples, task, tokenizer, max_seq_length):
     check_max_seq_length(max_seq_length)
     firsts, seconds = [], []
     for example in examples:
-        first = tokenizer.encode_ids(example.text_a)
-        second = tokenizer.encode_ids(example.text_b) if example.text_b else []
-        first, second = _cut(first, second, max_seq_length)
+        first = tokenizer.encode_ids(example.text_a, is_normalized=True)
+        second = []
+        if example.text_b:
+            second = tokenizer.encode_ids(example.text_b, is_normalized=True)
+        first, second = cut(first, second, max_seq_length)
         firsts.append(first)
         seconds.append(second or None)
-    return records.pack_segments(
+    return pack_segments(
         firsts, seconds, tokenizer.special_ids(with_mask=False), max_seq_length
     ) | {
         "label_ids": _label_ids(examples, task),
@@ -79,19 +80,8 @@ def order_warning(count, shuffle_buffer_size):
 
 def check_max_seq_length(max_seq_length):
     """Raises UserError if there is no room for a token of either text."""
-    shortest = NUM_SPECIALS + 2
-    if max_seq_length < shortest:
-        raise UserError(f"--max_seq_length={max_seq_length}: must be at least {shortest}")
-
-
-def _cut(first, second, max_seq_length):
-    """The original's rule, which takes one token after the other, in closed form."""
-    if not second:
-        return first[: max_seq_length - 2], second
-    room = max_seq_length - NUM_SPECIALS
-    half = (room + 1) // 2  # of two equally long texts, the second loses the odd token
-    first = first[: max(half, room - len(second))]
-    return first, second[: room - len(first)]
+    if max_seq_length < SHORTEST:
+        raise UserError(f"--max_seq_length={max_seq_length}: must be at least {SHORTEST}")
 
 
 def _label_ids(examples, task):

@@ -101,6 +101,25 @@ def predictions(task, outputs):
     return scipy.special.softmax(outputs, axis=-1)
 
 
+def answers(task, predicted):
+    """What is said of each example, for people and programs.
+
+    Args:
+        task: GlueTask.
+        predicted: array of `predictions`.
+
+    Returns:
+        list of dicts: `label` and `probabilities`, a dict by label; in regression `predictions`,
+        the score.
+    """
+    if task.is_regression:
+        return [{"predictions": float(score)} for score in predicted[:, 0]]
+    return [
+        {"label": label, "probabilities": dict(zip(task.labels, map(float, row), strict=True))}
+        for label, row in zip(_predicted_labels(task, predicted), predicted, strict=True)
+    ]
+
+
 def test_results(predicted):
     """Content of test_results.tsv: a line of tab-separated numbers per example, no header.
 

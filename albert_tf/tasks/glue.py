@@ -2,6 +2,8 @@
 """The tasks of GLUE (paper, section 4.2), rows of `TASKS`, and that of one's own TSV files."""
 
 import dataclasses
+import difflib
+import reprlib
 
 import tensorflow as tf
 
@@ -17,6 +19,7 @@ from albert_tf.tasks.tsv_files import (
 )
 
 _FILES = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
+_ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 _BINARY = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
@@ -115,9 +118,11 @@ def find_task(name):
         UserError: there is no such task.
     """
     if name.lower() not in TASKS:
+        close = difflib.get_close_matches(name.lower(), [*TASKS, "tsv", "ner"], 1)
+        hint = f". Did you mean {close[0]}?" if close else ""
         raise UserError(
             f"--task_name={name} is unknown; known are {', '.join(TASKS)}, and tsv and ner for "
-            "files of your own"
+            f"files of your own{hint}"
         )
     return TASKS[name.lower()]
 
@@ -184,9 +189,8 @@ def tsv_task(
     Raises:
         UserError: the arguments don't go together, or the training file is needed and unusable.
     """
-    given = [text_column] + [text_pair_column] * (text_pair_column not in (None, ""))
-    text = tuple(map(_column, given))
-    label = None if label_column in (None, "") else _column(label_column)
+    text = columns(text_column, text_pair_column)
+    label = next(iter(columns(label_column)), None)
     if regression and labels:
         raise UserError(f"labels {list(labels)} are given, but regression has none; drop one")
     named = any(isinstance(column, str) for column in (*text, label))
@@ -211,16 +215,24 @@ def tsv_task(
     return task
 
 
-def _column(text):
-    """A column number if it looks like one, else the name as it is."""
-    return int(text) if str(text).isdecimal() else text
+def columns(*given):
+    """Columns as flags name them.
+
+    Args:
+        *given: str, int or None; what is None or empty is left out.
+
+    Returns:
+        tuple of int, where it is a number, and str.
+    """
+    named = [text for text in given if text not in (None, "")]
+    return tuple(int(text) if str(text).isdecimal() else text for text in named)
 
 
 def _labels_of_training_file(task, data_dir):
     if not tf.io.gfile.exists(input_file(task, data_dir, "train")):
         raise UserError(
-            f"{input_file(task, data_dir, 'train')} is not there to read the labels from; give "
-            "the labels of the model in the order of its training"
+            f"{input_file(task, data_dir, 'train')} is not there to read the labels from: check "
+            "--data_dir, or give the model's labels in the order of its training as --labels"
         )
     table = TsvFile(task, data_dir, "train")
     found = [table.label(row).strip() for _, row in table.rows()]
@@ -229,7 +241,15 @@ def _labels_of_training_file(task, data_dir):
             f"{table.place(0)}: label {found[0]!r} occurs only here, so this line seems to be a "
             "header; give the columns by name, or the labels if it is none"
         )
-    return tuple(sorted(set(found)))
+    labels = sorted(set(found))
+    if len(found) >= _ENOUGH_ROWS and len(labels) > len(found) / 2:
+        raise UserError(
+            f"{input_file(task, data_dir, 'train')}: column {task.label!r} has {len(labels)} "
+            f"different values in {len(found)} rows, such as {reprlib.repr(found[0])}, so it does "
+            "not hold classes. Give another --label_column; or --regression if these are numbers "
+            "to predict; or all classes as --labels"
+        )
+    return tuple(labels)
 
 
 def _check_labels(task):

@@ -48,6 +48,7 @@ class RaceTask(UsualTask):
 
     kind = FinetunedTask("race", tuple(race.LETTERS))
     labels = tuple(race.LETTERS)
+    choices = len(race.LETTERS)  # sequences of a question
     objective = heads.CLASSIFICATION
     key_metric = "eval_accuracy"
 
@@ -149,14 +150,14 @@ class RaceTask(UsualTask):
 
     def write_predictions(self, splits, members, batch_size):
         """Writes the answers, and their figures where the right answers are known."""
-        prefix, step, outputs = members[0]
+        _, step, outputs, source = members[0]
         examples = splits[""].content
         figures, (warning,), _ = self.evaluate(splits, outputs, batch_size)
         if warning:
             print(f"Warning: {warning}")
         answers = os.path.join(self.output_dir, "predictions.tsv")
         files.write_text(answers, race.answers_table(examples, outputs[""]["logits"]))
-        print(f"Answered {len(examples)} questions with {prefix}: {answers}")
+        print(f"Answered {len(examples)} questions with {source}: {answers}")
         if not figures:
             print("The test set has no answers, so there are no figures.")
             return

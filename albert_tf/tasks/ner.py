@@ -16,6 +16,7 @@ import reprlib
 from typing import NamedTuple
 
 import numpy as np
+import scipy.special
 import tensorflow as tf
 from seqeval.metrics.sequence_labeling import (
     classification_report,
@@ -30,6 +31,7 @@ from albert_tf.publish import token_functions, token_inputs
 from albert_tf.tasks.figures import collapse_warning, cross_entropy, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
 from albert_tf.tasks.usual_task import UsualTask
+from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
 from albert_tf.training import results
 from albert_tf.training.finetuned_task import FinetunedTask
@@ -110,8 +112,27 @@ def read(path, labels=None, needs_labels=True):
         Corpus.
 
     Raises:
-        UserError: the file cannot be read or holds no word, or a line is not UTF-8, or its label
-            is missing, malformed or unknown; the message names the line.
+        UserError: as `read_words`; or a label is missing, malformed or unknown.
+    """
+    corpus = read_words(path)
+    if needs_labels or corpus.has_labels:
+        for word in corpus.words:
+            _check_label(word.label, labels, f"{path}, line {word.line}")
+    return corpus
+
+
+def read_words(path):
+    """Reads a file, whatever follows the words on its lines.
+
+    Args:
+        path: str, in UTF-8.
+
+    Returns:
+        Corpus.
+
+    Raises:
+        UserError: the file cannot be read or holds no word, or a line is not UTF-8; the message
+            names the line.
     """
     content = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
     lines = re.split(rb"\r\n|\r|\n", content)
@@ -123,20 +144,22 @@ def read(path, labels=None, needs_labels=True):
     corpus = Corpus(path, lines, [list(group) for is_words, group in groups if is_words])
     if not corpus.sentences:
         raise UserError(f"{path} holds no word; a line is a word and its label")
-    if needs_labels or corpus.has_labels:
-        for word in corpus.words:
-            _check_label(word.label, labels, f"{path}, line {word.line}")
     return corpus
 
 
 def _word(line, number, path):
     """The Word on a line; None on a blank one and at the start of a document."""
-    columns = line.split("\t") if "\t" in line else line.split()
+    columns = columns_of(line)
     if not line.strip() or columns[0] == DOCUMENT_START:
         return None
     if not columns[0]:
         raise UserError(f"{path}, line {number}: the first column, the word, is empty")
     return Word(columns[0], columns[-1].strip() if len(columns) > 1 else "", number)
+
+
+def columns_of(line):
+    """Columns of a line: list of str."""
+    return line.split("\t") if "\t" in line else line.split()
 
 
 def _check_label(label, labels, place):
@@ -221,7 +244,7 @@ def features(sentences, labels, tokenizer, max_seq_length, counts):
     room, unknown = max_seq_length - 2, tokenizer.convert_tokens_to_ids([UNKNOWN])
     rows, label_rows = [], []
     for words in sentences:
-        pieces = [tokenizer.encode_ids(tokenizer.normalize(word.text)) for word in words]
+        pieces = [tokenizer.encode_ids(word.text) for word in words]
         counts["without_piece"] += pieces.count([])
         pieces = [found or unknown for found in pieces]
         firsts = np.cumsum([0, *map(len, pieces[:-1])])
@@ -236,7 +259,7 @@ def features(sentences, labels, tokenizer, max_seq_length, counts):
             label_rows[-1][0, places] = [ids.get(word.label, 0) for word in words[start:end]]
             label_rows[-1][1, places] = 1
     special_ids = tokenizer.special_ids(with_mask=False)
-    packed = records.pack_segments(rows, [None] * len(rows), special_ids, max_seq_length)
+    packed = pack_segments(rows, [None] * len(rows), special_ids, max_seq_length)
     label_ids, label_mask = np.stack(label_rows, axis=1)
     return packed | {"label_ids": label_ids, "label_mask": label_mask}
 
@@ -276,6 +299,31 @@ def predicted_labels(corpus, labels, logits):
     """Labels from logits [words, C], a list of lists of str as the sentences of the file."""
     found = iter(np.argmax(logits, axis=-1).tolist())
     return [[labels[next(found)] for _ in sentence] for sentence in corpus.sentences]
+
+
+def answers(sentences, labels, logits):
+    """What is said of each sentence, for people and programs.
+
+    Args:
+        sentences: list of lists of Word.
+        labels: sequence of C str.
+        logits: array [words, C].
+
+    Returns:
+        list of dicts of `words`, `labels` and `scores`, the probabilities of the labels.
+    """
+    rows = iter(scipy.special.softmax(logits, axis=-1))
+    found = []
+    for sentence in sentences:
+        scores = [next(rows) for _ in sentence]
+        found.append(
+            {
+                "words": [word.text for word in sentence],
+                "labels": [labels[np.argmax(row)] for row in scores],
+                "scores": [float(np.max(row)) for row in scores],
+            }
+        )
+    return found
 
 
 # === The task ===
@@ -391,7 +439,7 @@ class NerTask(UsualTask):
 
     def write_predictions(self, splits, members, batch_size):
         """Writes the labels, and their figures where the right ones are known."""
-        prefix, step, outputs = members[0]
+        _, step, outputs, source = members[0]
         arrays, corpus = splits[""]
         figures, (warning,), _ = self.evaluate(splits, outputs, batch_size)
         if warning:
@@ -400,7 +448,7 @@ class NerTask(UsualTask):
         predicted = predicted_labels(corpus, self.labels, of_words)
         path = os.path.join(self.output_dir, "test_results.conll")
         files.write_text(path, with_labels(corpus, itertools.chain.from_iterable(predicted)))
-        print(f"Predicted {len(of_words)} words with {prefix}: {path}")
+        print(f"Predicted {len(of_words)} words with {source}: {path}")
         if not figures:
             print("The test set has no labels, so there are no figures.")
             return

@@ -17,7 +17,7 @@ from albert_tf import files
 from albert_tf.data import records
 from albert_tf.errors import UserError, parse_json
 from albert_tf.tasks.figures import cross_entropy
-from albert_tf.text.tokenization import NUM_SPECIALS
+from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
@@ -117,8 +117,9 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS):
     examples = []
     for level, path in input_files(data_dir, split, levels):
         for place, passage in _passages(path):
-            _check_passage(passage, place, needs_answers=split != "test")
-            examples += _questions(passage, level, tokenizer.normalize)
+            examples += read_passage(
+                passage, place, tokenizer.normalize, level, needs_answers=split != "test"
+            )
     if not examples:
         raise UserError(f"{os.path.join(data_dir, 'RACE', split)} holds no question")
     unknown = sum(example.label is None for example in examples)
@@ -128,6 +129,27 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS):
             "have no answers; give all of them or none"
         )
     return examples
+
+
+def read_passage(passage, place, normalize, level="", needs_answers=False):
+    """The questions about a passage.
+
+    Args:
+        passage: dict, in the form of the files: id, article, questions, options and, if it must
+            have them, answers.
+        place: str, where it stands, for messages.
+        normalize: callable, of a FullTokenizer.
+        level: str, of LEVELS.
+        needs_answers: bool.
+
+    Returns:
+        list of Example.
+
+    Raises:
+        UserError: it is not in this form.
+    """
+    _check_passage(passage, place, needs_answers)
+    return list(_questions(passage, level, normalize))
 
 
 def _passages(path):
@@ -235,13 +257,13 @@ def features(examples, tokenizer, max_seq_length, max_qa_length):
     contexts, endings, encoded = [], [], {}
     for example in examples:
         if example.context not in encoded:  # one for all questions of a passage
-            encoded[example.context] = tokenizer.encode_ids(example.context)
+            encoded[example.context] = tokenizer.encode_ids(example.context, is_normalized=True)
         context = encoded[example.context]
         for text in example.endings:
-            ending = tokenizer.encode_ids(text)[-max_qa_length:]
+            ending = tokenizer.encode_ids(text, is_normalized=True)[-max_qa_length:]
             contexts.append(context[: max_seq_length - NUM_SPECIALS - len(ending)])
             endings.append(ending)
-    packed = records.pack_segments(
+    packed = pack_segments(
         contexts, endings, tokenizer.special_ids(with_mask=False), max_seq_length
     )
     shape = (len(examples), len(LETTERS), max_seq_length)

@@ -135,7 +135,7 @@ def trained_checkpoints(output_dir, ensemble_dirs=(), given=None):
     directories = ensemble_dirs or [output_dir]
     found = [results.trained_in(directory) for directory in directories]
     if found == [None] and not ensemble_dirs and given:
-        return [run_directory.find(results.prefer_best(given))]
+        return [run_directory.find(run_directory.prefer_best(given))]
     for directory, prefix in zip(directories, found, strict=True):
         if prefix is None:
             raise UserError(
@@ -226,6 +226,7 @@ class SquadTask:
     key_metric = "f1"
     takes_head = True
     export_folder = "saved_model"
+    choices = 1  # sequences of a window
 
     def __post_init__(self):
         if self.settings.null_score_diff_threshold is not None and not self.version.has_negatives:
@@ -354,7 +355,7 @@ class SquadTask:
             )
         return {"": Split(arrays, Questions(self.examples, features))}
 
-    def _answers(self, split, outputs):
+    def answers(self, split, outputs):
         """Predictions from the outputs of one model, or of several to be averaged."""
         ids = {"unique_ids": split.arrays["unique_ids"]}
         return self.version.predict(
@@ -375,7 +376,7 @@ class SquadTask:
 
     def evaluate(self, splits, outputs, batch_size):
         """The official scores; the best checkpoint's answers and threshold are kept."""
-        predictions = self._answers(splits[""], [outputs[""]])
+        predictions = self.answers(splits[""], [outputs[""]])
         figures = self._scores(predictions)
 
         def keep():
@@ -386,11 +387,11 @@ class SquadTask:
 
     def results_end(self, best_before, value, saved):
         """The original shows the best after this evaluation."""
-        return [*saved, f"best f1 = {max(value, best_before)}"]
+        return [*saved, f"best f1 = {value if saved else best_before}"]
 
     def write_predictions(self, splits, members, batch_size):
         """Writes the answers, and scores them where that can be."""
-        predictions = self._answers(splits[""], [member.outputs[""] for member in members])
+        predictions = self.answers(splits[""], [member.outputs[""] for member in members])
         threshold = None
         if self.is_labelled:
             figures = self._scores(predictions)
@@ -402,7 +403,7 @@ class SquadTask:
             results.add_lines(self.output_dir, lines)
             print("\n".join(lines))
         elif self.version.has_negatives:
-            threshold = self._known_threshold([member.prefix for member in members])
+            threshold = self.known_threshold([member.prefix for member in members])
         self._write_answers(predictions, threshold)
         print(f"Answered {len(self.examples)} questions: {self.output_dir}/predictions.json")
 
@@ -427,7 +428,8 @@ class SquadTask:
             threshold = predictions.robust_threshold(figures[THRESHOLD])
             squad_thresholds.write(self.output_dir, threshold, self.predict_file)
 
-    def _known_threshold(self, prefixes):
+    def known_threshold(self, prefixes):
+        """The threshold for questions without gold answers, of these checkpoints (float)."""
         given = self.settings.null_score_diff_threshold
         return squad_thresholds.known(self.output_dir, prefixes) if given is None else given
 
@@ -449,7 +451,7 @@ class SquadTask:
         answers = squad_functions.AnswerSettings(
             min(self.settings.n_best_size, self.text.max_seq_length),
             min(self.settings.max_answer_length, self.text.max_seq_length),
-            self._known_threshold([prefix]) if self.version.has_negatives else None,
+            self.known_threshold([prefix]) if self.version.has_negatives else None,
         )
         return squad_functions.SquadFunctions(
             model, text_inputs.Paragraphs(tokenizer, self.windows), answers

@@ -3,6 +3,7 @@
 
 import collections
 import functools
+import unicodedata
 from typing import NamedTuple
 
 import numpy as np
@@ -41,20 +42,22 @@ class Alignment(NamedTuple):
     piece_of_char: np.ndarray
 
 
-def align(text, tokenizer, do_lower_case):
+def align(text, tokenizer, do_lower_case, strip_accents=True):
     """Aligns a raw paragraph with its pieces.
 
     Args:
         text: str, raw.
         tokenizer: tokenization.FullTokenizer with a SentencePiece model.
         do_lower_case: bool.
+        strip_accents: bool.
 
     Returns:
         Alignment, or None where less than 0.8 of the characters, or none, can be linked.
     """
-    pieces = tokenizer.tokenize(preprocess_text(text, lower=do_lower_case))
+    normalized = preprocess_text(text, lower=do_lower_case, strip_accents=strip_accents)
+    pieces = tokenizer.tokenize(normalized, is_normalized=True)
     joined = "".join(pieces).replace(WORD_START, " ")
-    characters = normalized_characters(text, do_lower_case)
+    characters = normalized_characters(text, do_lower_case, strip_accents)
     # Nothing links more than what both have: the table of a text full of spaces need not be made.
     in_common = (collections.Counter(characters) & collections.Counter(joined)).total()
     if in_common < 0.8 * len(text):
@@ -78,14 +81,15 @@ def align(text, tokenizer, do_lower_case):
     )
 
 
-def normalized_characters(text, do_lower_case):
+def normalized_characters(text, do_lower_case, strip_accents=True):
     """Each raw character normalised by itself (list of str): most give one character, not all."""
-    return [_normalized(char, do_lower_case) for char in text]
+    return [_normalized(char, do_lower_case, strip_accents) for char in text]
 
 
 @functools.cache  # a text has few different characters
-def _normalized(char, do_lower_case):
-    return preprocess_text(char, lower=do_lower_case, remove_space=False)
+def _normalized(char, do_lower_case, strip_accents):
+    normalized = preprocess_text(char, do_lower_case, False, strip_accents)
+    return unicodedata.normalize("NFC", normalized)  # as SentencePiece composes a letter and mark
 
 
 def link_characters(characters, joined):

@@ -17,7 +17,8 @@ from albert_tf import files
 from albert_tf.data import feature_cache, records
 from albert_tf.errors import UserError
 from albert_tf.tasks.squad_alignment import UNLINKED, align, convert_positions
-from albert_tf.text.tokenization import NUM_SPECIALS, SpecialIds, preprocess_text
+from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
+from albert_tf.text.tokenization import SpecialIds, preprocess_text
 
 FIRST_UNIQUE_ID = 1_000_000_000
 
@@ -47,6 +48,7 @@ class WindowSettings:
         doc_stride: int, pieces from one window of a paragraph to the next.
         max_query_length: int, pieces of a question; the rest is cut off.
         do_lower_case: bool.
+        strip_accents: bool.
 
     Raises:
         UserError: no window fits.
@@ -56,6 +58,7 @@ class WindowSettings:
     doc_stride: int = 128
     max_query_length: int = 64
     do_lower_case: bool = True
+    strip_accents: bool = True
 
     def __post_init__(self):
         widest = self.max_seq_length - NUM_SPECIALS
@@ -160,7 +163,7 @@ class Features:
             windows.append(ids[start : start + self.span_length[row]].tolist())
         queries = [self.queries[e] for e in self.example_index[rows]]
         length = self.settings.max_seq_length
-        sequences = records.pack_segments(queries, windows, self.special_ids, length)
+        sequences = pack_segments(queries, windows, self.special_ids, length)
         offset = self.window_offset[rows, np.newaxis]
         positions = np.arange(length)
         answerable = (positions >= offset) & (
@@ -214,8 +217,10 @@ def convert_examples(examples, tokenizer, settings, training):
 
 
 def _query_ids(example, tokenizer, settings):
-    question = preprocess_text(example.question_text, lower=settings.do_lower_case)
-    ids = tokenizer.encode_ids(question)[: settings.max_query_length]
+    question = preprocess_text(
+        example.question_text, settings.do_lower_case, strip_accents=settings.strip_accents
+    )
+    ids = tokenizer.encode_ids(question, is_normalized=True)[: settings.max_query_length]
     if len(ids) + NUM_SPECIALS >= settings.max_seq_length:
         raise UserError(
             f"question {example.qas_id} has {len(ids)} pieces and leaves no room for its paragraph "
@@ -239,7 +244,7 @@ def _align_examples(examples, tokenizer, settings, training):
     for e, example in enumerate(examples):
         members[example.paragraph_text].append(e)
     for text, asked in members.items():
-        alignment = align(text, tokenizer, settings.do_lower_case)
+        alignment = align(text, tokenizer, settings.do_lower_case, settings.strip_accents)
         if alignment is None:
             continue
         for e in asked:

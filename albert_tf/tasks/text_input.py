@@ -3,7 +3,10 @@
 
 from typing import NamedTuple
 
+from albert_tf.errors import UserError
 from albert_tf.text.tokenization import FullTokenizer
+
+_LEAST_USED = 0.9  # of the embeddings; some models round their number up
 
 
 class TextInput(NamedTuple):
@@ -15,6 +18,7 @@ class TextInput(NamedTuple):
         do_lower_case: bool.
         max_seq_length: int, T.
         vocab_size, type_vocab_size: int, of the model; ids must be below them.
+        strip_accents: bool.
     """
 
     tokenizer: FullTokenizer
@@ -23,6 +27,7 @@ class TextInput(NamedTuple):
     max_seq_length: int
     vocab_size: int
     type_vocab_size: int
+    strip_accents: bool = True
 
     @property
     def sizes(self):
@@ -32,4 +37,30 @@ class TextInput(NamedTuple):
     @property
     def cache_settings(self):
         """What features depend on, for `records.cached_records`: dict."""
-        return {"do_lower_case": self.do_lower_case, "max_seq_length": self.max_seq_length}
+        return {
+            "do_lower_case": self.do_lower_case,
+            "strip_accents": self.strip_accents,
+            "max_seq_length": self.max_seq_length,
+        }
+
+
+def check_vocabulary(config, tokenizer, path):
+    """Warns of a tokenizer that is much smaller than the model's.
+
+    Raises UserError if it has ids for which the model has no embedding.
+
+    Args:
+        config: AlbertConfig.
+        tokenizer: FullTokenizer.
+        path: str, its file.
+    """
+    if tokenizer.vocab_size > config.vocab_size:
+        raise UserError(
+            f"{path} has {tokenizer.vocab_size} pieces and the config has "
+            f"vocab_size={config.vocab_size}: one belongs to another model"
+        )
+    if tokenizer.vocab_size < _LEAST_USED * config.vocab_size:
+        print(
+            f"Warning: {path} has {tokenizer.vocab_size} pieces and the config has "
+            f"vocab_size={config.vocab_size}: one may belong to another model."
+        )

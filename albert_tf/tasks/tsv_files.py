@@ -15,6 +15,7 @@ from albert_tf import files
 from albert_tf.data import records
 from albert_tf.errors import UserError, decode
 
+_MOST_SHOWN = 10  # labels in a message
 SPLITS = ("train", "dev", "test")
 
 
@@ -114,6 +115,11 @@ class GlueTask:
         return 1 if self.is_regression else len(self.labels)
 
     @property
+    def stand_in(self):
+        """The label of an example that has none: the first class, or 0.0."""
+        return 0.0 if self.is_regression else self.labels[0]
+
+    @property
     def label_dtype(self):
         """Type of label_ids in the records (tf.DType)."""
         return tf.float32 if self.is_regression else tf.int64
@@ -187,7 +193,7 @@ def read_examples(task, data_dir, split, tokenizer):
 
 def _label(task, table, number, row, normalize):
     if table.split == "test":
-        return 0.0 if task.is_regression else task.labels[0]
+        return task.stand_in
     text = table.label(row)
     text = normalize(text) if task.normalize_labels else text.strip()
     return _score(text, table, number) if task.is_regression else _class(task, text, table, number)
@@ -217,7 +223,8 @@ def _class(task, text, table, number):
     if text not in task.labels:
         raise UserError(
             f"{table.place(number)}: unknown label {reprlib.repr(text)}; known are "
-            f"{', '.join(task.labels)}"
+            f"{', '.join(task.labels[:_MOST_SHOWN])}"
+            + (f" and {len(task.labels) - _MOST_SHOWN} more" * (len(task.labels) > _MOST_SHOWN))
         )
     return text
 
@@ -261,7 +268,7 @@ class TsvFile:
             is_example = len(row) >= self._width and _is_label(task, row[self._label].strip())
         if is_example:
             raise UserError(
-                f"{self.place(0)}: the file has no header, which {task.folder} files begin with; "
+                f"{self.place(0)}: the file has no header, with which files of this task begin: "
                 "put a line with the names of the columns first"
             )
 

@@ -9,6 +9,7 @@ class UsualTask:
     shown_figures = None
     takes_head = False
     export_folder = ""
+    choices = 1  # sequences of an example
 
     def results_end(self, best_before, value, saved):
         """The original shows the best before this evaluation."""

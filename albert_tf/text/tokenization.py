@@ -12,15 +12,16 @@ import string
 import unicodedata
 from typing import NamedTuple
 
+import numpy as np
 import sentencepiece
 
 from albert_tf.errors import UserError
+from albert_tf.text import sequences
 
 WORD_START = "▁"  # U+2581, SentencePiece's mark of a space
 UNKNOWN = "[UNK]"
 MAX_CHARS_PER_WORD = 200  # a longer word is one [UNK] in WordPiece mode
 _MAX_CACHED_WORDS = 1 << 17
-NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
 PAD_ID = 0  # a literal in the original: never looked up by name
 
 # The original's list: it lacks ' < = >, and the masks of its training data depend on that.
@@ -48,7 +49,7 @@ class SpecialIds(NamedTuple):
     mask: int | None
 
 
-def preprocess_text(text, lower=False, remove_space=True):
+def preprocess_text(text, lower=False, remove_space=True, strip_accents=True):
     """Text as the SentencePiece models of ALBERT expect it: NFKD, no accents, maybe lower-cased.
 
     White space is collapsed before NFKD, so a character that NFKD turns into a space adds one.
@@ -57,16 +58,41 @@ def preprocess_text(text, lower=False, remove_space=True):
       text: str.
       lower: bool, lower-case at the end.
       remove_space: bool, strip the text and make one space of every run of white space.
+      strip_accents: bool, drop the marks of letters, as the original does. If they stay, they
+        stand after their letters; SentencePiece models with the usual NFKC table compose both.
 
     Returns:
       str.
     """
     if remove_space:
         text = " ".join(text.split())
-    if not text.isascii():  # ASCII text has nothing to decompose or to drop
-        decomposed = unicodedata.normalize("NFKD", text)
-        text = "".join(char for char in decomposed if not unicodedata.combining(char))
+    text = _decomposed(text, strip_accents)
     return text.lower() if lower else text
+
+
+def preprocess_lines(texts, lower=False, strip_accents=True):
+    """What `preprocess_text` gives of each of many texts, in less time.
+
+    Args:
+      texts: list of str.
+      lower: bool.
+      strip_accents: bool.
+
+    Returns:
+      list of str.
+    """
+    texts = [_decomposed(" ".join(text.split()), strip_accents) for text in texts]
+    # No step leaves or makes a line end, and none looks beyond one.
+    return "\n".join(texts).lower().split("\n") if lower and texts else texts
+
+
+def _decomposed(text, strip_accents):
+    if text.isascii():  # nothing to decompose or to drop
+        return text
+    decomposed = unicodedata.normalize("NFKD", text)
+    if not strip_accents or decomposed.isascii():
+        return decomposed
+    return "".join(itertools.filterfalse(unicodedata.combining, decomposed))
 
 
 # --- SentencePiece ---
@@ -114,7 +140,7 @@ def encode_pieces(processor, text):
     """
     pieces = []
     for piece in _encode(processor, text):
-        if _is_number_and_comma(piece):
+        if piece.endswith(",") and _is_number_and_comma(piece):
             number = piece[:-1].replace(WORD_START, "")
             pieces += [*_encode(processor, number), ","]
         else:
@@ -181,19 +207,22 @@ def load_vocabulary(path):
     return vocab
 
 
-def basic_tokens(text, lower=True):
+def basic_tokens(text, lower=True, strip_accents=True):
     """Words and punctuation marks of a text; every CJK character is a word.
 
     Args:
       text: str.
-      lower: bool, lower-case and strip accents.
+      lower: bool, lower-case.
+      strip_accents: bool, drop accents while lower-casing. Text with its capitals keeps them.
 
     Returns:
       list of str.
     """
     text = "".join(map(_cached_cleaned, text))
     if lower:
-        text = "".join(map(_without_accent, unicodedata.normalize("NFD", text.lower())))
+        text = text.lower()
+    if lower and strip_accents:
+        text = "".join(map(_without_accent, unicodedata.normalize("NFD", text)))
     return "".join(map(_cached_set_apart, text)).split()
 
 
@@ -287,9 +316,10 @@ class FullTokenizer:
 
     Args:
       vocab_file: str or None, WordPiece vocabulary; ignored when there is a SentencePiece model.
-      do_lower_case: bool. WordPiece: `tokenize` lower-cases and strips accents. SentencePiece:
-        `normalize` lower-cases, `tokenize` never does.
+      do_lower_case: bool, whether text is lower-cased.
       spm_model_file: str or None, SentencePiece model.
+      strip_accents: bool, whether letters lose their marks, such as those of й and ё. SentencePiece
+        always strips them then, WordPiece with `do_lower_case`.
 
     Attributes:
       vocab: dict of piece to id, in the order of the ids.
@@ -300,16 +330,39 @@ class FullTokenizer:
       UserError: neither file is given, or it cannot be used.
     """
 
-    def __init__(self, vocab_file=None, do_lower_case=True, spm_model_file=None):
+    def __init__(
+        self, vocab_file=None, do_lower_case=True, spm_model_file=None, strip_accents=True
+    ):
         self.is_sentencepiece = bool(spm_model_file)
         if spm_model_file:
-            self._mode = _SentencePieceMode(spm_model_file, do_lower_case)
+            self._mode = _SentencePieceMode(spm_model_file, do_lower_case, strip_accents)
         elif vocab_file:
-            self._mode = _WordPieceMode(vocab_file, do_lower_case)
+            self._mode = _WordPieceMode(vocab_file, do_lower_case, strip_accents)
         else:
             raise UserError("a tokenizer needs a file: give spm_model_file or vocab_file")
         self.vocab = self._mode.vocab
         self.inv_vocab = {id_: piece for piece, id_ in self.vocab.items()}
+
+    def __call__(self, texts, pairs=None, max_length=512, return_tensors=None):
+        """Texts as the input of a model: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
+
+        Of a text that is too long, the end is cut off; of a pair, that of the longer text, as the
+        scripts do.
+
+        Args:
+          texts: str or list of n str.
+          pairs: None, or as many second texts; "" for none.
+          max_length: int, longest sequence.
+          return_tensors: "tf" for tensors; None for numpy arrays.
+
+        Returns:
+          dict of int32 [n, T]: `input_ids`, `input_mask` (1 for pieces, 0 for padding) and
+          `token_type_ids` (1 for the second text); T is the longest of these sequences.
+
+        Raises:
+          UserError: an argument is none of these.
+        """
+        return sequences.encode(self, texts, pairs, max_length, return_tensors)
 
     @property
     def vocab_size(self):
@@ -317,13 +370,24 @@ class FullTokenizer:
         return len(self.vocab)
 
     @property
+    def arguments(self):
+        """What makes such a tokenizer: dict of the arguments."""
+        kind = "spm_model_file" if self.is_sentencepiece else "vocab_file"
+        return {
+            kind: self._mode.path,
+            "do_lower_case": self._mode.lower,
+            "strip_accents": self._mode.strip_accents,
+        }
+
+    @property
     def fingerprint(self):
-        """A hash (str) of all that decides about pieces and ids: vocabulary, mode and casing."""
-        kind = f"{self.is_sentencepiece} {self._mode.lower} ".encode()
-        return hashlib.sha256(kind + self._mode.content()).hexdigest()
+        """A hash (str) of all that decides about pieces and ids: vocabulary, mode and clean-up."""
+        mode = self._mode
+        kind = f"{self.is_sentencepiece} {mode.lower} {'' if mode.strip_accents else 'accents '}"
+        return hashlib.sha256(kind.encode() + mode.content()).hexdigest()
 
     def normalize(self, text):
-        """Text as it has to be given to `tokenize`; WordPiece only decodes.
+        """Text as the vocabulary knows it; WordPiece only decodes, as its `tokenize` does the rest.
 
         Args:
           text: str, or bytes in UTF-8 (what is not valid is dropped).
@@ -333,16 +397,29 @@ class FullTokenizer:
         """
         return self._mode.normalize(_decoded(text))
 
-    def tokenize(self, text):
-        """Pieces of a text.
+    def normalize_batch(self, texts):
+        """What `normalize` gives of each of many texts, in less time.
 
         Args:
-          text: str or bytes, from `normalize`.
+          texts: list of str.
 
         Returns:
           list of str.
         """
-        return self._mode.tokenize(_decoded(text))
+        return self._mode.normalize_batch(texts)
+
+    def tokenize(self, text, is_normalized=False):
+        """Pieces of a text.
+
+        Args:
+          text: str, or bytes in UTF-8 (what is not valid is dropped).
+          is_normalized: bool, whether it comes from `normalize`. Normalising some texts twice, such
+            as those with a "\u00a8", changes them again.
+
+        Returns:
+          list of str.
+        """
+        return self._mode.tokenize(_decoded(text) if is_normalized else self.normalize(text))
 
     def convert_tokens_to_ids(self, tokens):
         """Ids of pieces.
@@ -379,16 +456,13 @@ class FullTokenizer:
                 f"its ids go from 0 to {self.vocab_size - 1}"
             ) from error
 
-    def encode_ids(self, text):
-        """Ids of `tokenize`.
-
-        Args:
-          text: str or bytes, from `normalize`.
+    def encode_ids(self, text, is_normalized=False):
+        """Ids of `tokenize`, with the same arguments.
 
         Returns:
           list of int.
         """
-        return self.convert_tokens_to_ids(self.tokenize(text))
+        return self.convert_tokens_to_ids(self.tokenize(text, is_normalized))
 
     def encode_batch(self, texts):
         """Ids of many texts, faster than one by one.
@@ -400,7 +474,7 @@ class FullTokenizer:
           texts: list of str, from `normalize`.
 
         Returns:
-          list of sequences of int.
+          (int32 array of the ids of all texts, int64 array of how many each has).
         """
         return self._mode.encode_batch(texts)
 
@@ -438,15 +512,18 @@ class FullTokenizer:
 class _SentencePieceMode:
     remedy = "train it with --control_symbols=[CLS],[SEP],[MASK]"
 
-    def __init__(self, path, lower):
+    def __init__(self, path, lower, strip_accents):
         self.path = path
-        self.lower = lower
+        self.lower, self.strip_accents = lower, strip_accents
         self._processor = load_sentencepiece(path)
         ids = range(self._processor.vocab_size())
         self.vocab = {self._processor.id_to_piece(id_): id_ for id_ in ids}
 
     def normalize(self, text):
-        return preprocess_text(text, lower=self.lower)
+        return preprocess_text(text, lower=self.lower, strip_accents=self.strip_accents)
+
+    def normalize_batch(self, texts):
+        return preprocess_lines(texts, self.lower, self.strip_accents)
 
     def tokenize(self, text):
         return encode_pieces(self._processor, text)
@@ -455,7 +532,7 @@ class _SentencePieceMode:
         return self._processor.serialized_model_proto()
 
     def encode_batch(self, texts):
-        return self._processor.encode(texts, num_threads=1)
+        return _flat(self._processor.encode(texts, num_threads=1))
 
     def needs_pieces(self, id_, piece):
         return id_ == self._processor.unk_id() or _is_number_and_comma(piece)
@@ -467,17 +544,20 @@ class _SentencePieceMode:
 class _WordPieceMode:
     remedy = "add it as a line of its own"
 
-    def __init__(self, path, lower):
+    def __init__(self, path, lower, strip_accents):
         self.path = path
-        self.lower = lower
+        self.lower, self.strip_accents = lower, strip_accents
         self.vocab = load_vocabulary(path)
         self._ids_of_words = _WordIds(self)
 
     def normalize(self, text):
         return text
 
+    def normalize_batch(self, texts):
+        return texts
+
     def tokenize(self, text):
-        words = basic_tokens(text, self.lower)
+        words = basic_tokens(text, self.lower, self.strip_accents)
         return [piece for word in words for piece in wordpieces(word, self.vocab)]
 
     def content(self):
@@ -486,7 +566,8 @@ class _WordPieceMode:
     def encode_batch(self, texts):
         # No step of the tokenization looks beyond a space, so each word can be done on its own.
         chain = itertools.chain.from_iterable
-        return [list(chain(map(self._ids_of_words.__getitem__, t.split(" ")))) for t in texts]
+        ids = self._ids_of_words.__getitem__
+        return _flat([list(chain(map(ids, text.split(" ")))) for text in texts])
 
     def needs_pieces(self, id_, piece):
         return False
@@ -514,6 +595,12 @@ class _WordIds(dict):
 
     def __reduce__(self):
         return _WordIds, (self._mode,)
+
+
+def _flat(rows):
+    """(values of lists, one after the other; lengths of the lists)."""
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    return np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum()), lengths
 
 
 def _decoded(text):

@@ -8,15 +8,8 @@ import tensorflow as tf
 import tf_keras
 from official.common import distribute_utils
 
+from albert_tf.choices import PRECISIONS, STRATEGIES
 from albert_tf.errors import UserError, parse_json
-
-STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
-PRECISIONS = {
-    "fp32": "float32",
-    "tf32": "float32",  # with products of matrices in TensorFloat-32, on GPUs that have it
-    "bf16": "mixed_bfloat16",
-    "fp16": "mixed_float16",
-}
 
 
 def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_project=None):

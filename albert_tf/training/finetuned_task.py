@@ -8,7 +8,7 @@ import os
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import transformers
+from albert_tf.checkpoints import run_directory, transformers
 from albert_tf.errors import UserError
 from albert_tf.training import results
 
@@ -51,9 +51,8 @@ def check(task, output_dir, given=None):
     remedy = "give --output_dir a directory of its own"
     _check_in(output_dir, task, f"--output_dir={output_dir}", remedy)
     if given and not results.trained_in(output_dir):
-        directory = given if tf.io.gfile.isdir(given) else os.path.dirname(given)
         remedy = "give a checkpoint of this task, or train with --do_train"
-        _check_in(directory, task, f"--init_checkpoint={given}", remedy)
+        _check_in(run_directory.directory_of(given), task, f"--init_checkpoint={given}", remedy)
 
 
 def _check_in(directory, task, flag, remedy):

@@ -7,7 +7,8 @@ import math
 import os
 
 from albert_tf import files
-from albert_tf.checkpoints import name_table, readers, run_directory
+from albert_tf.checkpoints import loading, name_table, readers, run_directory
+from albert_tf.choices import ORIGINAL_CONSTANTS, WINDOW, OptimizerConstants
 from albert_tf.data import input_pipeline, record_checks, record_index
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
@@ -37,9 +38,8 @@ class Recipe:
     train_steps: int
     warmup_steps: int
     batch_size: int
-    seed: int | None = None
-    shuffle_buffer_size: int = input_pipeline.DEFAULT_WINDOW
-    constants: optimization.Constants = optimization.ORIGINAL
+    shuffle_buffer_size: int = WINDOW
+    constants: OptimizerConstants = ORIGINAL_CONSTANTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +150,7 @@ def check_strategy(name):
 # --- Training ------------------------------------------------------------------------------------
 
 
-def make_run(task, config, strategy, settings, recipe=None):
+def make_run(task, config, strategy, settings, recipe=None, seed=0):
     """Builds model, optimizer and run under a strategy.
 
     Args:
@@ -159,6 +159,7 @@ def make_run(task, config, strategy, settings, recipe=None):
         strategy: tf.distribute.Strategy.
         settings: training.Settings.
         recipe: Recipe, or None for a run that does not train.
+        seed: int, of dropout.
 
     Returns:
         training.Run.
@@ -177,14 +178,13 @@ def make_run(task, config, strategy, settings, recipe=None):
             optimizer = optimization.create_optimizer(recipe.optimizer, schedule, recipe.constants)
             optimizer = devices.with_loss_scale(optimizer)
     what = loop.Task(model, name_table.named_variables(model), task.objective)
-    return loop.Run(strategy, what, optimizer, settings, (recipe and recipe.seed) or 0)
+    return loop.Run(strategy, what, optimizer, settings, seed)
 
 
 def _run_trials(task, config, options, strategy):
     def run_trial(directory, seed):
         files.check_writable(directory, "output_dir")
-        recipe = dataclasses.replace(options.recipe, seed=seed)
-        trial = options.in_directory(directory, recipe=recipe, seed=seed)
+        trial = options.in_directory(directory, seed=seed)
         with files.locked(directory, *trial.purposes):
             train_and_evaluate(task, config, trial, strategy)
 
@@ -197,10 +197,9 @@ def train_and_evaluate(task, config, options, strategy):
     """Trains and evaluates once; returns the run."""
     if options.do_train:
         seed = run_record.seed_of(options.output_dir, options.seed, strategy)
-        recipe = dataclasses.replace(options.recipe, seed=seed)
-        options = dataclasses.replace(options, seed=seed, recipe=recipe)
+        options = dataclasses.replace(options, seed=seed)
     devices.set_seed(options.seed)
-    run = make_run(task, config, strategy, options.loop, options.recipe)
+    run = make_run(task, config, strategy, options.loop, options.recipe, options.seed)
     if options.do_train:
         _start(run, task, config, options)
     on_checkpoint = None
@@ -220,7 +219,7 @@ def _start(run, task, config, options):
     inputs = task.input_files(options.do_eval)
     started_with = (options.output_dir, options.record, config, run, inputs)
     run_changes.check(*started_with, options.allow_changes_on_resume)
-    source = options.init_checkpoint and results.prefer_best(options.init_checkpoint)
+    source = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
     line = run.initialize(
         source,
         take_heads=task.takes_head,
@@ -257,7 +256,7 @@ def _train(run, task, options, on_checkpoint):
         record_index.read(paths, index_file, remedy=record_checks.CACHE_REMEDY),
         schema,
         recipe.batch_size,
-        seed=recipe.seed,
+        seed=options.seed,
         window=recipe.shuffle_buffer_size,
         first_step=run.step,
         trim_to=None if devices.is_tpu(run.strategy) else options.max_seq_length,
@@ -349,7 +348,7 @@ def _evaluate_checkpoints(run, evaluate, options):
     if evaluate.each(prefixes):
         return
     if state is None and options.init_checkpoint:
-        given = run_directory.find(results.prefer_best(options.init_checkpoint))
+        given = run_directory.find(run_directory.prefer_best(options.init_checkpoint))
         print(f"--output_dir={directory} holds no checkpoint: evaluating {given}")
         evaluate.each([given])
         return
@@ -387,11 +386,12 @@ def _predict(task, config, options, strategy, run):
         if run is None or options.ensemble:
             run = make_run(task, member_config, strategy, options.loop)
         run.load_weights_and_step(prefix)
-        print(f"Predicting with {prefix} (step {run.step})")
+        source = results.describe(prefix, run.step, task.key_metric)
+        print(f"Predicting with {source}")
         outputs = model_outputs(
             run, task, splits, options.predict_batch_size, options.max_seq_length
         )
-        members.append(Predicted(prefix, run.step, outputs))
+        members.append(Predicted(prefix, run.step, outputs, source))
     task.write_predictions(splits, members, options.predict_batch_size)
 
 
@@ -404,7 +404,14 @@ def _export(task, config, options):
     tokenizer = GraphTokenizer(**options.export.vocabulary)
     functions = task.served_functions(model, tokenizer, prefix)
     served.export(
-        model, functions, tokenizer, config, options.export, task.labels, task.export_folder
+        model,
+        functions,
+        tokenizer,
+        config,
+        options.export,
+        results.describe(prefix, loading.step_in(prefix), task.key_metric),
+        task.labels,
+        task.export_folder,
     )
 
 

@@ -3,8 +3,8 @@
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from albert_tf import progress
 from albert_tf.training import devices
 
 
@@ -32,8 +32,7 @@ class Predictor:
             dict of name -> numpy array [n, ...].
         """
         outputs = {}
-        bar = tqdm(desc="predicting", total=num_rows, unit=" rows", disable=None, mininterval=1.0)
-        with bar:
+        with progress.bar("predicting", num_rows, " rows") as bar:
             for rows, features in batches:
                 forward = self._forward_function(features)
                 real = rows >= 0

@@ -5,15 +5,18 @@ import contextlib
 import dataclasses
 import functools
 import os
+from typing import NamedTuple
 
 from albert_tf import files
 from albert_tf.checkpoints import name_table, run_directory
-from albert_tf.data import input_pipeline, record_checks, record_index, records
+from albert_tf.choices import ORIGINAL_CONSTANTS, OptimizerConstants
+from albert_tf.data import graph_masking, input_pipeline, record_checks, record_index, records
 from albert_tf.errors import UserError
 from albert_tf.model import flops, heads, optimization
 from albert_tf.training import devices, loop, results, run_changes, run_record
 
 KEY_METRIC = "masked_lm_accuracy"
+_RECORDS_LOOKED_AT = 16  # of a file; a masked one in which no word fits into the budget is rare
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Recipe:
     poly_power: float
     batch_size: int
     shuffle_buffer_size: int
-    constants: optimization.Constants = optimization.ORIGINAL
+    length_buckets: tuple | None = None  # lengths that batches are cut to, up to the longest
+    constants: OptimizerConstants = ORIGINAL_CONSTANTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Options:
         init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
         seed: int or None for the seed of the run that is resumed, or a new one.
         record: run_record.Given.
+        masking: graph_masking.Masking, how to mask the records; None for masked ones.
         allow_changes_on_resume: bool, whether optimizer, architecture and batch size may change.
     """
 
@@ -69,6 +74,7 @@ class Options:
     init_from_group0: bool
     seed: int | None
     record: run_record.Given
+    masking: graph_masking.Masking | None = None
     allow_changes_on_resume: bool = False
 
 
@@ -90,6 +96,11 @@ def pretrain(config, options, strategy):
             "train_batch_size",
             options.loop.gradient_accumulation_steps,
         )
+        if options.recipe.length_buckets and devices.is_tpu(strategy):
+            raise UserError(
+                "--length_buckets needs devices that take batches of any length: leave it out on a "
+                "TPU"
+            )
     purposes = ("training",) * options.do_train + ("evaluating",) * options.do_eval
     lock = contextlib.nullcontext()
     if devices.is_chief(strategy):
@@ -102,46 +113,116 @@ def pretrain(config, options, strategy):
         _train_and_evaluate(config, options, strategy)
 
 
+class _Source(NamedTuple):
+    """Record files, and how they are read.
+
+    Attributes:
+        files: list of str.
+        schema: dict from feature name to `FeatureSpec`.
+        masking: graph_masking.Masking, or None if the records are masked.
+    """
+
+    files: list
+    schema: dict
+    masking: graph_masking.Masking | None
+
+    def naming_bad_records(self):
+        """A context that has errors name the record that is their cause."""
+        return record_checks.naming_bad_records(self.files, self.schema, _record_flags(self.schema))
+
+
 def _train_and_evaluate(config, options, strategy):
-    schema, train_files, eval_files = _find_inputs(config, options)
+    source, eval_source = _find_inputs(config, options)
     run = _make_run(config, options, strategy)
-    eval_dataset = input_pipeline.eval_dataset(
-        eval_files, schema, options.eval_batch_size, drop_remainder=devices.is_tpu(strategy)
-    )
-    read = sorted({*train_files, *eval_files})
-    with record_checks.naming_bad_records(read, schema, _record_flags(schema)):
+    eval_dataset = None
+    if options.do_eval:
+        eval_dataset = input_pipeline.eval_dataset(
+            eval_source.files,
+            eval_source.schema,
+            options.eval_batch_size,
+            drop_remainder=devices.is_tpu(strategy),
+            masking=eval_source.masking,
+        )
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(source.naming_bad_records())
+        if eval_source is not source:
+            stack.enter_context(eval_source.naming_bad_records())
         if options.do_train:
             on_checkpoint = functools.partial(_evaluate, run, options, eval_dataset)
-            _train(
-                run,
-                config,
-                options,
-                schema,
-                train_files,
-                on_checkpoint if options.do_eval else None,
-            )
+            _train(run, config, options, source, on_checkpoint if options.do_eval else None)
         else:
             _evaluate_directory(run, options, eval_dataset)
 
 
 def _find_inputs(config, options):
-    """Schema and checked files: (schema, training files, evaluation files)."""
+    """Checked files: (_Source to train on, _Source to evaluate on)."""
+    paths = record_index.expand_patterns(options.input_file, "input_file")
+    eval_paths = paths
+    if options.eval_input_file:
+        eval_paths = record_index.expand_patterns(options.eval_input_file, "eval_input_file")
+    elif options.do_eval:
+        print("Evaluating on the training files: give --eval_input_file for held-out text.")
+    if not options.do_train:
+        source = _checked_source(config, options, eval_paths, may_be_masked=True)
+        return source, source
+    source = _checked_source(config, options, paths, may_be_masked=False)
+    if not options.do_eval or eval_paths == paths:
+        return source, source
+    return source, _checked_source(config, options, eval_paths, may_be_masked=True)
+
+
+def _checked_source(config, options, paths, *, may_be_masked):
+    """The _Source of some files.
+
+    Args:
+        config: AlbertConfig.
+        options: Options.
+        paths: list of str.
+        may_be_masked: bool, whether the masks of records are taken instead of `options.masking`.
+    """
     schema = records.pretraining_schema(
         options.max_seq_length,
         options.max_predictions_per_seq,
         vocab_size=config.vocab_size,
         type_vocab_size=config.type_vocab_size,
     )
-    del schema["token_boundary"]  # written for other uses; the model does not read it
-    train_files = record_index.expand_patterns(options.input_file, "input_file")
-    eval_files = train_files
-    if options.eval_input_file:
-        eval_files = record_index.expand_patterns(options.eval_input_file, "eval_input_file")
-    elif options.do_eval:
-        print("Evaluating on the training files: give --eval_input_file for held-out text.")
-    wanted = {*(train_files if options.do_train else ()), *(eval_files if options.do_eval else ())}
-    record_checks.check_records(sorted(wanted), schema, _record_flags(schema))
-    return schema, train_files, eval_files
+    boundary = {"token_boundary": schema.pop("token_boundary")}  # the model does not read it
+    unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
+    record_checks.check_records(paths, unmasked, _record_flags(unmasked))
+    masked = [path for path in paths if _is_masked(path)]
+    masking = None if may_be_masked and masked == paths else options.masking
+    if masking is None and masked != paths:
+        path = next(path for path in paths if path not in masked)
+        raise UserError(
+            f"{path} has nothing to predict: it was made with --masked_lm_prob=0. Give "
+            "--masked_lm_budget, such as 0.15, to mask its records while they are read"
+        )
+    if masking and masked:
+        raise UserError(
+            f"--masked_lm_budget={masking.settings.masked_lm_prob}, but the records of {masked[0]} "
+            "are masked. Leave the flag out, or make records with --masked_lm_prob=0"
+        )
+    if masking:
+        _check_vocabulary(masking, paths[0])
+        schema = unmasked | boundary
+    record_checks.check_records(paths, schema, _record_flags(schema))
+    return _Source(paths, schema, masking)
+
+
+def _is_masked(path):
+    """Whether any of the first records of a file has something to predict."""
+    first = record_checks.first_features(path, _RECORDS_LOOKED_AT)
+    return any(any(features["masked_lm_weights"].float_list.value) for features in first)
+
+
+def _check_vocabulary(masking, path):
+    (features,) = record_checks.first_features(path, 1)
+    found, expected = features["input_ids"].int64_list.value[0], masking.special_ids.cls
+    if found != expected:
+        raise UserError(
+            f"record 1 of {path} begins with the id {found}, and [CLS] of --spm_model_file or "
+            f"--vocab_file has {expected}: give the vocabulary of the records"
+        )
 
 
 def _record_flags(schema):
@@ -188,10 +269,10 @@ def _make_run(config, options, strategy):
     return loop.Run(strategy, task, optimizer, options.loop, options.seed)
 
 
-def _train(run, config, options, schema, train_files, on_checkpoint):
+def _train(run, config, options, source, on_checkpoint):
     """Trains from where the run stands, or from the weights given."""
     directory, recipe = options.loop.output_dir, options.recipe
-    started_with = (directory, options.record, config, run, train_files)
+    started_with = (directory, options.record, config, run, source.files)
     run_changes.check(*started_with, options.allow_changes_on_resume)
     print(run.initialize(options.init_checkpoint, options.init_from_group0))
     run.check_workers_agree()
@@ -200,15 +281,19 @@ def _train(run, config, options, schema, train_files, on_checkpoint):
     index_file = os.path.join(directory, record_index.FILE)
     batches_of = functools.partial(
         input_pipeline.train_batches,
-        record_index.read(train_files, index_file, save=run.is_chief),
-        schema,
+        record_index.read(source.files, index_file, save=run.is_chief),
+        source.schema,
         recipe.batch_size,
         seed=options.seed,
         window=recipe.shuffle_buffer_size,
         first_step=run.step,
+        length_buckets=recipe.length_buckets,
+        masking=source.masking,
     )
     run.train(batches_of, recipe.batch_size, on_checkpoint)
-    print(f"Trained to step {run.step}; checkpoint {run_directory.latest_in(directory)}")
+    run.wait_for_checkpoint()
+    end = f"; checkpoint {run_directory.latest_in(directory)}" if run.is_chief else ""
+    print(f"Trained to step {run.step}{end}")
 
 
 def _evaluate(run, options, dataset, prefix):

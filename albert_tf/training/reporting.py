@@ -51,6 +51,9 @@ class Reporter:
     def read(self):
         """Reads the rows that came, and shows the figures since the last point of the curves.
 
+        Returns:
+            dict of name -> number, these figures.
+
         Raises:
             NonFiniteError: a loss or gradient is not finite, or every gradient overflows.
         """
@@ -60,7 +63,9 @@ class Reporter:
                 self._check(step, *row[-3:])
             self._rows = np.concatenate([self._rows, rows])
         self._unread = []
-        self._progress.show(self._figures() | self._speed(self._progress.sequences_per_second()))
+        figures = self._figures()
+        self._progress.show(figures | self._speed(self._progress.sequences_per_second()))
+        return figures
 
     def _check(self, step, loss, norm, scale):
         # Loss scaling meets infinite gradients by design, and skips them.
@@ -86,9 +91,8 @@ class Reporter:
 
     def point(self):
         """Figures of the steps since the last point: dict of name -> float."""
-        self.read()
+        figures = {name: float(value) for name, value in self.read().items()}
         count, seconds = len(self._rows), time.time() - self._start
-        figures = {name: float(value) for name, value in self._figures().items()}
         self._rows, self._start = self._rows[:0], time.time()
         speed = count * self._progress.batch_size / seconds
         return figures | {"sequences_per_second": speed} | self._speed(speed)

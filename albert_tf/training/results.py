@@ -59,6 +59,7 @@ def record(
         figures: dict of name -> value.
         prefix: str, the checkpoint.
         key_metric: str, name of the figure that decides; larger is better, nan is never the best.
+            Of equal ones the later is the best. Step 0 is only until another step is evaluated.
         initial_best: float, what the first checkpoint has to beat.
         block: callable, (`key = value` lines of the figures, best value before, value, saved) ->
             list of lines, as the script's original writes them. `saved` is a line for each file
@@ -70,7 +71,7 @@ def record(
     """
     state, saved = read_best(directory) or BestState(-1, -1, initial_best), []
     value = float(figures[key_metric])
-    improved = math.isfinite(value) and value > state.best
+    improved = math.isfinite(value) and _is_better(step, value, state)
     if improved:
         copied = _keep_best(prefix, directory, save_moments_for_best)
         saved = [f"saved {source} to {destination}" for source, destination in copied]
@@ -78,6 +79,14 @@ def record(
     best = (step, value) if improved else (state.best_step, state.best)
     files.write_text(os.path.join(directory, BEST_STATE), ":".join(map(str, (step, *best))))
     return improved
+
+
+def _is_better(step, value, state):
+    # An untrained model can have a high figure by chance, so any trained one replaces it. Of equal
+    # ones the later was trained for longer.
+    if state.best_step < 0:
+        return value > state.best
+    return step > 0 and (state.best_step == 0 or value >= state.best)
 
 
 def _keep_best(prefix, directory, save_moments):
@@ -153,16 +162,6 @@ def follow(directory, last_step, timeout, seen=-1, newest_only=True):
 # --- Checkpoints to go on with -------------------------------------------------------------------
 
 
-def prefer_best(path):
-    """`model.ckpt-best` of a directory that has one, since the newest is mostly overtrained.
-
-    Args:
-        path: str, anything that `run_directory.find` takes; all else is returned as it is.
-    """
-    best = os.path.join(path, run_directory.BEST)
-    return best if run_directory.exists(best) else path
-
-
 def trained_in(directory):
     """A run's best checkpoint or, where nothing was evaluated, its newest; or None."""
     best = os.path.join(directory, run_directory.BEST)
@@ -182,7 +181,7 @@ def find_best(directory, given=None):
     prefix = trained_in(directory)
     if prefix == os.path.join(directory, run_directory.BEST):
         return prefix
-    prefix = prefix or (given and run_directory.find(prefer_best(given)))
+    prefix = prefix or (given and run_directory.find(run_directory.prefer_best(given)))
     if not prefix:
         raise UserError(
             f"--output_dir={directory} holds no fine-tuned checkpoint: train first, or give one as "
@@ -190,6 +189,23 @@ def find_best(directory, given=None):
         )
     print(f"No {run_directory.BEST} in {directory} (no evaluation was made): using {prefix}")
     return prefix
+
+
+def describe(prefix, step, key_metric):
+    """A checkpoint with its step and, if it is the best of its directory, its figure.
+
+    Args:
+        prefix: str.
+        step: int, of the checkpoint.
+        key_metric: str, name of the figure that decided.
+
+    Returns:
+        str, for messages.
+    """
+    directory, name = os.path.split(prefix)
+    state = read_best(directory) if name == run_directory.BEST else None
+    figure = f", {key_metric} {state.best:.4f}" if state and state.best_step == step else ""
+    return f"{prefix} (step {step}{figure})"
 
 
 def evaluated_step(directory):

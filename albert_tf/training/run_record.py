@@ -23,6 +23,7 @@ FILES = (FILE, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
 # How text becomes the model's input: flag -> type. Beside these, the vocabulary.
 TEXT_FLAGS = {
     "do_lower_case": bool,
+    "strip_accents": bool,
     "max_seq_length": int,
     "doc_stride": int,
     "max_query_length": int,
@@ -45,7 +46,8 @@ class Record(NamedTuple):
         path: str, the file.
         config: dict, of the architecture.
         text: dict of those of TEXT_FLAGS that the run had.
-        vocabulary: dict of `flag`, `path` and `sha256`; None in pre-training, which reads no text.
+        vocabulary: dict of `flag`, `path` and `sha256`; None if unknown, as of
+            records without a summary.
         content: dict, all that the file holds.
     """
 

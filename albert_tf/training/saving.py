@@ -36,6 +36,7 @@ class Saver:
         # Its thread is waited for when the process ends.
         self._executor = concurrent.futures.ThreadPoolExecutor(1)
         self._pending = None
+        self._slim = set()  # checkpoints that are known to hold no moments
         self.count, self.paused = 0, 0.0
 
     def save(self, step, state):
@@ -85,7 +86,9 @@ class Saver:
             ]
             for name in older[: -self._keep] if self._keep else ():
                 run_directory.delete(name)
-            for name in older[-(self._keep or len(older)) : -_RESUMABLE]:
+            kept = older[-(self._keep or len(older)) : -_RESUMABLE]
+            for name in [name for name in kept if name not in self._slim]:
+                self._slim.add(name)
                 with contextlib.suppress(readers.DamagedError):  # it is no worse than before
                     writers.drop_moments(name)
         except (OSError, tf.errors.OpError) as error:

@@ -49,11 +49,13 @@ class Predicted(NamedTuple):
         prefix: str, the checkpoint.
         step: int, updates it was trained for.
         outputs: dict from the key of a split to dict of numpy arrays [n, ...].
+        source: str, the checkpoint, its step and figure, for messages.
     """
 
     prefix: str
     step: int
     outputs: dict
+    source: str
 
 
 class Task(Protocol):

@@ -15,6 +15,7 @@ from official.nlp.tools import export_tfhub_lib
 from tensorflow.core.protobuf import saved_model_pb2
 from tf_keras.protobuf import saved_metadata_pb2
 
+import albert_tf
 import run_classifier
 import run_race
 import run_squad
@@ -388,10 +389,37 @@ def test_weights_of_the_first_generation(scope, first_generation):
     assert_holds(*first_generation(True, scope=scope))
 
 
+@pytest.mark.long
 def test_weights_and_casing_of_our_own_module(own):
     module, weights = own(True)
     assert_holds(module, weights)
     assert hub_modules.lower_case(str(module)) is True
+
+
+# --- In Python ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lower", "normalized"), [(True, "the"), (False, "The")])
+def test_a_module_of_the_first_generation_is_loaded(lower, normalized, first_generation, capsys):
+    module, weights = first_generation(lower)
+    loaded = albert_tf.load(module)
+    assert capsys.readouterr().out == f"Loaded {module}/variables/variables: pre-trained\n"
+    assert loaded.config == CONFIG and loaded.tokenizer.normalize("The") == normalized
+    for name, variable in name_table.named_variables(loaded.model).items():
+        np.testing.assert_array_equal(variable, weights[name], err_msg=name)
+
+
+def test_the_garden_is_loaded_without_the_head_that_it_lacks(garden, capsys):
+    loaded = albert_tf.load(garden)
+    assert "not in it, and random: cls/seq_relationship" in capsys.readouterr().out
+    assert len(loaded.fill_mask("the [MASK]")[0][0]["piece"]) > 0
+    with pytest.raises(UserError, match="no sentence-order head"):
+        loaded.sentence_order("a", "b")
+    encoder = albert_tf.AlbertModel.from_checkpoint(garden)
+    tokens = loaded.tokenizer("the man")
+    np.testing.assert_allclose(
+        encoder(tokens)["pooled_output"][0], loaded.embed("the man"), atol=TOLERANCE
+    )
 
 
 # --- Fine-tuning ---------------------------------------------------------------------------------
@@ -479,6 +507,7 @@ def test_race_from_our_own_module(own, fine_tune, capsys):
     )
 
 
+@pytest.mark.long
 def test_the_modules_casing_and_vocabulary_make_the_records(first_generation, fine_tune, tmp_path):
     module, _ = first_generation(False, CASED)
     fine_tune(run_classifier, module, **RTE)

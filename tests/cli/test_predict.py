@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_text
 
-from albert_tf.cli import predict
+from albert_tf.cli import predict, predict_models
 from albert_tf.errors import UserError
 from tests import ROOT
 
@@ -46,7 +47,8 @@ def lengths(*texts):
 
 def classify(weights, text, text_pair):
     """ "yes" for texts of an even number of bytes."""
-    even = tf.math.floormod(lengths(text, text_pair), 2) == 0
+    # The operation is one of tensorflow-text, as those of real exports are.
+    even = tf.math.floormod(lengths(tensorflow_text.normalize_utf8(text), text_pair), 2) == 0
     probabilities = tf.where(even[:, tf.newaxis], [[0.25, 0.75]], [[0.75, 0.25]]) * weights[0, 0]
     predictions = tf.argmax(probabilities, axis=1, output_type=tf.int32)
     return {
@@ -138,6 +140,57 @@ def test_a_nul_is_part_of_the_text(classifier, run):
     assert [json.loads(line)["label"] for line in lines] == ["yes", "yes"]
 
 
+def test_columns_by_name(classifier, run):
+    """The first line names them; the ones that are no inputs are given back."""
+    content = b"\n\xef\xbb\xbfid\ttext_pair\ttext\r\n7\tb\ta\n\n8\t\tabc\n"
+    blank, first, second_blank, second = run(classifier, content)
+    assert (blank, second_blank) == ("", "")
+    first, second = json.loads(first), json.loads(second)
+    assert [*first][:2] == ["id", "label"] and (first["id"], second["id"]) == ("7", "8")
+    assert (first["label"], second["label"]) == ("yes", "no")
+
+
+def test_options_by_name(run, tmp_path):
+    def choose(weights, article, question, options):
+        """The option that comes last in the alphabet of one-letter options."""
+        codes = tf.strings.unicode_decode(options, "UTF-8").to_tensor()[..., 0]
+        return {"label": tf.strings.as_string(tf.argmax(codes, axis=1)) + tf.reshape(article, [-1])}
+
+    specs = {"article": TEXT, "question": TEXT, "options": tf.TensorSpec([None, 2], tf.string)}
+    export = save(tmp_path / "export", {"text": (choose, specs)})
+    lines = run(
+        export, b"id\toption 2\toption 1\tarticle\tquestion\n1\tb\ta\tX\t?\n2\ta\tb\tY\t?\n"
+    )
+    assert [json.loads(line) for line in lines] == [
+        {"id": "1", "label": "1X"},
+        {"id": "2", "label": "0Y"},
+    ]
+
+
+def test_a_first_line_that_is_an_example_all_the_same(classifier, run):
+    content = b"text\ttext_pair\nab\tcd\n"
+    assert len(run(classifier, content)) == 1
+    assert len(run(classifier, content, header=False)) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"text\ttext_pair\nab\n", "line 2: 1 columns, but the header has 2"),
+        (b"text\ttext_pair\ttext\n", "line 1: two columns are named 'text'"),
+        (b"text\ttext_pair\tlabel\n", "line 1: other keys are copied to the prediction, which has"),
+        (
+            b"text\ttext_pair\tTexts\n",
+            "line 1: this model takes text, text_pair. Is the key 'Texts'",
+        ),
+        (b"a\tb\n", "line 1: the header has no column text, text_pair; it has a, b"),
+    ],
+)
+def test_mistakes_in_a_header(content, message, classifier, run):
+    with pytest.raises(UserError, match=re.escape(message)):
+        run(classifier, content, header=True)
+
+
 @pytest.mark.parametrize("content", [b"", b"\n\r\n"])
 def test_no_example(content, classifier, run, tmp_path):
     with pytest.raises(UserError, match="no example was given"):
@@ -216,7 +269,7 @@ def test_labels_that_are_not_the_models(content, message, copied, run):
 def test_class_names_may_hold_any_character(tmp_path):
     path = tmp_path / "labels.txt"
     path.write_text("sehr gut\nä\u2028b\n", encoding="utf-8")
-    assert predict.read_labels(str(path), 2) == ["sehr gut", "ä\u2028b"]
+    assert predict_models.read_labels(str(path), 2) == ["sehr gut", "ä\u2028b"]
 
 
 @pytest.mark.parametrize("size", [0, 10, 0.5, 0.99])
@@ -262,7 +315,7 @@ def test_the_newest_export_is_taken(tmp_path):
         (tmp_path / "a[b]" / name).mkdir(parents=True)
         if name != "11":
             (tmp_path / "a[b]" / name / "saved_model.pb").touch()
-    assert predict.find_export(str(tmp_path / "a[b]")) == str(tmp_path / "a[b]" / "10")
+    assert predict_models.find_export(str(tmp_path / "a[b]")) == str(tmp_path / "a[b]" / "10")
 
 
 @pytest.mark.parametrize(
@@ -272,6 +325,9 @@ def test_the_newest_export_is_taken(tmp_path):
         ({"input_file": "."}, "--input_file=. is a directory"),
         ({"text": "a", "output_file": "."}, "--output_file=. is a directory"),
         ({"text": "a", "predict_batch_size": 0}, "--predict_batch_size must be at least 1"),
+        ({"text": "a", "model": "x"}, "--saved_model and --model exclude each other"),
+        ({"fill_mask": "a"}, "--fill_mask is for --model: an export knows what it is for"),
+        ({"text": "a", "labels": "a,b"}, "--labels is for --model: an export knows"),
     ],
 )
 def test_flags_are_checked_before_a_model_is_loaded(flags, message, run_main):
@@ -308,7 +364,7 @@ def test_a_pipe_into_the_command_and_out_of_it(classifier):
 
 def test_a_defect_keeps_its_traceback(classifier, launched, monkeypatch, tmp_path):
     """Only errors meant for users end in one line."""
-    monkeypatch.setattr(predict, "prediction", lambda *_: int("x"))
+    monkeypatch.setattr(predict_models, "prediction", lambda *_: int("x"))
     with pytest.raises(ValueError, match="invalid literal"):
         launched(predict, saved_model=classifier, text="a", text_pair="b")
     done = launched(predict, saved_model=tmp_path, text="a", text_pair="b")
@@ -319,4 +375,4 @@ def test_a_defect_keeps_its_traceback(classifier, launched, monkeypatch, tmp_pat
 def test_help_shows_the_flags_and_how_to_call_it():
     done = command("--help")
     shown = done.stdout.decode()
-    assert "--saved_model:" in shown and "--options:" in shown and "pairs.tsv >" in shown
+    assert "--saved_model=TEXT" in shown and "--options=TEXT" in shown and "pairs.tsv >" in shown

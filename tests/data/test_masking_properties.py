@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.data import masking
+from albert_tf.data import graph_masking, masking
 from albert_tf.data.pretraining import Settings
 from albert_tf.text.tokenization import SpecialIds
 
@@ -78,6 +78,39 @@ def test_words_are_masked_whole(batch, options, seed):
         assert taken <= budget
         # If nothing is masked, no word fits into the budget.
         assert taken or min(sizes[here]) > budget
+
+
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(batches(), SETTINGS, st.integers(0, 2**32))
+def test_masks_made_while_reading(batch, options, seed):
+    """What holds for written masks, and words are masked whole or not at all."""
+    ids, lengths, starts, may_mask = batch
+    features = {
+        "input_ids": ids.astype(np.int32),
+        "input_mask": (np.arange(ids.shape[1]) < lengths[:, np.newaxis]).astype(np.int32),
+        "token_boundary": starts.astype(np.int32),
+    }
+    keys = np.stack([np.full(len(ids), seed), np.arange(len(ids))], axis=1)
+    found = graph_masking.Masking(options, SPECIAL, SIZE)(features, keys)
+    new, positions, weights = (
+        found[name].numpy() for name in ("input_ids", "masked_lm_positions", "masked_lm_weights")
+    )
+    words = masking.word_groups(starts, may_mask, options.do_whole_word_mask)
+    predicted = np.zeros(ids.shape, bool)
+    rows, places = np.nonzero(weights)
+    predicted[rows, positions[rows, places]] = True
+    assert predicted.sum() == len(rows)
+    assert not predicted[~may_mask].any()
+    np.testing.assert_array_equal(new[~predicted], ids[~predicted])
+    np.testing.assert_array_equal(found["masked_lm_ids"].numpy()[weights > 0], ids[predicted])
+    assert new.min() >= 0 and new.max() < SIZE
+    sizes = np.diff(words.bounds)
+    of_word = np.add.reduceat(predicted.ravel()[words.positions], words.bounds[:-1])
+    assert np.all((of_word == 0) | (of_word == sizes))
+    budgets = options.num_to_predict(lengths)
+    for row, (first, stop) in enumerate(itertools.pairwise(words.firsts)):
+        assert predicted[row].sum() <= budgets[row]
+        assert predicted[row].any() or min(sizes[first:stop]) > budgets[row]
 
 
 def row_starts(words):

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import files
+from albert_tf import choices, files
 from albert_tf.data import (
     corpus_reader,
+    graph_masking,
     input_pipeline,
     line_encoding,
     masking,
@@ -32,6 +33,7 @@ from albert_tf.data.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED, Pai
 from albert_tf.errors import UserError
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import GOLDEN, ROOT, SHARED
+from tests.text import languages
 
 TOKENIZATION = GOLDEN / "tokenization"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##d", "##e", "."]
@@ -195,6 +197,19 @@ def test_words_start_at_the_mark_on_request(tmp_path):
     pieces = tokenizer.tokenize(tokenizer.normalize(text))
     assert lines.opens_word.tolist() == [piece.startswith("▁") for piece in pieces]
     assert lines.marked == sum(piece.startswith("▁") for piece in pieces)
+
+
+@pytest.mark.parametrize("language", ["russian", "greek", "arabic"])
+def test_words_of_other_languages(tmp_path, language):
+    text = languages.TEXTS[language]
+    tokenizer = FullTokenizer(spm_model_file=languages.write_model(tmp_path / "spm.model", text))
+    chunk = text_formats.Chunk(text.encode(), "a", 1)
+    starts = {}
+    for word_start in choices.WORD_STARTS:
+        encoder = line_encoding.LineEncoder(tokenizer, text_formats.Format(), word_start)
+        starts[word_start] = encoder(chunk, lambda _: None).opens_word
+    assert starts["original"].all()  # every piece is a word to it
+    assert starts["piece"].sum() == len(text.split()) < len(starts["piece"]) / 3
 
 
 def test_a_language_whose_words_the_rule_splits_is_warned_about(tmp_path, vocab_file):
@@ -394,6 +409,8 @@ def test_index_permutation(size):
     orders = [IndexPermutation(size, seed)(np.arange(size)) for seed in seeds]
     np.testing.assert_array_equal(np.sort(orders[0]), np.arange(size))
     np.testing.assert_array_equal(orders[0], orders[1])
+    order = IndexPermutation(size, seeds[0])
+    np.testing.assert_array_equal(order.inverse(order(np.arange(size))), np.arange(size))
     if size >= 1000:
         assert np.mean(orders[0] == orders[2]) < 0.02
         # Neighbours are as far apart as two random numbers: a third of the size on average.
@@ -675,6 +692,25 @@ def test_the_summary_counts_what_was_written(tmp_path, tokenizer):
     assert "warning" not in str(summary)
 
 
+def test_unmasked_records(tmp_path, tokenizer):
+    """They have the features of all records, and the pairs of masked ones."""
+    summary, (found,) = create(tmp_path, tokenizer, masked_lm_prob=0.0, dupe_factor=1)
+    assert summary.masked_share == 0 and summary.as_json()["predictions"] == 0
+    assert "none of them to predict: train with --masked_lm_budget" in str(summary)
+    _, (masked,) = create(tmp_path, tokenizer, dupe_factor=1)
+    assert len(found) == len(masked)
+    schema = records.pretraining_schema(16, 4)
+    (batch,) = input_pipeline.eval_dataset([str(tmp_path / "out")], schema, 10_000)
+    (tmp_path / "out").unlink()
+    create(tmp_path, tokenizer, masked_lm_prob=0.0, dupe_factor=1)
+    (plain,) = input_pipeline.eval_dataset([str(tmp_path / "out")], schema, 10_000)
+    masks = [name for name in schema if name.startswith("masked_lm_")]
+    assert not any(plain[name].numpy().any() for name in masks)
+    assert all(batch[name].numpy().any() for name in masks)
+    for name in schema.keys() - {*masks, "input_ids"}:
+        np.testing.assert_array_equal(plain[name], batch[name])
+
+
 def test_a_single_document_is_warned_about(tmp_path, tokenizer):
     summary, _ = create(tmp_path, tokenizer, text="a\nb\n")
     assert "warning: this is a single document" in str(summary)
@@ -752,6 +788,7 @@ def test_script_ends_in_one_line_on_bad_input(tmp_path):
     )
 
 
+@pytest.mark.long
 def test_a_killed_run_leaves_nothing_that_a_pattern_matches(tmp_path, vocab_file):
     (tmp_path / "in.txt").write_text(TEXT)
     arguments = ["--input_file=in.txt", "--output_file=out-1,out-2", f"--vocab_file={vocab_file}"]
@@ -874,14 +911,23 @@ def original_statistics(stats):
     return figures
 
 
-def our_passes(corpus, settings, tokenizer):
+def our_passes(corpus, settings, tokenizer, while_reading):
     """Arrays of each pass on its own: passes are independent, so they show the sampling error."""
-    special_ids = tokenizer.special_ids()
+    vocabulary = tokenizer.special_ids(), tokenizer.vocab_size
+    written = dataclasses.replace(settings, masked_lm_prob=0.0) if while_reading else settings
+    masking_ = tf.function(graph_masking.Masking(settings, *vocabulary), reduce_retracing=True)
     for pass_index in range(PASSES):
         plan = planned(corpus, settings, pass_index)
-        yield pretraining.instances(
-            corpus, plan, settings, special_ids, tokenizer.vocab_size, generator(pass_index)
-        )
+        arrays = pretraining.instances(corpus, plan, written, *vocabulary, generator(pass_index))
+        if while_reading:
+            keys = np.stack([np.full(len(plan), pass_index), np.arange(len(plan))], axis=1)
+            features = {
+                name: arrays[name].astype(np.int32)
+                for name in ("input_ids", "input_mask", "token_boundary")
+            }
+            masks = masking_(features, keys)
+            arrays |= {name: values.numpy() for name, values in masks.items()}
+        yield arrays
 
 
 def golden_stats():
@@ -889,19 +935,36 @@ def golden_stats():
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def grouped_by_settings():
-    """Cases of stats.json that differ in nothing but dupe_factor share our run."""
+def grouped_by_settings(quick=None):
+    """Cases of stats.json that differ in nothing but dupe_factor share our run.
+
+    Those that begin with none of the names `quick` are marked slow.
+    """
     groups = collections.defaultdict(dict)
     for name, stats in golden_stats().items():
         flags = {k: v for k, v in stats["flags"].items() if k != "dupe_factor"}
         groups[json.dumps(flags, sort_keys=True)][name] = stats
-    params = [pytest.param(list(cases.values()), id="+".join(cases)) for cases in groups.values()]
+    params = []
+    for cases in groups.values():
+        name = "+".join(cases)
+        marks = [] if quick is None or name.startswith(quick) else [pytest.mark.slow]
+        params.append(pytest.param(list(cases.values()), id=name, marks=marks))
     return params or [None]
 
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize("cases", grouped_by_settings())
 def test_distribution_is_the_originals(cases, tmp_path):
+    check_distribution(cases, tmp_path, while_reading=False)
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("cases", grouped_by_settings(quick=("default", "favor_longer", "no_wwm")))
+def test_distribution_of_masks_made_while_reading_is_the_originals(cases, tmp_path):
+    check_distribution(cases, tmp_path, while_reading=True)
+
+
+def check_distribution(cases, directory, while_reading):
     """Every figure lies within five standard errors of the original's.
 
     The error of one pass is measured on ours, so what instances of a document have in common is in
@@ -915,10 +978,13 @@ def test_distribution_is_the_originals(cases, tmp_path):
     tokenizer = FullTokenizer(**{kind: vocab}, do_lower_case=flags.pop("do_lower_case"))
     del flags["input_file_mode"]
     settings = Settings(**flags)
+    if while_reading and not settings.masked_lm_prob:
+        pytest.skip("nothing is masked")
     source = SHARED / "golden" / "pretraining" / "input.txt"
-    corpus = read_files([str(source)], tokenizer, tmp_path / "corpus")
+    corpus = read_files([str(source)], tokenizer, directory / "corpus")
     special = tokenizer.special_ids()
-    ours = [statistics(arrays, special) for arrays in our_passes(corpus, settings, tokenizer)]
+    passes = our_passes(corpus, settings, tokenizer, while_reading)
+    ours = [statistics(arrays, special) for arrays in passes]
     problems = []
     for stats in cases:
         theirs = original_statistics(stats)

@@ -24,6 +24,7 @@ from albert_tf.data.pretraining import Settings
 from albert_tf.errors import UserError
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN, ROOT
+from tests.text import languages
 
 MODEL = str(GOLDEN / "tokenization" / "spm_uncased.model")
 SETTINGS = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=3)
@@ -177,7 +178,7 @@ def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, m
     assert found["settings"]["max_seq_length"] == 24
     assert found["vocabulary"] == tokenizer.fingerprint
     assert found["tokens_cut_by_truncation"] > 0
-    counted = record_index._count_all(paths, {p: record_index._state(p) for p in paths}, None)
+    counted = record_index._count_all(paths, {p: record_index.state(p) for p in paths}, None)
     counted = {path: entry["count"] for path, entry in counted}
     monkeypatch.setattr(record_index, "_count_all", lambda missing, *_: [][: len(missing)])
     indexed = record_index.read(paths)  # nothing is counted
@@ -198,6 +199,58 @@ def test_many_single_sentences_are_warned_about():
     assert "give --word_start=piece" in str(summary(5, splits_words=True))
     skipped = str(summary(5, lines_skipped=2, first_skipped=["a.txt, line 3"]))
     assert "skipped: 2 lines that are not UTF-8, first a.txt, line 3" in skipped
+
+
+@pytest.mark.parametrize(
+    ("language", "strip_accents", "is_warned"),
+    [
+        ("russian", True, True),
+        ("russian", False, True),
+        ("greek", True, True),
+        ("arabic", True, True),
+        ("chinese", True, False),  # and words of English, with spaces
+        ("english", True, False),
+        ("english", False, False),
+    ],
+)
+def test_the_rule_of_word_starts_in_languages(tmp_path, language, strip_accents, is_warned):
+    text = languages.TEXTS[language]
+    (tmp_path / "in.txt").write_text(text, encoding="utf-8")
+    model = languages.write_model(tmp_path / "spm.model", text, strip_accents)
+    tokenizer = FullTokenizer(spm_model_file=model, strip_accents=strip_accents)
+    arguments = str(tmp_path / "in.txt"), tmp_path, tokenizer, "out"
+    summary, _ = make(*arguments)
+    assert summary.splits_words == is_warned
+    assert ("give --word_start=piece" in str(summary)) == is_warned
+    summary, _ = make(*arguments, word_start="piece")
+    assert "give --word_start=piece" not in str(summary)
+
+
+def test_text_without_line_breaks_is_warned_about(tmp_path, tokenizer):
+    words = "holmes said that he was there . " * 800
+    source = tmp_path / "in.txt"
+    source.write_text(words)
+    summary, _ = make(str(source), tmp_path, tokenizer)
+    assert (summary.sentences, summary.long_sentences) == (1, 1)
+    assert summary.tokens == summary.tokens_of_long_sentences > 2000
+    assert "warning: 1 lines are far longer than --max_seq_length, with 100.0%" in str(summary)
+    assert "let --input_format=documents split" in str(summary)
+    source.write_text(words.replace(" . ", " .\n") + "that " * 84)  # 4 times 21 tokens
+    summary, _ = make(str(source), tmp_path, tokenizer)
+    assert summary.long_sentences == 0
+    assert "far longer" not in str(summary)
+
+
+def test_a_vocabulary_that_does_not_fit_is_warned_about(tmp_path, tokenizer):
+    source = tmp_path / "in.txt"
+    source.write_text("he said ж\nhe was\n" * 50)
+    summary, _ = make(str(source), tmp_path, tokenizer)
+    assert summary.unknown_share > 0.03
+    assert "% of the tokens are unknown: the vocabulary does not fit" in str(summary)
+    source.write_text("he said ж\n" + "he was there\n" * 500)
+    summary, _ = make(str(source), tmp_path, tokenizer)
+    assert 0 < summary.unknown_share < 0.03
+    assert "does not fit" not in str(summary)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def slow_documents(tokenizer, lines):
         if not text:
             found.append([])
         else:
-            found[-1].extend(tokenizer.encode_ids(text))
+            found[-1].extend(tokenizer.encode_ids(text, is_normalized=True))
     return [document for document in found if document]
 
 
@@ -58,7 +58,7 @@ def test_batches_are_encoded_as_single_lines_are(kind, lines):
     chunk = text_formats.Chunk("".join(f"{line}\n" for line in lines).encode(), "a", 1)
     found = encoder(chunk, lambda _: None)
     texts = [tokenizer.normalize(line.strip()) for line in lines]
-    pieces = [tokenizer.tokenize(text) for text in texts]
+    pieces = [tokenizer.tokenize(text, is_normalized=True) for text in texts]
     wanted = [len(some) if text else -1 for text, some in zip(texts, pieces, strict=True)]
     assert found.lengths.tolist() == wanted
     flat = list(itertools.chain.from_iterable(pieces))

@@ -60,6 +60,7 @@ def test_an_epoch_has_every_record_once(make_files, counts, batch_size, window, 
             assert epoch == whole
 
 
+@pytest.mark.long
 @tiny
 @given(
     counts=COUNTS,
@@ -90,6 +91,7 @@ def test_batches_depend_on_the_step_alone(
     ] == expected
 
 
+@pytest.mark.long
 def test_positions_far_into_a_file(tmp_path, monkeypatch):
     """Reading begins at the last known offset; there are several in a file."""
     path = write(tmp_path / "a", range(50))

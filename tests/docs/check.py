@@ -39,6 +39,7 @@ SIZES = {  # flag -> largest value that is run
     "num_trials": 2,
     "vocab_size": 60,
 }
+STAND_INS = {"demo.make_corpus": [f"--roots={ROOT / 'albert_tf'}"]}  # program -> flags in addition
 GLUE = {"TASKS": "RTE", "STEPS_DIVISOR": "400"}  # environment of run_glue.sh
 SECONDS = 120  # of computing for a command
 
@@ -57,7 +58,9 @@ def smaller(program, arguments):
     large = {n: most for n, most in SIZES.items() if float(values.get(n) or 0) > most}
     kept = [a for a in arguments if a.removeprefix("--").partition("=")[0] not in large]
     sizes = [f"--{name}={most}" for name, most in large.items()]
-    return [*kept, *sizes], [f"{name} {values[name]} -> {most}" for name, most in large.items()]
+    added = STAND_INS.get(program, [])
+    changed = [f"{name} {values[name]} -> {most}" for name, most in large.items()]
+    return [*kept, *sizes, *added], changed + added
 
 
 def run(command, directory):
@@ -96,7 +99,9 @@ def run_python(blocks, directory):
 def write_programs(directory):
     """Puts what command lines name into a directory: the scripts, and `python` for the shell."""
     (directory / "bin").mkdir(exist_ok=True)
-    for name, argument in {"python": "", "albert-predict": f"{ROOT}/predict.py "}.items():
+    scripts = {"python": "", "albert-predict": f"{ROOT}/predict.py "}
+    scripts["albert-spm"] = f"{ROOT}/train_sentencepiece.py "
+    for name, argument in scripts.items():
         path = directory / "bin" / name
         path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {argument}"$@"\n')
         path.chmod(0o755)

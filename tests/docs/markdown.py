@@ -13,9 +13,13 @@ from tests import ROOT
 
 FIRST_PAGES = ("README.md", "docs/pretraining.md", "docs/finetuning.md", "docs/squad.md")
 MARK = re.compile(r"<!-- docs-check: skip, (.+?) -->")  # in the line before a block
-MODULES = {"predict": "albert_tf.cli.predict"}  # script -> where it defines its flags
+MODULES = {  # script -> where it defines its flags
+    "predict": "albert_tf.cli.predict",
+    "train_sentencepiece": "albert_tf.cli.train_sentencepiece",
+}
 PASS_ON = {  # command -> the script that gets its arguments, and what it adds to them
     "albert-predict": ("predict.py", ()),
+    "albert-spm": ("train_sentencepiece.py", ()),
     "run_glue.sh": ("run_classifier.py", ("--data_dir=d", "--task_name=RTE", "--output_dir=o")),
 }
 

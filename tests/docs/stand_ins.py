@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small files under the names that the pages use: weights, vocabulary, text and data sets."""
 
+import itertools
 import json
 import shutil
 
 from tests import GOLDEN
 from tests.fuzz import corpus
+from tests.text import languages
 
 CONFIG = corpus.CONFIG | {"max_position_embeddings": 512}  # the lengths of the pages fit
 MODEL = "albert_base"
@@ -36,11 +38,19 @@ def write(directory):
         path, found = directory / name, source / original
         path.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if found.is_dir() else shutil.copy)(found, path)
+    # Russian in place of Chinese too, which has too many characters for the lowered vocab_size.
+    pairs = itertools.permutations(languages.TEXTS["russian"].split("\n"), 2)
+    documents = "\n\n".join("\n".join(pair) for pair in pairs)
+    for name in ("russian", "chinese"):
+        (directory / name).mkdir()
+        (directory / name / "train.txt").write_text(documents, encoding="utf-8")
     shutil.copytree(GOLDEN / "finetune" / "glue_data", directory / "glue")
     (directory / "reviews").mkdir()
     for split in ("train", "dev", "test"):
         _, _, rows = (source / "tsv" / f"{split}.tsv").read_text().partition("\n")
         (directory / "reviews" / f"{split}.tsv").write_text(f"{COLUMNS}\n{rows}")
+    (directory / "new-reviews.tsv").write_text("id\treview\n1\tA good film.\n\n2\tA bad film.\n")
+    (directory / "new-words.txt").write_text("John\nlives\nin\nLondon\n")
     shutil.rmtree(source)
     questions = json.loads((directory / "dev-v1.1.json").read_text())
     for article in questions["data"]:
@@ -60,3 +70,20 @@ def write_weights(directory):
     model = heads.PretrainingModel(AlbertConfig.from_dict(CONFIG))
     tensors = {name: v.numpy() for name, v in name_table.named_variables(model).items()}
     writers.write(str(directory / MODEL / "model.ckpt-best"), tensors, "tf1")
+
+
+def write_finetuned(directory):
+    """Writes `output/sst-2`, what a fine-tuning leaves; imports TensorFlow."""
+    from albert_tf.checkpoints import name_table, writers
+    from albert_tf.config import AlbertConfig
+    from albert_tf.model import heads
+    from albert_tf.training import finetuned_task
+
+    folder = directory / "output" / "sst-2"
+    folder.mkdir(parents=True)
+    for name in ("albert_config.json", "30k-clean.model"):
+        shutil.copy(directory / MODEL / name, folder / name)
+    model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
+    tensors = {name: v.numpy() for name, v in name_table.named_variables(model).items()}
+    writers.write(str(folder / "model.ckpt-best"), tensors, "tf1")
+    finetuned_task.write(str(folder), finetuned_task.FinetunedTask("sst-2", ("0", "1")))

@@ -13,7 +13,10 @@ from tests import ROOT
 from tests.docs import check, markdown, stand_ins
 
 LONGEST_README = 200  # lines
-RUN_HERE = ("README.md", "docs/python.md")  # their Python needs no output of a command
+RUN_HERE = (  # their Python needs no output of a command
+    "README.md",
+    pytest.param("docs/python.md", marks=pytest.mark.long),  # it trains
+)
 
 
 @contextlib.contextmanager
@@ -53,7 +56,8 @@ def test_every_command_of_the_pages_is_parsed_by_its_script():
         "python run_race.py --output_dir=o --data_dir=d --train_step=many",
         "python run_race.py --output_dir=o",
         "A=b ./run_glue.sh --data_dir=glue --task_name=RTE --output_dir=o --warmup=3",
-        "python -m demo.train_sentencepiece --input_file=a.txt --model_prefix=b --size=3",
+        "python train_sentencepiece.py --input_file=a.txt --model_prefix=b --size=3",
+        "python -m demo.make_corpus --train_file=a.txt --heldout_file=b.txt --size=3",
         "printf 'one\n' | python predict.py --saved_models=exports > lines",
     ],
 )
@@ -112,6 +116,7 @@ def directory(tmp_path_factory):
     path = tmp_path_factory.mktemp("docs") / "work"
     stand_ins.write(path)
     stand_ins.write_weights(path)
+    stand_ins.write_finetuned(path)
     return path
 
 

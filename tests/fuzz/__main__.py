@@ -46,7 +46,7 @@ def main():
     args = parse_arguments()
     # One thread each: the processes share the cores, and a run is the same everywhere.
     os.environ |= dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
-    os.environ |= {"OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    os.environ |= {"OPENBLAS_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     from tests.fuzz import cases, commands, crashes, processes
 
     one = args.case is not None or args.crash is not None

@@ -68,6 +68,8 @@ COMMANDS = {
     "run_classifier_hub": f"{_COLA} --albert_hub_module_handle=hub --do_train --output_dir=out",
     "run_classifier_eval": f"{_TSV} {_EVALUATE} --output_dir=tuned",
     "run_classifier_predict": f"{_TSV} {_PREDICT} --output_dir=tuned",
+    "run_classifier_file": "run_classifier.py --do_predict --predict_file=examples.txt "
+    "--text_column=0 --text_pair_column=1 --output_dir=tuned",
     "run_classifier_export": f"{_TSV} {_EXPORT} --output_dir=tuned --export_dir=out",
     "run_classifier_words_train": f"{_NER} {_FRESH} {_ALL} --output_dir=out",
     "run_classifier_words_predict": f"{_NER} {_PREDICT} --output_dir=words_run",
@@ -88,6 +90,11 @@ COMMANDS = {
     "--output_file=out.jsonl",
     "predict_squad": "predict.py --saved_model=squad2_export --input_file=examples.jsonl "
     "--output_file=out.jsonl",
+    "predict_weights": "predict.py --model=tuned --input_file=examples.txt --output_file=out.jsonl",
+    "predict_masks": "predict.py --model=pretrained --spm_model_file=spm.model "
+    "--fill_mask=[MASK] --output_file=out.jsonl",
+    "train_sentencepiece": "train_sentencepiece.py --input_file=text.txt --model_prefix=out/spm "
+    "--vocab_size=60",
     "squad_metrics_1": f"{_METRICS} --data_file=squad1.json",
     "squad_metrics_2": f"{_METRICS} --data_file=squad2.json --na_prob_file=odds.json",
 }
@@ -109,8 +116,5 @@ WRITERS = {
         "--train_file=out/train.txt --heldout_file=out/heldout.txt",
         ("out/*",),
     ),
-    "train_sentencepiece": (
-        "demo.train_sentencepiece --input_file=text.txt --model_prefix=out/spm --vocab_size=60",
-        ("out/*.vocab",),
-    ),
+    "train_sentencepiece": (COMMANDS["train_sentencepiece"], ("out/*.vocab",)),
 }

@@ -9,21 +9,10 @@ import tensorflow as tf
 import tf_keras
 from tensorflow.core.protobuf import saved_model_pb2
 
-from albert_tf.config import AlbertConfig
 from albert_tf.model import dropout, encoder, fused, heads, optimization
+from tests.model.small_config import SMALL
 
 KEY = tf.constant([1, 2])
-SMALL = AlbertConfig(
-    vocab_size=50,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=24,
-    max_position_embeddings=12,
-    hidden_dropout_prob=0.2,
-    attention_probs_dropout_prob=0.3,
-)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import choices
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
@@ -175,7 +176,7 @@ def test_constants_are_the_originals(name):
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_other_constants(name):
     constants = {"weight_decay_rate": 0.2, "beta_1": 0.5, "beta_2": 0.6, "epsilon": 0.1}
-    optimizer = optimization.create_optimizer(name, 0.1, optimization.Constants(**constants))
+    optimizer = optimization.create_optimizer(name, 0.1, choices.OptimizerConstants(**constants))
     assert constants.items() <= optimizer.get_config().items()
 
 
@@ -193,7 +194,7 @@ def test_other_constants(name):
 def test_constants_out_of_range(name, value, rule):
     message = f"^--{name} must be finite and {rule}. Received: {value}$"
     with pytest.raises(UserError, match=message):
-        optimization.Constants(**{name: value})
+        choices.OptimizerConstants(**{name: value})
 
 
 def test_unknown_optimizer():

@@ -128,6 +128,7 @@ def cases():
             yield pytest.param(name, optimizer, marks=marks)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, optimizer", list(cases()))
 def test_a_step_compiles_and_computes_the_same(name, optimizer):
     figures, variables = trained(name, optimizer, jit_compile=False)

@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's own parts: the corpus, its SentencePiece model, the curves."""
+"""The demo's own parts: the corpus, what the model is shown to do."""
 
 import collections
 import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import sentencepiece
-import tensorflow as tf
 from absl import flags
 from absl.testing import flagsaver
 
 from albert_tf.training import history
-from demo import make_corpus, plot_curves, train_sentencepiece
+from demo import make_corpus, show_model
 from tests import ROOT
+from tests.api import sources
 
 DOCSTRING = """Fit the model to the data. It takes e.g. an array, i.e. numbers.
 
@@ -99,10 +97,11 @@ x = 1
 
 def test_repeated_sentences_and_short_documents_go():
     counts = collections.Counter()
-    documents = [["A a.", "B b."], ["a A.", "C c.", "D d."], ["B b.", "E e."], ["C c.", "D d."]]
+    texts = [["A a.", "B b."], ["a A.", "C c.", "D d."], ["B b.", "E e."], ["C c.", "D d."]]
+    documents = [make_corpus.Document("p", text) for text in texts]
     assert list(make_corpus.new_documents(documents, 2, counts)) == [
-        ["A a.", "B b."],
-        ["C c.", "D d."],
+        ("p", ["A a.", "B b."]),
+        ("p", ["C c.", "D d."]),
     ]
     assert counts == {
         "sentences dropped: repeated": 4,
@@ -135,6 +134,7 @@ def package(tmp_path):
     return root
 
 
+@pytest.mark.long
 def test_make_corpus(package, tmp_path):
     train, heldout = tmp_path / "out" / "train.txt", tmp_path / "out" / "heldout.txt"
     arguments = (f"--roots={package}", f"--train_file={train}", f"--heldout_file={heldout}")
@@ -163,6 +163,37 @@ def test_make_corpus(package, tmp_path):
     assert sorted(path.name for path in train.parent.iterdir()) == ["heldout.txt", "train.txt"]
 
 
+def test_labelled_documents_are_spread_over_the_largest_packages(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(make_corpus, "_LABELS", 2)
+    monkeypatch.setattr(make_corpus, "_MOST_PER_LABEL", {"train": 3, "dev": 1})
+    documents = [
+        make_corpus.Document(package, [f"{package} {number}.", "Second."])
+        for package, count in (("a", 7), ("b", 1), ("c", 2))
+        for number in range(count)
+    ]
+    make_corpus.write_labelled(str(tmp_path), {"train": documents, "dev": documents[::-1]})
+    assert (tmp_path / "train.tsv").read_text().splitlines() == [
+        "text\tpackage", "a 0. Second.\ta", "a 2. Second.\ta", "a 4. Second.\ta",
+        "c 0. Second.\tc", "c 1. Second.\tc",
+    ]  # fmt: skip
+    assert (tmp_path / "dev.tsv").read_text().splitlines() == [
+        "text\tpackage", "a 6. Second.\ta", "c 1. Second.\tc",
+    ]  # fmt: skip
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path}/train.tsv: a 3, c 2", f"{tmp_path}/dev.tsv: a 1, c 1",
+    ]  # fmt: skip
+
+
+def test_the_package_of_a_file_is_what_lies_in_the_root(package):
+    (package / "p0" / "deeper").mkdir()
+    (package / "p0" / "deeper" / "m.py").touch()
+    found = {
+        path[len(str(package)) + 1 :]: name for name, path in make_corpus.source_files([package])
+    }
+    assert found["p0/m00.py"] == found["p0/deeper/m.py"] == "p0"
+    assert found["broken.py"] == "broken"
+
+
 @pytest.mark.parametrize(
     "roots, message", [("nowhere", "'nowhere' is not a folder"), ("demo", "none left to hold out")]
 )
@@ -183,108 +214,57 @@ def test_make_corpus_says_what_is_wrong(tmp_path, monkeypatch, roots, message):
     assert not list(tmp_path.iterdir())
 
 
-# --- SentencePiece --------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def sentences():
-    """Some hundred lines of prose that lie in the repository."""
-    text = (ROOT / "LICENSE").read_text().split(".")
-    return [" ".join(sentence.split()) for sentence in text if sentence.strip()]
-
-
-def test_sentencepiece_options(tmp_path, sentences):
-    text = tmp_path / "text.txt"
-    text.write_text("\n\n".join(sentences))
-    prefix = tmp_path / "new" / "spm"
-    read = list(train_sentencepiece.read_sentences([str(text)], do_lower_case=True))
-    assert len(read) == len(sentences)
-    train_sentencepiece.train(read, str(prefix), 300, seed=1)
-    assert sorted(path.name for path in prefix.parent.iterdir()) == ["spm.model", "spm.vocab"]
-
-    model = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
-    assert len(model) == 300
-    pieces = [model.id_to_piece(i) for i in range(13)]
-    assert pieces == ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", *'()"-.–£€']
-    assert [model.is_control(i) for i in range(6)] == [True, False, True, True, True, False]
-    assert (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id()) == (0, 1, -1, -1)
-    assert "[MASK]" not in model.encode("[MASK]", out_type=str)
-    # A symbol of its own is a piece of its own.
-    assert "." in model.encode("the work.", out_type=str)
-    assert not any(re.search("[A-Z]", model.id_to_piece(i)) for i in range(5, 300))
-
-    train_sentencepiece.train(read, str(tmp_path / "again"), 300, seed=1)
-    assert (tmp_path / "again.vocab").read_text() == Path(f"{prefix}.vocab").read_text()
-
-
-def test_sentencepiece_keeps_case_if_asked(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("Ein É.\n\n \nZwei\n")
-    read = train_sentencepiece.read_sentences
-    assert list(read([str(path)], do_lower_case=False)) == ["Ein E.", "Zwei"]
-    assert list(read([str(path)], do_lower_case=True)) == ["ein e.", "zwei"]
-
-
-def test_sentencepiece_says_what_is_wrong(tmp_path, sentences):
-    with pytest.raises(ValueError, match=r"--vocab_size=90000: .* Lower it"):
-        train_sentencepiece.train(sentences, str(tmp_path / "spm"), 90000, seed=1)
-    assert list(tmp_path.iterdir()) == []
-    done = run_module(
-        "train_sentencepiece",
-        f"--input_file={tmp_path}/nothing*.txt",
-        f"--model_prefix={tmp_path}/spm",
-    )
-    assert done.returncode == 1
-    assert "--input_file: no file matches" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-# --- curves ---------------------------------------------------------------------------------------
+# --- what the model does --------------------------------------------------------------------------
 
 
 @pytest.fixture
 def run_dir(tmp_path):
-    """The history and the checkpoint names of a run of four steps."""
-    lines, names = history.History(str(tmp_path), 0), tuple(plot_curves.FIGURES)
+    """A model with random weights, and the history of a run of four steps."""
+    sources.write_release(tmp_path)
+    lines = history.History(str(tmp_path), 0)
     for step in (2, 4):
-        for kind, offset in (("train", 0), ("eval", 0.5)):
-            figures = {name: n + offset + step / 100 for n, name in enumerate(names)}
-            rate = {"learning_rate": 0.1} if kind == "train" else {}
-            lines.write(step, kind, figures | rate)
-    for name in ("model.ckpt-2.index", "model.ckpt-10.index", "model.ckpt-10.data-00000-of-00001"):
-        (tmp_path / name).touch()
+        figures = {name: n + step / 100 for n, name in enumerate(show_model.FIGURES)}
+        lines.write(step, "train", figures | {"learning_rate": 0.1})
+        lines.write(step, "eval", {name: value + 0.5 for name, value in figures.items()})
     return tmp_path
 
 
-def test_plot_curves(run_dir):
-    png, text = run_dir / "plots" / "curves.png", run_dir / "plots" / "summary.txt"
-    done = run_module(
-        "plot_curves", f"--run_dir={run_dir}", f"--png_file={png}", f"--summary_file={text}"
-    )
-    assert done.returncode == 0, done.stderr
-    assert tf.io.decode_png(png.read_bytes()).shape[:2] == (960, 1200)
-    assert done.stdout == text.read_text()
-    lines = [line.split() for line in done.stdout.splitlines()]
-    assert [line[-3:] for line in lines[:3]] == [
+def test_show_model(run_dir, monkeypatch, capsys):
+    monkeypatch.setattr(show_model, "MASKED", show_model.MASKED[:2])
+    text = run_dir / "new" / "summary.txt"
+    flags.FLAGS.mark_as_parsed()
+    with flagsaver.flagsaver(
+        (show_model._RUN_DIR, str(run_dir)), (show_model._SUMMARY_FILE, str(text))
+    ):
+        show_model.main([])
+    first, *shown = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"Loaded {run_dir}")
+    assert shown == text.read_text().splitlines()
+    figures, masks, orders = (part.splitlines() for part in text.read_text().split("\n\n"))
+    assert [line.split()[-3:] for line in figures[:3]] == [
         ["0.5400", "(step", "4)"],
         ["1.5400", "(step", "4)"],
         ["2.5400", "(step", "4)"],
     ]
-    assert lines[3] == ["Checkpoint", str(run_dir / "model.ckpt-10")]
-    assert lines[4] == ["Curves", str(png)]
+    assert figures[3].split() == ["Checkpoint", str(run_dir / "model.ckpt-best")]
+    assert masks[0] == "Fill [MASK]" and len(masks) == 3
+    for line, sentence in zip(masks[1:], show_model.MASKED, strict=True):
+        assert line.startswith(f"  {sentence} ") and line.count("%") == 4
+    assert [line.split("  ")[1] for line in orders[1:]] == [
+        " ".join(texts) for pair in show_model.ORDERED for texts in (pair, pair[::-1])
+    ]
+    assert all(line.endswith("%") for line in orders[1:])
 
 
-def test_plot_curves_says_what_is_wrong(run_dir):
+def test_show_model_says_what_is_wrong(run_dir):
     path = run_dir / history.FILE
     path.write_text("".join(row for row in path.open() if ",eval," not in row))
-    png = run_dir / "curves.png"
     flags.FLAGS.mark_as_parsed()
     with (
-        flagsaver.flagsaver((plot_curves._RUN_DIR, run_dir), (plot_curves._PNG_FILE, str(png))),
+        flagsaver.flagsaver((show_model._RUN_DIR, str(run_dir))),
         pytest.raises(SystemExit, match=r"no loss, .*, sentence_order_accuracy .*rows of eval in"),
     ):
-        plot_curves.main([])
-    assert not png.exists()
+        show_model.main([])
 
 
 # --- Makefile -------------------------------------------------------------------------------------

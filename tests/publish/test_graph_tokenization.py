@@ -8,18 +8,19 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.publish import graph_tokenization, hub_preprocessing, packing
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, basic_tokens
 from tests import GOLDEN
+from tests.text import languages
 
 DATA = GOLDEN / "tokenization"
 STRINGS = json.loads((DATA / "table.json").read_text(encoding="utf-8"))["strings"]
 VOCABULARIES = ["spm_uncased.model", "spm_cased.model", "vocab.txt", "vocab_quirks.txt"]
 
 
-def both(path, lower):
+def both(path, lower, **more):
     """The graph's tokenizer and Python's."""
     kind = "spm_model_file" if str(path).endswith(".model") else "vocab_file"
-    arguments = {kind: str(path), "do_lower_case": lower}
+    arguments = {kind: str(path), "do_lower_case": lower} | more
     return graph_tokenization.GraphTokenizer(**arguments), FullTokenizer(**arguments)
 
 
@@ -39,6 +40,36 @@ def test_every_golden_string(vocabulary, lower):
         return
     assert len(STRINGS) == 230
     assert_same(*pair, STRINGS)
+
+
+HARD = [
+    "Ещё мой ЁЖ, и\u0306 е\u0308 Й\u0301",
+    "Tiếng Việt: ế e\u0302\u0301 e\u0323\u0302 e\u0302\u0323",  # marks in either order
+    "كَتَبَ شدّة ّ\u064e \u064e\u0651",
+    "ΟΔΟΣ Σ ΆΣ ὈΔΥΣΣΕΎΣ Σ\u0301Α ᾳ Α\u0345",
+    "İ I\u0307 \u1112\u1161\u11ab 한 が か\u3099 \u00a8 ½ ﬁ",
+    "\u0301 a\u0301\u200b b \u0301",
+]
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
+def test_accents_that_stay(tmp_path, kind, lower):
+    texts = [*HARD, *STRINGS, *languages.TEXTS["russian"].split("\n")]
+    path = tmp_path / ("spm.model" if kind == "sentencepiece" else "vocab.txt")
+    if kind == "sentencepiece":
+        languages.write_model(path, "\n".join([*HARD, *languages.TEXTS.values()]), False)
+    else:
+        chars = {c for text in texts for word in basic_tokens(text, lower, False) for c in word}
+        pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(chars), *(f"##{c}" for c in chars)]
+        path.write_text("\n".join(pieces), encoding="utf-8", newline="")
+    graph, tokenizer = both(path, lower, strip_accents=False)
+    assert_same(graph, tokenizer, texts)
+    ids, starts, ends = (v.to_list()[0] for v in graph.tokenize_with_offsets(["Мой зелёный чай"]))
+    covered = [("Мой зелёный чай"[a:b]) for a, b in zip(starts, ends, strict=True)]
+    pieces = [p.replace("▁", "").replace("##", "") for p in tokenizer.convert_ids_to_tokens(ids)]
+    if lower:
+        assert pieces == [part.lower() for part in covered] and "й" in "".join(pieces)
 
 
 @pytest.mark.shared_data

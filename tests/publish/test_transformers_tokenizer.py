@@ -38,9 +38,10 @@ HARD = [
 ]
 
 
-def vocabulary_of_characters(path, lower):
+def vocabulary_of_characters(path, lower, strip_accents=True):
     """Writes a vocabulary that has every character of HARD, so that every difference shows."""
-    found = sorted({char for line in HARD for word in basic_tokens(line, lower) for char in word})
+    words = [word for line in HARD for word in basic_tokens(line, lower, strip_accents)]
+    found = sorted({char for word in words for char in word})
     tokens = [*SPECIAL, *found, *(f"##{char}" for char in found)]
     path.write_text("\n".join(tokens), encoding="utf-8", newline="")
 
@@ -55,13 +56,13 @@ def files_of(path, do_lower_case=True, **arguments):
     return make(content, do_lower_case, 40, **arguments)
 
 
-def ours_of(path, do_lower_case=True):
+def ours_of(path, do_lower_case=True, **arguments):
     key = "spm_model_file" if path.suffix == ".model" else "vocab_file"
-    return FullTokenizer(do_lower_case=do_lower_case, **{key: str(path)})
+    return FullTokenizer(do_lower_case=do_lower_case, **{key: str(path)}, **arguments)
 
 
 def ids_of(tokenizer, lines):
-    return [tokenizer.encode_ids(tokenizer.normalize(line)) for line in lines]
+    return [tokenizer.encode_ids(line) for line in lines]
 
 
 # --- What is in the files -------------------------------------------------------------------------
@@ -184,13 +185,27 @@ def test_ids_of_hard_lines(name, lower, tmp_path):
 
 @needs_transformers
 @pytest.mark.parametrize("lower", [True, False])
-def test_text_that_a_sentencepiece_model_gets(lower, tmp_path):
+def test_words_that_keep_their_accents(lower, tmp_path):
+    path = tmp_path / "chars.txt"
+    vocabulary_of_characters(path, lower, strip_accents=False)
+    theirs = theirs_of(tmp_path / "hf", path, lower, strip_accents=False)
+    assert not differences(theirs, ours_of(path, lower, strip_accents=False), HARD)
+    config = json.loads((tmp_path / "hf" / "tokenizer_config.json").read_text())
+    assert config["strip_accents"] is False and config["keep_accents"] is True
+
+
+@needs_transformers
+@pytest.mark.parametrize("strip_accents", [True, False])
+@pytest.mark.parametrize("lower", [True, False])
+def test_text_that_a_sentencepiece_model_gets(lower, strip_accents, tmp_path):
     """Ids alone would hide what is unknown to the vocabulary: Greek, Korean."""
     import sentencepiece
 
     path = VOCABULARIES / "spm_cased.model"
-    theirs = theirs_of(tmp_path / "hf", path, lower).backend_tokenizer.normalizer
-    ours, table = ours_of(path, lower), sentencepiece.SentencePieceNormalizer(model_file=str(path))
+    loaded = theirs_of(tmp_path / "hf", path, lower, strip_accents=strip_accents)
+    theirs = loaded.backend_tokenizer.normalizer
+    ours = ours_of(path, lower, strip_accents=strip_accents)
+    table = sentencepiece.SentencePieceNormalizer(model_file=str(path))
     for line in HARD:
         expected = table.normalize(ours.normalize(line)).replace("▁", " ").split()
         assert theirs.normalize_str(line).replace("▁", " ").split() == expected

@@ -314,17 +314,18 @@ def test_one_output_needs_its_task(fine_tuned, export):
     assert config["problem_type"] == "regression" and config["id2label"] == {"0": "LABEL_0"}
 
 
+@pytest.mark.parametrize("flag", ["do_lower_case", "strip_accents"])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_casing_is_that_of_the_run(recorded, with_vocabulary, export):
+def test_clean_up_is_that_of_the_run(flag, recorded, with_vocabulary, export):
     folder, _ = with_vocabulary()
-    record = {"config": {}, "text": {"do_lower_case": recorded}, "vocabulary": None}
+    record = {"config": {}, "text": {flag: recorded}, "vocabulary": None}
     (folder / "run.json").write_text(json.dumps(record))
     directory = export(folder, "hf", export_format="hf")
     tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
-    assert tokenizer["do_lower_case"] is recorded
-    export(folder, "same", export_format="hf", do_lower_case=recorded)
-    with pytest.raises(ValueError, match=r"--do_lower_case=.*run\.json\): leave the flag out"):
-        export(folder, "other", export_format="hf", do_lower_case=not recorded)
+    assert tokenizer.get(flag, True) is recorded
+    export(folder, "same", export_format="hf", **{flag: recorded})
+    with pytest.raises(ValueError, match=rf"--{flag}=.*run\.json\): leave the flag out"):
+        export(folder, "other", export_format="hf", **{flag: not recorded})
 
 
 def test_tokenizers_that_transformers_lacks(with_vocabulary, export, tmp_path):
@@ -463,6 +464,7 @@ def test_a_failure_while_writing_leaves_nothing(source, export, tmp_path, monkey
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.long
 def test_as_a_user_runs_it(run_script, source, tmp_path):
     values = {"albert_directory": source(), "checkpoint_name": "model.ckpt"}
     target = tmp_path / "out" / "model.ckpt"

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import export_to_tfhub
-from albert_tf.checkpoints import loading, name_table, writers
+from albert_tf.checkpoints import hub_modules, loading, name_table, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.publish import cards, export_signatures, hub, saved_models
@@ -218,6 +218,7 @@ print(len(before), moved >= len(before) - 1, history[-1] < history[0])
 """
 
 
+@pytest.mark.long
 def test_elsewhere(exported, tmp_path):
     module = exported()
     code = ELSEWHERE.replace("PATH", repr(str(module))) + example_of(module)
@@ -227,6 +228,7 @@ def test_elsewhere(exported, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_what_a_server_sees(directory, run):
     module = run(directory(), do_lower_case=False)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -266,7 +268,7 @@ def test_card(directory, run):
         "| layers L, heads N | 2, 4 |",
         "| parameters shared | all; 1 group(s), 2 block(s) in a layer |",
         "| vocabulary V | 300, `assets/vocab.txt` |",
-        "| text | lower-cased |",
+        "| text | lower-cased; accents are dropped |",
     ):
         assert line in card
     count = re.search(r"parameters of the encoder \| ([\d,]+)", card)[1]
@@ -276,6 +278,7 @@ def test_card(directory, run):
     assert int(count.replace(",", "")) == sum(sizes)
 
 
+@pytest.mark.long
 def test_preprocessing(run_main, tmp_path, capsys):
     """Of both kinds of vocabulary, loaded by the examples of the cards."""
     texts = ["A question, with 9,000 Words?", "", "Ünder the  table"]
@@ -295,7 +298,7 @@ def test_preprocessing(run_main, tmp_path, capsys):
         assert [cards.EQUAL_SPLITS in text for text in said] == [is_sentencepiece] * 2
         argument = {"spm_model_file" if is_sentencepiece else "vocab_file": str(source / kind)}
         tokenizer = FullTokenizer(**argument)
-        ids = [tokenizer.encode_ids(tokenizer.normalize(text)) for text in texts]
+        ids = [tokenizer.encode_ids(text) for text in texts]
         assert f"int32 [B, {length}]" in said[1]
         expected += ["(1, 16)", str(ids), f"(3, {length})"]
         code += f"""
@@ -347,6 +350,7 @@ with tf.Graph().as_default(), tf.compat.v1.Session() as session:
 """
 
 
+@pytest.mark.long
 def test_servers_load_it(exported, tmp_path):
     module = exported()
     assert python(SERVED.replace("PATH", repr(str(module))), tmp_path).split()[-1] == "[CLS]"
@@ -480,7 +484,19 @@ def test_lengths_that_make_no_module(flags, message, directory, run, tmp_path):
 def test_casing_is_the_trainings(directory, run):
     path = directory()
     record(text={"do_lower_case": False})(path)
-    assert not tf.saved_model.load(str(run(path))).do_lower_case.numpy()
+    module = tf.saved_model.load(str(run(path)))
+    assert not module.do_lower_case.numpy() and module.strip_accents.numpy()
+
+
+@pytest.mark.long
+def test_accents_stay_as_in_the_training(directory, run):
+    path = directory()
+    record(text={"strip_accents": False})(path)
+    module = run(path)
+    assert hub_modules.strips_accents(str(module)) is False
+    assert "lower-cased; accents are kept" in (module / "README.md").read_text()
+    run(path, export_type="preprocessing", export_path=path / "preprocessing")
+    assert "accents are kept." in (path / "preprocessing" / "README.md").read_text()
 
 
 def test_an_export_path_that_is_not_empty(directory, run, tmp_path):

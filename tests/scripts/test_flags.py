@@ -13,6 +13,7 @@ import run_classifier
 import run_pretraining
 import run_race
 import run_squad
+from albert_tf.cli import flag_groups
 from tests import GOLDEN
 
 ORIGINALS = json.loads((GOLDEN / "flags.json").read_text(encoding="utf-8"))
@@ -49,6 +50,5 @@ def test_flags_are_the_originals(run_main, monkeypatch, name):
 
 def described(flag):
     """Type, default and whether it is required, as in golden/flags.json; an enum is a string."""
-    is_required = any("must have a value" in rule.message for rule in flag.validators)
     default = "nan" if flag.default != flag.default else flag.default
-    return flag.flag_type().removesuffix(" enum"), default, is_required
+    return flag.flag_type().removesuffix(" enum"), default, flag_groups.is_required(flag)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run that is killed again and again ends as one that never was, bit for bit."""
+"""Runs that are killed again and again end as those that never were, bit for bit."""
 
 import random
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 from albert_tf.checkpoints import readers, run_directory
 from albert_tf.training import history
 from tests import ROOT
-from tests.scripts import quick_runs
+from tests.scripts import quick_runs, two_workers
 
 pytestmark = pytest.mark.long
 STEPS, KILLS = 400, 20
@@ -22,7 +22,7 @@ class Process:
     """A run of the script in a process of its own."""
 
     def __init__(self, flags):
-        self._history = flags["output_dir"] / history.FILE
+        self._directory = flags["output_dir"]
         arguments = [f"--{name}={value}" for name, value in flags.items()]
         self.process = subprocess.Popen(
             [sys.executable, str(ROOT / "run_pretraining.py"), *arguments],
@@ -34,15 +34,24 @@ class Process:
 
     def wait_for_step(self, step):
         """Waits until it has written figures of a step, or has ended."""
-        while self.process.poll() is None and self._last_step() < step:
+        while self.process.poll() is None and last_step(self._directory) < step:
             time.sleep(0.005)
-
-    def _last_step(self):
-        lines = self._history.read_text().splitlines() if self._history.exists() else []
-        return int(lines[-1].split(",")[0]) if len(lines) > 1 else 0
 
     def output(self):
         return self.process.communicate(timeout=900)[0]
+
+
+def last_step(directory):
+    """The last step of a run that its history tells of."""
+    path = directory / history.FILE
+    lines = path.read_text().splitlines() if path.exists() else []
+    return int(lines[-1].split(",")[0]) if len(lines) > 1 else 0
+
+
+def saved_step(directory):
+    """The step of a run's newest checkpoint, 0 if there is none."""
+    found = run_directory.numbered_in(str(directory))
+    return found[-1][0] if found else 0
 
 
 def variables(directory):
@@ -75,12 +84,52 @@ def test_a_killed_run_ends_as_one_that_never_was(tmp_path):
             time.sleep(moments.uniform(0, starting))
         run.process.kill()
         assert "run_pretraining: error" not in run.output()
-        found = run_directory.numbered_in(str(tmp_path / "killed"))
-        step = found[-1][0] if found else 0
+        step = saved_step(tmp_path / "killed")
         assert number > KILLS // 2 or step < STEPS  # it is killed on its way
     assert "run_pretraining: error" not in Process(flags).output()
-    wanted, found = variables(tmp_path / "whole"), variables(tmp_path / "killed")
-    assert found["global_step"] == STEPS
+    assert_same_ends(tmp_path / "killed", tmp_path / "whole", STEPS)
+
+
+def assert_same_ends(directory, other, step):
+    """Compares all that the newest checkpoints of two runs hold: weights, moments, seed, step."""
+    found, wanted = variables(directory), variables(other)
+    assert found["global_step"] == step
     assert found.keys() == wanted.keys()
+    assert "seed" in found and any(name.endswith("adam_m") for name in found)
     for name, value in wanted.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_two_killed_workers_end_as_two_that_never_were(tmp_path):
+    flags = quick_runs.flags_of_two_workers(tmp_path) | {
+        "num_train_steps": STEPS,
+        "save_checkpoints_steps": 50,
+        "iterations_per_loop": 5,
+        "gradient_accumulation_steps": 2,
+        "shuffle_buffer_size": 20,
+    }
+
+    def started(directory):
+        values = flags | {"output_dir": directory}
+        return two_workers.started(values, two_workers.JOBS["workers"], tmp_path)
+
+    def train_to_the_end(directory):
+        with started(directory) as processes:
+            for number, process in enumerate(processes):
+                assert process.wait(timeout=900) == 0, two_workers.log_of(tmp_path, number)
+
+    train_to_the_end(tmp_path / "whole")
+    moments, killed = random.Random(1), tmp_path / "killed"
+    for earliest in (1, 100, 200):
+        step = earliest + moments.randrange(100)
+        with started(killed) as processes:
+            while last_step(killed) < step:
+                assert all(process.poll() is None for process in processes), [
+                    two_workers.log_of(tmp_path, number) for number in (0, 1)
+                ]
+                time.sleep(0.005)
+            time.sleep(moments.uniform(0, 0.1))
+        assert saved_step(killed) < STEPS  # it is killed on its way
+    assert saved_step(killed) > 0
+    train_to_the_end(killed)
+    assert_same_ends(killed, tmp_path / "whole", STEPS)

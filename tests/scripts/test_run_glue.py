@@ -131,6 +131,7 @@ def check_task(folder, task):
 TINY = ("--max_seq_length=64", "--train_batch_size=2", "--seed=1")
 
 
+@pytest.mark.long
 def test_two_tasks(run_glue, tmp_path):
     done = run_glue(*TINY, TASKS="CoLA STS-B", STEPS_DIVISOR=100000)
     assert done.returncode == 0, done.stderr

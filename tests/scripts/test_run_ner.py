@@ -13,7 +13,7 @@ import tensorflow as tf
 import export_checkpoints
 import run_classifier
 from albert_tf.checkpoints import run_directory
-from albert_tf.cli import predict
+from albert_tf.cli import predict, predict_models
 from albert_tf.data import input_pipeline, records
 from albert_tf.publish import export_signatures
 from albert_tf.tasks import ner
@@ -81,7 +81,7 @@ def run(tmp_path_factory, run_main, data):
             output_dir=folder / "out",
             export_dir=folder / "export",
         )
-        return folder / "out", Path(predict.find_export(str(folder / "export")))
+        return folder / "out", Path(predict_models.find_export(str(folder / "export")))
 
     return make
 
@@ -138,7 +138,7 @@ def test_counts_are_told_whenever_features_are_used(run_main, flags, data, capsy
     out = capsys.readouterr().out
     corpus = ner.read(str(data / "dev.conll"))
     without = sum(word.text == "\x01" for word in corpus.words)
-    assert "records are used again" in out and without
+    assert "Using features again" in out and without
     assert f"dev: {len(corpus.words)} words in 20 sentences\n" in out
     assert f"dev: {without} words have no piece and count as unknown ones\n" in out
     assert re.search(r"dev: \d+ sentences exceed --max_seq_length and are split\n", out)
@@ -211,6 +211,7 @@ def with_wordpiece(run):
     return run(WIDE, **SHORT, spm_model_file="", vocab_file=WORDPIECE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["learnt", "with_wordpiece"])
 def test_text_gets_the_labels_of_the_scripts_prediction(name, request, run_main, data, tmp_path):
     directory, export = request.getfixturevalue(name)

@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pre-training with two real processes, for a while: together, asked to end, and left alone."""
 
-import contextlib
-import json
-import os
 import re
 import signal
-import socket
-import subprocess
-import sys
 import time
 
 import pytest
 
 from albert_tf.checkpoints import run_directory
-from tests import ROOT
 from tests.scripts import quick_runs
+from tests.scripts.two_workers import JOBS, log_of, started
 
 pytestmark = pytest.mark.long
 
@@ -23,50 +17,6 @@ pytestmark = pytest.mark.long
 @pytest.fixture
 def flags(tmp_path):
     return quick_runs.flags_of_two_workers(tmp_path)
-
-
-JOBS = {"workers": [("worker", 0), ("worker", 1)], "chief": [("chief", 0), ("worker", 0)]}
-
-
-@contextlib.contextmanager
-def started(flags, jobs, tmp_path, delay=0.0):
-    """Processes of a cluster of two, the second started later; killed if the block leaves any."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("localhost", 0))) for _ in jobs]
-        addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
-    cluster = {}
-    for (kind, _), address in zip(jobs, addresses, strict=True):
-        cluster.setdefault(kind, []).append(address)
-    processes = []
-    try:
-        for number, (kind, index) in enumerate(jobs):
-            task = {"cluster": cluster, "task": {"type": kind, "index": index}}
-            arguments = [f"--{name}={value}" for name, value in flags.items()]
-            with open(tmp_path / f"log-{number}", "w") as log:
-                processes.append(
-                    subprocess.Popen(
-                        [sys.executable, str(ROOT / "run_pretraining.py"), *arguments],
-                        cwd=tmp_path,
-                        env={
-                            **os.environ,
-                            "PYTHONPATH": str(ROOT),
-                            "PYTHONUNBUFFERED": "1",
-                            "TF_CONFIG": json.dumps(task),
-                        },
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                    )
-                )
-            time.sleep(delay)
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
-def log_of(tmp_path, number):
-    return (tmp_path / f"log-{number}").read_text()
 
 
 def wait_for_step(tmp_path, step, processes, seconds=200):

@@ -32,7 +32,7 @@ def test_places_lie_in_the_text_and_in_order(text):
 @given(st.lists(WORDS, min_size=1, max_size=12).map(" ".join))
 def test_plain_words_stand_where_their_pieces_say(text):
     found = squad_alignment.align(text, TOKENIZER, do_lower_case=True).paragraph
-    pieces = TOKENIZER.tokenize(TOKENIZER.normalize(text))
+    pieces = TOKENIZER.tokenize(text)
     for piece, start, end in zip(pieces, found.starts, found.ends, strict=True):
         if piece != WORD_START:  # which stands for no character at the beginning of a text
             assert text[start : end + 1].strip() == piece.replace(WORD_START, "")

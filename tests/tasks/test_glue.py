@@ -15,6 +15,7 @@ from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.tasks import classification_features, classification_metrics, glue, tsv_files
 from albert_tf.tasks.tsv_files import Example
+from albert_tf.text import sequences
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import GOLDEN
 
@@ -157,17 +158,15 @@ def test_pairs_are_cut_as_token_by_token():
     for length in (5, 6, 12, 13):
         for a, b in itertools.product(range(16), range(1, 16)):
             expected = cut_token_by_token(range(a), range(b), length - 3)
-            assert (
-                classification_features._cut(list(range(a)), list(range(b)), length) == expected
-            ), (a, b, length)
+            assert sequences.cut(list(range(a)), list(range(b)), length) == expected, (a, b, length)
 
 
 def test_single_text_is_cut():
-    assert classification_features._cut(list(range(9)), [], 8) == (list(range(6)), [])
+    assert sequences.cut(list(range(9)), [], 8) == (list(range(6)), [])
 
 
 def test_pack_segments():
-    arrays = records.pack_segments([[7, 8], [9], []], [[5], None, []], SpecialIds(0, 2, 3, 4), 6)
+    arrays = sequences.pack_segments([[7, 8], [9], []], [[5], None, []], SpecialIds(0, 2, 3, 4), 6)
     expected = {
         "input_ids": [[2, 7, 8, 3, 5, 3], [2, 9, 3, 0, 0, 0], [2, 3, 3, 0, 0, 0]],
         "input_mask": [[1] * 6, [1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0]],
@@ -188,6 +187,26 @@ def test_find_task():
     assert glue.find_task("MisMNLI") is glue.TASKS["mismnli"]
     with pytest.raises(ValueError, match="--task_name=mnly is unknown; known are cola, mnli,"):
         glue.find_task("mnly")
+    with pytest.raises(UserError, match=r"files of your own\. Did you mean sst-2\?$"):
+        glue.find_task("SST2")
+    with pytest.raises(UserError, match=r"files of your own$"):
+        glue.find_task("something")
+
+
+def test_a_column_of_texts_is_no_label_column(tmp_path):
+    rows = [f"text {number}\tother\tlabel {number % 11}" for number in range(20)]
+    (tmp_path / "train.tsv").write_text("\n".join(rows))
+    with pytest.raises(UserError, match=r"column 2 has 11 different values in 20 rows, such as"):
+        glue.tsv_task("0", None, "2", data_dir=str(tmp_path))
+    (tmp_path / "train.tsv").write_text("\n".join(rows).replace("label 10", "label 9"))
+    assert len(glue.tsv_task("0", None, "2", data_dir=str(tmp_path)).labels) == 10
+
+
+def test_few_of_many_labels_are_shown(tmp_path, tokenizer):
+    task = glue.tsv_task("0", None, "1", labels=[f"class {number}" for number in range(30)])
+    (tmp_path / "train.tsv").write_text("text\tother\n")
+    with pytest.raises(UserError, match=r"known are class 0, .*, class 9 and 20 more$"):
+        tsv_files.read_examples(task, str(tmp_path), "train", tokenizer)
 
 
 def test_missing_file(tokenizer, tmp_path):
@@ -593,12 +612,12 @@ def test_cache_is_made_and_used_again(cache):
     first, made, said = cache()
     assert made
     assert (first.path, first.counts) == (str(cache.path), {"left_out": 7})
-    assert "is made, as there is no such file" in said
+    assert "Making features: " in said and "(there are none yet)" in said
     sidecar = json.loads(Path(f"{cache.path}.meta.json").read_text())
     assert (sidecar["records"], sidecar["task"]) == (3, "cola")
     (batch,) = input_pipeline.eval_dataset([str(cache.path)], SCHEMA, 3)
     assert batch["x"].numpy().tolist() == [[1, 2], [3, 4], [5, 6]]
-    said = f"{cache.path}: its 3 records are used again (same settings and input)\n"
+    said = f"Using features again: {cache.path} (3 records, same settings and input)\n"
     assert cache() == (first, False, said)
 
 
@@ -607,13 +626,13 @@ def test_cache_is_made_anew_for_other_settings(cache):
     settings = {"task": "cola", "lengths": (1, 3), "do_lower_case": True}
     _, made, said = cache(settings=settings)
     assert made
-    assert "other values hold now for do_lower_case, lengths\n" in said
+    assert "(other values hold now for do_lower_case, lengths)\n" in said
     _, made, _ = cache(settings=settings)
     assert not made
     wide = {"x": records.FeatureSpec(tf.int64, 3)}
     _, made, said = cache(settings, wide, [{"x": np.ones([1, 3], int)}])
     assert made
-    assert "other values hold now for schema\n" in said
+    assert "(other values hold now for schema)\n" in said
 
 
 def test_cache_is_made_anew_for_other_input(cache):
@@ -621,7 +640,7 @@ def test_cache_is_made_anew_for_other_input(cache):
     cache.source.write_text("other")
     _, made, said = cache()
     assert made
-    assert "other values hold now for input_sha256\n" in said
+    assert "(other values hold now for input_sha256)\n" in said
 
 
 def test_cache_without_or_with_damaged_sidecar(cache):
@@ -649,7 +668,7 @@ def test_cache_with_settings_in_its_name(cache):
     assert made and re.fullmatch(r"cola_train-[0-9a-f]{8}\.tf_record", Path(first.path).name)
     before = Path(first.path).stat()
     second, made, said = cache({"task": "rte"}, batches=BATCHES[:1], add_key=True)
-    assert made and second.path != first.path and "there is no such file" in said
+    assert made and second.path != first.path and "(there are none yet)" in said
     cache.source.write_text("other")
     third, made, _ = cache(add_key=True)
     assert made and len({first.path, second.path, third.path}) == 3

@@ -523,7 +523,7 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, uncased):
     # Again: taken as they are, and what is missing in them is said again.
     assert squad_features.write_training_records(made, examples, None, SMALL, [source]) == made
     out = capsys.readouterr().out
-    assert "used again" in out and skipped in out
+    assert "Using features again" in out and skipped in out
 
 
 def read_all(path):
@@ -551,10 +551,10 @@ def test_prediction_records_are_used_again(tmp_path, capsys, uncased):
 
     expected = list(original_features(run(), uncased))
     assert read_all(path)[7]["unique_ids"] == [1_000_000_007]
-    assert "is made" in capsys.readouterr().out
+    assert "Making features" in capsys.readouterr().out
     again = run()
     printed = capsys.readouterr().out
-    assert "used again" in printed and "2 of 52 questions are skipped" in printed
+    assert "Using features again" in printed and "2 of 52 questions are skipped" in printed
     assert list(original_features(again, uncased)) == expected
     other = run(dataclasses.replace(SMALL, doc_stride=30))
     assert len(other) == len(read_all(path)) < len(expected)

@@ -5,6 +5,7 @@ import multiprocessing
 import pickle
 import subprocess
 import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import sentencepiece
 from albert_tf.text import tokenization
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds, preprocess_text
 from tests import GOLDEN, ROOT, SHARED
+from tests.text import languages
 
 DATA = GOLDEN / "tokenization"
 TABLE = json.loads((DATA / "table.json").read_text(encoding="utf-8"))
@@ -55,9 +57,9 @@ def test_sentencepiece_rows(model, kind):
     assert len(TABLE[model]) == len(TABLE["strings"]) == 230
     for row in (row[kind] for row in TABLE[model]):
         text = row["text"]
-        assert tokenizer.tokenize(text) == row["pieces"], text
+        assert tokenizer.tokenize(text, is_normalized=True) == row["pieces"], text
         assert tokenizer.convert_tokens_to_ids(row["pieces"]) == row["ids"], text
-        assert tokenizer.encode_ids(text) == row["encode_ids"], text
+        assert tokenizer.encode_ids(text, is_normalized=True) == row["encode_ids"], text
         assert tokenization.encode_pieces(processor, text) == row["pieces"], text
         assert tokenization.encode_ids(processor, text) == row["encode_ids"], text
 
@@ -88,9 +90,9 @@ def test_wordpiece_rows(vocab, lower):
     for row in rows:
         text = row["text"]
         assert tokenization.basic_tokens(text, lower) == row["basic"], text
-        assert tokenizer.tokenize(text) == row["pieces"], text
+        assert tokenizer.tokenize(text, is_normalized=True) == row["pieces"], text
         assert tokenizer.convert_tokens_to_ids(row["pieces"]) == row["ids"], text
-        assert tokenizer.encode_ids(text) == row["ids"], text
+        assert tokenizer.encode_ids(text, is_normalized=True) == row["ids"], text
 
 
 def test_vocabulary_quirks():
@@ -107,6 +109,35 @@ def test_preprocess_examples():
     assert preprocess_text("``a''") == "``a''"
     # NFKD makes two characters, a space first, of this accent: it is not collapsed any more.
     assert preprocess_text("a \u00b4 b") == "a   b"
+
+
+def test_accents_that_stay():
+    text = "Ещё  мой Ёж, Éclair ﬁ ế Αύριο"
+    stripped = preprocess_text(text, lower=True)
+    assert stripped == "еще мои еж, eclair fi e αυριο"
+    kept = preprocess_text(text, lower=True, strip_accents=False)
+    assert unicodedata.normalize("NFC", kept) == "ещё мой ёж, éclair fi ế αύριο"
+    assert tokenization.preprocess_lines([text], True, strip_accents=False) == [kept]
+    assert tokenization.basic_tokens(text, strip_accents=False) == [
+        "ещё", "мой", "ёж", ",", "éclair", "ﬁ", "ế", "αύριο",
+    ]  # fmt: skip
+    cased = tokenization.basic_tokens(text, lower=False)
+    assert cased == tokenization.basic_tokens(text, lower=False, strip_accents=False)
+    assert cased[:3] == ["Ещё", "мой", "Ёж"]
+
+
+@pytest.mark.parametrize("strip_accents", [True, False])
+def test_pieces_with_and_without_accents(tmp_path, strip_accents):
+    model = languages.write_model(tmp_path / "spm", languages.TEXTS["russian"], strip_accents)
+    tokenizer = FullTokenizer(spm_model_file=model, strip_accents=strip_accents)
+    assert ("й" in tokenizer.vocab) is ("ё" in tokenizer.vocab) is not strip_accents
+    text = "Мой зелёный чай"
+    found = "".join(tokenizer.tokenize(text)).replace("▁", " ").strip()
+    assert found == ("мои зеленыи чаи" if strip_accents else "мой зелёный чай")
+    assert tokenizer.tokenize(unicodedata.normalize("NFD", text)) == tokenizer.tokenize(text)
+    assert tokenizer.normalize_batch([text]) == [tokenizer.normalize(text)]
+    same = FullTokenizer(spm_model_file=model)
+    assert (tokenizer.fingerprint == same.fingerprint) is strip_accents
 
 
 class FakeProcessor:
@@ -201,7 +232,7 @@ def test_word_of_200_characters_is_the_longest():
 @pytest.mark.parametrize("mode", ["sentencepiece", "wordpiece"])
 def test_ids_there_and_back(mode):
     tokenizer = make_tokenizer(mode)
-    pieces = tokenizer.tokenize(tokenizer.normalize("To Sherlock Holmes she is always THE woman."))
+    pieces = tokenizer.tokenize("To Sherlock Holmes she is always THE woman.")
     ids = np.array(tokenizer.convert_tokens_to_ids(pieces))
     assert tokenizer.convert_ids_to_tokens(ids) == pieces
     assert tokenizer.inv_vocab == {id_: piece for piece, id_ in tokenizer.vocab.items()}
@@ -226,8 +257,18 @@ def test_sentencepiece_wins_over_vocabulary(spm, wordpiece):
     assert both.vocab == spm.vocab
 
 
-def test_sentencepiece_does_not_lower_case(spm):
-    assert spm.tokenize("The") != spm.tokenize("the")
+@pytest.mark.parametrize("mode", ["sentencepiece", "wordpiece"])
+def test_tokenize_normalizes_by_itself(mode):
+    tokenizer = make_tokenizer(mode)
+    for string in TABLE["strings"]:
+        normalized = tokenizer.normalize(string)
+        assert tokenizer.tokenize(string) == tokenizer.tokenize(normalized, is_normalized=True)
+        assert tokenizer.encode_ids(string) == tokenizer.encode_ids(normalized, is_normalized=True)
+
+
+def test_normalized_text_is_left_as_it_is(spm):
+    assert spm.tokenize("The") == spm.tokenize("the")
+    assert spm.tokenize("The", is_normalized=True) != spm.tokenize("the")
 
 
 # --- Special pieces ---
@@ -423,7 +464,7 @@ def test_id_outside_vocabulary(id_, spm):
 
 def test_half_a_surrogate_pair(spm):
     with pytest.raises(ValueError, match=r"not valid Unicode, correct it: 'a\\ud83d'"):
-        spm.tokenize(spm.normalize("a\ud83d"))
+        spm.tokenize("a\ud83d")
 
 
 # --- The published model ---

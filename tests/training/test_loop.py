@@ -115,6 +115,7 @@ def run_in_fresh_process(kind):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind", ["mirrored", "multi_worker_mirrored", pytest.param("off", marks=pytest.mark.slow)]
 )
@@ -291,5 +292,19 @@ def test_progress_keeps_its_speed_where_no_step_was_made(capsys):
     for _ in range(2):  # after the last steps, and when the loop ends
         progress.show({"loss": 1.0})
     progress.close()
-    shown = re.findall(r"sequences/s=([\d.]+)", capsys.readouterr().err)
+    shown = re.findall(r"([\d.]+) sequences/s", capsys.readouterr().err)
     assert shown and float(shown[-1]) > 0
+
+
+def test_a_line_says_why_nothing_moves_while_the_graph_is_built(monkeypatch, capsys):
+    monkeypatch.setattr(progress_line, "GRAPH_SECONDS", 0.01)
+    slow = progress_line.Progress(0, 4, 2, visible=True)
+    slow._first_step.join()
+    slow.close()
+    monkeypatch.setattr(progress_line, "GRAPH_SECONDS", 60)
+    quick = progress_line.Progress(0, 4, 2, visible=True)
+    quick.advance(1)
+    quick._first_step.join(5)
+    assert not quick._first_step.is_alive()
+    quick.close()
+    assert capsys.readouterr().out.count("Building the graph") == 1

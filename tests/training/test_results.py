@@ -47,6 +47,32 @@ def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
     assert saved[1] == f"saved {tmp_path}/model.ckpt-1.index to {tmp_path}/model.ckpt-best.index"
 
 
+@pytest.mark.parametrize(
+    "rows, best",
+    [
+        ([(0, 0.9), (1, 0.5)], (1, 0.5)),  # a lucky untrained model
+        ([(0, 0.5), (1, 0.5), (2, 0.4)], (1, 0.5)),
+        ([(1, 0.5), (2, 0.5), (3, 0.4)], (2, 0.5)),  # the later of a tie
+        ([(0, 0.9), (1, float("nan"))], (0, 0.9)),  # nothing else has a figure
+        ([(0, 0.9)], (0, 0.9)),
+    ],
+)
+def test_trained_models_and_later_ones_go_first(rows, best, tmp_path):
+    for step, value in rows:
+        record(tmp_path, step, value)
+    assert results.read_best(str(tmp_path))[1:] == best
+    assert loading.step_in(str(tmp_path / "model.ckpt-best")) == best[0]
+
+
+def test_a_checkpoint_is_described_with_its_step_and_the_best_with_its_figure(tmp_path):
+    record(tmp_path, 1, 0.5)
+    best = str(tmp_path / "model.ckpt-best")
+    assert results.describe(best, 1, "figure") == f"{best} (step 1, figure 0.5000)"
+    assert results.describe(best, 7, "figure") == f"{best} (step 7)"  # not that of best_trial.txt
+    other = str(tmp_path / "model.ckpt-1")
+    assert results.describe(other, 1, "figure") == f"{other} (step 1)"
+
+
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_what_is_not_finite_is_never_the_best(value, tmp_path):
     assert not record(tmp_path, 1, float(value))

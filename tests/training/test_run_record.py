@@ -195,6 +195,7 @@ print(run_record.seed_of(sys.argv[1], None, strategy))
 """
 
 
+@pytest.mark.long
 def test_workers_take_the_seed_of_the_chief(tmp_path):
     sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
     addresses = [f"localhost:{s.getsockname()[1]}" for s in sockets]

@@ -11,6 +11,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, optimization
 from albert_tf.training import devices, loop, reporting, steps
 from tests import TINY_CONFIG
+from tests.model.gradient_errors import assert_close_gradients
 
 ROWS, LENGTH = 8, 16
 
@@ -54,6 +55,7 @@ def values(task):
     return {name: variable.numpy() for name, variable in task.variables.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [2, 8])
 def test_parts_add_up_to_the_whole_batch(features, parts):
     results = []
@@ -66,6 +68,39 @@ def test_parts_add_up_to_the_whole_batch(features, parts):
         if not name.endswith("key/bias"):  # its true gradient is 0: what moves it is rounding
             scale = np.abs(value).max()
             np.testing.assert_allclose(in_parts[name], value, atol=2e-5 * scale, err_msg=name)
+
+
+class GradientKeeper:
+    """In an optimizer's place: keeps the gradients and changes nothing."""
+
+    def __init__(self, variables):
+        self.iterations = tf.Variable(0, dtype=tf.int64)
+        self.kept = {
+            variable.ref(): tf.Variable(tf.zeros(variable.shape)) for variable in variables
+        }
+
+    def apply_gradients(self, pairs, skip_gradients_aggregation):
+        for gradient, variable in pairs:
+            self.kept[variable.ref()].assign(gradient)
+
+
+def gradients_of_step(features, **options):
+    """The gradients of a step: dict of name -> array."""
+    _, task, _ = make_step()
+    for variable in task.variables.values():
+        if variable.shape.rank > 1:  # with the small initial weights, more gradients nearly cancel
+            variable.assign(10 * variable)
+    keeper = GradientKeeper(task.variables.values())
+    strategy = tf.distribute.get_strategy()
+    run(steps.TrainStep(strategy, task, keeper, seed=1, clip_norm=1e9, **options), features)
+    return {name: keeper.kept[v.ref()].numpy() for name, v in task.variables.items()}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("parts", [2, 8])
+def test_gradients_of_parts_add_up_to_those_of_the_whole_batch(features, parts):
+    whole = gradients_of_step(features)
+    assert_close_gradients(gradients_of_step(features, accumulation=parts), whole)
 
 
 def test_dropout_follows_from_seed_and_step(features):
@@ -82,6 +117,7 @@ def test_dropout_follows_from_seed_and_step(features):
     assert first[0, loss] != first[1, loss]  # step 0 has a rate of its own: masks differ
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 def test_a_compiled_step_equals_the_plain_one(features, optimizer):
     rows = []

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts with [MASK] in them, and the pieces that fit there."""
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.errors import UserError
+from albert_tf.model import heads
+from albert_tf.text import sequences
+from albert_tf.text.tokenization import WORD_START
+
+MASK = "[MASK]"
+
+
+def features(tokenizer, texts, max_length):
+    """Features of texts with masks.
+
+    Args:
+        tokenizer: FullTokenizer.
+        texts: str or list of n str.
+        max_length: int.
+
+    Returns:
+        (dict of int arrays: input_ids, input_mask and segment_ids [n, T], masked_lm_positions
+        [n, P], 0 where a text has fewer masks; list of n int, how many it has).
+
+    Raises:
+        UserError: a text has none, or one that lies beyond the longest sequence.
+    """
+    special_ids = tokenizer.special_ids()
+    rows, places = [], []
+    for text in sequences.as_texts(texts):
+        ids = _ids(tokenizer, text, special_ids.mask)
+        row = ids[: max_length - 2]
+        places.append([1 + place for place, id_ in enumerate(row) if id_ == special_ids.mask])
+        if not places[-1] or len(places[-1]) < ids.count(special_ids.mask):
+            if MASK not in text:
+                raise UserError(f"a text has no {MASK} to fill: {text:.80}")
+            raise UserError(
+                f"a text of {len(ids)} pieces has a {MASK} beyond the first {max_length - 2}, "
+                f"which fit into max_seq_length={max_length}: shorten it. It begins: {text:.80}"
+            )
+        rows.append(row)
+    packed = sequences.pack_segments(rows, [None] * len(rows), special_ids, max_length)
+    counts = [len(found) for found in places]
+    positions = np.zeros([len(rows), max(counts, default=0)], np.int32)
+    for row, found in zip(positions, places, strict=True):
+        row[: len(found)] = found
+    return packed | {"masked_lm_positions": positions}, counts
+
+
+def _ids(tokenizer, text, mask_id):
+    first, *others = text.split(MASK)
+    ids = tokenizer.encode_ids(first)
+    for part in others:
+        pieces = tokenizer.tokenize(part)
+        # A part by itself begins with the mark of a space; where there is none, as before a full
+        # stop, the piece without it is what the model knows.
+        if tokenizer.is_sentencepiece and pieces and not part[0].isspace():
+            bare = pieces[0].removeprefix(WORD_START)
+            if not bare or bare in tokenizer.vocab:
+                pieces[:1] = [bare] * bool(bare)
+        ids += [mask_id, *tokenizer.convert_tokens_to_ids(pieces)]
+    return ids
+
+
+def fill(model, top_k, features, training=False):
+    """The best pieces for each mask: ids int32 and probabilities float32 [B, P, k]."""
+    encoded = heads.encode(model.encoder, features, training)
+    logits = model.masked_lm(
+        encoded["sequence_output"], features["masked_lm_positions"], model.encoder.embedding_table
+    )
+    probabilities, ids = tf.math.top_k(tf.nn.softmax(logits), top_k)
+    return {"ids": ids, "probabilities": probabilities}
+
+
+def fillings(tokenizer, outputs, counts):
+    """Outputs of `fill` in words.
+
+    Args:
+        tokenizer: FullTokenizer.
+        outputs: dict of arrays [n, P, k].
+        counts: list of n int, masks of each text.
+
+    Returns:
+        list (of texts) of lists (of masks) of lists of dicts.
+    """
+    return [
+        [
+            [
+                _filling(tokenizer, int(id_), float(probability))
+                for id_, probability in zip(
+                    outputs["ids"][row, mask], outputs["probabilities"][row, mask], strict=True
+                )
+            ]
+            for mask in range(count)
+        ]
+        for row, count in enumerate(counts)
+    ]
+
+
+def _filling(tokenizer, id_, probability):
+    piece = tokenizer.inv_vocab.get(id_, "")  # a model may have more embeddings than pieces
+    text = piece.replace(WORD_START, " ").strip()
+    return {"text": text.removeprefix("##"), "piece": piece, "probability": probability}

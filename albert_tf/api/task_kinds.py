@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which task a fine-tuned checkpoint is of, and the object that knows the task."""
+
+from albert_tf.checkpoints import name_table, transformers
+from albert_tf.errors import UserError
+from albert_tf.tasks import glue, ner, race, squad, squad_thresholds
+from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.multiple_choice import RaceTask
+from albert_tf.tasks.squad_features import WindowSettings
+from albert_tf.training import finetuned_task
+from albert_tf.training.finetuned_task import FinetunedTask
+
+REGRESSION = "regression"
+SQUAD = "squad"
+# What run_squad.py and run_race.py take where the training left no record.
+_SQUAD_DEFAULTS = {
+    "n_best_size": 20,
+    "max_answer_length": 30,
+    "start_n_top": 5,
+    "end_n_top": 5,
+    "dropout_prob": 0.1,
+    "null_score_diff_threshold": None,
+}
+_LONGEST_QA = 128
+
+
+def kind_of(found, shapes, task=None, labels=None):
+    """The task of a checkpoint: FinetunedTask; None if it has no head of fine-tuning.
+
+    Args:
+        found: checkpoints.source.Source.
+        shapes: dict of original name -> list of int, of the checkpoint.
+        task: str or None, what the caller says it is.
+        labels: tuple of str or None, the classes the caller says it has.
+
+    Raises:
+        UserError: it has a head, and nothing tells what for; or the caller's task is unknown.
+    """
+    if any(version.variable in shapes for version in (squad.VERSION_1, squad.VERSION_2)):
+        return FinetunedTask(SQUAD, None)
+    weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
+    if not weights:
+        return None
+    if task is None:
+        kind = finetuned_task.read(found.directory)
+        if kind:
+            return kind
+        task = transformers.read_task(found.directory)
+        labels = labels or transformers.read_labels(found.directory)
+    if task is None and weights[0] == 1:
+        raise UserError(
+            f"{found.checkpoint} has one output, as regression and RACE have, and nothing beside "
+            'it tells which: pass task="regression" or task="race"'
+        )
+    numbered = tuple(str(number) for number in range(weights[0]))
+    return FinetunedTask(task or "tsv", _labels_of(task, labels, numbered))
+
+
+def _labels_of(task, labels, numbered):
+    if task in (None, "tsv", "ner"):
+        return labels or numbered
+    if task == "race":
+        return tuple(race.LETTERS)
+    return None if task == REGRESSION else glue.find_task(task).labels
+
+
+def make_task(kind, text, found, record):
+    """The object that knows a task: a training.task.Task without any files to read.
+
+    Args:
+        kind: FinetunedTask.
+        text: TextInput.
+        found: checkpoints.source.Source, for the threshold of SQuAD 2.0.
+        record: run_record.Record or None, of the training.
+    """
+    if kind.task_name == SQUAD:
+        return _squad_task(text, found, record)
+    if kind.task_name == "ner":
+        return ner.NerTask(kind.labels, text, data_dir="", output_dir="", cached_dir="")
+    if kind.task_name == "race":
+        longest = (record.text if record else {}).get("max_qa_length", _LONGEST_QA)
+        longest = min(longest, text.max_seq_length // 2)
+        return RaceTask(text, longest, data_dir="", levels=(), output_dir="", record_files={})
+    pair = "1" if _has_pairs(kind, record) else None
+    row = glue.tsv_task("0", pair, None, kind.labels, regression=kind.labels is None)
+    return ClassificationTask(kind.task_name, row, text, "", "", "")
+
+
+def _has_pairs(kind, record):
+    """Whether a classifier reads pairs of texts; where nothing tells, it may."""
+    row = glue.TASKS.get(kind.task_name.lower())
+    if row:
+        return len(row.text) == 2
+    return record is None or bool(record.content.get("flags", {}).get("text_pair_column"))
+
+
+def _squad_task(text, found, record):
+    recorded = record.content.get("flags", {}) if record else {}
+    values = {name: recorded.get(name, value) for name, value in _SQUAD_DEFAULTS.items()}
+    version = squad.choose_version([found.checkpoint])
+    if version.has_negatives and values[squad.THRESHOLD] is None:
+        values[squad.THRESHOLD] = squad_thresholds.known(found.directory, [found.checkpoint])
+    settings = squad.Settings(max_seq_length=text.max_seq_length, **values)
+    lengths = {
+        name: value
+        for name, value in (record.text if record else {}).items()
+        if name in ("doc_stride", "max_query_length")
+    }
+    windows = WindowSettings(
+        text.max_seq_length,
+        do_lower_case=text.do_lower_case,
+        strip_accents=text.strip_accents,
+        **lengths,
+    )
+    return squad.SquadTask(
+        version,
+        settings,
+        text,
+        windows,
+        output_dir=found.directory,
+        train_file=None,
+        predict_file=None,
+        record_files={},
+    )

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags of run_classifier.py: the task and its data; what they may leave to the run's record."""
+
+import math
+
+from absl import flags
+
+from albert_tf.cli import finetuning_flags, flag_groups, lazy
+from albert_tf.errors import UserError
+
+run_directory = lazy.module("albert_tf.checkpoints.run_directory")
+classification_features = lazy.module("albert_tf.tasks.classification_features")
+glue = lazy.module("albert_tf.tasks.glue")
+predicted_file = lazy.module("albert_tf.tasks.predicted_file")
+finetuned_task = lazy.module("albert_tf.training.finetuned_task")
+run_record = lazy.module("albert_tf.training.run_record")
+tf = lazy.module("tensorflow")
+
+FLAGS = flags.FLAGS
+OWN_FILES = ("tsv", "ner")  # tasks of files that are no data set
+TEXT_COLUMNS = ("text_column", "text_pair_column")
+TSV_FLAGS = (*TEXT_COLUMNS, "label_column", "labels", "regression")
+FLAGS_OF = {"tsv": TSV_FLAGS, "ner": ("labels",)}  # --task_name -> flags that others do not have
+
+
+@flag_groups.subject("Task and data")
+def define_task_flags():
+    """Flags of the task and its files."""
+    flags.DEFINE_string(
+        "data_dir",
+        None,
+        "Directory of the GLUE data, a folder for each task. --predict_file and --export_dir alone "
+        "do without it.",
+    )
+    flags.DEFINE_string(
+        "task_name",
+        None,
+        "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv: "
+        "train.tsv, dev.tsv and test.tsv in --data_dir; "
+        "or ner: train.conll, dev.conll and test.conll there, a word and its label on each line. "
+        "--predict_file and --export_dir alone take it from the run's record.",
+    )
+    flags.DEFINE_string(
+        "cached_dir", None, "Where the TFRecords of features are kept; --output_dir by default."
+    )
+    flags.DEFINE_string("text_column", "0", "tsv: column of the text, a name or a number from 0.")
+    flags.DEFINE_string("text_pair_column", None, "tsv: column of a second text.")
+    flags.DEFINE_string("label_column", None, "tsv: column of the label.")
+    flags.DEFINE_list("labels", None, "tsv, ner: the classes; the training file's by default.")
+    flags.DEFINE_bool("regression", False, "tsv: whether labels are numbers to be predicted.")
+    flags.DEFINE_integer(
+        "num_trials",
+        1,
+        "Runs with seeds of their own, in folders of their own; the best is kept. The paper "
+        "reports the median of five.",
+    )
+    flags.DEFINE_string(
+        "glue_submission_dir", None, "Where to write predictions as the GLUE server takes them."
+    )
+    flags.DEFINE_float(
+        "threshold_to_export", math.nan, "A number to give back with the export's predictions."
+    )
+
+
+@flag_groups.subject("Prediction of any file")
+def define_predict_flags():
+    """Flags of a file to predict in place of the test set."""
+    flags.DEFINE_string(
+        "predict_file",
+        None,
+        "File that --do_predict predicts in place of the test set: tab-separated columns, of which "
+        "--text_column and --text_pair_column are read, those of the training by default; for ner "
+        "a word on each line. What was trained is taken from the run's record.",
+    )
+    flags.DEFINE_string("id_column", None, "Column of it to be written beside the predictions.")
+
+
+def require_flags():
+    """Has flags of data be given where they are needed."""
+    flags.mark_flag_as_required("output_dir")
+    for name in ("data_dir", "task_name"):
+        flags.register_validator(
+            name,
+            lambda value: value is not None or not _reads_data_set(),
+            f"Flag --{name} must have a value other than None.",
+        )
+
+
+def _reads_data_set():
+    predicts = FLAGS["do_predict"].value and not FLAGS["predict_file"].value
+    works = FLAGS["predict_file"].value or FLAGS["export_dir"].value
+    return FLAGS["do_train"].value or FLAGS["do_eval"].value or predicts or not works
+
+
+# --- What the record of a run says ---------------------------------------------------------------
+
+
+def follow_task():
+    """Sets what the flags leave open to what the run was trained for; nothing in training."""
+    if FLAGS.do_train:
+        return
+    checkpoint = finetuning_flags.trained_checkpoint()
+    directory = run_directory.directory_of(checkpoint) if checkpoint else FLAGS.output_dir
+    kind = finetuned_task.read(directory)
+    if FLAGS.task_name is None:
+        FLAGS.task_name = _name_of(kind, directory)
+    task_name = FLAGS.task_name.lower()
+    if kind is None or kind.task_name != task_name or task_name not in OWN_FILES:
+        return
+    if not (FLAGS.labels or FLAGS.regression):
+        FLAGS.labels = list(kind.labels or ())
+        FLAGS.regression = kind.labels is None
+    record = run_record.read(directory)
+    if (FLAGS.predict_file or FLAGS.export_dir) and record and task_name == "tsv":
+        _follow_columns(record)
+
+
+def _name_of(kind, directory):
+    if kind is None:
+        raise UserError(
+            f"{directory} holds no {finetuned_task.FILE} to tell what was trained: give --task_name"
+        )
+    if kind.task_name not in (*glue.TASKS, *OWN_FILES):
+        raise UserError(f"{directory} was trained for {kind}, which is not for run_classifier.py")
+    return kind.task_name
+
+
+def _follow_columns(record):
+    trained = record.content.get("flags", {})
+    columns = {name: trained.get(name) for name in TEXT_COLUMNS}
+    if not columns["text_column"]:  # of an earlier version
+        return
+    if not any(FLAGS[name].present for name in TEXT_COLUMNS):
+        for name, column in columns.items():
+            FLAGS[name].value = column
+    _check_pair(bool(columns["text_pair_column"]), f"the training ({record.path})")
+
+
+def _check_pair(has_pair, what):
+    if has_pair == bool(FLAGS.text_pair_column):
+        return
+    if has_pair:
+        raise UserError(f"{what} has pairs of texts: give --text_pair_column")
+    raise UserError(
+        f"--text_pair_column={FLAGS.text_pair_column}: {what} has no second text. Leave it out"
+    )
+
+
+def texts_to_predict(row):
+    """The file of --predict_file: predicted_file.TextFile.
+
+    Args:
+        row: GlueTask, of the model.
+
+    Raises:
+        UserError: its columns are not known, or are not those of the model.
+    """
+    if row.folder:  # of GLUE
+        if not FLAGS["text_column"].present:
+            raise UserError(
+                "--predict_file needs --text_column with a model of GLUE: the name of a column in "
+                "its first line, or a number from 0 if it has no names"
+            )
+        _check_pair(len(row.text) == 2, f"--task_name={FLAGS.task_name}")
+    text = glue.columns(FLAGS.text_column, FLAGS.text_pair_column)
+    return predicted_file.TextFile(
+        FLAGS.predict_file, text, next(iter(glue.columns(FLAGS.id_column)), None)
+    )
+
+
+# --- Checks --------------------------------------------------------------------------------------
+
+
+def check():
+    """Raises UserError for values that make no run, to be called after `follow_task`."""
+    task_name = FLAGS.task_name.lower()
+    if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
+        raise UserError("--threshold_to_export needs --export_dir")
+    if not math.isnan(FLAGS.threshold_to_export) and task_name == "ner":
+        raise UserError("--threshold_to_export is not for --task_name=ner")
+    if math.isinf(FLAGS.threshold_to_export):
+        raise UserError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
+    classification_features.check_max_seq_length(FLAGS.max_seq_length)
+    if FLAGS.num_trials > 1 and not (FLAGS.do_train and FLAGS.do_eval):
+        raise UserError("--num_trials compares runs: it needs --do_train and --do_eval")
+    if any("\t" in label or "\n" in label for label in FLAGS.labels or ()):
+        raise UserError(f"--labels={FLAGS.labels}: a column's values hold no tabs and no line ends")
+    if FLAGS.glue_submission_dir and task_name in OWN_FILES:
+        raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
+    _check_predict_file(task_name)
+    _check_task_flags(task_name)
+
+
+def _check_predict_file(task_name):
+    path = FLAGS.predict_file
+    flag_groups.check_not_empty("predict_file")
+    if FLAGS.id_column and (not path or task_name == "ner"):
+        raise UserError("--id_column is a column of --predict_file, of texts and not of words")
+    if not path:
+        return
+    if not FLAGS.do_predict:
+        raise UserError("--predict_file needs --do_predict")
+    if FLAGS.glue_submission_dir:
+        raise UserError("--glue_submission_dir is for test sets: leave it or --predict_file out")
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        raise UserError(f"--predict_file={path} is no file")
+
+
+def _check_task_flags(task_name):
+    given = [name for name in TSV_FLAGS if FLAGS[name].present]
+    given = [name for name in given if FLAGS[name].value != FLAGS[name].default]
+    free = TEXT_COLUMNS if FLAGS.predict_file and task_name != "ner" else ()
+    tasks = [task for task, names in FLAGS_OF.items() if {*given} <= {*names}]
+    if not {*given} <= {*free} and task_name not in tasks:
+        raise UserError(
+            f"{', '.join(f'--{name}' for name in given)}: for --task_name={' or '.join(tasks)} "
+            f"alone. Received: {FLAGS.task_name}"
+        )

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags on masking records while they are read, and on batches of like lengths."""
+
+import itertools
+
+from absl import flags
+
+from albert_tf.cli import flag_groups, lazy
+from albert_tf.errors import UserError
+
+graph_masking = lazy.module("albert_tf.data.graph_masking")
+pretraining = lazy.module("albert_tf.data.pretraining")
+text_input = lazy.module("albert_tf.tasks.text_input")
+tokenization = lazy.module("albert_tf.text.tokenization")
+
+FLAGS = flags.FLAGS
+_BATCHES_PER_BUCKET = 10  # in a window, so that few are of several lengths
+
+
+@flag_groups.subject("Masking and lengths of batches")
+def define():
+    """Flags on masking while records are read, with the names of create_pretraining_data.py."""
+    flags.DEFINE_float(
+        "masked_lm_budget",
+        0.0,
+        "Share of the pieces to mask, such as 0.15, anew in each epoch: for records made with "
+        "create_pretraining_data.py --masked_lm_prob=0. 0 for records that are masked.",
+    )
+    flags.DEFINE_integer("ngram", 3, "With --masked_lm_budget: longest n-gram to mask, in words.")
+    flags.DEFINE_bool(
+        "favor_shorter_ngram",
+        True,
+        "With --masked_lm_budget: draw n-gram lengths n with probability proportional to 1/n; if "
+        "false, the probabilities are reversed.",
+    )
+    flags.DEFINE_bool(
+        "do_whole_word_mask",
+        True,
+        "With --masked_lm_budget: mask whole words; if false, the n-grams consist of pieces.",
+    )
+    flags.DEFINE_string(
+        "spm_model_file",
+        None,
+        "With --masked_lm_budget: SentencePiece model of the records. Either this or --vocab_file "
+        "is needed, for [MASK] and the random pieces.",
+    )
+    flags.DEFINE_string(
+        "vocab_file", None, "With --masked_lm_budget: WordPiece vocabulary of the records."
+    )
+    flags.DEFINE_list(
+        "length_buckets",
+        None,
+        "Comma-separated lengths, such as 64,128,256: sequences up to the first share batches, "
+        "those up to the second, and so on, and batches are cut to these lengths. For texts of "
+        "short documents. By default all batches are of --max_seq_length.",
+    )
+
+
+def check():
+    """Raises UserError for values of the flags on masking that go together with no others."""
+    budget = FLAGS.masked_lm_budget
+    if not 0 <= budget < 1:  # nan is not
+        raise UserError(
+            "--masked_lm_budget must be a share of the pieces, above 0 and below 1, or 0 for "
+            f"records that are masked. Received: {budget}"
+        )
+    if budget and not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        raise UserError(
+            f"--masked_lm_budget={budget} needs the vocabulary of the records: give "
+            "--spm_model_file or --vocab_file"
+        )
+    for name in ("ngram", "favor_shorter_ngram", "do_whole_word_mask"):
+        if FLAGS[name].present and not budget:
+            raise UserError(
+                f"--{name} is about masking while records are read: give --masked_lm_budget too"
+            )
+
+
+def read_length_buckets():
+    """The lengths that batches are cut to: tuple of int, the last --max_seq_length; or None.
+
+    Raises:
+        UserError: --length_buckets makes no sense.
+    """
+    if not FLAGS.length_buckets:
+        return None
+    given = ",".join(FLAGS.length_buckets)
+    if not all(part.isdecimal() for part in FLAGS.length_buckets):
+        raise UserError(f"--length_buckets={given} must be whole numbers with commas between")
+    bounds = (*map(int, FLAGS.length_buckets), FLAGS.max_seq_length)
+    if bounds[-2] == bounds[-1]:
+        bounds = bounds[:-1]
+    if bounds[0] < 1 or any(low >= high for low, high in itertools.pairwise(bounds)):
+        raise UserError(
+            f"--length_buckets={given} must be ascending, above 0 and at most --max_seq_length="
+            f"{FLAGS.max_seq_length}"
+        )
+    wanted = _BATCHES_PER_BUCKET * len(bounds) * FLAGS.train_batch_size
+    if FLAGS.shuffle_buffer_size == 1:
+        raise UserError(
+            "--length_buckets groups the records that are shuffled together: give a larger "
+            f"--shuffle_buffer_size than 1, such as {wanted}"
+        )
+    if FLAGS.shuffle_buffer_size < wanted:
+        print(
+            f"Warning: --shuffle_buffer_size={FLAGS.shuffle_buffer_size} holds few batches of each "
+            f"length, so that many batches are of several: at least {wanted} is better."
+        )
+    return bounds
+
+
+def read_masking(config):
+    """How to mask: graph_masking.Masking, or None without --masked_lm_budget.
+
+    Args:
+        config: AlbertConfig, whose vocabulary has to hold that of the records.
+    """
+    if not FLAGS.masked_lm_budget:
+        return None
+    settings = pretraining.Settings(
+        max_seq_length=FLAGS.max_seq_length,
+        max_predictions_per_seq=FLAGS.max_predictions_per_seq,
+        masked_lm_prob=FLAGS.masked_lm_budget,
+        ngram=FLAGS.ngram,
+        favor_shorter_ngram=FLAGS.favor_shorter_ngram,
+        do_whole_word_mask=FLAGS.do_whole_word_mask,
+    )
+    tokenizer = tokenization.FullTokenizer(
+        vocab_file=FLAGS.vocab_file, spm_model_file=FLAGS.spm_model_file
+    )
+    text_input.check_vocabulary(config, tokenizer, FLAGS.spm_model_file or FLAGS.vocab_file)
+    special_ids = tokenizer.special_ids(with_mask=True)
+    wanted = round(FLAGS.masked_lm_budget * FLAGS.max_seq_length)
+    if wanted > FLAGS.max_predictions_per_seq:
+        print(
+            f"Of a whole sequence, {FLAGS.max_predictions_per_seq} pieces are masked, and not "
+            f"--masked_lm_budget={FLAGS.masked_lm_budget} of them: --max_predictions_per_seq="
+            f"{wanted} would do."
+        )
+    return graph_masking.Masking(settings, special_ids, tokenizer.vocab_size)

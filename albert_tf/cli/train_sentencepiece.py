@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Trains a SentencePiece model with the options of the published ALBERT models.
+
+python train_sentencepiece.py --input_file='text/*.txt' --model_prefix=my-30k --vocab_size=30000
+
+Writes my-30k.model and my-30k.vocab. The text is read as create_pretraining_data.py reads it, and
+cleaned in the same way. Once the project is installed, `albert-spm` is the same command.
+"""
+
+import contextlib
+import signal
+
+from absl import flags, logging
+
+from albert_tf.cli import flag_groups, launch, lazy, text_flags
+from albert_tf.errors import UserError
+from albert_tf.text.sentencepiece_options import Options
+
+tf = lazy.module("tensorflow")
+files = lazy.module("albert_tf.files")
+text_formats = lazy.module("albert_tf.data.text_formats")
+progress = lazy.module("albert_tf.progress")
+sentencepiece_training = lazy.module("albert_tf.text.sentencepiece_training")
+tokenization = lazy.module("albert_tf.text.tokenization")
+
+FLAGS = flags.FLAGS
+
+
+def define_flags():
+    """Defines the script's flags; those of the training have SentencePiece's names."""
+    text_flags.define()
+    _define_training_flags()
+    flags.mark_flags_as_required(["input_file", "model_prefix"])
+
+
+@flag_groups.subject("Model")
+def _define_training_flags():
+    usual = Options()
+    flags.DEFINE_string(
+        "model_prefix", None, "Path of the model without its ending; .model and .vocab are added."
+    )
+    flags.DEFINE_integer("vocab_size", usual.vocab_size, "Pieces, with the special ones.")
+    flags.DEFINE_integer(
+        "input_sentence_size",
+        usual.input_sentence_size,
+        "Sentences to train on; of a larger text, random ones are taken. They are held in memory.",
+    )
+    flags.DEFINE_integer(
+        "max_sentence_length",
+        usual.max_sentence_length,
+        "Longest sentence to train on, in bytes; longer ones are left out and counted.",
+    )
+    flags.DEFINE_float(
+        "character_coverage",
+        usual.character_coverage,
+        "Share of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.",
+    )
+    flags.DEFINE_integer("seed", usual.seed, "Seed of the choice of sentences.")
+
+
+class Sentences:
+    """The sentences of text files, cleaned, with a progress bar while they are read.
+
+    Args:
+        paths: list of str.
+        form: text_formats.Format.
+        lower: bool, whether to lower-case.
+        strip_accents: bool, whether letters lose their marks.
+    """
+
+    def __init__(self, paths, form, lower, strip_accents):
+        self._paths, self._form = paths, form
+        self._lower, self._strip_accents = lower, strip_accents
+        self._skipped = 0
+
+    def __iter__(self):
+        with progress.bar("reading", text_formats.total_size(self._paths), "B") as bar:
+            for chunk in text_formats.chunks(self._paths, self._form):
+                lines, skipped = text_formats.sentences(chunk, self._form)
+                self._skipped += len(skipped)
+                yield from tokenization.preprocess_lines(lines, self._lower, self._strip_accents)
+                bar.update(len(chunk.content))
+
+    def note(self):
+        """A note on the lines skipped; empty if there are none."""
+        return f"; skipped: {self._skipped} lines that are not UTF-8" if self._skipped else ""
+
+
+@contextlib.contextmanager
+def signals_end_at_once():
+    """Lets Ctrl-C and SIGTERM end the process: no Python code runs while SentencePiece trains."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number in before:
+            signal.signal(number, signal.SIG_DFL)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main(_):
+    """Reads the flags, trains the model, writes it and prints what it was made of."""
+    options = flag_groups.values_of(Options)
+    form = flag_groups.values_of(text_formats.Format)
+    paths = files.expand_patterns(FLAGS.input_file, "input_file")
+    if not FLAGS.model_prefix or FLAGS.model_prefix.endswith("/"):
+        raise UserError(
+            f"--model_prefix={FLAGS.model_prefix}: give a name for the files, as dir/spm"
+        )
+    outputs = [f"{FLAGS.model_prefix}{ending}" for ending in (".vocab", ".model")]
+    for path in outputs:
+        files.check_file_writable(path, "model_prefix")
+    sentences = Sentences(paths, form, FLAGS.do_lower_case, FLAGS.strip_accents)
+    sample = sentencepiece_training.Sample(sentences, options)
+    print(
+        f"training on {len(sample.kept)} of {sample.read} sentences{sample.left_out()}"
+        f"{sentences.note()}; --verbosity=0 shows SentencePiece's own messages",
+        flush=True,
+    )
+    with signals_end_at_once():
+        model = sentencepiece_training.train(sample.kept, options, logging.level_info())
+    contents = [sentencepiece_training.vocabulary_text(model).encode(), model]
+    with files.replacing(*outputs) as names:
+        for name, content in zip(names, contents, strict=True):
+            with tf.io.gfile.GFile(name, "wb") as file:
+                file.write(content)
+    print(f"{outputs[-1]}: {options.vocab_size} pieces")
+
+
+def run():
+    """The command `albert-spm`."""
+    define_flags()
+    launch.run(main)

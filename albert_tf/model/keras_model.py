@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all models have in common: Keras can build, save and load them; checkpoints fill them."""
+
+import inspect
+from collections.abc import Mapping
+
+import tf_keras
+
+from albert_tf.checkpoints import loading, name_table, readers, source
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
+
+PACKAGE = "albert_tf"  # before the names of classes in files of Keras
+
+
+def serializable(kind):
+    """Registers a class or function, so that `tf_keras.models.load_model` knows it."""
+    return tf_keras.saving.register_keras_serializable(PACKAGE)(kind)
+
+
+class ConfiguredModel(tf_keras.Model):
+    """A model that its AlbertConfig and a few options make, variables included.
+
+    Args:
+        config: AlbertConfig.
+        options: dict, the other arguments of the constructor by name.
+        **kwargs: of tf_keras.Model: name, trainable, dtype.
+    """
+
+    def __init__(self, config, options, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        self.config = config
+        self._options = tuple(options.items())
+        self.built = True  # the constructors of the layers make all variables
+
+    def build(self, input_shape=None):
+        """Does nothing: the variables are there."""
+
+    def get_config(self):
+        """The constructor's arguments, as values that JSON has."""
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": self.dtype_policy.name,
+            "config": self.config.to_dict(),
+            **dict(self._options),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """The model of `get_config`, with random weights."""
+        return cls(**config | {"config": AlbertConfig.from_dict(config["config"])})
+
+    @classmethod
+    def from_checkpoint(cls, path, **options):
+        """A model with the weights of any source; prints what is taken and what is not.
+
+        Args:
+            path: str, a release or training directory, a checkpoint's prefix, the directory of a
+                hub module or of the transformers library; of a fine-tuned directory, the best
+                checkpoint is taken.
+            **options: of the constructor. `config` (AlbertConfig) is needed where the source has
+                none; the number of outputs, where the source has no such head.
+
+        Returns:
+            The model. A head that the source lacks starts afresh.
+
+        Raises:
+            UserError: there is no checkpoint or no config, or the encoder does not fit.
+        """
+        found = source.find(path)
+        config = options.pop("config", None) or found.read_config()
+        shapes = readers.open_reader(found.checkpoint).shapes
+        options = cls.options_in(shapes) | options
+        needed = inspect.signature(cls).parameters.values()
+        absent = [p.name for p in needed if p.default is p.empty and p.name not in options]
+        absent = [name for name in absent if name not in ("config", "kwargs")]
+        if absent:
+            raise UserError(f"{found.checkpoint} has no head that tells {absent[0]}: give it")
+        model = cls(config, **options)
+        print(loading.load(found.checkpoint, name_table.named_variables(model)))
+        return model
+
+    @classmethod
+    def options_in(cls, shapes):
+        """Options that the shapes of a checkpoint tell: dict.
+
+        Args:
+            shapes: dict of original name -> list of int.
+        """
+        return {}
+
+
+def number_of_classes(shapes, option):
+    """The option of a classifier that the shapes of a checkpoint tell: dict, empty if none.
+
+    Args:
+        shapes: dict of original name -> list of int.
+        option: str, its name.
+    """
+    weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
+    return {option: weights[0]} if weights else {}
+
+
+def model_inputs(features):
+    """The ids, mask and token types in a dict of features; None for those it lacks.
+
+    Args:
+        features: dict of int tensors [B, T]: input_ids; input_mask (`attention_mask` in
+            transformers); token_type_ids, or `segment_ids` as in the original's records.
+
+    Returns:
+        tuple of three tensors, the last two of which may be None.
+
+    Raises:
+        UserError: there are no input_ids.
+    """
+    if not isinstance(features, Mapping) or "input_ids" not in features:
+        names = ", ".join(map(str, features)) if isinstance(features, Mapping) else type(features)
+        raise UserError(
+            "a model takes a dict of input_ids, input_mask and token_type_ids, as a FullTokenizer "
+            f"returns. Received: {names}"
+        )
+    return (
+        features["input_ids"],
+        _first(features, "input_mask", "attention_mask"),
+        _first(features, "token_type_ids", "segment_ids"),
+    )
+
+
+def _first(features, *names):
+    return next((features[name] for name in names if name in features), None)

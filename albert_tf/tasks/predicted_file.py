@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prediction of any file in place of a test set: a table and JSON lines with its answers."""
+
+import dataclasses
+import functools
+import json
+import os
+from typing import NamedTuple
+
+from albert_tf import files
+from albert_tf.errors import UserError
+from albert_tf.tasks import classification_metrics, ner
+from albert_tf.tasks.classification import ClassificationTask
+from albert_tf.tasks.figures import collapse_warning
+from albert_tf.tasks.tsv_files import Example, TsvFile
+
+TABLE = "predictions.tsv"
+JSON_LINES = "predictions.jsonl"
+_TEXTS = ("text", "text_pair")
+
+
+class TextFile(NamedTuple):
+    """A tab-separated file of texts.
+
+    Attributes:
+        path: str.
+        text: tuple of one or two columns: numbers from 0, or names in the header, its first line.
+            If all are numbers, there is none.
+        id: such a column, whose values are passed on; or None.
+    """
+
+    path: str
+    text: tuple
+    id: int | str | None
+
+    def read(self, row):
+        """The examples of the file.
+
+        Args:
+            row: GlueTask, whose model is to predict them.
+
+        Returns:
+            (list of dicts of `id` (if it is asked for), `line` (from 1), `text` and, of pairs,
+            `text_pair`; int, blank lines left out).
+
+        Raises:
+            UserError: the file cannot be read or is empty, or a row lacks columns.
+        """
+        wanted = (*self.text, *([] if self.id is None else [self.id]))
+        has_header = any(isinstance(column, str) for column in wanted)
+        task = dataclasses.replace(
+            row,
+            folder="",
+            text=wanted,
+            test_text=wanted,
+            label=None,
+            files={"test": self.path},
+            splits_with_header=("test",) if has_header else (),
+            splits_with_blank_rows=(),
+        )
+        table = TsvFile(task, "", "test")
+        names = (*_TEXTS[: len(self.text)], "id")
+        examples = []
+        for number, values in table.rows():
+            found = dict(zip(names, (values[column] for column in table.text), strict=False))
+            is_named = {"id": found.pop("id")} if "id" in found else {}
+            examples.append(is_named | {"line": number + 1} | found)
+        return examples, table.skipped
+
+
+@dataclasses.dataclass(frozen=True)
+class FileClassification(ClassificationTask):
+    """A ClassificationTask that predicts a file in place of the test set.
+
+    Attributes:
+        file: TextFile.
+    """
+
+    file: TextFile = dataclasses.field(kw_only=True)
+
+    @functools.cached_property
+    def _given(self):
+        """List of dicts, the examples as they stand."""
+        examples, num_blank = self.file.read(self.row)
+        if num_blank:
+            print(f"{self.file.path}: {num_blank} blank lines are left out")
+        return examples
+
+    @functools.cached_property
+    def _test_sets(self):
+        normalize = self.text.tokenizer.normalize
+        return {
+            "": (
+                self.row,
+                [
+                    Example(
+                        str(given["line"]),
+                        normalize(given["text"]),
+                        normalize(given["text_pair"]) if "text_pair" in given else None,
+                        self.row.stand_in,
+                    )
+                    for given in self._given
+                ],
+            )
+        }
+
+    def write_predictions(self, splits, members, batch_size):
+        """Writes the answers beside what they answer."""
+        logits = members[0].outputs[""]["logits"]
+        predicted = classification_metrics.predictions(self.row, logits)
+        answers = classification_metrics.answers(self.row, predicted)
+        lines = [given | answer for given, answer in zip(self._given, answers, strict=True)]
+        warning = collapse_warning(self.row.labels, logits)
+        if warning:
+            print(f"Warning: {warning}")
+        paths = _write(self.output_dir, lines, map(_flat, lines))
+        print(f"Predicted {len(lines)} examples with {members[0].source}: {', '.join(paths)}")
+
+
+def _flat(line):
+    """An answer as a row of a table."""
+    probabilities = line.get("probabilities", {})
+    kept = {name: value for name, value in line.items() if name != "probabilities"}
+    return kept | {f"probability_{label}": value for label, value in probabilities.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class FileOfWords(ner.NerTask):
+    """A NerTask that predicts a file in place of the test set.
+
+    Attributes:
+        path: str, of a file with a word on each line; what follows it is not read.
+    """
+
+    path: str = dataclasses.field(kw_only=True)
+
+    @functools.cached_property
+    def _test_corpus(self):
+        corpus = ner.read_words(self.path)
+        _check_columns(corpus)
+        return corpus
+
+    def write_predictions(self, splits, members, batch_size):
+        """Writes a row of the table for each word, and a JSON line for each sentence."""
+        arrays, corpus = splits[""]
+        logits = members[0].outputs[""]["logits"][arrays["label_mask"] > 0]
+        answers = ner.answers(corpus.sentences, self.labels, logits)
+        lines = [
+            {"line": sentence[0].line} | answer
+            for sentence, answer in zip(corpus.sentences, answers, strict=True)
+        ]
+        warning = collapse_warning(self.labels, logits)
+        if warning:
+            print(f"Warning: {warning}")
+        rows = (
+            {"line": word.line, "word": word.text, "label": label, "score": score}
+            for sentence, answer in zip(corpus.sentences, answers, strict=True)
+            for word, label, score in zip(sentence, answer["labels"], answer["scores"], strict=True)
+        )
+        paths = _write(self.output_dir, lines, rows)
+        print(f"Predicted {len(logits)} words with {members[0].source}: {', '.join(paths)}")
+
+
+def _check_columns(corpus):
+    """Raises UserError for running text, of which only the first word of each line would count."""
+    first, *others = corpus.words
+    count = len(ner.columns_of(corpus.lines[first.line - 1]))
+    for word in others:
+        found = len(ner.columns_of(corpus.lines[word.line - 1]))
+        if found != count:
+            raise UserError(
+                f"{corpus.path}, line {word.line}: {found} columns, but line {first.line} has "
+                f"{count}: a line is a word, with what is known of it in further columns. For text "
+                "with several words on a line use predict.py"
+            )
+
+
+def _write(directory, lines, rows):
+    """Writes dicts as JSON lines, and others as a table; returns the two paths."""
+    rows = list(rows)
+    table = ["\t".join(rows[0]), *("\t".join(map(str, row.values())) for row in rows)]
+    texts = {
+        TABLE: table,
+        JSON_LINES: [json.dumps(line, ensure_ascii=False) for line in lines],
+    }
+    paths = []
+    for name, content in texts.items():
+        paths.append(os.path.join(directory, name))
+        files.write_text(paths[-1], "\n".join(content) + "\n")
+    return paths

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training of a SentencePiece model with the options of the published ALBERT models."""
+
+import dataclasses
+import io
+import random
+import re
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+
+from albert_tf.errors import UserError
+from albert_tf.text.sentencepiece_options import SYMBOLS
+
+# The original's README, section on training SentencePiece. The ids follow: <pad> 0, <unk> 1,
+# [CLS] 2, [SEP] 3, [MASK] 4. The comma is not among the symbols: there it parts them.
+_RELEASE = {
+    "model_type": "unigram",
+    "pad_id": 0,
+    "unk_id": 1,
+    "bos_id": -1,
+    "eos_id": -1,
+    "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+    "user_defined_symbols": SYMBOLS,
+    "shuffle_input_sentence": True,
+}
+# The sums of the training depend on how the sentences are shared out: a fixed number of threads
+# gives the same model on every machine.
+_THREADS = 4
+_RESERVED = "▅"  # SentencePiece leaves out sentences with it
+
+
+class Sample:
+    """The sentences to train on: all of a text, or a random choice.
+
+    SentencePiece would choose too, but others every time.
+
+    Args:
+        sentences: iterable of str, as `FullTokenizer.normalize` leaves them; empty ones are none.
+        options: Options.
+
+    Attributes:
+        kept: list of str.
+        read: int, sentences that could be used.
+        too_long, reserved: int, those left out because of their length, or because of the
+            character that SentencePiece needs for itself.
+
+    Raises:
+        UserError: there is no sentence, or one is not valid Unicode.
+    """
+
+    def __init__(self, sentences, options):
+        self._options = options
+        self.kept, self.read, self.too_long, self.reserved = [], 0, 0, 0
+        draw = random.Random(options.seed)
+        for sentence in sentences:
+            if _size(sentence) > options.max_sentence_length:
+                self.too_long += 1
+            elif _RESERVED in sentence:
+                self.reserved += 1
+            elif sentence:
+                self.read += 1
+                self._keep(sentence, draw)
+        if not self.kept:
+            raise UserError(f"--input_file: it holds no sentence to train on{self.left_out()}")
+
+    def _keep(self, sentence, draw):
+        """Keeps a sentence with the chance that makes all that were read equally likely."""
+        if len(self.kept) < self._options.input_sentence_size:
+            self.kept.append(sentence)
+        elif (place := draw.randrange(self.read)) < len(self.kept):
+            self.kept[place] = sentence
+
+    def left_out(self):
+        """A note on the sentences left out; empty if there are none."""
+        note = ""
+        if self.too_long:
+            note += (
+                f"; left out: {self.too_long} longer than "
+                f"--max_sentence_length={self._options.max_sentence_length} bytes"
+                " (text without line breaks? --input_format=documents splits it)"
+            )
+        if self.reserved:
+            note += f"; left out: {self.reserved} with {_RESERVED!r}, which SentencePiece reserves"
+        return note
+
+
+def _size(sentence):
+    try:
+        return len(sentence.encode())
+    except UnicodeEncodeError as error:
+        raise UserError(f"--input_file: not valid Unicode, correct it: {sentence!r}") from error
+
+
+def train(sentences, options, shows_log=False):
+    """Trains a model; the same sentences give the same one.
+
+    Args:
+        sentences: list of str, from a `Sample`. It is emptied, as SentencePiece has a copy.
+        options: Options.
+        shows_log: bool, whether SentencePiece writes to stderr what it does.
+
+    Returns:
+        bytes, the content of a .model file.
+
+    Raises:
+        UserError: the text does not give a model of that size.
+    """
+    given = dataclasses.asdict(options)
+    del given["seed"]  # it plays no part once the sentences are chosen
+    sentences.reverse()
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(sentences.pop() for _ in range(len(sentences))),
+            model_writer=model,
+            num_threads=_THREADS,
+            minloglevel=0 if shows_log else 1,
+            **_RELEASE,
+            **given,
+        )
+    except RuntimeError as error:  # the library's word for all that it cannot do
+        raise UserError(_explained(str(error), options)) from error
+    return model.getvalue()
+
+
+def _explained(message, options):
+    """What SentencePiece says of a training that failed, with the remedy."""
+    size = f"--vocab_size={options.vocab_size}"
+    if match := re.search(r"too high.*value <= (\d+)", message):
+        return f"{size}: this text gives at most {match[1]} pieces; lower it or give more text"
+    if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"{size}: {match[1]} pieces are needed for the characters alone; give more, or "
+            f"lower --character_coverage={options.character_coverage}"
+        )
+    if "too large" in message:
+        return (
+            f"--input_sentence_size={options.input_sentence_size}: more text than SentencePiece "
+            "can train on; lower it"
+        )
+    return f"--input_file: SentencePiece cannot train on this text: {message.strip()}"
+
+
+def vocabulary_text(model):
+    """The content of the .vocab file of a model: its pieces and their scores.
+
+    Args:
+        model: bytes, from `train`.
+    """
+    pieces = sentencepiece_model_pb2.ModelProto.FromString(model).pieces
+    return "".join(f"{piece.piece}\t{piece.score:g}\n" for piece in pieces)

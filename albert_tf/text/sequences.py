@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ids of one or two texts to the sequence that a model reads: [CLS] a [SEP] b [SEP]."""
+
+import itertools
+
+import numpy as np
+
+from albert_tf.errors import UserError
+
+NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
+SHORTEST = NUM_SPECIALS + 2  # sequence: a piece of either text
+# Name in records -> name in the output of a tokenizer.
+_OUTPUTS = {"input_ids": "input_ids", "input_mask": "input_mask", "segment_ids": "token_type_ids"}
+
+
+def cut(first, second, max_length):
+    """The ids of two texts, cut so that they fit into a sequence.
+
+    Of a pair that is too long, the longer text loses its last ids until both are equally long,
+    as in the original; this is its rule in closed form.
+
+    Args:
+        first: list of int.
+        second: list of int, empty where there is one text alone.
+        max_length: int, of the sequence.
+
+    Returns:
+        (list of int, list of int).
+    """
+    if not second:
+        return first[: max_length - 2], second
+    room = max_length - NUM_SPECIALS
+    half = (room + 1) // 2  # of two equally long texts, the second loses the odd token
+    first = first[: max(half, room - len(second))]
+    return first, second[: room - len(first)]
+
+
+def pack_segments(firsts, seconds, special_ids, max_length):
+    """Arrays of the sequences [CLS] first [SEP] second [SEP], filled up with 0.
+
+    Args:
+        firsts: list of n lists of int, ids of the first segments, short enough already.
+        seconds: list of n, lists of int, or None for a sequence [CLS] first [SEP].
+        special_ids: tokenization.SpecialIds.
+        max_length: int, T.
+
+    Returns:
+        dict of numpy arrays [n, T]: input_ids (int32), input_mask and segment_ids (int8).
+    """
+    cls, sep = [special_ids.cls], [special_ids.sep]
+    heads = [cls + first + sep for first in firsts]
+    rows = [
+        head if second is None else head + second + sep
+        for head, second in zip(heads, seconds, strict=True)
+    ]
+    ends_of_first = np.array([len(head) for head in heads], int)[:, np.newaxis]
+    ends = np.array([len(row) for row in rows], int)[:, np.newaxis]
+    positions = np.arange(max_length)
+    mask = positions < ends
+    ids = np.full(mask.shape, special_ids.pad, np.int32)
+    ids[mask] = np.fromiter(itertools.chain.from_iterable(rows), np.int32, count=ends.sum())
+    return {
+        "input_ids": ids,
+        "input_mask": mask.astype(np.int8),
+        "segment_ids": (mask & (positions >= ends_of_first)).astype(np.int8),
+    }
+
+
+def check_max_length(max_length):
+    """Raises UserError if a sequence has no room for one id of each of two texts."""
+    if max_length < SHORTEST:
+        raise UserError(f"max_length must be at least {SHORTEST}. Received: {max_length}")
+
+
+def as_texts(texts, name="texts"):
+    """A text or several as a list of str.
+
+    Args:
+        texts: str, or a list, tuple or array of str.
+        name: str, of the argument, for the message.
+
+    Raises:
+        UserError: it is something else.
+    """
+    found = [texts] if isinstance(texts, str) else texts
+    if isinstance(found, np.ndarray):
+        found = found.tolist()
+    if not isinstance(found, list | tuple) or not all(isinstance(text, str) for text in found):
+        wrong = (
+            found
+            if not isinstance(found, list | tuple)
+            else next(text for text in found if not isinstance(text, str))
+        )
+        raise UserError(
+            f"{name} must be a str or a list of str. Received: {type(wrong).__name__} {wrong!r:.80}"
+        )
+    return list(found)
+
+
+def encode(tokenizer, texts, pairs=None, max_length=512, return_tensors=None):
+    """What a FullTokenizer returns when it is called; its arguments are there."""
+    if return_tensors not in (None, "tf"):
+        raise UserError(
+            f'return_tensors must be "tf", or None for numpy arrays. Received: {return_tensors!r}'
+        )
+    features = packed(tokenizer, texts, pairs, max_length)
+    longest = int(features["input_mask"].sum(axis=1).max(initial=0))
+    arrays = {theirs: features[ours][:, :longest] for ours, theirs in _OUTPUTS.items()}
+    if return_tensors is None:
+        return arrays
+    import tensorflow as tf  # here, because nothing else in this package needs its slow import
+
+    return {name: tf.constant(values) for name, values in arrays.items()}
+
+
+def packed(tokenizer, texts, pairs, max_length):
+    """Texts under the names of records: dict of int32 [n, max_length], as `pack_segments`."""
+    check_max_length(max_length)
+    texts = as_texts(texts)
+    pairs = [""] * len(texts) if pairs is None else as_texts(pairs, "pairs")
+    if len(pairs) != len(texts):
+        raise UserError(
+            f"as many pairs as texts are needed. Received: {len(texts)} texts, {len(pairs)} pairs"
+        )
+    firsts, seconds = [], []
+    for text, pair in zip(texts, pairs, strict=True):
+        # Normalized first: a second text of white space is none, as in the scripts.
+        second = tokenizer.normalize(pair)
+        second = tokenizer.encode_ids(second, is_normalized=True) if second else []
+        first, second = cut(tokenizer.encode_ids(text), second, max_length)
+        firsts.append(first)
+        seconds.append(second or None)
+    features = pack_segments(firsts, seconds, tokenizer.special_ids(with_mask=False), max_length)
+    return {name: values.astype(np.int32) for name, values in features.items()}

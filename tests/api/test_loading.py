@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""albert_tf.load: any source, with its vocabulary and casing; masks, embeddings, order."""
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.special
+import tensorflow as tf
+
+import albert_tf
+import export_checkpoints
+import export_to_tfhub
+from albert_tf.checkpoints import transformers
+from albert_tf.errors import UserError
+from albert_tf.model import heads
+from albert_tf.training import finetuned_task, run_record
+from tests import GOLDEN, ROOT
+from tests.api import sources
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+
+TEXTS = ["The doctor said that", "a train", "Holmes walked to the station, and was late."]
+CLOSE = 1e-5
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    return sources.write_release(tmp_path_factory.mktemp("release"))
+
+
+@pytest.fixture(scope="module")
+def loaded(release):
+    return albert_tf.load(str(release), batch_size=2)
+
+
+@pytest.fixture
+def copied(release, tmp_path):
+    return shutil.copytree(release, tmp_path / "copy")
+
+
+# --- The package ---------------------------------------------------------------------------------
+
+
+def test_importing_the_package_imports_nothing_else():
+    code = "import sys, albert_tf; dir(albert_tf); print([m for m in sys.modules if '.' not in m])"
+    command = [sys.executable, "-S", "-c", code]  # no site-packages: there is nothing to import
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "albert_tf" in done.stdout
+    assert not {"tensorflow", "numpy", "absl", "sentencepiece"} & set(eval(done.stdout))
+
+
+def test_public_names_are_shown_and_there():
+    names = dir(albert_tf)
+    assert {"load", "AlbertModel", "AdamW", "FullTokenizer", "heads", "checkpoints"} <= set(names)
+    for name in names:
+        assert getattr(albert_tf, name) is not None
+    with pytest.raises(AttributeError, match="'albert_tf' has no attribute 'no_such'"):
+        albert_tf.no_such  # noqa: B018
+
+
+# --- Sources -------------------------------------------------------------------------------------
+
+
+def assert_same_model(other, loaded):
+    np.testing.assert_allclose(other.embed(TEXTS), loaded.embed(TEXTS), atol=CLOSE)
+    assert other.config.to_dict() == loaded.config.to_dict()
+    assert other.tokenizer.fingerprint == loaded.tokenizer.fingerprint
+
+
+def test_a_release_and_a_prefix(release, loaded, capsys):
+    other = albert_tf.load(release / "model.ckpt-best")
+    assert capsys.readouterr().out == f"Loaded {release}/model.ckpt-best: pre-trained\n"
+    assert_same_model(other, loaded)
+    assert isinstance(loaded.model, albert_tf.PretrainingModel)
+    assert repr(loaded) == f"<PretrainingModel of {release}/model.ckpt-best>"
+    assert loaded.max_seq_length == 64  # of the config, which has no more positions
+
+
+@pytest.mark.long
+def test_a_hub_module_and_a_directory_of_transformers(release, loaded, tmp_path, run_main, capsys):
+    module, theirs = tmp_path / "module", tmp_path / "hf"
+    run_main(export_to_tfhub, albert_directory=release, export_path=module)
+    run_main(export_checkpoints, albert_directory=release, export_path=theirs, export_format="hf")
+    capsys.readouterr()
+    of_module = albert_tf.load(module)
+    assert f"Loaded {module}/variables/variables: pre-trained" in capsys.readouterr().out
+    assert_same_model(of_module, loaded)
+    found = albert_tf.load(theirs)
+    assert f"Loaded {theirs}/model.safetensors: pre-trained" in capsys.readouterr().out
+    np.testing.assert_allclose(found.embed(TEXTS), loaded.embed(TEXTS), atol=CLOSE)
+    assert found.sentence_order("a", "b") == pytest.approx(
+        loaded.sentence_order("a", "b"), abs=1e-5
+    )
+
+
+def test_the_best_checkpoint_is_taken_and_named(copied, loaded, capsys):
+    named = albert_tf.checkpoints.named_variables(loaded.model)
+    sources.write_checkpoint(copied / "model.ckpt-7", named, step=7)
+    found = albert_tf.load(copied)
+    assert found.checkpoint == f"{copied}/model.ckpt-best"
+    albert_tf.load(copied / "model.ckpt-7")
+    assert f"Loaded {copied}/model.ckpt-7 (step 7): pre-trained" in capsys.readouterr().out
+
+
+def test_the_record_of_a_training_tells_vocabulary_casing_and_length(copied, tmp_path):
+    spm = GOLDEN / "tokenization" / "spm_cased.model"
+    (copied / "30k-clean.model").unlink()
+    record = {
+        "config": json.loads((copied / "albert_config.json").read_text()),
+        "text": {"do_lower_case": False, "strip_accents": False, "max_seq_length": 20},
+        "vocabulary": {
+            "flag": "spm_model_file",
+            "path": str(spm),
+            "sha256": run_record.sha256(str(spm)),
+        },
+    }
+    (copied / "run.json").write_text(json.dumps(record))
+    found = albert_tf.load(copied)
+    assert found.tokenizer.normalize("The") == "The" and found.max_seq_length == 20
+    assert found.tokenizer.normalize("e\u0301") == "e\u0301"
+    record["vocabulary"]["path"] = str(tmp_path / "gone.model")
+    (copied / "run.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=r"gone\.model, .* pass the right one as spm_model_file"):
+        albert_tf.load(copied)
+    assert albert_tf.load(copied, spm_model_file=spm, max_seq_length=9).max_seq_length == 9
+
+
+def test_transformers_tells_the_casing(copied):
+    config = {"do_lower_case": False}
+    (copied / "tokenizer_config.json").write_text(json.dumps(config))
+    assert albert_tf.load(copied).tokenizer.normalize("The") == "The"
+    assert albert_tf.load(copied, do_lower_case=True).tokenizer.normalize("The") == "the"
+
+
+@pytest.mark.parametrize("told", [{"keep_accents": True}, {"strip_accents": False}])
+def test_transformers_tells_of_accents(copied, told):
+    assert albert_tf.load(copied).tokenizer.normalize("e\u0301") == "e"
+    (copied / "tokenizer_config.json").write_text(json.dumps(told))
+    assert albert_tf.load(copied).tokenizer.normalize("e\u0301") == "e\u0301"
+    assert albert_tf.load(copied, strip_accents=True).tokenizer.normalize("e\u0301") == "e"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"path": "no_such"}, "no checkpoint at no_such"),
+        ({"max_seq_length": 65}, "between 5 and max_position_embeddings=64 .* Received: 65"),
+        ({"batch_size": 0}, "batch_size must be at least 1. Received: 0"),
+        ({"vocab_file": "no_such.txt"}, "vocab_file: cannot read no_such.txt"),
+    ],
+)
+def test_bad_arguments(release, arguments, message):
+    with pytest.raises(UserError, match=message):
+        albert_tf.load(**{"path": release} | arguments)
+
+
+def test_a_missing_vocabulary(copied):
+    (copied / "30k-clean.model").unlink()
+    with pytest.raises(UserError, match=r"holds no vocabulary: pass spm_model_file .* vocab_file"):
+        albert_tf.load(copied)
+    found = albert_tf.load(copied, vocab_file=GOLDEN / "tokenization" / "vocab.txt")
+    assert not found.tokenizer.is_sentencepiece
+
+
+def test_the_encoder_alone(copied, loaded, capsys):
+    tensors = {
+        name: variable
+        for name, variable in albert_tf.checkpoints.named_variables(loaded.model).items()
+        if name.startswith("bert/")
+    }
+    sources.write_checkpoint(copied / "model.ckpt-best", tensors)
+    found = albert_tf.load(copied)
+    assert "model.ckpt-best: the encoder alone" in capsys.readouterr().out
+    assert_same_model(found, loaded)
+    for call in (lambda: found.fill_mask("a [MASK]"), lambda: found.sentence_order("a", "b")):
+        with pytest.raises(UserError, match=r"head, which .* needs: load a pre-trained model"):
+            call()
+    with pytest.raises(UserError, match="is not fine-tuned, so it predicts nothing"):
+        found.predict("a")
+
+
+def test_a_missing_head_is_named(copied, loaded, capsys):
+    tensors = {
+        name: variable
+        for name, variable in albert_tf.checkpoints.named_variables(loaded.model).items()
+        if "seq_relationship" not in name
+    }
+    sources.write_checkpoint(copied / "model.ckpt-best", tensors)
+    found = albert_tf.load(copied)
+    assert "not in it, and random: cls/seq_relationship" in capsys.readouterr().out
+    assert found.fill_mask("a [MASK]") == loaded.fill_mask("a [MASK]")
+    with pytest.raises(UserError, match="no sentence-order head"):
+        found.sentence_order("a", "b")
+
+
+# --- What a fine-tuned checkpoint is for ---------------------------------------------------------
+
+
+@pytest.fixture
+def classifier(tmp_path):
+    return sources.write_release(tmp_path, heads.ClassificationModel, num_outputs=2)
+
+
+def test_a_classifier_without_labels_has_numbers(classifier, capsys):
+    assert albert_tf.load(classifier).labels == ("0", "1")
+    assert albert_tf.load(classifier, labels=["no", "yes"]).labels == ("no", "yes")
+    assert albert_tf.load(classifier, task="RTE").labels == ("entailment", "not_entailment")
+    assert isinstance(albert_tf.load(classifier, task="ner").model, heads.TokenClassificationModel)
+    with pytest.raises(UserError, match="unknown"):
+        albert_tf.load(classifier, task="no_such")
+    kind = finetuned_task.FinetunedTask("tsv", ("bad", "good"))
+    finetuned_task.write(str(classifier), kind)
+    capsys.readouterr()
+    assert albert_tf.load(classifier).labels == ("bad", "good")
+    assert "fine-tuned for tsv (labels bad, good)" in capsys.readouterr().out
+
+
+def test_one_output_has_to_be_explained(tmp_path):
+    sources.write_release(tmp_path, heads.ClassificationModel, num_outputs=1)
+    with pytest.raises(UserError, match='pass task="regression" or task="race"'):
+        albert_tf.load(tmp_path)
+    assert isinstance(albert_tf.load(tmp_path, task="race").model, heads.MultipleChoiceModel)
+    assert set(albert_tf.load(tmp_path, task="regression").predict("a")) == {"predictions"}
+    assert set(albert_tf.load(tmp_path, task="sts-b").predict("a", "b")) == {"predictions"}
+
+
+@pytest.mark.parametrize(
+    "content, task",
+    [
+        ({"architectures": ["AlbertForMultipleChoice"]}, "race"),
+        ({"architectures": ["AlbertForTokenClassification"]}, "ner"),
+        ({"architectures": ["AlbertForSequenceClassification"]}, "tsv"),
+        (
+            {
+                "architectures": ["AlbertForSequenceClassification"],
+                "problem_type": "regression",
+            },
+            "regression",
+        ),
+        ({"architectures": ["AlbertModel"]}, None),
+        ({}, None),
+    ],
+)
+def test_the_task_of_a_directory_of_transformers(tmp_path, content, task):
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    assert transformers.read_task(str(tmp_path)) == task
+
+
+# --- Numbers -------------------------------------------------------------------------------------
+
+
+def model_outputs(loaded, text, pair=None):
+    """The pre-training model's own outputs for one text: encoder's, and logits at all pieces."""
+    features = loaded.tokenizer(text, pair, return_tensors="tf")
+    length = features["input_ids"].shape[1]
+    positions = {"masked_lm_positions": tf.range(length)[tf.newaxis]}
+    return loaded.model.encoder(features), loaded.model(features | positions)
+
+
+@pytest.mark.usefixtures("in_graphs")
+@pytest.mark.parametrize("pooling", ["pooled", "mean"])
+def test_embeddings_are_the_encoders_without_padding(loaded, pooling):
+    found = loaded.embed(TEXTS, pooling=pooling)
+    assert found.shape == (3, 32) and found.dtype == np.float32
+    for text, vector in zip(TEXTS, found, strict=True):
+        outputs, _ = model_outputs(loaded, text)
+        expected = {
+            "pooled": outputs["pooled_output"][0],
+            "mean": np.mean(outputs["sequence_output"][0], axis=0),
+        }
+        np.testing.assert_allclose(vector, expected[pooling], atol=CLOSE)
+    np.testing.assert_allclose(loaded.embed(TEXTS[0], pooling=pooling), found[0], atol=CLOSE)
+    assert loaded.embed([], pooling=pooling).shape == (0, 32)
+    with pytest.raises(UserError, match=r"pooling must be one of pooled, mean. Received: 'max'"):
+        loaded.embed(TEXTS, pooling="max")
+
+
+def test_the_order_of_sentences(loaded):
+    first, second = TEXTS[2], TEXTS[0]
+    _, outputs = model_outputs(loaded, first, second)
+    expected = scipy.special.softmax(outputs["sentence_order_logits"][0])[0]
+    assert loaded.sentence_order(first, second) == pytest.approx(expected, abs=CLOSE)
+    found = loaded.sentence_order(TEXTS, list(reversed(TEXTS)))
+    assert found.shape == (3,) and found[2] == pytest.approx(expected, abs=CLOSE)
+    assert loaded.sentence_order([], []).shape == (0,)
+    with pytest.raises(UserError, match="a second one is empty"):
+        loaded.sentence_order("a", " ")
+
+
+@pytest.mark.usefixtures("in_graphs")
+def test_masks_are_filled(loaded):
+    texts = ["the [MASK] said that [MASK].", "a [MASK]"]
+    found = loaded.fill_mask(texts, top_k=3)
+    assert [[len(mask) for mask in text] for text in found] == [[3, 3], [3]]
+    tokenizer = loaded.tokenizer
+    pieces = ["[CLS]", "▁the", "[MASK]", "▁said", "▁that", "[MASK]", ".", "[SEP]"]
+    ids = tf.constant([tokenizer.convert_tokens_to_ids(pieces)])
+    features = {"input_ids": ids, "masked_lm_positions": tf.constant([[2, 5]])}
+    probabilities = tf.nn.softmax(loaded.model(features)["masked_lm_logits"][0]).numpy()
+    for mask, row in zip(found[0], probabilities, strict=True):
+        best = np.argsort(-row)[:3]
+        assert [entry["piece"] for entry in mask] == tokenizer.convert_ids_to_tokens(best)
+        np.testing.assert_allclose([e["probability"] for e in mask], row[best], atol=CLOSE)
+        assert all(entry["text"] == entry["piece"].replace("▁", " ").strip() for entry in mask)
+    assert loaded.fill_mask(texts[1], top_k=1)[0][0]["piece"] == found[1][0][0]["piece"]
+    assert loaded.fill_mask([]) == []
+
+
+@pytest.mark.parametrize(
+    "text, options, message",
+    [
+        ("no mask", {}, r"a text has no \[MASK\] to fill: no mask"),
+        ("word " * 70 + "[MASK]", {}, r"has a \[MASK\] beyond the first 62, which fit into"),
+        ("a [MASK]", {"top_k": 0}, "top_k must lie between 1 and vocab_size=3000. Received: 0"),
+        (["a [MASK]", 1], {}, "texts must be a str or a list of str. Received: int 1"),
+    ],
+)
+def test_what_cannot_be_filled(loaded, text, options, message):
+    with pytest.raises(UserError, match=message):
+        loaded.fill_mask(text, **options)
+
+
+def test_weights_of_later_training_count(loaded, release):
+    other = albert_tf.load(release)
+    before = other.embed("a")
+    bias = other.model.encoder.pooler.bias
+    bias.assign(bias + 1.0)
+    assert np.any(other.embed("a") != before)
+
+
+def test_a_config_may_be_given(copied, loaded):
+    (copied / "albert_config.json").unlink()
+    config = dataclasses.replace(loaded.config, hidden_dropout_prob=0.1)
+    assert albert_tf.load(copied, config=config).config is config

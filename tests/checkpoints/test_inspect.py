@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of a checkpoint, and checks of config and vocabulary beside it."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from albert_tf.checkpoints import inspect
+from albert_tf.config import AlbertConfig
+from tests.checkpoints.golden_models import BASE, MODELS, VARIANTS, golden_config, read, write
+
+
+@pytest.fixture
+def release(tmp_path):
+    """A directory as the released ones: checkpoint, config, vocabulary."""
+    write(tmp_path / "model.ckpt-best", read(BASE))
+    values = golden_config().to_dict()
+    (tmp_path / "albert_config.json").write_text(json.dumps(values))
+    return tmp_path
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_shapes_tell_the_config(variant):
+    config = golden_config(variant)
+    shapes = {
+        name: list(value.shape) for name, value in read(MODELS / variant / "model.ckpt").items()
+    }
+    guessed = inspect.guess_config(shapes)
+    assert guessed.pop("num_attention_heads") == max(config.hidden_size // 64, 1)
+    assert guessed == {key: getattr(config, key) for key in guessed}
+
+
+@pytest.mark.parametrize(
+    "changes, name",
+    [
+        ({"hidden_size": 768, "num_attention_heads": 12}, "ALBERT-base, version 2"),
+        (
+            {"hidden_size": 768, "num_attention_heads": 12, "hidden_dropout_prob": 0.1},
+            "ALBERT-base, version 1",
+        ),
+        (
+            {"hidden_size": 1024, "num_attention_heads": 16, "num_hidden_layers": 24,
+             "vocab_size": 21128},
+            "ALBERT-large, Chinese",
+        ),
+        ({"hidden_size": 4096}, "ALBERT-xxlarge, version 1 or 2"),
+        ({"hidden_size": 768, "num_attention_heads": 12, "vocab_size": 8000}, None),
+        ({"hidden_size": 768, "num_attention_heads": 12, "num_hidden_groups": 2}, None),
+        ({"hidden_size": 512, "num_attention_heads": 8}, None),
+    ],
+)  # fmt: skip
+def test_names_of_releases(changes, name):
+    config = AlbertConfig(**{"vocab_size": 30000, "num_hidden_layers": 12} | changes)
+    assert inspect.name_of_release(config) == name
+
+
+def test_a_whole_release(release, capsys):
+    assert inspect.main([str(release)]) == 0
+    out = capsys.readouterr().out
+    tensors = read(BASE)
+    count = sum(np.size(value) for name, value in tensors.items() if name != "global_step")
+    assert f"{count:,} parameters, step" in out
+    assert "moments of the optimizer: no" in out
+    assert "no released model; the shapes fit" in out and "vocabulary: none beside it" in out
+    assert "heads: masked_lm, sentence_order" in out
+    assert "forward pass: all values finite" in out
+    assert "fill masks" in out and "SQuAD" not in out
+
+
+def test_a_vocabulary_that_is_too_large_is_an_error(release, capsys):
+    (release / "vocab.txt").write_text("".join(f"word{n}\n" for n in range(5000)))
+    assert inspect.main([str(release)]) == 1
+    assert "has 5000 pieces" in capsys.readouterr().err
+
+
+def test_another_config_is_an_error(release, capsys):
+    config = golden_config(num_hidden_groups=2, num_hidden_layers=4)
+    (release / "albert_config.json").write_text(config.to_json_string())
+    assert inspect.main([str(release)]) == 1
+    assert "group_1" in capsys.readouterr().err
+
+
+def test_values_that_are_not_finite_are_an_error(release, capsys):
+    tensors = read(BASE)
+    tensors["bert/pooler/dense/bias"][0] = np.nan
+    write(release / "model.ckpt-best", tensors)
+    assert inspect.main([str(release)]) == 1
+    assert "bert/pooler/dense/bias" in capsys.readouterr().err
+
+
+def test_what_is_no_albert(tmp_path, capsys):
+    write(tmp_path / "model.ckpt", {"weights": np.zeros(3, np.float32)})
+    assert inspect.main([str(tmp_path)]) == 1
+    assert "no encoder of ALBERT" in capsys.readouterr().err
+    shutil.rmtree(tmp_path)
+    assert inspect.main([str(tmp_path)]) == 1
+    assert "no checkpoint at" in capsys.readouterr().err

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What --help prints, and how mistakes in flags are answered."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from albert_tf.tasks import glue
+from tests import ROOT
+
+SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py"))
+
+
+def run(*words):
+    return subprocess.run(
+        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def helps():
+    return {name: run(f"{name}.py", "--help") for name in SCRIPTS}
+
+
+def test_help_ends_well_and_describes_every_flag_once(helps):
+    for name, done in helps.items():
+        assert done.returncode == 0 and not done.stderr, name
+        flags = re.findall(r"^  --(\S+?)(?:=\S+)?\n {6}\S", done.stdout, re.MULTILINE)
+        assert len(flags) == len(set(flags)) > 3, name
+        assert "Required." in done.stdout or name == "predict", name
+
+
+def test_flags_stand_under_their_subject(helps):
+    text = helps["run_squad"].stdout
+    subjects = [line for line in text.splitlines() if line.endswith(":") and line[0] != " "]
+    assert subjects[:3] == ["Questions and answers:", "What to do:", "Model and text:"]
+    assert text.index("Optimizer:") < text.index("--beta_1=X") < text.index("Export:")
+    run_part = text[text.index("What to do:") :]
+    assert run_part.splitlines()[1] == "  --output_dir=TEXT"  # required ones first
+    assert "  --optimizer=adamw|lamb\n      Optimizer. Default: adamw.\n" in text
+    assert "  --[no]do_train\n      Train. Default: false.\n" in text
+    assert "--ensemble_dirs=A,B,..." in text and "[]" not in text
+
+
+def test_the_tasks_of_glue_are_named(helps):
+    assert all(task in helps["run_classifier"].stdout for task in glue.TASKS)
+
+
+def test_help_does_not_import_tensorflow():
+    code = (
+        "import runpy, sys\n"
+        "sys.argv = [sys.argv[1], '--help']\n"
+        "try:\n    runpy.run_path(sys.argv[0], run_name='__main__')\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "heavy = {'tensorflow', 'numpy', 'scipy', 'sklearn', 'tf_keras'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    for name in SCRIPTS:
+        done = run("-c", code, f"{name}.py")
+        assert done.returncode == 0, f"{name}: {done.stderr}"
+
+
+@pytest.mark.parametrize(
+    "words, line",
+    [
+        ((), "--data_dir, --output_dir must be given. --help describes all flags"),
+        (
+            ("--data_dir=x", "--output_di=y"),
+            "Unknown command line flag 'output_di'. Did you mean: output_dir ? --help describes "
+            "all flags",
+        ),
+        (
+            ("--data_dir=x", "--output_dir=y", "--train_step=few"),
+            "--train_step=few is not a whole number. --help describes all flags",
+        ),
+        (
+            ("--data_dir=x", "--output_dir=y", "--learning_rate=1e-5x"),
+            "--learning_rate=1e-5x is not a number. --help describes all flags",
+        ),
+    ],
+)
+def test_mistakes_in_flags_take_one_line(words, line):
+    done = run("run_race.py", *words)
+    assert (done.returncode, done.stderr) == (1, f"run_race: error: {line}\n")

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""predict.py --model: directories of weights without an export."""
+
+import json
+import re
+
+import pytest
+
+import albert_tf
+from albert_tf.cli import predict
+from albert_tf.errors import UserError
+from albert_tf.model import heads
+from albert_tf.training import finetuned_task
+from albert_tf.training.finetuned_task import FinetunedTask
+from tests.api import sources
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    return sources.write_release(tmp_path_factory.mktemp("release"))
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """A model fine-tuned for pairs of texts."""
+    folder = tmp_path_factory.mktemp("classifier")
+    sources.write_release(folder, heads.ClassificationModel, num_outputs=2)
+    finetuned_task.write(str(folder), FinetunedTask("rte", ("no", "yes")))
+    return folder
+
+
+@pytest.fixture
+def run(run_main, capsys):
+    """Runs predict.py: run(**flags) -> the objects on standard output."""
+
+    def run(**flags):
+        capsys.readouterr()
+        run_main(predict, **flags)
+        out, error = capsys.readouterr()
+        assert "Loaded " in error
+        return [json.loads(line) if line else None for line in out.splitlines()]
+
+    return run
+
+
+def test_masks_are_filled(release, run):
+    text = "The [MASK] of the [MASK]."
+    (found,) = run(model=release, fill_mask=text, top_k=3)
+    assert found == {"text": text, "masks": albert_tf.load(release).fill_mask(text, top_k=3)}
+    assert [len(mask) for mask in found["masks"]] == [3, 3]
+
+
+def test_the_order_of_two_texts(release, run):
+    texts = ["He came.", "Then he left."]
+    (found,) = run(model=release, sentence_order=texts)
+    expected = albert_tf.load(release).sentence_order(*texts)
+    assert found == {"text": texts[0], "text_pair": texts[1], "in_order": pytest.approx(expected)}
+
+
+def test_embeddings(release, run):
+    (found,) = run(model=release, text="a film", embeddings="pooled_output")
+    expected = albert_tf.load(release).embed("a film")
+    assert found == {"pooled_output": pytest.approx(expected.tolist(), abs=1e-5)}
+
+
+def test_a_fine_tuned_directory_predicts(classifier, run, tmp_path):
+    (tmp_path / "in.tsv").write_text("id\ttext\ttext_pair\n7\tRain\tWater\n\n8\tSun\t\n")
+    first, blank, second = run(model=classifier, input_file=tmp_path / "in.tsv")
+    assert (first.pop("id"), blank, second.pop("id")) == ("7", None, "8")
+    expected = albert_tf.load(classifier).predict(["Rain", "Sun"], ["Water", ""])
+    for found, other in zip((first, second), expected, strict=True):
+        assert [*found] == ["label", "probabilities"] and found["label"] == other["label"]
+        assert found["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+
+
+def test_options_of_what_the_directory_does_not_tell(release, run, tmp_path):
+    vocabulary = tmp_path / "other.model"
+    (release / "30k-clean.model").rename(vocabulary)
+    try:
+        with pytest.raises(UserError, match="spm_model_file"):
+            run(model=release, fill_mask="A [MASK].")
+        (found,) = run(
+            model=release, fill_mask="A [MASK].", spm_model_file=vocabulary, max_seq_length=8,
+            albert_config_file=release / "albert_config.json",
+        )  # fmt: skip
+        assert len(found["masks"]) == 1
+    finally:
+        vocabulary.rename(release / "30k-clean.model")
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "message"),
+    [
+        ("release", {"text": "a"}, "is not fine-tuned, so it predicts nothing: ask it with --fill"),
+        ("release", {"sentence_order": "a"}, "--sentence_order compares two texts: give the flag"),
+        ("release", {"fill_mask": "a"}, "[MASK]"),
+        ("release", {"fill_mask": "a", "text": "b"}, "--text and --fill_mask exclude each other"),
+        ("release", {"fill_mask": "a", "embeddings": "pooled_output"}, "exclude each other"),
+        ("release", {"text": "a", "embeddings": "sequence_output"}, "needs an export"),
+        ("classifier", {"fill_mask": "a [MASK]"}, "has no masked-lm head"),
+        ("classifier", {"question": "a"}, "this model takes text, text_pair. Not taken: question"),
+    ],
+)
+def test_mistakes(name, flags, message, request, run_main):
+    directory = request.getfixturevalue(name)
+    with pytest.raises(UserError, match=re.escape(message)) as caught:
+        run_main(predict, model=directory, **flags)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_source_is_needed(run_main):
+    with pytest.raises(UserError, match="give --saved_model, an export, or --model, the directory"):
+        run_main(predict, text="a")

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tf_keras does with the models: summary, fit, saving, loading, without a warning."""
+
+import dataclasses
+import logging
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+import albert_tf
+from albert_tf.checkpoints import name_table
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
+from albert_tf.model import heads, optimization
+from albert_tf.model.encoder import AlbertModel
+from tests import ROOT
+from tests.api import sources
+
+CONFIG = AlbertConfig(
+    vocab_size=40,
+    embedding_size=8,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_hidden_groups=2,
+    inner_group_num=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=12,
+    initializer_range=0.3,
+)
+ONE_BLOCK = dataclasses.replace(  # tracing its training takes less time
+    CONFIG, num_hidden_layers=1, num_hidden_groups=1, inner_group_num=1
+)
+MODELS = {
+    "encoder": (AlbertModel, {"recompute": True}),
+    "pretraining": (heads.PretrainingModel, {}),
+    "classifier": (heads.ClassificationModel, {"num_outputs": 3, "dropout_prob": 0.2}),
+    "choice": (heads.MultipleChoiceModel, {"choices": 2}),
+    "tokens": (heads.TokenClassificationModel, {"num_labels": 5, "predicted_length": 11}),
+    "squad_v1": (heads.SquadV1Model, {"predicted_length": 11}),
+    "squad_v2": (heads.SquadV2Model, {"start_n_top": 2, "end_n_top": 3}),
+}
+POLICIES = [
+    "float32",
+    *(pytest.param(f"mixed_{name}", marks=pytest.mark.long) for name in ("bfloat16", "float16")),
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    """Fails a test in which Python, absl or TensorFlow warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+    assert not [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+@pytest.fixture(autouse=True)
+def policy():
+    """The precision is that of the process again after a test."""
+    before = tf_keras.mixed_precision.global_policy()
+    yield
+    tf_keras.mixed_precision.set_global_policy(before)
+
+
+def features(rows=8, length=10):
+    random = np.random.RandomState(0)
+    return {
+        "input_ids": random.randint(0, 40, [rows, length]).astype(np.int32),
+        "input_mask": (np.arange(length) < random.randint(4, length, [rows, 1])).astype(np.int32),
+        "token_type_ids": random.randint(0, 2, [rows, length]).astype(np.int32),
+    }
+
+
+def inputs_of(name):
+    more = {"p_mask": np.zeros([8, 10], np.int32)} if name == "squad_v2" else {}
+    if name == "pretraining":
+        more = {"masked_lm_positions": np.array([[1, 3]] * 8, np.int32)}
+    return features() | more
+
+
+def make(kind, config=CONFIG, **options):
+    model, own = MODELS[kind]
+    return model(config, **own, **options)
+
+
+def assert_same(found, expected):
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def compiled(model, rate=1e-2):
+    model.compile(
+        optimization.AdamW(rate, global_clipnorm=1.0),
+        tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        ["accuracy"],
+    )
+    return model
+
+
+def batches():
+    given = features()
+    labels = given["input_ids"][:, 1] % 2
+    return tf.data.Dataset.from_tensor_slices((given, labels)).batch(4)
+
+
+# --- Saving --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_saved_model_is_the_same_again(name, tmp_path):
+    model, given = make(name), inputs_of(name)
+    model.save(tmp_path / "model.keras")
+    loaded = tf_keras.models.load_model(tmp_path / "model.keras")
+    assert type(loaded) is type(model)
+    assert loaded.get_config() == model.get_config()
+    assert loaded.config == CONFIG
+    assert_same(loaded(given), model(given))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_weight_is_in_files_of_weights(name, tmp_path):
+    model, other = make(name), make(name)
+    for ending in (".weights.h5", ".h5", ""):
+        path = str(tmp_path / f"file{ending}")
+        model.save_weights(path)
+        for variable in other.variables:
+            variable.assign(tf.zeros_like(variable))
+        status = other.load_weights(path)
+        if not ending:
+            status.assert_consumed()
+        assert_same(other.variables, model.variables)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_config_makes_the_same_architecture(name):
+    model = make(name, dtype="mixed_bfloat16", name="one")
+    config = model.get_config()
+    assert {"name": "one", "dtype": "mixed_bfloat16"}.items() <= config.items()
+    other = type(model).from_config(config)
+    assert other.get_config() == config
+    shapes = [variable.shape for variable in model.variables]
+    assert [variable.shape for variable in other.variables] == shapes
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_summary_counts_all_parameters(name):
+    lines = []
+    make(name).summary(print_fn=lines.append)
+    count = sum(v.shape.num_elements() for v in make(name).variables)
+    assert f"Total params: {count} " in "\n".join(lines)
+
+
+def test_the_precision_of_a_model_holds_for_its_parts(tmp_path):
+    model = make("classifier", dtype="mixed_bfloat16")
+    kinds = {layer.compute_dtype for layer in model.submodules if hasattr(layer, "compute_dtype")}
+    assert kinds == {"bfloat16"}
+    model.save(tmp_path / "model.keras")
+    loaded = tf_keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.encoder.attention_blocks[0].query.compute_dtype == "bfloat16"
+    assert_same(loaded(features()), model(features()))
+
+
+def test_the_encoder_is_a_layer_of_a_functional_model(tmp_path):
+    names = ("input_ids", "input_mask", "token_type_ids")
+    given = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in names}
+    pooled = AlbertModel(ONE_BLOCK)(given)["pooled_output"]
+    model = tf_keras.Model(given, tf_keras.layers.Dense(2)(pooled))
+    model.save(tmp_path / "model.keras")
+    loaded = tf_keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(features()), model(features()))
+
+
+# --- Training ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy_name", POLICIES)
+def test_fit_learns_and_goes_on_after_loading(policy_name, tmp_path):
+    tf_keras.mixed_precision.set_global_policy(policy_name)
+    tf_keras.utils.set_random_seed(0)
+    model = compiled(make("classifier", ONE_BLOCK))
+    history = model.fit(batches(), epochs=15, verbose=0).history["loss"]
+    assert history[-1] < history[0]
+    model.save(tmp_path / "model.keras")
+    loaded = tf_keras.models.load_model(tmp_path / "model.keras")
+    assert_same(loaded.optimizer.variables, model.optimizer.variables)
+    assert loaded.evaluate(batches(), verbose=0) == model.evaluate(batches(), verbose=0)
+    loaded.fit(batches(), verbose=0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("policy_name", ["float32", "mixed_bfloat16"])
+def test_fit_on_two_replicas(policy_name, tmp_path):
+    command = [sys.executable, "-W", "error", "-m", "tests.model.test_keras_model", policy_name]
+    ran = subprocess.run(
+        [*command, str(tmp_path / "model.keras")],
+        cwd=ROOT,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},  # TensorFlow looks for GPUs, and says so
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "2 replicas\n", "")
+
+
+def fit_on_two_replicas(policy_name, path):
+    """Fits, saves and loads on two virtual devices."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    tf_keras.mixed_precision.set_global_policy(policy_name)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        tf_keras.utils.set_random_seed(0)
+        model = compiled(make("classifier", ONE_BLOCK))
+    before = [variable.numpy() for variable in model.trainable_variables]
+    model.fit(batches(), epochs=2, verbose=0)
+    changed = [np.any(v != old) for v, old in zip(model.trainable_variables, before, strict=True)]
+    assert all(changed)
+    model.save(path)
+    loaded = tf_keras.models.load_model(path)
+    assert_same(loaded(features()), model(features()))
+    print(strategy.num_replicas_in_sync, "replicas")
+
+
+def test_variables_without_a_gradient_stay_without_a_warning(tmp_path):
+    model = make("squad_v1", ONE_BLOCK)
+    model.compile(
+        optimization.LAMB(optimization.PolynomialDecayWithWarmup(1e-2, 10)),
+        tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    pooler = model.encoder.pooler.kernel.numpy()
+    labels = dict.fromkeys(("start_logits", "end_logits"), np.ones([8], np.int32))
+    model.fit(features(), labels, verbose=0)
+    np.testing.assert_array_equal(model.encoder.pooler.kernel, pooler)
+    model.save(tmp_path / "model.keras")
+    loaded = tf_keras.models.load_model(tmp_path / "model.keras")
+    assert_same(loaded.optimizer.variables, model.optimizer.variables)
+
+
+def test_the_gradient_is_clipped_as_a_dense_one():
+    table = tf.Variable(np.zeros([4, 2], np.float32))
+    twice = tf.IndexedSlices(tf.constant([[3.0, 0.0], [3.0, 0.0]]), tf.constant([1, 1]), [4, 2])
+    model = optimization.AdamW(1.0, weight_decay_rate=0.0, beta_1=0.0, beta_2=0.0)
+    model.global_clipnorm = 1.0
+    model.apply_gradients([(twice, table)])
+    np.testing.assert_array_equal(model.adam_m[0], [[0, 0], [1, 0], [0, 0], [0, 0]])
+
+
+@pytest.mark.parametrize("kind", [optimization.AdamW, optimization.LAMB])
+def test_an_optimizer_is_made_again_of_its_config(kind):
+    schedule = optimization.PolynomialDecayWithWarmup(1e-3, 100, 10, 2.0, 3)
+    first = kind(schedule, weight_decay_rate=0.1, beta_1=0.8, epsilon=1e-7, global_clipnorm=2.0)
+    config = tf_keras.saving.serialize_keras_object(first)
+    other = tf_keras.saving.deserialize_keras_object(config)
+    assert type(other) is kind and other.decayed is optimization.is_decayed
+    assert other.get_config() == first.get_config()
+    assert [float(other._learning_rate(t)) for t in (0, 5, 50)] == [
+        float(schedule(t)) for t in (0, 5, 50)
+    ]
+
+
+# --- Features and checkpoints --------------------------------------------------------------------
+
+
+def test_features_may_have_the_names_of_records_or_of_a_tokenizer():
+    model, given = make("classifier"), features()
+    expected = model(given)["logits"]
+    renamed = {
+        "input_ids": given["input_ids"],
+        "attention_mask": given["input_mask"],
+        "segment_ids": given["token_type_ids"],
+    }
+    np.testing.assert_array_equal(model(renamed)["logits"], expected)
+    encoder = model.encoder
+    assert_same(encoder(given), encoder(*(given[n] for n in given)))
+    ids = {"input_ids": given["input_ids"]}
+    assert_same(encoder(ids), encoder(given["input_ids"]))
+    with pytest.raises(UserError, match="dict of input_ids, input_mask and token_type_ids"):
+        model({"ids": given["input_ids"]})
+
+
+def test_from_checkpoint(tmp_path, capsys):
+    directory = sources.write_release(tmp_path)
+    model = albert_tf.PretrainingModel.from_checkpoint(directory)
+    capsys.readouterr()
+    encoder = AlbertModel.from_checkpoint(directory, recompute=True)
+    assert f"from {directory}/model.ckpt-best" in capsys.readouterr().out
+    assert_same(encoder(features()), model.encoder(features()))
+    assert encoder.get_config()["recompute"] is True
+    with pytest.raises(UserError, match="has no head that tells num_outputs: give it"):
+        heads.ClassificationModel.from_checkpoint(directory)
+    classifier = heads.ClassificationModel.from_checkpoint(directory, num_outputs=3)
+    assert "initialised afresh: output_weights, output_bias" in capsys.readouterr().out
+    named = name_table.named_variables(classifier)
+    sources.write_checkpoint(directory / "model.ckpt-best", named)
+    again = heads.ClassificationModel.from_checkpoint(str(directory / "model.ckpt-best"))
+    assert_same(again(features()), classifier(features()))
+    (directory / "albert_config.json").unlink()
+    with pytest.raises(UserError, match=r"neither albert_config\.json nor config\.json"):
+        AlbertModel.from_checkpoint(directory)
+    assert AlbertModel.from_checkpoint(directory, config=model.config).config == model.config
+
+
+if __name__ == "__main__":
+    fit_on_two_replicas(*sys.argv[1:])

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From text to unmasked records to a training that masks them: the same weights after any stop."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import albert_tf
+import create_pretraining_data
+import run_pretraining
+from albert_tf.checkpoints import run_directory
+from albert_tf.cli import model_flags
+from albert_tf.data import record_index
+from albert_tf.errors import UserError
+from albert_tf.training import run_record
+from tests import GOLDEN
+from tests.scripts.test_run_pretraining import read_variables
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##d", "##e", "."]
+TEXT = "\n\n".join("\n".join(["a bd c .", "c b a bde b", "b"] * 5) for _ in range(3))
+LENGTH = 24
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, run_main):
+    """Directory with a vocabulary, and masked and unmasked records of a text."""
+    directory = tmp_path_factory.mktemp("records")
+    (directory / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+    (directory / "in.txt").write_text(TEXT)
+    for name, prob in (("masked", 0.15), ("unmasked", 0)):
+        run_main(
+            create_pretraining_data,
+            input_file=directory / "in.txt",
+            output_file=directory / name,
+            vocab_file=directory / "vocab.txt",
+            max_seq_length=LENGTH,
+            max_predictions_per_seq=4,
+            dupe_factor=1,
+            masked_lm_prob=prob,
+        )
+    return directory
+
+
+@pytest.fixture
+def flags(made, tmp_path):
+    return {
+        "albert_config_file": GOLDEN / "optimizers" / "albert_config.json",
+        "input_file": made / "unmasked",
+        "output_dir": tmp_path / "out",
+        "masked_lm_budget": 0.2,
+        "vocab_file": made / "vocab.txt",
+        "train_batch_size": 4,
+        "eval_batch_size": 4,
+        "max_eval_steps": 1,
+        "max_seq_length": LENGTH,
+        "max_predictions_per_seq": 6,
+        "shuffle_buffer_size": 8,
+        "num_train_steps": 6,
+        "num_warmup_steps": 0,
+        "learning_rate": 0.001,
+        "save_checkpoints_steps": 3,
+        "iterations_per_loop": 1,
+        "seed": 1,
+    }
+
+
+def records_in(directory):
+    summary = json.loads((directory / "summary-unmasked.json").read_text())
+    return summary["instances"]
+
+
+@pytest.mark.long
+def test_a_run_that_was_stopped_ends_with_the_same_weights(run_main, flags, made, tmp_path):
+    count = records_in(made)
+    assert count < 3 * 4 < 2 * count < 6 * 4  # it is stopped within the second of three epochs
+    flags |= {"length_buckets": "8,16", "do_eval": True}
+    assert_same_when_stopped(run_main, flags, tmp_path)
+    # An evaluation by a process of its own, with no seed or another one, has the same masks.
+    evaluation = flags | {"do_train": False, "seed": 5}
+    run_main(run_pretraining, **evaluation)
+    first, second = (evaluations_in(tmp_path / name) for name in ("out", "halted"))
+    assert [step for step, _ in first] == [3, 6, 6] and first[1:2] == second
+    assert first[2] == first[1]
+
+
+def assert_same_when_stopped(run_main, flags, tmp_path):
+    """Compares a run of six steps with one that goes on from its checkpoint of step 3."""
+    run_main(run_pretraining, **flags)
+    whole = read_variables(tmp_path / "out/model.ckpt-6")
+    halted = tmp_path / "halted"
+    halted.mkdir()
+    run_directory.copy(str(tmp_path / "out/model.ckpt-3"), str(halted / "model.ckpt-3"))
+    run_main(run_pretraining, **flags | {"output_dir": halted})
+    resumed = read_variables(halted / "model.ckpt-6")
+    assert whole.keys() == resumed.keys()
+    for name, value in whole.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("in_graphs")
+def test_a_run_compiled_by_xla_that_was_stopped_ends_with_the_same_weights(
+    run_main, flags, tmp_path
+):
+    flags |= {"length_buckets": "16", "enable_xla": True}  # of two lengths: each is compiled
+    assert_same_when_stopped(run_main, flags, tmp_path)
+
+
+def evaluations_in(directory):
+    """(step, masked-LM loss) of each evaluation."""
+    text = (directory / "eval_results.txt").read_text()
+    steps = map(int, re.findall(r"^global_step = (\d+)", text, re.M))
+    return list(zip(steps, re.findall(r"^masked_lm_loss = (\S+)", text, re.M), strict=True))
+
+
+def test_evaluation_takes_the_masks_of_masked_records(run_main, flags, made, tmp_path):
+    """So that one held-out file serves runs of either kind."""
+    flags |= {"num_train_steps": 1, "max_predictions_per_seq": 4}
+    run_main(run_pretraining, **flags, do_eval=True, eval_input_file=made / "masked")
+    for name in ("masked_lm_budget", "vocab_file"):
+        del flags[name]
+    flags |= {"do_train": False, "do_eval": True, "input_file": made / "masked"}
+    run_main(run_pretraining, **flags)
+    first, second = evaluations_in(tmp_path / "out")
+    assert first == second
+
+
+def test_records_that_do_not_fit_the_flags(run_main, flags, made, tmp_path):
+    def refused(message, **values):
+        with pytest.raises(UserError, match=message):
+            run_main(run_pretraining, **flags | values)
+        assert not (tmp_path / "out" / "checkpoint").exists()
+
+    refused(
+        "--masked_lm_budget=0.2, but the records of .*/masked are masked. Leave the flag out",
+        input_file=made / "masked",
+    )
+    both = f"{made / 'masked'},{made / 'unmasked'}"
+    refused("records of .*/masked are masked", do_eval=True, eval_input_file=both)
+    other = tmp_path / "other.txt"
+    other.write_text("[PAD]\n[SEP]\n[MASK]\n[CLS]\n")
+    refused("begins with the id 2, and .CLS. .* has 3: give the vocabulary", vocab_file=other)
+    other.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n")
+    refused(r"other.txt lacks the piece \[MASK\]", vocab_file=other)
+    other.write_text("".join(f"{n}\n" for n in range(301)))
+    refused("301 pieces and the config has vocab_size=300", vocab_file=other)
+    del flags["vocab_file"], flags["masked_lm_budget"]
+    for predictions in (4, 6):
+        refused(
+            "unmasked has nothing to predict: .*--masked_lm_prob=0. Give --masked_lm_budget, such",
+            max_predictions_per_seq=predictions,
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("masked_lm_budget", 1, "must be a share of the pieces, above 0 and below 1, or 0 for"),
+        ("masked_lm_budget", -0.1, "must be a share of the pieces"),
+        ("masked_lm_budget", "nan", "must be a share of the pieces"),
+        ("vocab_file", "", "=0.2 needs the vocabulary of the records: give --spm_model_file or"),
+        ("ngram", 0, "--ngram=0: must lie between 1 and"),
+    ],
+)
+def test_flags_out_of_range(run_main, flags, name, value, message):
+    with pytest.raises(UserError, match=message):
+        run_main(run_pretraining, **flags | {name: value})
+
+
+@pytest.mark.parametrize("name", ["ngram", "favor_shorter_ngram", "do_whole_word_mask"])
+def test_flags_that_need_the_budget(run_main, flags, made, name):
+    flags |= {"masked_lm_budget": 0, "input_file": made / "masked"}
+    with pytest.raises(UserError, match=f"--{name} is about masking while records are read: give"):
+        run_main(run_pretraining, **flags | {name: 1})
+
+
+def test_what_limits_the_budget_is_said(run_main, flags, made, capsys):
+    flags |= {"input_file": made / "masked", "max_predictions_per_seq": 4}
+    with pytest.raises(UserError, match="are masked"):
+        run_main(run_pretraining, **flags)
+    assert "4 pieces are masked, and not --masked_lm_budget=0.2 of them" in capsys.readouterr().out
+
+
+def test_many_passes_without_masks_are_questioned(run_main, made, tmp_path, capsys):
+    values = {
+        "input_file": made / "in.txt",
+        "output_file": tmp_path / "out",
+        "vocab_file": made / "vocab.txt",
+        "masked_lm_prob": 0,
+        "max_seq_length": LENGTH,
+    }
+    run_main(create_pretraining_data, **values)
+    assert "--dupe_factor=1 is usually enough without masks" in capsys.readouterr().out
+    run_main(create_pretraining_data, **values, dupe_factor=2)
+    out = capsys.readouterr().out
+    assert "usually enough" not in out and "none of them to predict" in out
+
+
+def test_the_run_knows_the_vocabulary_of_its_records(run_main, flags, made, tmp_path):
+    """So that the model can be loaded with its tokenizer, without any flag."""
+    del flags["vocab_file"], flags["masked_lm_budget"]
+    flags |= {"input_file": made / "masked", "num_train_steps": 1, "max_predictions_per_seq": 4}
+    run_main(run_pretraining, **flags)
+    record = run_record.read(str(tmp_path / "out"))
+    assert record.vocabulary["flag"] == "vocab_file"
+    assert record.vocabulary["path"] == str(made / "vocab.txt")
+    assert record.text["do_lower_case"] is True
+    loaded = albert_tf.load(str(tmp_path / "out"))
+    assert len(loaded.fill_mask("a b [MASK] c", top_k=2)[0]) == 2
+
+
+def test_a_changed_vocabulary_is_not_taken(made, tmp_path):
+    for name in ("vocab.txt", "masked", "summary-masked.json"):
+        shutil.copy(made / name, tmp_path / name)
+    summary = tmp_path / "summary-masked.json"
+    summary.write_text(summary.read_text().replace(str(made), str(tmp_path)))
+    arguments = {"vocab_file": str(tmp_path / "vocab.txt"), "do_lower_case": True}
+    arguments |= {"strip_accents": True}
+    assert record_index.tokenizer_of(str(tmp_path / "masked"))[0] == arguments
+    assert model_flags.arguments_of_records(str(tmp_path / "masked")) == arguments
+    (tmp_path / "vocab.txt").write_text("\n".join([*PIECES, "f"]) + "\n")
+    assert model_flags.arguments_of_records(str(tmp_path / "masked")) is None
+    (tmp_path / "vocab.txt").unlink()
+    assert model_flags.arguments_of_records(str(tmp_path / "masked")) is None
+    summary.unlink()
+    assert model_flags.arguments_of_records(str(tmp_path / "masked")) is None

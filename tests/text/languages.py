@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A short text in several languages, and SentencePiece models that are trained on it."""
+
+from albert_tf.text import sentencepiece_training
+from albert_tf.text.sentencepiece_options import Options
+from albert_tf.text.tokenization import preprocess_lines
+
+TEXTS = {
+    "russian": """\
+Мой дедушка каждое утро поливает ёлку и яблони в саду.
+Она ещё не знает, какой поезд идёт в её город.
+Твой чай остывает, а мой уже совсем холодный.
+Зимой день короткий, и мы читаем при свете лампы.
+Учитель объясняет новый урок, и ученики слушают его.
+Старый дом стоит у реки, за ним растёт густой лес.
+Дети играют во дворе, пока не начинается дождь.
+Мы купили свежий хлеб, молоко, сыр и зелёный лук.
+Этот музей открыт каждый день, кроме понедельника.
+Кот спит на подоконнике, и солнце греет его шерсть.""",
+    "greek": """\
+Ο παππούς ποτίζει κάθε πρωί τα δέντρα στον κήπο του.
+Η γιαγιά μαγειρεύει φακές και ζυμώνει ψωμί το Σάββατο.
+Το τρένο φτάνει αργά, γιατί έχει χιονίσει στα βουνά.
+Τα παιδιά παίζουν στην αυλή μέχρι να αρχίσει η βροχή.
+Ο δάσκαλος εξηγεί το μάθημα και οι μαθητές τον ακούν.
+Το παλιό σπίτι βρίσκεται δίπλα στο ποτάμι, κοντά στο δάσος.
+Αγοράσαμε φρέσκο γάλα, τυρί, ελιές και πράσινα μήλα.
+Το μουσείο είναι ανοιχτό κάθε μέρα εκτός από τη Δευτέρα.
+Η γάτα κοιμάται στο παράθυρο και ο ήλιος τη ζεσταίνει.
+Τον χειμώνα διαβάζουμε βιβλία δίπλα στο τζάκι.""",
+    "arabic": """\
+يسقي جدي الأشجار في الحديقة كل صباح.
+تطبخ جدتي العدس وتخبز الخبز يوم السبت.
+وصل القطار متأخرا لأن الثلج سقط على الجبال.
+يلعب الأطفال في الساحة حتى يبدأ المطر.
+يشرح المعلم الدرس الجديد والتلاميذ يستمعون إليه.
+يقع البيت القديم قرب النهر وخلفه غابة كبيرة.
+اشترينا الحليب والجبن والزيتون والتفاح الأخضر.
+المتحف مفتوح كل يوم ما عدا يوم الاثنين.
+تنام القطة قرب النافذة والشمس تدفئها.
+كَتَبَ الوَلَدُ رِسَالَةً إلى أُمِّهِ.""",
+    "chinese": """\
+爷爷每天早上在花园里给苹果树浇水。
+奶奶星期六煮扁豆汤，还做面包给大家吃。
+孩子们早上在花园里玩，奶奶每天早上煮扁豆汤。
+爷爷星期一给大家买新鲜的牛奶和面包。
+火车来晚了，因为山上下了一场大雪。
+孩子们在院子里玩，一直玩到下雨才回家。
+老师讲解新的课文，学生们认真地听。
+那座旧房子在河边，后面有一片树林。
+我们买了新鲜的牛奶、奶酪、橄榄和青苹果。
+这个博物馆除了星期一每天都开放。
+猫在窗边睡觉，太阳晒着它的毛。
+请按 Enter 键保存文件，再打开 File 菜单 看看 Python 版本。""",
+    "english": """\
+My grandfather waters the apple trees in the garden every morning.
+She does not know yet which train goes to her town.
+The tea is getting cold, and mine is cold already.
+In winter the days are short, and we read by the light of a lamp.
+The teacher explains a new lesson, and the pupils listen.
+The old house stands by the river, with a thick wood behind it.
+The children play in the yard until it begins to rain.
+We bought fresh bread, milk, cheese and a café crème.
+The museum is open every day except on Mondays.
+The cat sleeps on the window sill, and the sun warms its fur.""",
+}
+
+
+def write_model(path, text, strip_accents=True):
+    """Trains a SentencePiece model on a text.
+
+    Args:
+        path: pathlib.Path, the file to write.
+        text: str, a sentence on each line.
+        strip_accents: bool, whether letters lose their marks.
+
+    Returns:
+        str, the path.
+    """
+    lines = preprocess_lines(text.split("\n"), lower=True, strip_accents=strip_accents)
+    characters = len(set("".join(lines)))
+    options = Options(vocab_size=characters + 22, character_coverage=1.0)  # few longer pieces
+    path.write_bytes(sentencepiece_training.train(lines, options))
+    return str(path)

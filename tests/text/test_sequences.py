@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tokenizer that is called: padded arrays, pairs, cutting."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import UserError
+from albert_tf.text.tokenization import FullTokenizer
+from tests import GOLDEN
+
+DATA = GOLDEN / "tokenization"
+
+
+@pytest.fixture(scope="module", params=["sentencepiece", "wordpiece"])
+def tokenizer(request):
+    if request.param == "wordpiece":
+        return FullTokenizer(str(DATA / "vocab.txt"))
+    return FullTokenizer(spm_model_file=str(DATA / "spm_uncased.model"))
+
+
+def ids_of(tokenizer, *texts):
+    parts = [[*tokenizer.tokenize(text), "[SEP]"] for text in texts]
+    return tokenizer.convert_tokens_to_ids(sum(parts, ["[CLS]"]))
+
+
+def test_texts_are_padded_to_the_longest(tokenizer):
+    texts = ["The man", "the train to the station of Holmes"]
+    found = tokenizer(texts)
+    assert list(found) == ["input_ids", "input_mask", "token_type_ids"]
+    first, second = (ids_of(tokenizer, text) for text in texts)
+    length = len(second)
+    assert {(v.shape, v.dtype.name) for v in found.values()} == {((2, length), "int32")}
+    assert found["input_ids"].tolist() == [first + [0] * (length - len(first)), second]
+    assert found["input_mask"].sum(axis=1).tolist() == [len(first), length]
+    assert not found["token_type_ids"].any()
+
+
+def test_a_text_alone_is_a_batch_of_one(tokenizer):
+    tensors = tokenizer("The man", return_tensors="tf")
+    assert all(tf.is_tensor(v) and v.dtype == tf.int32 for v in tensors.values())
+    assert tensors["input_ids"].numpy().tolist() == [ids_of(tokenizer, "The man")]
+
+
+def test_pairs(tokenizer):
+    found = tokenizer(["the man", "the man"], ["a train", " "])
+    pair, single = ids_of(tokenizer, "the man", "a train"), ids_of(tokenizer, "the man")
+    padding = [0] * (len(pair) - len(single))
+    assert found["input_ids"].tolist() == [pair, single + padding]
+    types = [0] * len(single) + [1] * len(padding)
+    assert found["token_type_ids"].tolist() == [types, [0] * len(pair)]
+
+
+def test_the_longer_text_is_cut(tokenizer):
+    man, train = "man " * 9, "train " * 4
+    found = tokenizer(man, train, max_length=11)
+    one, other = (tokenizer.encode_ids(text) for text in (man, train))
+    cls, sep = tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+    assert found["input_ids"].tolist() == [[cls, *one[:4], sep, *other[:4], sep]]
+    assert tokenizer(man, max_length=6)["input_ids"].tolist() == [[cls, *one[:4], sep]]
+
+
+def test_no_texts(tokenizer):
+    assert tokenizer([])["input_ids"].shape == (0, 0)
+    assert tokenizer(np.array(["the man"]))["input_ids"].shape[0] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"texts": 5}, "texts must be a str or a list of str. Received: int 5"),
+        ({"texts": ["a", None]}, "texts must be a str or a list of str. Received: NoneType None"),
+        ({"texts": ["a"], "pairs": ["b", "c"]}, "Received: 1 texts, 2 pairs"),
+        ({"texts": "a", "pairs": [b"b"]}, "pairs must be a str or a list of str. Received: bytes"),
+        ({"texts": "a", "max_length": 4}, "max_length must be at least 5. Received: 4"),
+        ({"texts": "a", "return_tensors": "pt"}, "must be \"tf\", or None .* Received: 'pt'"),
+    ],
+)
+def test_wrong_arguments(tokenizer, arguments, message):
+    with pytest.raises(UserError, match=message):
+        tokenizer(**arguments)
