@@ -190,8 +190,6 @@ def beam_stages():
             "--num_workers is for runs without --runner; the runner has options of its own in "
             "--beam_pipeline_options, such as direct_num_workers or dask_npartitions"
         )
-    if FLAGS.drop_near_duplicates:
-        raise UserError("--drop_near_duplicates is not possible with --runner; give one of them")
     from albert_tf.data import beam_pipeline
 
     return beam_pipeline.BeamStages(FLAGS.runner, FLAGS.beam_pipeline_options)

@@ -27,6 +27,7 @@ def set_up_devices():
     Returns:
         tf.distribute.Strategy.
     """
+    devices.hide_log_lines()
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(gpu, True)
     name = "tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy

@@ -11,13 +11,22 @@ The records are those of a run on one machine: the same tasks make them, with th
 import contextlib
 import io
 import logging
+import os
 import re
+import tempfile
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.data import beam_tasks, corpus_reader, record_index, worker_pool
+from albert_tf.data import (
+    beam_tasks,
+    corpus_reader,
+    mapped_arrays,
+    near_duplicates,
+    record_index,
+    worker_pool,
+)
 from albert_tf.errors import UserError
 
 try:
@@ -147,20 +156,36 @@ class BeamStages:
 
     def digests(self, directory):
         """Hashes of the documents of a corpus; as `corpus_selection.all_digests`."""
-        corpus, path = corpus_reader.open_corpus(directory), f"{directory}-digests.bin"
-        if not tf.io.gfile.exists(path):
-            self._run(
-                "comparing",
-                list(range(0, corpus.num_documents, beam_tasks.DOCUMENTS_TOGETHER)),
-                ("Request", beam.FlatMap(beam_tasks.document_requests, directory)),
-                ("ToTokens", beam.GroupByKey()),
-                ("Answer", beam.FlatMap(beam_tasks.segments, directory)),
-                ("ToDocuments", beam.GroupByKey()),
-                ("Hash", beam.Map(beam_tasks.digests)),
-                ("Gather", beam.GroupByKey()),
-                ("Write", beam.Map(beam_tasks.write_digests, path)),
-            )
+        path = f"{directory}-digests.bin"
+        self._of_documents(directory, beam_tasks.digests, path)
         return np.frombuffer(files.read_bytes(path), np.uint64)
+
+    def near_duplicates(self, directory, used, similarity):
+        """Which documents nearly repeat an earlier one; see `near_duplicates.repeats`."""
+        path = f"{directory}-signatures.bin"
+        self._of_documents(directory, beam_tasks.signatures, path)
+        signatures = mapped_arrays.open_array(path, np.uint32, -1, near_duplicates.HASHES)
+        blocks = range(0, len(signatures), beam_tasks.DOCUMENTS_TOGETHER)
+        some = (signatures[first : first + beam_tasks.DOCUMENTS_TOGETHER] for first in blocks)
+        with tempfile.TemporaryDirectory() as local:
+            return near_duplicates.repeats(some, used, similarity, os.path.join(local, "near"))
+
+    def _of_documents(self, directory, make, path):
+        """Writes what `make` gives for the documents of a corpus, in their order."""
+        if tf.io.gfile.exists(path):
+            return
+        num_documents = corpus_reader.open_corpus(directory).num_documents
+        self._run(
+            "comparing",
+            list(range(0, num_documents, beam_tasks.DOCUMENTS_TOGETHER)),
+            ("Request", beam.FlatMap(beam_tasks.document_requests, directory)),
+            ("ToTokens", beam.GroupByKey()),
+            ("Answer", beam.FlatMap(beam_tasks.segments, directory)),
+            ("ToDocuments", beam.GroupByKey()),
+            ("Hash", beam.Map(beam_tasks.of_documents, make)),
+            ("Gather", beam.GroupByKey()),
+            ("Write", beam.Map(beam_tasks.write_in_order, path)),
+        )
 
     def write_documents(self, directory, chosen, target):
         """Writes a corpus of documents of another; see `beam_tasks.write_documents`."""

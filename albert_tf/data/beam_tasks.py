@@ -18,6 +18,7 @@ from albert_tf import files
 from albert_tf.data import (
     corpus_reader,
     corpus_selection,
+    near_duplicates,
     pretraining_stages,
     text_formats,
     worker_pool,
@@ -113,7 +114,7 @@ def _parts(corpus_directory):
     return _Parts(names, *(np.array(array, np.int64) for array in arrays))
 
 
-# === Documents to digests ===
+# === Documents to what tells them apart ===
 
 
 def document_requests(first, corpus_directory):
@@ -126,19 +127,30 @@ def document_requests(first, corpus_directory):
     yield from _by_file(segments, corpus_directory)
 
 
-def digests(item):
-    """(0, (first document, digests)) of the pieces of some documents."""
+def of_documents(item, make):
+    """(0, (first document, bytes that `make` gives for it and those that follow))."""
     (_, first), pieces = item
     documents = itertools.groupby(sorted(pieces), key=lambda piece: piece[0])
-    whole = (b"".join(piece[5] for piece in some) for _, some in documents)
-    return 0, (first, b"".join(map(corpus_selection.digest, whole)))
+    return 0, (first, make([b"".join(piece[5] for piece in some) for _, some in documents]))
 
 
-def write_digests(item, path):
-    """Writes the digests of all documents, in their order."""
+def digests(documents):
+    """The digests of documents, each given as the bytes of its tokens."""
+    return b"".join(map(corpus_selection.digest, documents))
+
+
+def signatures(documents):
+    """The signatures of documents, each given as the bytes of its tokens."""
+    ids = np.frombuffer(b"".join(documents), np.int32)
+    bounds = np.cumsum([0, *map(len, documents)]) // _ID_BYTES
+    return near_duplicates.signatures(ids, bounds).tobytes()
+
+
+def write_in_order(item, path):
+    """Writes what was made of all documents, in their order."""
     with files.replacing(path) as (name,), tf.io.gfile.GFile(name, "wb") as file:
-        for _, digests in sorted(item[1]):
-            file.write(digests)
+        for _, content in sorted(item[1]):
+            file.write(content)
 
 
 def write_documents(directory, chosen, target):

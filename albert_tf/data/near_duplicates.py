@@ -16,7 +16,7 @@ from albert_tf import files, progress
 from albert_tf.data import corpus_reader, index_permutation, mapped_arrays
 
 _SHINGLE = 5  # tokens
-_HASHES = 128  # numbers of a signature; the similarity is exact to about 0.04
+HASHES = 128  # numbers of a signature; the similarity is exact to about 0.04
 _RECALL = 0.95  # chance at least that documents just as similar as asked for are compared
 _SEED = 1
 _TOGETHER = 1024  # documents
@@ -26,18 +26,18 @@ _BEYOND = np.uint64(1 << 32)  # in place of a token after the end of a document
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-def repeats(corpus_directory, used, similarity, directory, pool):
+def repeats(signatures, used, similarity, directory):
     """Which documents nearly repeat an earlier one.
 
     Documents that are similar enough are linked. Of those linked with one another, directly or
     through others, the first stays.
 
     Args:
-        corpus_directory: str.
+        signatures: iterable of uint32 arrays [n, HASHES], those of all documents in their order.
+            It is not read if the result is there.
         used: bool array [documents], those to compare.
         similarity: float, share of their different shingles that two documents have in common.
-        directory: str, where the result is kept, and taken from if it is there.
-        pool: worker_pool.WorkerPool.
+        directory: str, on a local disk, where the result is kept, and taken from if it is there.
 
     Returns:
         bool array [documents], False for those that are not used.
@@ -45,29 +45,38 @@ def repeats(corpus_directory, used, similarity, directory, pool):
     result = os.path.join(directory, "repeats.bin")
     if not os.path.isdir(directory):
         with files.replacing_directory(directory) as name:
-            signatures = _write_signatures(corpus_directory, used, name, pool)
+            path = os.path.join(name, "signatures.bin")
             found = np.zeros(len(used), bool)
-            found[used] = _is_later(signatures, similarity)
+            found[used] = _is_later(_written(signatures, used, path), similarity)
             found.tofile(os.path.join(name, os.path.basename(result)))
-            os.remove(os.path.join(name, _SIGNATURES))
+            os.remove(path)
     return np.fromfile(result, bool)
+
+
+def _written(signatures, used, path):
+    """The signatures of the documents used: uint32 array [n, HASHES], a mapped file."""
+    first = 0
+    with open(path, "wb") as file:
+        for some in signatures:
+            some[used[first : first + len(some)]].tofile(file)
+            first += len(some)
+    return mapped_arrays.open_array(path, np.uint32, -1, HASHES)
 
 
 # === Signatures ===
 
-_SIGNATURES = "signatures.bin"
 
+def corpus_signatures(directory, pool):
+    """Yields the signatures of the documents of a corpus, block by block.
 
-def _write_signatures(corpus_directory, used, directory, pool):
-    """The signatures of the documents used: uint32 array [n, hashes], a mapped file."""
-    corpus = corpus_reader.open_corpus(corpus_directory)
-    firsts = range(0, len(used), _TOGETHER)
-    path = os.path.join(directory, _SIGNATURES)
-    with progress.bar("comparing", corpus.text_bytes, "B") as bar, open(path, "wb") as file:
-        made = pool.in_order(_Signer(corpus_directory), firsts, bar.update)
-        for first, signatures in zip(firsts, made, strict=True):
-            signatures[used[first : first + _TOGETHER]].tofile(file)
-    return mapped_arrays.open_array(path, np.uint32, -1, _HASHES)
+    Args:
+        directory: str.
+        pool: worker_pool.WorkerPool.
+    """
+    corpus = corpus_reader.open_corpus(directory)
+    firsts = range(0, corpus.num_documents, _TOGETHER)
+    with progress.bar("comparing", corpus.text_bytes, "B") as bar:
+        yield from pool.in_order(_Signer(directory), firsts, bar.update)
 
 
 @dataclasses.dataclass
@@ -79,19 +88,34 @@ class _Signer:
     def __call__(self, first, report):
         corpus = corpus_reader.open_corpus(self.corpus_directory)
         bounds = corpus.sentences[corpus.documents[first : first + _TOGETHER + 1]]
-        found = np.full((len(bounds) - 1, _HASHES), np.iinfo(np.uint32).max, np.uint32)
-        for start in range(int(bounds[0]), int(bounds[-1]), _TOKENS_TOGETHER):
-            stop = min(start + _TOKENS_TOGETHER, int(bounds[-1]))
-            hashes, documents = _shingles(corpus.ids, bounds, start, stop)
-            if len(hashes):  # none in the last tokens of a document
-                _lower(found, hashes, documents)
+
+        def done(start, stop):
             report(_bytes_before(stop, corpus) - _bytes_before(start, corpus))
             corpus.release()
-        return found
+
+        return signatures(corpus.ids, bounds, done)
 
 
 def _bytes_before(token, corpus):
     return token * corpus.text_bytes // len(corpus.ids)
+
+
+def signatures(ids, bounds, done=lambda start, stop: None):
+    """The signatures of documents: uint32 array [documents, HASHES].
+
+    Args:
+        ids: int32 array, tokens.
+        bounds: int array [documents + 1], offsets into `ids`.
+        done: callable, takes the offsets of tokens that are done.
+    """
+    found = np.full((len(bounds) - 1, HASHES), np.iinfo(np.uint32).max, np.uint32)
+    for start in range(int(bounds[0]), int(bounds[-1]), _TOKENS_TOGETHER):
+        stop = min(start + _TOKENS_TOGETHER, int(bounds[-1]))
+        hashes, documents = _shingles(ids, bounds, start, stop)
+        if len(hashes):  # none in the last tokens of a document
+            _lower(found, hashes, documents)
+        done(start, stop)
+    return found
 
 
 def _shingles(ids, bounds, start, stop):
@@ -117,7 +141,7 @@ def _lower(signatures, hashes, documents):
     """Lowers the signatures of documents to the smallest values of hash functions."""
     firsts = np.flatnonzero(np.diff(documents, prepend=-1))
     here = documents[firsts]
-    draws = np.random.SeedSequence(_SEED).generate_state(2 * _HASHES, np.uint64).reshape(2, -1)
+    draws = np.random.SeedSequence(_SEED).generate_state(2 * HASHES, np.uint64).reshape(2, -1)
     for number, (factor, summand) in enumerate(draws.T):
         values = (hashes * (factor | np.uint64(1)) + summand) >> np.uint64(32)
         least = np.minimum.reduceat(values, firsts).astype(np.uint32)
@@ -132,7 +156,7 @@ def _is_later(signatures, similarity):
     count = len(signatures)
     firsts = np.arange(count)  # of the groups of linked documents
     rows = _rows_of_a_band(similarity)
-    for column in range(0, _HASHES - rows + 1, rows):
+    for column in range(0, HASHES - rows + 1, rows):
         keys = np.concatenate(
             [
                 _keys(signatures[start : start + _PAIRS_TOGETHER, column : column + rows])
@@ -164,8 +188,8 @@ def _joined(firsts, links):
 
 def _rows_of_a_band(similarity):
     """The most numbers of a signature in a band that let enough of the similar documents meet."""
-    rows = np.arange(1, _HASHES + 1)
-    bands = _HASHES // rows
+    rows = np.arange(1, HASHES + 1)
+    bands = HASHES // rows
     return int(rows[1 - (1 - similarity**rows) ** bands >= _RECALL].max(initial=1))
 
 

@@ -134,9 +134,7 @@ def _parts(whole, selection, stages):
     """(directories of the corpora to make records of, numbers of documents dropped)."""
     if selection == corpus_selection.Selection():
         return [whole], (0, 0)
-    near_duplicates = None  # BeamStages does not have it
-    if selection.drop_near_duplicates:
-        near_duplicates = functools.partial(stages.near_duplicates, whole)
+    near_duplicates = functools.partial(stages.near_duplicates, whole)
     digests = stages.digests(whole)
     parts, *dropped = corpus_selection.choose(digests, selection, near_duplicates)
     directories = []

@@ -234,8 +234,9 @@ class LocalStages(worker_pool.WorkerPool):
 
     def near_duplicates(self, directory, used, similarity):
         """Which documents nearly repeat an earlier one; see `near_duplicates.repeats`."""
+        signatures = near_duplicates.corpus_signatures(directory, self)
         kept = f"{directory}-near-{similarity}"
-        return near_duplicates.repeats(directory, used, similarity, kept, self)
+        return near_duplicates.repeats(signatures, used, similarity, kept)
 
     def write_documents(self, directory, chosen, target):
         """Writes a corpus of documents of another; see `corpus_selection.write_documents`."""

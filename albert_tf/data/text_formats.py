@@ -16,6 +16,8 @@ from albert_tf import errors
 from albert_tf.errors import UserError
 
 _BLOCK_BYTES = 1 << 18
+_LONGEST = 1 << 24  # bytes of a line or a document: its ids take about 30 times as much memory
+_WINDOW = 1 << 14  # characters: the splitter's time grows with the square of the length
 _BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]*\n")  # in a block that begins where a line does
 _BOM = b"\xef\xbb\xbf"
 
@@ -71,15 +73,16 @@ def chunks(paths, form):
         form: Format.
 
     Raises:
-        UserError: a file cannot be read.
+        UserError: a file cannot be read, or has a line or a document that is too long.
     """
     for path in paths:
         line, parts = 1, []
-        for block in _whole_lines(_with_plain_line_ends(blocks(path))):
+        for block in _whole_lines(_with_plain_line_ends(blocks(path)), path):
             parts.append(block)
             if form.has_documents_of_lines:
                 end = max((match.end() for match in _BLANK_LINE.finditer(block)), default=0)
                 if not end:
+                    _check_length(parts, f"{path}, document from line {line} on")
                     continue
                 parts[-1] = block[:end]
                 block = block[end:]
@@ -91,17 +94,27 @@ def chunks(paths, form):
             yield Chunk(content, path, line, form.file_is_document)
 
 
-def _whole_lines(parts):
+def _whole_lines(parts, path):
     """Yields text in blocks that end where a line does, but for the last line of all."""
-    held = []
+    held, line = [], 1
     for block in parts:
         end = block.rfind(b"\n") + 1
         if end:
             yield b"".join([*held, block[:end]])
-            held = []
+            held, line = [], line + block.count(b"\n")
         held.append(block[end:])
+        _check_length(held, f"{path}, line {line}")
     if any(held):
         yield b"".join(held)
+
+
+def _check_length(parts, where):
+    """Raises UserError if text is longer than what fits into memory when it is encoded."""
+    if sum(map(len, parts)) > _LONGEST:
+        raise UserError(
+            f"{where}: longer than {_LONGEST >> 20} MiB, which does not fit into memory; put line "
+            "breaks into the text, and blank lines between documents"
+        )
 
 
 def _with_plain_line_ends(parts):
@@ -238,7 +251,23 @@ def _split_paragraphs(lines, language):
 
 def _split(paragraphs, language):
     split = _splitter(language).split
-    return [sentence for text in paragraphs if text.strip() for sentence in split(text)]
+    return [
+        sentence for text in paragraphs if text.strip() for sentence in _in_windows(text, split)
+    ]
+
+
+def _in_windows(text, split):
+    """Sentences of a paragraph. The last one of each window is split again with what follows."""
+    found, size = [], _WINDOW
+    while len(text) > size:
+        end = text.rfind(" ", 0, size)
+        *whole, last = split(text[:end]) if end > 0 else [""]
+        if whole:
+            found += whole
+            text, size = last + text[end:], _WINDOW
+        else:
+            size *= 2
+    return found + split(text)
 
 
 @functools.cache

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run computes on and with: the strategy of its devices, and the precision."""
 
+import contextlib
+import ctypes
 import os
 import re
 
@@ -10,6 +12,19 @@ from official.common import distribute_utils
 
 from albert_tf.choices import PRECISIONS, STRATEGIES
 from albert_tf.errors import UserError, parse_json
+
+# absl::SetMinLogLevel in the pinned TensorFlow; there is no way to it from Python.
+_SET_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
+
+
+def hide_log_lines():
+    """Lets TF_CPP_MIN_LOG_LEVEL hold for XLA too, which logs through absl's own library.
+
+    In a TensorFlow other than the pinned one it may have no effect.
+    """
+    path = os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2")
+    with contextlib.suppress(OSError, AttributeError, ValueError):
+        getattr(ctypes.CDLL(path), _SET_LOG_LEVEL)(int(os.environ["TF_CPP_MIN_LOG_LEVEL"]))
 
 
 def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_project=None):

@@ -28,6 +28,8 @@ from albert_tf.publish import hub, saved_models
 from albert_tf.tasks import glue
 from tests import GOLDEN
 
+pytestmark = pytest.mark.long
+
 DATA = GOLDEN / "finetune"
 SENTENCEPIECE = GOLDEN / "tokenization" / "spm_uncased.model"
 CASED = GOLDEN / "tokenization" / "spm_cased.model"

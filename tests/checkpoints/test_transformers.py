@@ -534,6 +534,7 @@ def small_directory(tmp_path):
     return tmp_path / "hf", tensors
 
 
+@pytest.mark.long
 def test_fine_tuning_from_a_directory_of_transformers(small_directory, run_main, tmp_path, capsys):
     directory, tensors = small_directory
     run_main(
@@ -592,6 +593,7 @@ def mnli_directory(tmp_path):
     return make
 
 
+@pytest.mark.long
 def test_predicting_with_a_classifier_from_transformers(mnli_directory, run_main, tmp_path):
     directory = mnli_directory(THREE.labels)
     files = {"albert_config_file": directory / "config.json", "init_checkpoint": directory}

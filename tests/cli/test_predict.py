@@ -351,6 +351,7 @@ def test_words_that_are_no_flags(launched):
     assert done.stderr.splitlines()[-1].startswith("predict: error: not a flag: film.")
 
 
+@pytest.mark.long
 def test_a_pipe_into_the_command_and_out_of_it(classifier):
     done = command(
         f"--saved_model={classifier}",

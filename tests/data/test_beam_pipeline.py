@@ -134,20 +134,34 @@ def test_other_settings(sources, tmp_path, tokenizer, options):
 
 
 @needs_beam
-def test_documents_are_dropped_and_held_out(tmp_path, tokenizer, small_parts):
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(drop_duplicates=True, heldout_fraction=0.2),
+        Selection(drop_near_duplicates=0.8, heldout_fraction=0.2),
+    ],
+    ids=["repeated", "nearly repeated"],
+)
+def test_documents_are_dropped_and_held_out(tmp_path, tokenizer, small_parts, selection):
     documents = [f"holmes said {n} things .\nhe was {n} years old" for n in range(600)]
+    longer = [" ".join(f"holmes was {n} {m} ." for m in range(20)) for n in range(30)]
+    copies = [f"{text} indeed" for text in longer[:8]]
     source = tmp_path / "in.txt"
-    source.write_text("\n\n".join([*documents, *documents[:40]]))
+    source.write_text("\n\n".join([*documents, *longer, *documents[:40], *copies]))
     summaries = {}
     for name, stages in {"local": None, "beam": beam_stages()}.items():
         options = {
-            "selection": Selection(drop_duplicates=True, heldout_fraction=0.2),
+            "selection": selection,
             "heldout_outputs": [f"{tmp_path}/{name}/heldout"],
         }
-        paths = make([str(source)], tmp_path / name, tokenizer, stages=stages, **options)[1]
-        summaries[name] = contents([*paths, *options["heldout_outputs"]])
+        summary, paths = make([str(source)], tmp_path / name, tokenizer, stages=stages, **options)
+        written = contents([*paths, *options["heldout_outputs"]])
+        dropped = summary.documents_dropped, summary.near_duplicates
+        summaries[name] = written, dropped
         assert len(os.listdir(tmp_path / name)) == 6
     assert summaries["local"] == summaries["beam"]
+    assert dropped[0] == 40
+    assert dropped[1] >= 8 or not selection.drop_near_duplicates
 
 
 @needs_beam

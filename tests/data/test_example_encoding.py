@@ -44,6 +44,7 @@ def test_shapes(shape, kind):
     check({"name": np.arange(np.prod(shape)).reshape(shape).astype(kind)})
 
 
+@pytest.mark.long
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.data(), st.integers(1, 3))
 def test_any_features(data, rows):

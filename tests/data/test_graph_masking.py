@@ -223,6 +223,7 @@ def test_batches_have_the_features_that_the_model_reads(record_files):
     }
 
 
+@pytest.mark.long
 def test_masks_follow_from_seed_record_and_epoch(record_files):
     rows = rows_of(batches(record_files, 8, 9))
     epochs = [dict(rows[start : start + 24]) for start in (0, 24, 48)]
@@ -253,6 +254,7 @@ def test_resumed_and_shared_reading_has_the_same_masks(record_files):
     assert list(itertools.chain.from_iterable(together)) == whole
 
 
+@pytest.mark.long
 def test_an_evaluation_has_the_same_masks_every_time(record_files):
     dataset = input_pipeline.eval_dataset(record_files, UNMASKED, 10, masking=make())
     once, again = (rows_of(tf.nest.map_structure(lambda v: v.numpy(), list(dataset))) for _ in "ab")

@@ -81,6 +81,7 @@ def test_an_epoch_has_every_record_once(record_files):
         assert first != second
 
 
+@pytest.mark.long
 def test_batches_depend_on_the_step_alone(record_files):
     whole = numbers(batches(record_files, 100))
     for first_step in (13, 60):

@@ -42,8 +42,9 @@ def repeats(directory, documents, similarity=0.8, used=None):
     used = np.ones(len(documents), bool) if used is None else used
     with WorkerPool(1, None) as pool:
         result = f"{corpus}-near"
-        found = near_duplicates.repeats(corpus, used, similarity, result, pool)
-        again = near_duplicates.repeats(corpus, used, similarity, result, None)
+        signatures = near_duplicates.corpus_signatures(corpus, pool)
+        found = near_duplicates.repeats(signatures, used, similarity, result)
+        again = near_duplicates.repeats(None, used, similarity, result)
     np.testing.assert_array_equal(found, again)  # from the file
     return found.tolist()
 

@@ -752,6 +752,7 @@ def run_script(directory, *arguments, module=False):
     )
 
 
+@pytest.mark.long
 def test_script_from_another_directory(tmp_path, tokenizer, vocab_file):
     (tmp_path / "in.txt").write_text(TEXT)
     done = run_script(
@@ -773,6 +774,7 @@ def test_script_from_another_directory(tmp_path, tokenizer, vocab_file):
     assert found == expected
 
 
+@pytest.mark.long
 def test_script_ends_in_one_line_on_bad_input(tmp_path):
     done = run_script(
         tmp_path,
@@ -958,6 +960,7 @@ def test_distribution_is_the_originals(cases, tmp_path):
     check_distribution(cases, tmp_path, while_reading=False)
 
 
+@pytest.mark.long
 @pytest.mark.shared_data
 @pytest.mark.parametrize("cases", grouped_by_settings(quick=("default", "favor_longer", "no_wwm")))
 def test_distribution_of_masks_made_while_reading_is_the_originals(cases, tmp_path):

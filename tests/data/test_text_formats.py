@@ -73,12 +73,32 @@ def test_lines_that_are_not_utf8(tmp_path):
     assert text_formats.sentences(chunk, form) == (["one", "", "thé"], [2])
 
 
+def test_a_line_or_a_document_that_does_not_fit_into_memory(tmp_path, monkeypatch, splits):
+    monkeypatch.setattr(text_formats, "_BLOCK_BYTES", 10)
+    monkeypatch.setattr(text_formats, "_LONGEST", 30)
+    assert read(tmp_path / "a.txt", b"one\n" + b"x" * 30) == ["one", "x" * 30]
+    with pytest.raises(UserError, match=r"a.txt, line 2: longer than \d+ MiB.*line breaks"):
+        read(tmp_path / "a.txt", b"one\n" + b"x" * 40)
+    with pytest.raises(UserError, match=r"a.txt, document from line 3 on: longer than"):
+        read(tmp_path / "a.txt", b"one\n\n" + b"two\n" * 20, input_format="documents")
+
+
 @pytest.mark.parametrize("size", [7, 1000])
 def test_documents_with_blank_lines_between(tmp_path, monkeypatch, splits, size):
     monkeypatch.setattr(text_formats, "_BLOCK_BYTES", size)
     content = f"{TEXT}\n \t\n\n{TEXT}\r\n\r\nEnd.".encode()
     found = documents(read(tmp_path / "a.txt", content, input_format="documents"))
     assert found == [SPLIT, SPLIT, ["End."]]
+
+
+@pytest.mark.parametrize("size", [10, 60, 1000])
+def test_long_paragraphs_are_split_in_windows(tmp_path, monkeypatch, splits, size):
+    monkeypatch.setattr(text_formats, "_WINDOW", size)
+    unbroken = "X" * 500
+    text = " ".join(SPLIT * 20 + [unbroken] + SPLIT[:1])
+    found = read(tmp_path / "a.txt", text.encode(), input_format="documents")
+    assert found[:60] == SPLIT * 20
+    assert " ".join(found).strip() == text
 
 
 def test_a_document_per_line(tmp_path, splits):

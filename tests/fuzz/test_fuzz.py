@@ -111,6 +111,7 @@ def test_the_same_seed_gives_the_same_damage(tmp_path):
     assert first == second and first.count("squad_metrics") == 4
 
 
+@pytest.mark.long
 def test_real_scripts_pass_a_few_cases_and_crashes():
     """Those that need no model."""
     common = ("--seed=35", "--command=create_pretraining_data")

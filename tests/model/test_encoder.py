@@ -241,6 +241,7 @@ def test_parameter_counts_of_the_papers_table_4(overrides, millions):
     assert_millions(count_parameters(sized_config("base", **overrides)), millions)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size, millions", [("base", 108), ("large", 334)])
 def test_parameter_counts_of_bert(size, millions):
     config = sized_config(size, embedding_size=SIZES[size][0], parameter_sharing="none")

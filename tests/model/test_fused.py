@@ -178,6 +178,7 @@ def pretraining_step(model, features, on):
     return step(features)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changes", [{}, {"inner_group_num": 2, "num_hidden_groups": 2}])
 def test_a_whole_step_is_the_same_with_dropout(changes):
     config = dataclasses.replace(SMALL, **changes)
@@ -188,6 +189,7 @@ def test_a_whole_step_is_the_same_with_dropout(changes):
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.long
 def test_predictions_and_exports_hold_no_compiled_form(tmp_path):
     config = dataclasses.replace(SMALL, num_hidden_layers=1)
     model, features = heads.PretrainingModel(config), features_of(config)

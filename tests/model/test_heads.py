@@ -91,6 +91,7 @@ def test_gradients_are_the_originals(variant):
     np.testing.assert_allclose(norm, expected["__global_norm_dense"], rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changes", [{"recompute": False}, {"recompute": True}])
 def test_compiled_forms_and_recompute_have_the_originals_gradients(changes, monkeypatch):
     monkeypatch.setattr(fused, "SMALLEST", 0)

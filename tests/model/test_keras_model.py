@@ -180,6 +180,7 @@ def test_the_encoder_is_a_layer_of_a_functional_model(tmp_path):
 # --- Training ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy_name", POLICIES)
 def test_fit_learns_and_goes_on_after_loading(policy_name, tmp_path):
     tf_keras.mixed_precision.set_global_policy(policy_name)
@@ -229,6 +230,7 @@ def fit_on_two_replicas(policy_name, path):
     print(strategy.num_replicas_in_sync, "replicas")
 
 
+@pytest.mark.long
 def test_variables_without_a_gradient_stay_without_a_warning(tmp_path):
     model = make("squad_v1", ONE_BLOCK)
     model.compile(

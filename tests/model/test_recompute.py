@@ -53,6 +53,7 @@ def assert_same(model, expected, actual, **tolerance):
     assert_close_gradients(*named, **tolerance)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "changes",
     [

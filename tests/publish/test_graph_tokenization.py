@@ -52,6 +52,7 @@ HARD = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize("kind", ["sentencepiece", "wordpiece"])
 def test_accents_that_stay(tmp_path, kind, lower):
@@ -72,12 +73,14 @@ def test_accents_that_stay(tmp_path, kind, lower):
         assert pieces == [part.lower() for part in covered] and "й" in "".join(pieces)
 
 
+@pytest.mark.long
 @pytest.mark.shared_data
 def test_lines_of_the_corpus(shared_data):
     lines = (shared_data / "corpus" / "books-heldout.txt").read_text(encoding="utf-8").split("\n")
     assert_same(*both(shared_data / "spm" / "30k-clean.model", True), lines[:10000])
 
 
+@pytest.mark.long
 @pytest.mark.shared_data
 def test_a_tie_may_fall_the_other_way(shared_data):
     """Capitals that the vocabulary lacks: one of 10,000 lines has two splits of equal score.
@@ -127,6 +130,7 @@ def test_packing():
     )
 
 
+@pytest.mark.long
 def test_the_hub_object():
     module = hub_preprocessing.Preprocessing(vocab_file=str(DATA / "vocab.txt"), seq_length=6)
     special = {k: int(v) for k, v in module.tokenize.get_special_tokens_dict().items()}

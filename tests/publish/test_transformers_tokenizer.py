@@ -85,6 +85,7 @@ def test_pieces_of_a_sentencepiece_tokenizer():
     assert base64.b64decode(charsmap) == proto.normalizer_spec.precompiled_charsmap
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["spm_cased.model", "vocab.txt"])
 @pytest.mark.parametrize("flag", [True, False])
 def test_settings(name, flag):
@@ -98,6 +99,7 @@ def test_settings(name, flag):
     assert ({"type": "Lowercase"} in normalizers) == flag
 
 
+@pytest.mark.long
 def test_words_are_numbered_as_lines():
     """Where the original leaves out a line that it has seen, transformers would count it."""
     tokenizer = FullTokenizer(vocab_file=str(VOCABULARIES / "vocab_quirks.txt"))

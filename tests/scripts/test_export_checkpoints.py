@@ -173,6 +173,7 @@ def test_directory_for_transformers(export, with_vocabulary, capsys):
     assert f"Wrote 32 variables as AlbertForPreTraining to {directory}" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_directory_with_wordpiece(export, with_vocabulary):
     folder, _ = with_vocabulary(pieces=1542, vocabulary="vocab.txt")
     directory = export(folder, "hf", export_format="hf")

@@ -99,7 +99,11 @@ def example_of(module):
 # Loading and the model have all variants among the default tests; here some are enough.
 @pytest.mark.parametrize(
     "variant",
-    [pytest.param(v, marks=() if v in ("base", "groups2") else pytest.mark.slow) for v in VARIANTS],
+    [
+        "base",
+        pytest.param("groups2", marks=pytest.mark.long),
+        *(pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS[2:]),
+    ],
 )
 def test_figures_of_the_original(variant, exported):
     module = tf.saved_model.load(str(exported(variant)))
@@ -135,6 +139,7 @@ def test_figures_of_the_original(variant, exported):
     assert_close(signatures["mlm"](**renamed, **positions)["mlm_logits"], flat)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "sharing",
     [
@@ -169,6 +174,7 @@ def test_every_sharing_strategy(sharing, tmp_path):
     assert set(loaded.signatures) == {"tokens", "tokenization_info"}
 
 
+@pytest.mark.long
 def test_dropout_is_of_training_alone(directory, run):
     path = directory()
     config = AlbertConfig.from_json_file(str(path / "albert_config.json"))
@@ -261,6 +267,7 @@ def test_the_module_is_a_source_of_weights(exported):
         np.testing.assert_array_equal(variable, reader.get_tensor(name), err_msg=name)
 
 
+@pytest.mark.long
 def test_card(directory, run):
     card = (run(directory("inner2")) / "README.md").read_text()
     for line in (
@@ -364,6 +371,7 @@ def test_servers_load_it(exported, tmp_path):
                 assert_close(found[output], expected.numpy())
 
 
+@pytest.mark.long
 def test_sequences_longer_than_the_positions(exported):
     module = tf.saved_model.load(str(exported()))
     ids = tf.ones([1, POSITIONS + 1], tf.int32)
@@ -390,6 +398,7 @@ def test_sequences_longer_than_the_positions(exported):
 # --- Bad input ---
 
 
+@pytest.mark.long
 def test_a_checkpoint_without_heads(directory, run, capsys):
     path = directory()
     reader = tf.train.load_checkpoint(str(path / "model.ckpt"))
@@ -481,6 +490,7 @@ def test_lengths_that_make_no_module(flags, message, directory, run, tmp_path):
     assert not list(tmp_path.glob("module*"))
 
 
+@pytest.mark.long
 def test_casing_is_the_trainings(directory, run):
     path = directory()
     record(text={"do_lower_case": False})(path)
@@ -508,6 +518,7 @@ def test_an_export_path_that_is_not_empty(directory, run, tmp_path):
     assert len(list((tmp_path / "module").iterdir())) == 1
 
 
+@pytest.mark.long
 def test_nothing_half_written(directory, run, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OSError("disk full")

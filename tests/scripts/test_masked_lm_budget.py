@@ -118,6 +118,7 @@ def evaluations_in(directory):
     return list(zip(steps, re.findall(r"^masked_lm_loss = (\S+)", text, re.M), strict=True))
 
 
+@pytest.mark.long
 def test_evaluation_takes_the_masks_of_masked_records(run_main, flags, made, tmp_path):
     """So that one held-out file serves runs of either kind."""
     flags |= {"num_train_steps": 1, "max_predictions_per_seq": 4}

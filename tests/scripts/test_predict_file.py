@@ -116,12 +116,14 @@ def test_a_file_without_a_header_gets_the_same_predictions(predict):
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-6)
 
 
+@pytest.mark.long
 def test_pairs(predict):
     rows, lines = predict("pairs", "summary\treview\nA\tgood film\n")
     assert rows[0][:3] == ["line", "text", "text_pair"]
     assert (lines[0]["text"], lines[0]["text_pair"]) == ("good film", "A")
 
 
+@pytest.mark.long
 def test_scores(predict):
     rows, lines = predict("scores", "good film\n")
     assert rows[0] == ["line", "text", "predictions"] and len(rows) == 2
@@ -129,6 +131,7 @@ def test_scores(predict):
     assert isinstance(lines[0]["predictions"], float)
 
 
+@pytest.mark.long
 def test_a_model_of_glue(predict):
     rows, lines = predict("cola", "good film\nawful\n", text_column=0)
     assert rows[0] == ["line", "text", "label", "probability_0", "probability_1"]

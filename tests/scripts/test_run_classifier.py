@@ -116,7 +116,9 @@ def table(path):
 # --- Training, evaluation, prediction ---
 
 
-@pytest.mark.parametrize("task", ["CoLA", "RTE", "STS-B"])
+@pytest.mark.parametrize(
+    "task", ["CoLA", *(pytest.param(task, marks=pytest.mark.long) for task in ("RTE", "STS-B"))]
+)
 def test_train_evaluate_predict(train_once, task):
     out = train_once(task)
     row = glue.find_task(task)
@@ -139,6 +141,7 @@ def test_train_evaluate_predict(train_once, task):
         assert [line[1] for line in submit[1:]] == best
 
 
+@pytest.mark.long
 def test_mnli_is_measured_on_both_of_its_sets(train_once):
     out = train_once("MNLI")
     figures = dict(line.split(" = ") for line in blocks(out)[-1].splitlines())
@@ -189,6 +192,7 @@ def test_companions_have_the_same_labels():
             assert glue.TASKS[name].labels == task.labels
 
 
+@pytest.mark.long
 def test_a_second_process_evaluates_and_predicts_what_the_first_trained(run_main, flags, tmp_path):
     out = tmp_path / "out"
     run_main(run_classifier, **flags | {"do_eval": False, "do_predict": False, "train_step": 6})
@@ -205,6 +209,7 @@ def test_a_second_process_evaluates_and_predicts_what_the_first_trained(run_main
     assert (out / "test_results.tsv").exists()
 
 
+@pytest.mark.long
 def test_training_resumes_and_first_evaluates_what_was_not(run_main, flags, trained, capsys):
     forget_evaluations(trained)
     run_main(run_classifier, **flags | {"do_predict": False, "train_step": 3})

@@ -266,6 +266,7 @@ def test_lines_of_predict(learnt, run_main, tmp_path):
     assert all(0.25 < score <= 1 for score in first["scores"] + second["scores"])
 
 
+@pytest.mark.long
 def test_embeddings_of_the_parts(learnt):
     _, export = learnt
     function = tf.saved_model.load(str(export)).signatures["embeddings"]

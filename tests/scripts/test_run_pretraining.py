@@ -255,6 +255,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
         run_main(run_pretraining, **flags)
 
 
+@pytest.mark.long
 def test_a_resumed_run_says_what_changed_and_keeps_what_must_stay(
     run_main, flags, tmp_path, capsys, monkeypatch
 ):
@@ -654,6 +655,7 @@ def test_what_is_rarely_meant_is_warned_of(run_main, flags, capsys):
     assert "--train_batch_size=4, its square root rule gives 5.5e-05" in capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("in_graphs")
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_mixed_precision_trains_close_to_full(run_main, flags, trained, tmp_path, dtype):

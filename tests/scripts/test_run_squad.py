@@ -380,6 +380,7 @@ V2_NAMES = {"exact", "f1", "total", "null_score_diff_threshold"} | {
 } | {"best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"}  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("in_graphs")
 def test_v2_trains_evaluates_every_checkpoint_and_predicts(trained, flags, capsys):
     out = trained("v2", flags)
@@ -442,6 +443,7 @@ def assert_answers(directory, expected):
             assert totals[found[qas_id]] == pytest.approx(totals[text], abs=1e-4)
 
 
+@pytest.mark.long
 def test_prediction_alone_needs_a_checkpoint_and_a_file(run_main, trained, flags, tmp_path, capsys):
     out = trained("v2", flags)
     flags |= {"output_dir": out}
@@ -715,6 +717,7 @@ def test_a_damaged_threshold_is_found_before_training(run_main, flags, tmp_path)
     assert not list((tmp_path / "out").glob("model.ckpt*"))
 
 
+@pytest.mark.long
 def test_answers_that_are_astray_are_reported_in_every_run(run_main, flags_v1, tmp_path, capsys):
     data = read_json(flags_v1["train_file"])
     qas = data["data"][0]["paragraphs"][0]["qas"]

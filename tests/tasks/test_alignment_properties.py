@@ -4,6 +4,7 @@
 import string
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ WORDS = st.text(string.ascii_lowercase, min_size=1, max_size=12)
 ODD = st.sampled_from(["", " ", "  ", "é", "ﬁ", "日本", "🙂", "\u200b", "``", "1,990", "İ", "\x07"])
 
 
+@pytest.mark.long
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.lists(st.one_of(WORDS, ODD, st.text(max_size=5)), max_size=12).map(" ".join))
 def test_places_lie_in_the_text_and_in_order(text):

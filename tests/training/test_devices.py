@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategies are built as asked, or not at all."""
 
+import subprocess
+import sys
+
 import pytest
 import tensorflow as tf
 
 from albert_tf.errors import UserError
 from albert_tf.training import devices
+from tests import ROOT
 from tests.training.clusters import cluster
 
 TWO = ["a:1", "b:1"]
@@ -16,6 +20,18 @@ def test_batch_size_must_divide_among_replicas():
     devices.check_batch_size(strategy, 3, "train_batch_size")
     with pytest.raises(ValueError, match=r"--train_batch_size=0 must be a multiple .*\(1\)"):
         devices.check_batch_size(strategy, 0, "train_batch_size")
+
+
+@pytest.mark.long
+def test_what_xla_compiles_says_nothing():
+    code = """
+from albert_tf.training import devices
+import tensorflow as tf
+devices.hide_log_lines()
+print(tf.function(tf.nn.gelu, jit_compile=True)(tf.zeros([2])).numpy())
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[0. 0.]\n", "")
 
 
 def test_gpus_that_are_not_there_are_an_error():

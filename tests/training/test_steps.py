@@ -103,6 +103,7 @@ def test_gradients_of_parts_add_up_to_those_of_the_whole_batch(features, parts):
     assert_close_gradients(gradients_of_step(features, accumulation=parts), whole)
 
 
+@pytest.mark.long
 def test_dropout_follows_from_seed_and_step(features):
     outcomes = []
     for seed in (1, 1, 2):
