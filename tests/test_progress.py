@@ -102,6 +102,12 @@ def test_figures_give_way_in_the_order_of_their_importance(columns, shown):
     assert progress_line.shown_figures(FIGURES, 189.2, columns) == shown
 
 
+def test_figures_of_fine_tuning_do_not_look_like_an_evaluation():
+    figures = {"eval_loss": 0.70, "eval_accuracy": 0.5, "loss": 0.71}
+    shown = progress_line.shown_figures(figures, 10)
+    assert shown == "loss 0.710, accuracy 50.0%, 10.0 sequences/s"
+
+
 TRAINING = """
 from albert_tf.training import progress_line
 line = progress_line.Progress(0, 125000, batch_size=32, visible=True)

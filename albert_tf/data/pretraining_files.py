@@ -37,6 +37,7 @@ _NUM_LOGGED = 20
 # of their letters, from which on a text has words that the original's rule splits. With 3,000
 # pieces, the latter are none of English, 24% of Russian, and 6% of Polish that keeps its accents.
 _SPLIT_WORDS = 0.05
+_MARKED = 0.1  # share of the tokens that begin with a space in any language that has spaces
 # Times the length of an instance from which on a sentence is none: a text without line breaks.
 _FAR_LONGER = 4
 _STATE = ("corpus-", "plans-", "notes-")  # beginnings of the names in a work directory
@@ -113,6 +114,7 @@ def create(
             summary.documents_dropped, summary.near_duplicates = duplicates
             summary.held_out = held_out
             summary.splits_words &= word_start == "original"
+            summary.merges_words &= word_start == "piece"
             summary.seconds = time.monotonic() - started
             _write_summary(summary, names, shards, given)
     if logging.level_info():
@@ -248,6 +250,7 @@ def _summary(corpus, planned, shards, settings):
         lines_skipped=corpus.lines_skipped,
         first_skipped=corpus.first_skipped,
         splits_words=min(corpus.inner_letters, corpus.marked) > _SPLIT_WORDS * corpus.tokens_read,
+        merges_words=corpus.marked < _MARKED * corpus.tokens_read,
         kinds=np.sum([figures["kinds"] for figures in planned], axis=0),
         tokens_cut=sum(figures["tokens_cut"] for figures in planned),
         instance_tokens=sum(figures["instance_tokens"] for figures in shards),

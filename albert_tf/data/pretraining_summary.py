@@ -26,7 +26,8 @@ class Summary:
         lines_skipped: int, lines left out because they are not UTF-8.
         first_skipped: list of str, where the first of them are.
         long_sentences, tokens_of_long_sentences: int, sentences far longer than an instance.
-        splits_words: bool, whether the rule of word starts splits the words of this language.
+        splits_words, merges_words: bool, whether the rule of word starts splits the words of this
+            language, or takes many of them for one.
         kinds: int array [3], instances in order, swapped, and with a random document.
         tokens_cut: int, tokens that truncation took from the segments.
         instance_tokens: int, tokens of all instances, specials included.
@@ -50,6 +51,7 @@ class Summary:
     long_sentences: int = 0
     tokens_of_long_sentences: int = 0
     splits_words: bool = False
+    merges_words: bool = False
     kinds: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(3, np.int64))
     tokens_cut: int = 0
     instance_tokens: int = 0
@@ -166,4 +168,9 @@ class Summary:
             yield (
                 "warning: the original's rule takes pieces with letters other than a-z for words, "
                 "so words of this language are masked in parts; give --word_start=piece"
+            )
+        if self.merges_words:
+            yield (
+                "warning: hardly a piece begins with a space, so with --word_start=piece a word is "
+                "a run of many pieces, too long for most masks; give --word_start=original"
             )

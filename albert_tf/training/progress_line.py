@@ -41,12 +41,12 @@ def shown_figures(figures, sequences_per_second, columns=None):
     short = {} if columns is None else _SHORT
     losses, accuracies = [], []
     for name, value in figures.items():
-        words = name
+        words = name.removeprefix("eval_")  # fine-tuning's; the curves of both share a picture
         for long, brief in short.items():
             words = words.replace(long, brief)
         if "accuracy" in name:
             accuracies.append(f"{words.removesuffix('_accuracy') if short else words} {value:.1%}")
-        elif "loss" in name and name != "loss_scale":
+        elif "loss" in name and name not in ("loss_scale", "eval_loss"):
             losses.insert(0 if name == "loss" else len(losses), f"{words} {value:.3f}")
     speed = [f"{sequences_per_second:.1f} {'seq' if short else 'sequences'}/s"]
     speed += [f"{figures[name]:.3f} {unit}" for name, unit in _UNITS.items() if name in figures]

@@ -222,8 +222,10 @@ def test_the_rule_of_word_starts_in_languages(tmp_path, language, strip_accents,
     summary, _ = make(*arguments)
     assert summary.splits_words == is_warned
     assert ("give --word_start=piece" in str(summary)) == is_warned
+    assert "give --word_start=original" not in str(summary)
     summary, _ = make(*arguments, word_start="piece")
     assert "give --word_start=piece" not in str(summary)
+    assert ("give --word_start=original" in str(summary)) == (language == "chinese")
 
 
 def test_text_without_line_breaks_is_warned_about(tmp_path, tokenizer):
