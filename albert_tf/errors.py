@@ -3,6 +3,7 @@
 
 import json
 import re
+import sys
 
 
 class UserError(ValueError):
@@ -10,6 +11,25 @@ class UserError(ValueError):
 
     Scripts print it in one line. Every other exception is a defect and keeps its traceback.
     """
+
+
+def exit_code(program, answer):
+    """Prints what a program has to say: its answer, or in one line what is wrong with the input.
+
+    Args:
+        program: str, its name.
+        answer: callable without arguments that returns str.
+
+    Returns:
+        int, the exit code: 1 on bad input.
+    """
+    try:
+        text = answer()
+    except UserError as error:
+        print(f"{program}: error: {error}", file=sys.stderr)
+        return 1
+    print(text)
+    return 0
 
 
 def one_line(error):

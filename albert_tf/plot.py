@@ -8,7 +8,7 @@ import sys
 from matplotlib.figure import Figure
 
 from albert_tf import files
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, exit_code
 from albert_tf.training import history
 
 _NOT_SHOWN = {
@@ -96,15 +96,14 @@ def main(arguments=None):
         "--png_file", default="curves.png", help="Picture to write (default: %(default)s)."
     )
     args = parser.parse_args(arguments)
-    try:
-        runs = {directory: history.read(directory) for directory in args.directories}
-        files.check_file_writable(args.png_file, "png_file")
-        draw(runs, args.png_file)
-    except UserError as error:
-        print(f"plot: error: {error}", file=sys.stderr)
-        return 1
-    print(f"{args.png_file}: {', '.join(shown_figures(runs))}")
-    return 0
+    return exit_code("plot", lambda: _plot(args.directories, args.png_file))
+
+
+def _plot(directories, png_file):
+    runs = {directory: history.read(directory) for directory in directories}
+    files.check_file_writable(png_file, "png_file")
+    draw(runs, png_file)
+    return f"{png_file}: {', '.join(shown_figures(runs))}"
 
 
 if __name__ == "__main__":

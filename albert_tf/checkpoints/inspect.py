@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, source
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, exit_code
 from albert_tf.model import heads
 from albert_tf.tasks.text_input import check_vocabulary
 from albert_tf.text.tokenization import FullTokenizer
@@ -155,12 +155,8 @@ def main(arguments=None):
         help="Directory (an unpacked release, a training, a hub module, one of the transformers "
         "library), or prefix of a checkpoint.",
     )
-    try:
-        print("\n".join(describe(parser.parse_args(arguments).path)))
-    except UserError as error:
-        print(f"inspect: error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    path = parser.parse_args(arguments).path
+    return exit_code("inspect", lambda: "\n".join(describe(path)))
 
 
 if __name__ == "__main__":

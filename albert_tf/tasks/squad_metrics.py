@@ -20,7 +20,7 @@ import string
 import sys
 from typing import NamedTuple
 
-from albert_tf.errors import UserError, parse_json
+from albert_tf.errors import UserError, exit_code, parse_json
 from albert_tf.tasks import squad_files
 
 # The official scripts take a question for unanswerable above this no-answer score. It was meant
@@ -313,13 +313,7 @@ def main(arguments=None):
         help="Above it a question counts as unanswered (default: %(default)s).",
     )
     args = parser.parse_args(arguments)
-    try:
-        result = _evaluate_files(args)
-    except UserError as error:
-        print(f"squad_metrics: error: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(result, indent=2))
-    return 0
+    return exit_code("squad_metrics", lambda: json.dumps(_evaluate_files(args), indent=2))
 
 
 def _evaluate_files(args):
