@@ -24,7 +24,8 @@ def hide_log_lines():
     """
     path = os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2")
     with contextlib.suppress(OSError, AttributeError, ValueError):
-        getattr(ctypes.CDLL(path), _SET_LOG_LEVEL)(int(os.environ["TF_CPP_MIN_LOG_LEVEL"]))
+        library = ctypes.CDLL(path, os.RTLD_NOW | os.RTLD_NOLOAD)  # the one in use, or an OSError
+        getattr(library, _SET_LOG_LEVEL)(int(os.environ["TF_CPP_MIN_LOG_LEVEL"]))
 
 
 def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_project=None):
