@@ -19,14 +19,15 @@ FUZZ_CASES ?= 200
 FUZZ_CRASHES ?= 24
 FUZZ_SEED ?= 1
 
-.PHONY: help setup test test-slow test-long test-beam test-onednn-off lint docs-check fuzz demo demo-finetune books \
-  clean
+.PHONY: help setup test test-slow test-long test-killed test-beam test-onednn-off lint docs-check fuzz demo \
+  demo-finetune books clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
 	@echo "make test    the tests (TESTS=tests/model/test_encoder.py for a part)"
 	@echo "make test-slow  those that take long and show what the others do for more cases"
-	@echo "make test-long  tests of more than some seconds, and runs that are killed"
+	@echo "make test-long  tests of more than some seconds"
+	@echo "make test-killed  runs that are killed, and workers that are lost"
 	@echo "make test-beam  create_pretraining_data.py --runner, with Apache Beam in $(VENV)-beam"
 	@echo "make test-onednn-off  those of the model's figures, with TensorFlow's other kernels"
 	@echo "make lint    ruff: rules and format"
@@ -57,12 +58,15 @@ test: $(READY)
 test-slow: $(READY)
 	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m slow $(TESTS)
 
-# The last two take several processes of their own, which are killed or lost.
-LONGEST := tests/scripts/test_workers.py tests/scripts/test_killed.py
+# These take several processes of their own, which are killed or lost.
+KILLED := tests/scripts/test_workers.py tests/scripts/test_killed.py
+
 test-long: $(READY)
 	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m long \
-	  $(LONGEST:%=--ignore=%) $(TESTS)
-	$(RUN) -m pytest -m long $(LONGEST)
+	  $(KILLED:%=--ignore=%) $(TESTS)
+
+test-killed: $(READY)
+	$(RUN) -m pytest -m long $(KILLED)
 
 # Beam wants older versions of some packages. They and Beam come before those of $(VENV).
 BEAM_READY := $(VENV)-beam/.requirements-installed
@@ -78,10 +82,9 @@ test-beam: $(BEAM_READY)
 	TF_CPP_MIN_LOG_LEVEL=3 $(VENV)-beam/bin/python -m pytest -m 'not slow' tests/data/test_beam_pipeline.py
 
 # Other processors take other kernels, whose sums are rounded otherwise.
-NUMERIC := model scripts/test_run_squad.py publish/test_serving.py
+NUMERIC := model scripts/test_run_squad.py
 
 test-onednn-off: export TF_ENABLE_ONEDNN_OPTS := 0
-test-onednn-off: export PYTEST_ADDOPTS := -m 'not slow'
 test-onednn-off: TESTS := $(NUMERIC:%=tests/%)
 test-onednn-off: test
 
