@@ -62,11 +62,11 @@ test-slow: $(READY)
 KILLED := tests/scripts/test_workers.py tests/scripts/test_killed.py
 
 test-long: $(READY)
-	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m long \
+	$(RUN) -m pytest --numprocesses=2 --dist=loadfile -m 'long and not slow' \
 	  $(KILLED:%=--ignore=%) $(TESTS)
 
 test-killed: $(READY)
-	$(RUN) -m pytest -m long $(KILLED)
+	$(RUN) -m pytest -m 'long and not slow' $(KILLED)
 
 # Beam wants older versions of some packages. They and Beam come before those of $(VENV).
 BEAM_READY := $(VENV)-beam/.requirements-installed
