@@ -28,7 +28,10 @@ def wait_for_step(tmp_path, step, processes, seconds=200):
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize(("cluster", "asked"), [("workers", 1), ("chief", 1), ("chief", 0)])
+@pytest.mark.parametrize(
+    ("cluster", "asked"),
+    [("workers", 1), ("chief", 0), pytest.param("chief", 1, marks=pytest.mark.slow)],
+)
 def test_two_workers_train_for_a_minute_and_end_when_either_is_asked_to(
     flags, tmp_path, cluster, asked
 ):
