@@ -137,7 +137,7 @@ def read_options(config):
         recipe=recipe,
         loop=loop_flags.read_settings(FLAGS.num_train_steps, FLAGS.keep_checkpoint_max),
         eval_timeout=FLAGS.continuous_eval_timeout,
-        record=model_flags.record_of_flags(),
+        record=model_flags.record_of_flags() if FLAGS.do_train else None,
         masking=masking_flags.read_masking(config),
     )
 

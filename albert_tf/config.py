@@ -38,7 +38,7 @@ _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 def _check_spelling(unknown, absent):
     # A misspelt key would leave a default in force.
-    for key in unknown.keys() - _KNOWN_UNUSED:
+    for key in sorted(unknown.keys() - _KNOWN_UNUSED):
         meant = difflib.get_close_matches(key, absent, 1, cutoff=_SIMILAR)
         if meant:
             raise UserError(

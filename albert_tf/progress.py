@@ -17,7 +17,7 @@ def bar(what, total, unit, **options):
         what: str, the work.
         total: int, units in all; None if unknown, as of compressed files.
         unit: str, such as " rows"; "B" for bytes, which are shown in kB, MB and so on.
-        **options: of tqdm, for a terminal alone.
+        **options: of tqdm, for a terminal; a log heeds `initial` alone.
 
     Returns:
         A tqdm or LogLines: `update(count)`, `set_postfix_str(figures)`, `close()`.
@@ -48,7 +48,7 @@ class LogLines:
         self._done = initial
         self._start = self._last = time.time()
         self._first = None  # (time, units done) at the first update, which may wait for a graph
-        self._figures, self._said, self._spoke = "", None, False
+        self._figures, self._said = "", None
 
     def __enter__(self):
         return self
@@ -73,7 +73,7 @@ class LogLines:
 
     def close(self):
         """Says how far the work came, if a line was due or there are figures."""
-        if (self._spoke or self._figures) and self._said != (self._done, self._figures):
+        if (self._said or self._figures) and self._said != (self._done, self._figures):
             self._say()
 
     def _say(self):
@@ -87,7 +87,7 @@ class LogLines:
             left = (now - since) * (self._total - self._done) / (self._done - done)
             line += f", {tqdm.format_interval(left)} left"
         print(f"{line}, {self._figures}" if self._figures else line, file=sys.stderr, flush=True)
-        self._last, self._said, self._spoke = now, (self._done, self._figures), True
+        self._last, self._said = now, (self._done, self._figures)
 
     def _counted(self, units):
         return f"{tqdm.format_sizeof(units)}B" if self._unit == "B" else str(units)

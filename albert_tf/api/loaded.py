@@ -60,7 +60,7 @@ class Loaded:
         if pooling not in POOLINGS:
             raise UserError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
         features = sequences.packed(self.tokenizer, texts, pairs, self.max_seq_length)
-        found = self._run(pooling, functools.partial(_embedding, self._encoder), features)
+        found = self._run("embed", functools.partial(_embedding, self._encoder), features)
         vectors = found.get(pooling, np.zeros([0, self.config.hidden_size], np.float32))
         return vectors[0] if isinstance(texts, str) else vectors
 

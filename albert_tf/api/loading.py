@@ -14,7 +14,7 @@ from albert_tf.model import encoder, heads
 from albert_tf.publish import saved_models
 from albert_tf.tasks import text_input
 from albert_tf.text.sequences import SHORTEST
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, vocabulary_argument
 from albert_tf.training import run_record
 
 DEFAULT_LENGTH = 512
@@ -27,9 +27,6 @@ class Given(NamedTuple):
     vocab_file: str | None
     do_lower_case: bool | None
     strip_accents: bool | None
-    config: object | None
-    task: str | None
-    labels: tuple | None
     max_seq_length: int | None
 
 
@@ -52,11 +49,11 @@ def load(
         path: str, an unpacked release, the directory of a training, a checkpoint's prefix, the
             directory of a TensorFlow Hub module (TensorFlow 1 or 2) or of the transformers library.
             Of a fine-tuned directory the best checkpoint is taken.
-        spm_model_file: str, SentencePiece model, where the source has none.
-        vocab_file: str, WordPiece vocabulary, where the source has none.
-        do_lower_case: bool, where the source does not tell; True by default.
-        strip_accents: bool, where the source does not tell; True by default.
-        config: AlbertConfig, where the source has none.
+        spm_model_file: str, SentencePiece model, in place of the source's vocabulary.
+        vocab_file: str, WordPiece vocabulary, in place of the source's.
+        do_lower_case: bool, in place of what the source tells; True where neither does.
+        strip_accents: bool, in place of what the source tells; True where neither does.
+        config: AlbertConfig, in place of the source's.
         task: str, what a fine-tuned checkpoint is for, where nothing beside it tells: the name of
             a GLUE task, tsv, regression, ner or race.
         labels: sequence of str, its classes in the order of their ids.
@@ -69,10 +66,7 @@ def load(
     Raises:
         UserError: there is no checkpoint, or a part is missing; the message says what to pass.
     """
-    given = Given(
-        spm_model_file, vocab_file, do_lower_case, strip_accents, config, task,
-        labels and tuple(labels), max_seq_length,
-    )  # fmt: skip
+    given = Given(spm_model_file, vocab_file, do_lower_case, strip_accents, max_seq_length)
     if batch_size < 1:
         raise UserError(f"batch_size must be at least 1. Received: {batch_size}")
     found = source.find(path)
@@ -80,7 +74,7 @@ def load(
     config = config or found.read_config()
     text = _text_input(found, record, config, given)
     shapes = readers.open_reader(found.checkpoint).shapes
-    kind = task_kinds.kind_of(found, shapes, given.task, given.labels)
+    kind = task_kinds.kind_of(found, shapes, task, labels and tuple(labels))
     of_kind = kind and task_kinds.make_task(kind, text, found, record)
     if of_kind:
         model = of_kind.make_model(config)
@@ -167,4 +161,4 @@ def _vocabulary(found, record, given):
             "such as 30k-clean.model) or vocab_file. For a model without text, use from_checkpoint "
             "of AlbertModel or of a head"
         )
-    return path, "vocab_file" if path.endswith(".txt") else "spm_model_file"
+    return path, vocabulary_argument(path)

@@ -12,7 +12,7 @@ from albert_tf.checkpoints import loading, name_table, readers, run_directory, s
 from albert_tf.errors import UserError, exit_code
 from albert_tf.model import heads
 from albert_tf.tasks.text_input import check_vocabulary
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text.tokenization import FullTokenizer, vocabulary_argument
 
 _SIZES = {(768, 12): "base", (1024, 24): "large", (2048, 24): "xlarge", (4096, 12): "xxlarge"}
 _CHINESE = 21128  # pieces of the vocabulary of the Chinese releases
@@ -120,7 +120,7 @@ def _check_directory(found):
     vocabulary = found.vocabulary_file()
     if vocabulary is None:
         return [*lines, "vocabulary: none beside it", _run_forward(model, config)]
-    kind = "vocab_file" if vocabulary.endswith(".txt") else "spm_model_file"
+    kind = vocabulary_argument(vocabulary)
     tokenizer = FullTokenizer(**{kind: vocabulary})
     check_vocabulary(config, tokenizer, vocabulary)
     lines.append(f"vocabulary: {vocabulary}, {tokenizer.vocab_size:,} pieces")

@@ -74,7 +74,7 @@ def config_of(size, vocab_size, max_position_embeddings):
 def main(_):
     """Reads the vocabulary and writes the config."""
     flag_groups.check_not_empty("vocab", "output_file")
-    kind = "vocab_file" if FLAGS.vocab.endswith(".txt") else "spm_model_file"
+    kind = tokenization.vocabulary_argument(FLAGS.vocab)
     vocab_size = tokenization.FullTokenizer(**{kind: FLAGS.vocab}).vocab_size
     config = config_of(FLAGS.size, vocab_size, FLAGS.max_position_embeddings)
     files.check_file_writable(FLAGS.output_file, "output_file")

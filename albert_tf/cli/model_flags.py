@@ -140,15 +140,6 @@ def strip_accents():
     return given.value if told is None else told
 
 
-def make_tokenizer():
-    """The tokenizer of the flags.
-
-    Raises:
-        UserError: no vocabulary is given, or it cannot be read.
-    """
-    return tokenization.FullTokenizer(**vocabulary_arguments())
-
-
 def vocabulary_arguments():
     """Arguments of FullTokenizer and GraphTokenizer: dict.
 
@@ -158,8 +149,7 @@ def vocabulary_arguments():
     path = vocabulary_file()
     if not path:
         raise UserError("give --spm_model_file or --vocab_file")
-    is_wordpiece = path.endswith(".txt") or path == FLAGS.vocab_file
-    kind = "vocab_file" if is_wordpiece else "spm_model_file"
+    kind = "vocab_file" if path == FLAGS.vocab_file else tokenization.vocabulary_argument(path)
     return {kind: path, "do_lower_case": do_lower_case(), "strip_accents": strip_accents()}
 
 
@@ -190,7 +180,7 @@ def directory_vocabulary():
         _follow_flag("do_lower_case", record)
         _follow_flag("strip_accents", record)
         _check_same_vocabulary(path, record)
-    kind = "vocab_file" if path.endswith(".txt") else "spm_model_file"
+    kind = tokenization.vocabulary_argument(path)
     clean_up = {name: FLAGS[name].value for name in ("do_lower_case", "strip_accents")}
     return path, {kind: path} | clean_up
 
@@ -292,17 +282,18 @@ def text_input(configs):
     Raises:
         UserError: the vocabulary cannot be read, or has ids that a model has no embedding for.
     """
-    tokenizer = make_tokenizer()
+    arguments = vocabulary_arguments()
+    tokenizer = tokenization.FullTokenizer(**arguments)
     for config in configs:
         task_text.check_vocabulary(config, tokenizer, vocabulary_file())
     return task_text.TextInput(
         tokenizer,
         vocabulary_file(),
-        do_lower_case(),
+        arguments["do_lower_case"],
         FLAGS.max_seq_length,
         vocab_size=min(config.vocab_size for config in configs),
         type_vocab_size=min(config.type_vocab_size for config in configs),
-        strip_accents=strip_accents(),
+        strip_accents=arguments["strip_accents"],
     )
 
 

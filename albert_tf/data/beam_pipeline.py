@@ -194,7 +194,8 @@ class BeamStages:
     def plan(self, planner, corpus):
         """The figures of all plans, which are made if they are not there yet."""
         parts = planner.parts(corpus)
-        self._run("planning", parts, ("Plan", beam.Map(beam_tasks.silently, planner)))
+        if missing := [part for part in parts if not planner.is_done(part)]:
+            self._run("planning", missing, ("Plan", beam.Map(beam_tasks.silently, planner)))
         return [planner.figures(part.number) for part in parts]
 
     def write(self, writer, corpus, missing):

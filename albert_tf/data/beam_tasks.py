@@ -114,12 +114,17 @@ def _parts(corpus_directory):
     return _Parts(names, *(np.array(array, np.int64) for array in arrays))
 
 
+@functools.lru_cache(maxsize=2)
+def _corpus(directory):
+    return corpus_reader.open_corpus(directory)
+
+
 # === Documents to what tells them apart ===
 
 
 def document_requests(first, corpus_directory):
     """Yields requests for the documents from `first` on."""
-    corpus = corpus_reader.open_corpus(corpus_directory)
+    corpus = _corpus(corpus_directory)
     bounds = corpus.sentences[corpus.documents[first : first + DOCUMENTS_TOGETHER + 1]]
     segments = np.zeros((len(bounds) - 1, len(_COLUMNS)), np.int64)
     segments[:, 1], segments[:, 2] = first, np.arange(len(segments))

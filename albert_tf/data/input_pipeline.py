@@ -81,11 +81,10 @@ def train_batches(
         group_of=length_buckets and functools.partial(_bucket_of, length_buckets),
     )
     batches = parsed_batches(ordered, schema, rows, drop_remainder=True, masking=masking, seed=seed)
+    allowed = functools.partial(_rounded_up, step=length_step)
     if length_buckets:
-        trim = functools.partial(_trim, allowed=functools.partial(_bound_of, length_buckets))
-        batches = batches.map(lambda features: trim(features, length_buckets[-1]), tf.data.AUTOTUNE)
-    elif trim_to is not None:
-        allowed = functools.partial(_rounded_up, step=length_step)
+        trim_to, allowed = length_buckets[-1], functools.partial(_bound_of, length_buckets)
+    if trim_to is not None:
         batches = batches.map(lambda features: _trim(features, trim_to, allowed), tf.data.AUTOTUNE)
     return batches.prefetch(tf.data.AUTOTUNE)
 

@@ -30,7 +30,7 @@ from albert_tf.data import (
 
 _RECORDS_PER_BLOCK = 1024  # part of what decides about the records: do not change it lightly
 _BLOCKS_PER_PLAN = 128  # of documents; more where there would be too many plans
-_MOST_PLANS = 4096
+_MOST_PLANS = 512  # each is a mapped file, which takes a file descriptor
 
 
 # === Plans of the passes ===
@@ -66,7 +66,7 @@ class Planner:
         corpus = corpus_reader.open_corpus(self.corpus_directory)
         amount = corpus.text_bytes * len(part.blocks) / pretraining.num_blocks(corpus)
         plan = plan_file(self.plans, part.number)
-        if tf.io.gfile.exists(f"{plan}.json"):
+        if self.is_done(part):
             report(amount)
             return self.figures(part.number)
         kinds, cut = np.zeros(3, np.int64), 0
@@ -82,6 +82,10 @@ class Planner:
         figures = {"kinds": kinds.tolist(), "tokens_cut": cut}
         files.write_text(f"{plan}.json", json.dumps(figures))
         return figures
+
+    def is_done(self, part):
+        """Whether a part is planned."""
+        return tf.io.gfile.exists(f"{plan_file(self.plans, part.number)}.json")
 
     def figures(self, number):
         """The figures of a part that is planned."""

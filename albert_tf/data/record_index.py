@@ -141,12 +141,16 @@ def tokenizer_of(path):
     Returns:
         (dict, the arguments of FullTokenizer; str, its fingerprint), or None.
     """
-    for summary in tf.io.gfile.glob(os.path.join(os.path.dirname(path), f"{_SUMMARY}*.json")):
-        if os.path.basename(path) in map(os.path.basename, _read_index(summary)):
-            content = files.read_json(summary)
-            if isinstance(content.get("tokenizer"), dict):
-                return content["tokenizer"], content.get("vocabulary")
+    for summary in _summaries(os.path.dirname(path)):
+        content = _read_content(summary)
+        is_of_it = os.path.basename(path) in map(os.path.basename, _entries(content))
+        if is_of_it and isinstance(content.get("tokenizer"), dict):
+            return content["tokenizer"], content.get("vocabulary")
     return None
+
+
+def _summaries(directory):
+    return tf.io.gfile.glob(os.path.join(directory, f"{_SUMMARY}*.json"))
 
 
 def _is_summary(name):
@@ -157,7 +161,7 @@ def _from_summaries(paths):
     """The entries of all summaries beside files, by the paths as given here."""
     known = {}
     for directory in {os.path.dirname(path) for path in paths}:
-        for summary in tf.io.gfile.glob(os.path.join(directory, f"{_SUMMARY}*.json")):
+        for summary in _summaries(directory):
             for path, found in _read_index(summary).items():
                 if isinstance(found, dict):
                     current = {key: found[key] for key in _ENTRY if key in found}
@@ -176,13 +180,20 @@ def state(path):
 
 def _read_index(path):
     """The entries of an index; none if it is not there, damaged, or of another form."""
+    return _entries(_read_content(path))
+
+
+def _read_content(path):
     try:
         content = files.read_json(path) if tf.io.gfile.exists(path) else {}
     except UserError:
         return {}
-    if not isinstance(content, dict) or content.get("offset_step") != STEP:
-        return {}
-    return content["files"] if isinstance(content.get("files"), dict) else {}
+    return content if isinstance(content, dict) else {}
+
+
+def _entries(content):
+    found = content.get("files") if content.get("offset_step") == STEP else None
+    return found if isinstance(found, dict) else {}
 
 
 def _is_current(entry, state):

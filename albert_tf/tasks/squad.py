@@ -403,7 +403,7 @@ class SquadTask:
             results.add_lines(self.output_dir, lines)
             print("\n".join(lines))
         elif self.version.has_negatives:
-            threshold = self.known_threshold([member.prefix for member in members])
+            threshold = self._known_threshold([member.prefix for member in members])
         self._write_answers(predictions, threshold)
         print(f"Answered {len(self.examples)} questions: {self.output_dir}/predictions.json")
 
@@ -428,7 +428,7 @@ class SquadTask:
             threshold = predictions.robust_threshold(figures[THRESHOLD])
             squad_thresholds.write(self.output_dir, threshold, self.predict_file)
 
-    def known_threshold(self, prefixes):
+    def _known_threshold(self, prefixes):
         """The threshold for questions without gold answers, of these checkpoints (float)."""
         given = self.settings.null_score_diff_threshold
         return squad_thresholds.known(self.output_dir, prefixes) if given is None else given
@@ -451,7 +451,7 @@ class SquadTask:
         answers = squad_functions.AnswerSettings(
             min(self.settings.n_best_size, self.text.max_seq_length),
             min(self.settings.max_answer_length, self.text.max_seq_length),
-            self.known_threshold([prefix]) if self.version.has_negatives else None,
+            self._known_threshold([prefix]) if self.version.has_negatives else None,
         )
         return squad_functions.SquadFunctions(
             model, text_inputs.Paragraphs(tokenizer, self.windows), answers

@@ -175,6 +175,11 @@ def _encode(processor, text):
 # --- WordPiece ---
 
 
+def vocabulary_argument(path):
+    """Which argument of FullTokenizer a vocabulary file is, by its name: str."""
+    return "vocab_file" if path.endswith(".txt") else "spm_model_file"
+
+
 def load_vocabulary(path):
     """The WordPiece vocabulary of a file with one token on each line.
 

@@ -53,7 +53,7 @@ class Options:
         init_checkpoint: str or None, where weights come from if output_dir holds no run.
         init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
         seed: int or None for the seed of the run that is resumed, or a new one.
-        record: run_record.Given.
+        record: run_record.Given; None if it does not train.
         masking: graph_masking.Masking, how to mask the records; None for masked ones.
         allow_changes_on_resume: bool, whether optimizer, architecture and batch size may change.
     """
@@ -73,7 +73,7 @@ class Options:
     init_checkpoint: str | None
     init_from_group0: bool
     seed: int | None
-    record: run_record.Given
+    record: run_record.Given | None
     masking: graph_masking.Masking | None = None
     allow_changes_on_resume: bool = False
 
