@@ -79,7 +79,7 @@ $(BEAM_READY): requirements-beam.txt $(READY)
 	@touch $@
 
 test-beam: $(BEAM_READY)
-	TF_CPP_MIN_LOG_LEVEL=3 $(VENV)-beam/bin/python -m pytest -m 'not slow' tests/data/test_beam_pipeline.py
+	TF_CPP_MIN_LOG_LEVEL=3 $(VENV)-beam/bin/python -m pytest -m 'not slow' tests/corpus/test_beam_pipeline.py
 
 # Other processors take other kernels, whose sums are rounded otherwise.
 NUMERIC := model scripts/test_run_squad.py

@@ -12,11 +12,11 @@ from albert_tf.cli import flag_groups, launch, lazy, text_flags
 from albert_tf.errors import UserError
 
 files = lazy.module("albert_tf.files")
-corpus_selection = lazy.module("albert_tf.data.corpus_selection")
-pretraining = lazy.module("albert_tf.data.pretraining")
-pretraining_files = lazy.module("albert_tf.data.pretraining_files")
-records = lazy.module("albert_tf.data.records")
-text_formats = lazy.module("albert_tf.data.text_formats")
+corpus_selection = lazy.module("albert_tf.corpus.corpus_selection")
+pretraining = lazy.module("albert_tf.corpus.pretraining")
+pretraining_files = lazy.module("albert_tf.corpus.pretraining_files")
+schemas = lazy.module("albert_tf.records.schemas")
+text_formats = lazy.module("albert_tf.corpus.text_formats")
 tokenization = lazy.module("albert_tf.text.tokenization")
 
 FLAGS = flags.FLAGS
@@ -190,7 +190,7 @@ def beam_stages():
             "--num_workers is for runs without --runner; the runner has options of its own in "
             "--beam_pipeline_options, such as direct_num_workers or dask_npartitions"
         )
-    from albert_tf.data import beam_pipeline
+    from albert_tf.corpus import beam_pipeline
 
     return beam_pipeline.BeamStages(FLAGS.runner, FLAGS.beam_pipeline_options)
 
@@ -208,10 +208,10 @@ def main(_):
             "is written so many times, and --dupe_factor=1 is usually enough without masks."
         )
     paths = files.expand_patterns(FLAGS.input_file, "input_file")
-    outputs = records.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
+    outputs = schemas.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
     heldout_outputs = []
     if FLAGS.heldout_output_file:
-        heldout_outputs = records.expand_shards(FLAGS.heldout_output_file)
+        heldout_outputs = schemas.expand_shards(FLAGS.heldout_output_file)
     flag_groups.check_at_least(1, "num_workers", "num_output_shards")
     stages = beam_stages()
     tokenizer = tokenization.FullTokenizer(

@@ -20,7 +20,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from albert_tf.data import pretraining, pretraining_files
+from albert_tf.corpus import pretraining, pretraining_files
 from albert_tf.text import tokenization
 
 

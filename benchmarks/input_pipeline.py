@@ -31,7 +31,8 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import choices
-from albert_tf.data import graph_masking, input_pipeline, pretraining, record_index, records
+from albert_tf.corpus import pretraining
+from albert_tf.records import graph_masking, input_pipeline, record_index, schemas
 from albert_tf.text.tokenization import SpecialIds
 
 PREDICTIONS = 20
@@ -46,7 +47,7 @@ def make_files(directory, args):
     if all(map(os.path.exists, paths)):
         return paths
     length, rng = args.max_seq_length, np.random.default_rng(0)
-    schema = records.pretraining_schema(length, PREDICTIONS)
+    schema = schemas.pretraining_schema(length, PREDICTIONS)
 
     def example():
         used = rng.integers(length // 8, length + 1)
@@ -64,7 +65,7 @@ def make_files(directory, args):
             "next_sentence_labels": [0],
         }
 
-    some = [records.encode(example(), schema) for _ in range(1000)]
+    some = [schemas.encode(example(), schema) for _ in range(1000)]
     per_file = int(args.gigabytes * 1e9 / args.files / np.mean([len(record) for record in some]))
     for number, path in enumerate(paths):
         with tf.io.TFRecordWriter(path) as writer:
@@ -182,7 +183,7 @@ def main():
         seconds = time.perf_counter() - start
         total, size = sum(file.count for file in files), sum(map(os.path.getsize, paths))
         print(f"{total} records, {size / 1e9:.1f} GB, counted in {seconds:.1f} s")
-        whole = records.pretraining_schema(args.max_seq_length, PREDICTIONS)
+        whole = schemas.pretraining_schema(args.max_seq_length, PREDICTIONS)
         schema = {name: whole[name] for name in whole if name != "token_boundary"}
         unmasked = {name: whole[name] for name in whole if not name.startswith("masked_lm_")}
         settings = pretraining.Settings(

@@ -30,8 +30,9 @@ import tensorflow as tf
 import train_step
 
 from albert_tf.checkpoints import name_table
-from albert_tf.data import graph_masking, input_pipeline, pretraining, record_index, records
+from albert_tf.corpus import pretraining
 from albert_tf.model import heads, optimization
+from albert_tf.records import graph_masking, input_pipeline, record_index, schemas
 from albert_tf.text import tokenization
 from albert_tf.training import devices, loop, steps
 
@@ -63,7 +64,7 @@ class TimedStep(steps.TrainStep):
 
 def sources_of(args, batch_size):
     """Endless batches: dict from a name to a tf.data.Dataset."""
-    schema = records.pretraining_schema(args.max_seq_length, PREDICTIONS)
+    schema = schemas.pretraining_schema(args.max_seq_length, PREDICTIONS)
     masked = {name: schema[name] for name in schema if name != "token_boundary"}
     unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
     settings = pretraining.Settings(

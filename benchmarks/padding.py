@@ -22,8 +22,8 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
-from albert_tf.data import input_pipeline, record_index, records
 from albert_tf.model import heads, optimization
+from albert_tf.records import input_pipeline, record_index, schemas
 from albert_tf.tasks import classification_features, glue, tsv_files
 from albert_tf.text.tokenization import FullTokenizer
 
@@ -38,7 +38,7 @@ def training_batches(task, examples, tokenizer, args):
     # Not a `with` block: the iterators read on.
     path = os.path.join(tempfile.mkdtemp(), "train.tf_record")
     arrays = classification_features.features(examples, task, tokenizer, args.max_seq_length)
-    records.write_records(path, schema, [arrays])
+    schemas.write_records(path, schema, [arrays])
     files = record_index.read([path])
     return {
         kind: iter(

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from albert_tf import choices
 from albert_tf.config import AlbertConfig
-from albert_tf.data import input_pipeline
 from albert_tf.model import heads
+from albert_tf.records import input_pipeline
 from albert_tf.tasks import squad_features, squad_questions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import devices, finetuning, loop

@@ -17,12 +17,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from albert_tf import files
-from albert_tf.data import input_pipeline, records
+from albert_tf.records import input_pipeline, schemas
 
 
 def masked_pieces(pattern, flag, max_predictions_per_seq):
     """Ids of all masked pieces of the files that match, int array [n]."""
-    full = records.pretraining_schema(1, max_predictions_per_seq)
+    full = schemas.pretraining_schema(1, max_predictions_per_seq)
     schema = {name: full[name] for name in ("masked_lm_ids", "masked_lm_weights")}
     paths = files.expand_patterns(pattern, flag)
     batches = input_pipeline.eval_dataset(paths, schema, 4096).as_numpy_iterator()

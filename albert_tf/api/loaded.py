@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.api import masked_text, predictions
-from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
+from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
 from albert_tf.training.prediction import Predictor
 

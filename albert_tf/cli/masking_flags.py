@@ -8,8 +8,8 @@ from absl import flags
 from albert_tf.cli import flag_groups, lazy
 from albert_tf.errors import UserError
 
-graph_masking = lazy.module("albert_tf.data.graph_masking")
-pretraining = lazy.module("albert_tf.data.pretraining")
+graph_masking = lazy.module("albert_tf.records.graph_masking")
+pretraining = lazy.module("albert_tf.corpus.pretraining")
 text_input = lazy.module("albert_tf.tasks.text_input")
 tokenization = lazy.module("albert_tf.text.tokenization")
 

@@ -18,7 +18,7 @@ from albert_tf.text.sentencepiece_options import Options
 
 tf = lazy.module("tensorflow")
 files = lazy.module("albert_tf.files")
-text_formats = lazy.module("albert_tf.data.text_formats")
+text_formats = lazy.module("albert_tf.corpus.text_formats")
 progress = lazy.module("albert_tf.progress")
 sentencepiece_training = lazy.module("albert_tf.text.sentencepiece_training")
 tokenization = lazy.module("albert_tf.text.tokenization")

@@ -7,9 +7,9 @@ import os
 
 from albert_tf import files
 from albert_tf.choices import WINDOW
-from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.model import heads
 from albert_tf.publish import classifier_functions, text_inputs
+from albert_tf.records import feature_cache, input_pipeline, schemas
 from albert_tf.tasks import classification_features, classification_metrics, glue, tsv_files
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
@@ -155,7 +155,7 @@ class ClassificationTask(UsualTask):
 
     def _batches(self, row, examples):
         """Feature arrays of examples, some at a time."""
-        for chunk in records.in_chunks(examples):
+        for chunk in schemas.in_chunks(examples):
             yield classification_features.features(
                 chunk, row, self.text.tokenizer, self.text.max_seq_length
             )
@@ -182,7 +182,7 @@ class ClassificationTask(UsualTask):
         for suffix, (row, examples) in self._test_sets.items():
             path = os.path.join(self.output_dir, f"predict{suffix}.tf_record")
             schema = self._schema(row)
-            records.write_records(path, schema, self._batches(row, examples))
+            schemas.write_records(path, schema, self._batches(row, examples))
             splits[suffix] = Split(input_pipeline.load_arrays(path, schema), (row, examples))
         return splits
 

@@ -6,9 +6,9 @@ import functools
 import os
 
 from albert_tf import files
-from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.model import heads
 from albert_tf.publish import classifier_functions, text_inputs
+from albert_tf.records import feature_cache, input_pipeline, schemas
 from albert_tf.tasks import race
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
@@ -127,7 +127,7 @@ class RaceTask(UsualTask):
 
     def _batches(self, examples):
         """Feature arrays of questions, some at a time."""
-        for chunk in records.in_chunks(examples):
+        for chunk in schemas.in_chunks(examples):
             yield race.features(
                 chunk, self.text.tokenizer, self.text.max_seq_length, self.max_qa_length
             )
@@ -145,7 +145,7 @@ class RaceTask(UsualTask):
     def prediction_splits(self):
         """The test set."""
         path = self.record_file("test")
-        records.write_records(path, self.schema, self._batches(self._test_examples))
+        schemas.write_records(path, self.schema, self._batches(self._test_examples))
         return {"": Split(input_pipeline.load_arrays(path, self.schema), self._test_examples)}
 
     def write_predictions(self, splits, members, batch_size):

@@ -24,10 +24,10 @@ from seqeval.metrics.sequence_labeling import (
 )
 
 from albert_tf import files
-from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.errors import UserError, decode
 from albert_tf.model import heads
 from albert_tf.publish import token_functions, token_inputs
+from albert_tf.records import feature_cache, input_pipeline, schemas
 from albert_tf.tasks.figures import collapse_warning, cross_entropy, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
 from albert_tf.tasks.usual_task import UsualTask
@@ -237,7 +237,7 @@ def features(sentences, labels, tokenizer, max_seq_length, counts):
             are `split` and how many pieces are `cut`.
 
     Returns:
-        dict of numpy arrays [n, T], which fit `records.token_classification_schema`; rows and
+        dict of numpy arrays [n, T], which fit `schemas.token_classification_schema`; rows and
         their first pieces (label_mask = 1) are in the order of the words.
     """
     ids = {label: id_ for id_, label in enumerate(labels)}
@@ -393,7 +393,7 @@ class NerTask(UsualTask):
 
     @property
     def _schema(self):
-        return records.token_classification_schema(
+        return schemas.token_classification_schema(
             self.text.max_seq_length, num_labels=len(self.labels), **self.text.sizes
         )
 
@@ -415,7 +415,7 @@ class NerTask(UsualTask):
 
     def _batches(self, corpus, counts):
         """Feature arrays of sentences, some at a time."""
-        for chunk in records.in_chunks(corpus.sentences):
+        for chunk in schemas.in_chunks(corpus.sentences):
             yield features(
                 chunk, self.labels, self.text.tokenizer, self.text.max_seq_length, counts
             )
@@ -433,7 +433,7 @@ class NerTask(UsualTask):
     def prediction_splits(self):
         """The test set."""
         path, counts = os.path.join(self.output_dir, "predict.tf_record"), collections.Counter()
-        records.write_records(path, self._schema, self._batches(self._test_corpus, counts))
+        schemas.write_records(path, self._schema, self._batches(self._test_corpus, counts))
         _say_counts("test", self._test_corpus, counts)
         return {"": Split(input_pipeline.load_arrays(path, self._schema), self._test_corpus)}
 

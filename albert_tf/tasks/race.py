@@ -14,8 +14,8 @@ import scipy.special
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.data import records
 from albert_tf.errors import UserError, parse_json
+from albert_tf.records import schemas
 from albert_tf.tasks.figures import cross_entropy
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 
@@ -46,7 +46,7 @@ class Example(NamedTuple):
 
 def schema(max_seq_length, **sizes):
     """Schema of the records; sizes are vocab_size and type_vocab_size."""
-    return records.multiple_choice_schema(max_seq_length, len(LETTERS), **sizes)
+    return schemas.multiple_choice_schema(max_seq_length, len(LETTERS), **sizes)
 
 
 # === Reading ===

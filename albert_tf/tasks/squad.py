@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from albert_tf.checkpoints import readers, run_directory
-from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import squad_functions, text_inputs
+from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import (
     squad_features,
     squad_metrics,
@@ -261,7 +261,7 @@ class SquadTask:
         return self.record_files[purpose] or default
 
     def _schema(self, training, names):
-        schema = records.squad_schema(self.text.max_seq_length, training, **self.text.sizes)
+        schema = schemas.squad_schema(self.text.max_seq_length, training, **self.text.sizes)
         return {name: schema[name] for name in names}
 
     def _feature_arguments(self, purpose, source):

@@ -14,8 +14,8 @@ import itertools
 import numpy as np
 
 from albert_tf import files
-from albert_tf.data import feature_cache, records
 from albert_tf.errors import UserError
+from albert_tf.records import feature_cache, schemas
 from albert_tf.tasks.squad_alignment import UNLINKED, align, convert_positions
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 from albert_tf.text.tokenization import SpecialIds, preprocess_text
@@ -151,7 +151,7 @@ class Features:
         return self.paragraphs[self.paragraph_index[example_index]]
 
     def batches(self, batch_size=1024):
-        """Yields dicts of arrays [B, max_seq_length] or [B], named as `records.squad_schema`."""
+        """Yields dicts of arrays [B, max_seq_length] or [B], named as `schemas.squad_schema`."""
         for start in range(0, len(self), batch_size):
             yield self._batch(np.arange(start, min(start + batch_size, len(self))))
 
@@ -351,7 +351,7 @@ def prediction_features(path, examples, tokenizer, settings, inputs, *, add_key=
 
 
 def _cached_records(path, settings, inputs, make, add_key, training):
-    schema = records.squad_schema(settings.max_seq_length, training)
+    schema = schemas.squad_schema(settings.max_seq_length, training)
     values = dataclasses.asdict(settings)
     return feature_cache.cached_records(path, schema, values, inputs, make, add_key=add_key)
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.data import records
 from albert_tf.errors import UserError, decode
+from albert_tf.records import schemas
 
 _MOST_SHOWN = 10  # labels in a message
 SPLITS = ("train", "dev", "test")
@@ -126,7 +126,7 @@ class GlueTask:
 
     def schema(self, max_seq_length, **sizes):
         """Schema of the task's records; sizes are vocab_size and type_vocab_size."""
-        return records.classification_schema(
+        return schemas.classification_schema(
             max_seq_length,
             self.label_dtype,
             num_labels=None if self.is_regression else len(self.labels),

@@ -9,11 +9,11 @@ import os
 from albert_tf import files
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.choices import ORIGINAL_CONSTANTS, WINDOW, OptimizerConstants
-from albert_tf.data import input_pipeline, record_checks, record_index
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.publish import saved_models, served
 from albert_tf.publish.graph_tokenization import GraphTokenizer
+from albert_tf.records import input_pipeline, record_checks, record_index
 from albert_tf.training import (
     devices,
     finetuned_task,

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from albert_tf import files
 from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.choices import ORIGINAL_CONSTANTS, OptimizerConstants
-from albert_tf.data import graph_masking, input_pipeline, record_checks, record_index, records
 from albert_tf.errors import UserError
 from albert_tf.model import flops, heads, optimization
+from albert_tf.records import graph_masking, input_pipeline, record_checks, record_index, schemas
 from albert_tf.training import devices, loop, results, run_changes, run_record
 
 KEY_METRIC = "masked_lm_accuracy"
@@ -180,7 +180,7 @@ def _checked_source(config, options, paths, *, may_be_masked):
         paths: list of str.
         may_be_masked: bool, whether the masks of records are taken instead of `options.masking`.
     """
-    schema = records.pretraining_schema(
+    schema = schemas.pretraining_schema(
         options.max_seq_length,
         options.max_predictions_per_seq,
         vocab_size=config.vocab_size,

@@ -21,10 +21,10 @@ import run_race
 import run_squad
 from albert_tf.checkpoints import hub_modules, loading, name_table, readers
 from albert_tf.config import AlbertConfig
-from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import hub, saved_models
+from albert_tf.records import input_pipeline
 from albert_tf.tasks import glue
 from tests import GOLDEN
 

@@ -23,7 +23,6 @@ import run_squad
 from albert_tf.checkpoints import loading, name_table, readers, writers
 from albert_tf.cli import predict, predict_models
 from albert_tf.config import AlbertConfig
-from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import (
@@ -34,6 +33,7 @@ from albert_tf.publish import (
     text_inputs,
     tflite_files,
 )
+from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import glue, race, squad_features, squad_questions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import run_record
@@ -245,7 +245,7 @@ def test_examples_may_be_of_any_length(name, classifier, exported, signatures):
 
 def test_ids_and_threshold(classifier, signatures):
     directory, export = classifier("RTE")
-    schema = records.classification_schema(CLASSIFIER["max_seq_length"], tf.int64)
+    schema = schemas.classification_schema(CLASSIFIER["max_seq_length"], tf.int64)
     arrays = input_pipeline.load_arrays(str(directory / "predict.tf_record"), schema)
     ids = {
         name: tf.constant(arrays[name], tf.int32)

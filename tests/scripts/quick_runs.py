@@ -3,7 +3,7 @@
 
 import json
 
-from albert_tf.data import records
+from albert_tf.records import schemas
 from tests import TINY_CONFIG
 
 LENGTH, PREDICTIONS = 32, 4
@@ -11,13 +11,13 @@ LENGTH, PREDICTIONS = 32, 4
 
 def flags_of_two_workers(directory):
     """Flags of a run of many quick steps, with records and config in a directory."""
-    schema = records.pretraining_schema(LENGTH, PREDICTIONS)
-    with records.open_writers([str(directory / f"{n}.tfrecord") for n in range(3)]) as writers:
+    schema = schemas.pretraining_schema(LENGTH, PREDICTIONS)
+    with schemas.open_writers([str(directory / f"{n}.tfrecord") for n in range(3)]) as writers:
         for number in range(90):
             row = {name: [number % 2] * feature.length for name, feature in schema.items()}
             row["input_ids"] = [(7 * number + k) % 2900 + 5 for k in range(LENGTH)]
             row |= {"input_mask": [1] * LENGTH, "masked_lm_weights": [1.0] * PREDICTIONS}
-            writers[number % 3].write(records.encode(row, schema))
+            writers[number % 3].write(schemas.encode(row, schema))
     config = directory / "albert_config.json"
     config.write_text(json.dumps(TINY_CONFIG))
     return {

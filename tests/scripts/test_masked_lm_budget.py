@@ -13,8 +13,8 @@ import create_pretraining_data
 import run_pretraining
 from albert_tf.checkpoints import run_directory
 from albert_tf.cli import model_flags
-from albert_tf.data import record_index
 from albert_tf.errors import UserError
+from albert_tf.records import record_index
 from albert_tf.training import run_record
 from tests import GOLDEN
 from tests.scripts.test_run_pretraining import read_variables

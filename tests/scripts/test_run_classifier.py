@@ -17,10 +17,10 @@ import run_classifier
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
-from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import graph_tokenization
+from albert_tf.records import input_pipeline
 from albert_tf.tasks import classification, classification_features, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches

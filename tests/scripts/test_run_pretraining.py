@@ -20,9 +20,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import run_pretraining
 from albert_tf.checkpoints import loading, readers, run_directory
-from albert_tf.data import record_checks, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads
+from albert_tf.records import record_checks, schemas
 from albert_tf.training import pretraining, reporting
 from tests import GOLDEN, ROOT
 
@@ -43,7 +43,7 @@ LEARNS = {
 
 
 def schema():
-    wanted = records.pretraining_schema(LENGTH, PREDICTIONS)
+    wanted = schemas.pretraining_schema(LENGTH, PREDICTIONS)
     del wanted["token_boundary"]
     return wanted
 
@@ -58,9 +58,9 @@ def golden_batches():
 
 
 def write_records(path, rows):
-    with records.open_writers([str(path)]) as (writer,):
+    with schemas.open_writers([str(path)]) as (writer,):
         for row in rows:
-            writer.write(records.encode(row, schema()))
+            writer.write(schemas.encode(row, schema()))
     return path
 
 

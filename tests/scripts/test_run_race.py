@@ -13,8 +13,8 @@ import tensorflow as tf
 import run_race
 from albert_tf.checkpoints import loading, name_table, run_directory
 from albert_tf.config import AlbertConfig
-from albert_tf.data import input_pipeline
 from albert_tf.model import heads
+from albert_tf.records import input_pipeline
 from albert_tf.tasks import multiple_choice, race
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import devices, finetuned_task, finetuning, results

@@ -15,9 +15,9 @@ import tf_keras
 import run_squad
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.config import AlbertConfig
-from albert_tf.data import input_pipeline
 from albert_tf.errors import UserError
 from albert_tf.model import heads
+from albert_tf.records import input_pipeline
 from albert_tf.tasks import (
     squad,
     squad_features,

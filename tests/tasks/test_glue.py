@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import feature_cache, input_pipeline, records
 from albert_tf.errors import UserError
+from albert_tf.records import feature_cache, input_pipeline, schemas
 from albert_tf.tasks import classification_features, classification_metrics, glue, tsv_files
 from albert_tf.tasks.tsv_files import Example
 from albert_tf.text import sequences
@@ -96,7 +96,7 @@ def test_records(name, tokenizer, tmp_path):
     examples, _ = read(name, DATA, "train", tokenizer)
     path = str(tmp_path / "train.tf_record")
     arrays = classification_features.features(examples, task, tokenizer, 24)
-    assert records.write_records(path, task.schema(24), [arrays]) == len(examples)
+    assert schemas.write_records(path, task.schema(24), [arrays]) == len(examples)
     golden = str(GOLDEN / "finetune" / f"glue_{name}_train.tfrecord")
     assert parsed(path) == parsed(golden)
 
@@ -582,7 +582,7 @@ def test_the_task_of_a_model():
 # --- Record caches ---
 
 
-SCHEMA = {"x": records.FeatureSpec(tf.int64, 2)}
+SCHEMA = {"x": schemas.FeatureSpec(tf.int64, 2)}
 BATCHES = [{"x": np.array([[1, 2], [3, 4]])}, {"x": np.array([[5, 6]])}]
 
 
@@ -629,7 +629,7 @@ def test_cache_is_made_anew_for_other_settings(cache):
     assert "(other values hold now for do_lower_case, lengths)\n" in said
     _, made, _ = cache(settings=settings)
     assert not made
-    wide = {"x": records.FeatureSpec(tf.int64, 3)}
+    wide = {"x": schemas.FeatureSpec(tf.int64, 3)}
     _, made, said = cache(settings, wide, [{"x": np.ones([1, 3], int)}])
     assert made
     assert "(other values hold now for schema)\n" in said

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import records
 from albert_tf.errors import UserError
 from albert_tf.publish import token_inputs
 from albert_tf.publish.graph_tokenization import GraphTokenizer
+from albert_tf.records import schemas
 from albert_tf.tasks import ner
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
@@ -150,7 +150,7 @@ def test_a_label_is_at_the_first_piece_of_its_word(written, tokenizer):
     corpus = corpus_of(written, "The/O Redondo/B-LOC Beach/I-LOC", "unbelievably/O Smith/B-PER")
     found, counts = features(corpus, tokenizer, 32)
     assert not +counts
-    schema = records.token_classification_schema(32, num_labels=5, vocab_size=3000)
+    schema = schemas.token_classification_schema(32, num_labels=5, vocab_size=3000)
     assert found.keys() == schema.keys()
     for row, sentence in enumerate(corpus.sentences):
         pieces = [tokenizer.encode_ids(word.text) for word in sentence]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import records
 from albert_tf.errors import UserError
+from albert_tf.records import schemas
 from albert_tf.tasks import race
 from albert_tf.tasks.race import Example
 from albert_tf.text.tokenization import FullTokenizer
@@ -91,8 +91,8 @@ def test_all_golden_features_are_compared():
 def test_records(tokenizer, tmp_path):
     examples = race.read_examples(str(DATA), "train", tokenizer)
     path = str(tmp_path / "train.tf_record")
-    chunks = (race.features(chunk, tokenizer, 64, 24) for chunk in records.in_chunks(examples, 4))
-    assert records.write_records(path, race.schema(64), chunks) == len(examples) == 6
+    chunks = (race.features(chunk, tokenizer, 64, 24) for chunk in schemas.in_chunks(examples, 4))
+    assert schemas.write_records(path, race.schema(64), chunks) == len(examples) == 6
     golden = str(GOLDEN / "finetune" / "race_train_L64_Q24.tfrecord")
     assert parsed(path) == parsed(golden)
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.data import record_checks, records
 from albert_tf.errors import UserError
+from albert_tf.records import record_checks, schemas
 from albert_tf.tasks import squad_alignment, squad_features, squad_questions
 from albert_tf.tasks.squad_features import WindowSettings
 from albert_tf.tasks.squad_questions import SquadExample
@@ -513,7 +513,7 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, uncased):
     examples = squad_questions.read_examples(source, True)
     made = str(tmp_path / "train.tf_record")
     path = squad_features.write_training_records(made, examples, uncased, SMALL, [source])
-    schema = records.squad_schema(64, training=True)
+    schema = schemas.squad_schema(64, training=True)
     assert record_checks.find_bad_record([made], schema, {}) is None
     assert read_all(made) == read_all(str(original))
     assert path == made

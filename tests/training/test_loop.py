@@ -17,9 +17,9 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
-from albert_tf.data import input_pipeline, records
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
+from albert_tf.records import input_pipeline, schemas
 from albert_tf.training import devices, loop, progress_line, reporting, results, steps
 from tests import GOLDEN, ROOT
 from tests.training.clusters import cluster
@@ -29,7 +29,7 @@ DATA = GOLDEN / "optimizers"
 
 def golden_rows():
     batches = np.load(DATA / "batches.npz")
-    schema = records.pretraining_schema(24, 6)
+    schema = schemas.pretraining_schema(24, 6)
     del schema["token_boundary"]
     return {name: np.concatenate([batches[f"{i}/{name}"] for i in range(4)]) for name in schema}
 

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text files to tokenised documents, in flat arrays that are files."""
+
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files, progress
+from albert_tf.corpus import line_encoding, mapped_arrays, text_formats
+from albert_tf.errors import UserError
+
+_MOST_UNKNOWN = 100_000  # different unknown pieces that are counted one by one
+TOKENS = {"ids": np.int32, "opens_word": np.bool_}
+INDEX = {"sentences": np.int64, "documents": np.int64}
+ARRAYS = TOKENS | INDEX
+_MOST_NAMED = 5
+_BOUNDS_TOGETHER = 1 << 20
+_FIGURES = "corpus.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """Tokenised documents in flat arrays.
+
+    Args:
+        ids: int32 [tokens], or None where they lie elsewhere.
+        opens_word: bool [tokens], whether the piece starts a word; or None.
+        sentences: int64 [number of sentences + 1], offsets into `ids`; the last one is its length.
+        documents: int64 [number of documents + 1], offsets into `sentences`.
+        unknown: Counter of the pieces that are not in the vocabulary. The most frequent have their
+            own counts; of a text with very many different ones, "" is the rest.
+        lines_dropped: int, lines with text in which the tokenizer found no piece.
+        text_bytes: int, size of the text.
+        tokens_read: int, tokens of the text; more than here if documents were left out.
+        lines_skipped: int, lines left out because they are not UTF-8.
+        first_skipped: list of str, where the first of them are.
+        marked, inner_letters: int, sums of those of line_encoding.EncodedLines.
+    """
+
+    ids: np.ndarray
+    opens_word: np.ndarray
+    sentences: np.ndarray
+    documents: np.ndarray
+    unknown: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    lines_dropped: int = 0
+    text_bytes: int = 0
+    tokens_read: int = 0
+    lines_skipped: int = 0
+    first_skipped: list = dataclasses.field(default_factory=list)
+    marked: int = 0
+    inner_letters: int = 0
+
+    @property
+    def figures(self):
+        """Dict of all that is no array."""
+        names = [field.name for field in dataclasses.fields(self) if field.name not in ARRAYS]
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def num_documents(self):
+        """Documents with at least one sentence."""
+        return len(self.documents) - 1
+
+    @property
+    def num_tokens(self):
+        """Tokens of all documents."""
+        return int(self.sentences[-1])
+
+    @property
+    def num_sentences(self):
+        """Sentences with at least one token."""
+        return len(self.sentences) - 1
+
+    def single_sentences(self):
+        """Documents of a single sentence."""
+        return sum(int(np.sum(lengths == 1)) for lengths in _differences(self.documents))
+
+    def tokens_in_sentences_beyond(self, length):
+        """(sentences of more tokens than `length`, tokens in them)."""
+        found = [lengths[lengths > length] for lengths in _differences(self.sentences)]
+        return sum(map(len, found)), sum(int(lengths.sum()) for lengths in found)
+
+    def release(self):
+        """Takes the arrays from the memory of this process, where they are mapped files."""
+        mapped_arrays.release(*(getattr(self, name) for name in ARRAYS))
+
+
+def _differences(bounds):
+    """Yields the differences of neighbours in an array, block by block."""
+    for first in range(0, len(bounds) - 1, _BOUNDS_TOGETHER):
+        yield np.diff(bounds[first : first + _BOUNDS_TOGETHER + 1])
+        mapped_arrays.release(bounds)
+
+
+def open_corpus(directory):
+    """The Corpus in a directory; its arrays are mapped, not read. It may have no tokens.
+
+    Args:
+        directory: str, where `write_corpus` wrote it.
+    """
+    figures = files.read_json(os.path.join(directory, _FIGURES))
+    figures["unknown"] = collections.Counter(figures["unknown"])
+    arrays = {
+        name: mapped_arrays.open_array(_array_file(directory, name), kind)
+        for name, kind in ARRAYS.items()
+    }
+    return Corpus(**arrays, **figures)
+
+
+def content_hashes(paths):
+    """Hashes of the contents of files, to tell whether a corpus was made of the same.
+
+    Args:
+        paths: list of str.
+
+    Returns:
+        list of str.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    hashes = []
+    for path in paths:
+        content = hashlib.blake2b(digest_size=16)
+        for block in text_formats.blocks(path, unpack=False):
+            content.update(block)
+        hashes.append(content.hexdigest())
+    return hashes
+
+
+def write_corpus(paths, form, encoder, directory, pool):
+    """Tokenises text files.
+
+    Args:
+        paths: list of str.
+        form: text_formats.Format.
+        encoder: line_encoding.LineEncoder.
+        directory: str, on a local disk, that the corpus is written to, for `open_corpus`; it
+            appears when all is done.
+        pool: worker_pool.WorkerPool.
+
+    Raises:
+        UserError: a file cannot be read or is not UTF-8, or there is no text in any.
+    """
+    with files.replacing_directory(directory) as name, contextlib.ExitStack() as stack:
+        bar = stack.enter_context(progress.bar("tokenising", text_formats.total_size(paths), "B"))
+        writer = stack.enter_context(Writer(name))
+        for lines in pool.in_order(encoder, text_formats.chunks(paths, form), bar.update):
+            writer.add(lines)
+        writer.finish()
+        check_not_empty(writer.num_documents, paths)
+
+
+def check_not_empty(num_documents, paths):
+    """Raises UserError if the text of files is nothing."""
+    if not num_documents:
+        raise UserError(f"no text in {', '.join(paths)}: no instance can be made")
+
+
+class Writer(contextlib.ExitStack):
+    """Appends encoded lines, or documents of another corpus, to the files of a corpus.
+
+    Args:
+        directory: str.
+        arrays: dict, those that are written; all, or INDEX.
+    """
+
+    def __init__(self, directory, arrays=ARRAYS):
+        super().__init__()
+        self._directory = directory
+        self._out = {
+            name: self.enter_context(tf.io.gfile.GFile(_array_file(directory, name), "wb"))
+            for name in arrays
+        }
+        self.num_tokens, self._sentences, self._last_end = 0, 0, 0
+        self._unknown, self._other_unknown = collections.Counter(), 0
+        self._lines_dropped, self._text_bytes = 0, 0
+        self._lines_skipped, self._first_skipped = 0, []
+        self._marked, self._inner_letters = 0, 0
+        for name in ("sentences", "documents"):
+            self._append(name, [0])
+        self.num_documents = 0
+
+    def _append(self, name, values):
+        self._out[name].write(np.asarray(values, ARRAYS[name]).tobytes())
+
+    def add(self, lines):
+        """Adds EncodedLines."""
+        is_sentence = lines.lengths > 0
+        for name in TOKENS.keys() & self._out.keys():
+            self._append(name, getattr(lines, name))
+        ends = np.cumsum(lines.lengths[is_sentence])
+        self._append("sentences", self.num_tokens + ends)
+        before = self._sentences + np.cumsum(is_sentence)
+        self._end_documents(before[lines.lengths == line_encoding.BLANK])
+        self.num_tokens += int(lines.lengths[is_sentence].sum())
+        self._sentences += len(ends)
+        self._lines_dropped += int(np.sum(lines.lengths == 0))
+        self._text_bytes += lines.size
+        self._lines_skipped += len(lines.skipped)
+        self._first_skipped += lines.skipped[: _MOST_NAMED - len(self._first_skipped)]
+        self._marked += lines.marked
+        self._inner_letters += lines.inner_letters
+        self._unknown.update(lines.unknown)
+        if len(self._unknown) > 2 * _MOST_UNKNOWN:
+            total = self._unknown.total()
+            self._unknown = collections.Counter(dict(self._unknown.most_common(_MOST_UNKNOWN)))
+            self._other_unknown += total - self._unknown.total()
+
+    def _end_documents(self, ends):
+        ends = np.unique(ends)
+        ends = ends[ends > self._last_end]
+        if len(ends):
+            self._append("documents", ends)
+            self._last_end = int(ends[-1])
+            self.num_documents += len(ends)
+
+    def copy(self, corpus, first, stop):
+        """Adds the documents `first` to `stop` - 1 of another corpus."""
+        documents = corpus.documents[first : stop + 1]
+        sentences = corpus.sentences[documents[0] : documents[-1] + 1]
+        tokens = slice(int(sentences[0]), int(sentences[-1]))
+        for name in TOKENS.keys() & self._out.keys():
+            self._append(name, getattr(corpus, name)[tokens])
+        self._append("sentences", self.num_tokens + sentences[1:] - sentences[0])
+        self._end_documents(self._sentences + documents[1:] - documents[0])
+        self.num_tokens += tokens.stop - tokens.start
+        self._sentences += len(sentences) - 1
+
+    def finish(self, figures=None):
+        """Ends the last document and writes the figures: given ones, or those of the lines."""
+        self._end_documents(np.array([self._sentences]))
+        for file in self._out.values():
+            file.flush()
+        files.write_text(
+            os.path.join(self._directory, _FIGURES), json.dumps(figures or self._figures())
+        )
+
+    def _figures(self):
+        others = {"": self._other_unknown} if self._other_unknown else {}
+        return {
+            "unknown": dict(self._unknown) | others,
+            "lines_dropped": self._lines_dropped,
+            "text_bytes": self._text_bytes,
+            "tokens_read": self.num_tokens,
+            "lines_skipped": self._lines_skipped,
+            "first_skipped": self._first_skipped,
+            "marked": self._marked,
+            "inner_letters": self._inner_letters,
+        }
+
+
+def _array_file(directory, name):
+    return os.path.join(directory, f"{name}.bin")

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of text to ids, in batches.
+
+SentencePiece encodes many lines to ids at once, and whether a piece starts a word is looked up by
+its id. Only lines with an id that does not tell all (an unknown piece, or a number before a comma)
+are taken apart into pieces.
+"""
+
+import collections
+import itertools
+import unicodedata
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf.choices import WORD_STARTS
+from albert_tf.corpus import text_formats
+from albert_tf.errors import UserError
+from albert_tf.text.tokenization import WORD_START
+
+_UNKNOWN_PIECES = ("<unk>", "[UNK]")
+_MOST_PIECES = 1 << 17
+# Beginnings of the names of letters whose languages do not put spaces between words.
+_WITHOUT_SPACES = (
+    "CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI ", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN",
+)  # fmt: skip
+BLANK = -1  # length of a line that ends a document
+
+
+class EncodedLines(NamedTuple):
+    """Tokens of lines.
+
+    Attributes:
+        size: int, bytes of the text.
+        ids: int32 array [tokens].
+        opens_word: bool array [tokens].
+        lengths: int array [lines], tokens of each line; BLANK for one that ends a document, 0 for
+            one with text in which the tokenizer finds no piece.
+        unknown: Counter of the pieces that are not in the vocabulary.
+        skipped: list of str, the lines left out because they are not UTF-8.
+        marked, inner_letters: int, tokens that begin with SentencePiece's mark of a space, and
+            tokens that do not, but open a word because of letters that are not in a-z. Letters of
+            languages without spaces, such as Chinese, do not count.
+    """
+
+    size: int
+    ids: np.ndarray
+    opens_word: np.ndarray
+    lengths: np.ndarray
+    unknown: collections.Counter
+    skipped: list
+    marked: int
+    inner_letters: int
+
+
+class LineEncoder:
+    """Encodes chunks of text; picklable, for worker processes.
+
+    Args:
+        tokenizer: FullTokenizer.
+        form: text_formats.Format.
+        word_start: str, one of WORD_STARTS; "original": FullTokenizer.is_start_piece; "piece":
+            pieces with SentencePiece's mark of a space.
+    """
+
+    def __init__(self, tokenizer, form, word_start=WORD_STARTS[0]):
+        if word_start == "piece" and not tokenizer.is_sentencepiece:
+            raise UserError("--word_start=piece needs a --spm_model_file")
+        self._tokenizer, self._form = tokenizer, form
+        size = max(tokenizer.inv_vocab) + 1
+        self._is_start_piece = _StartPieces(tokenizer, word_start)
+        self._starts, self._odd, self._marked, self._foreign = np.zeros((4, size), bool)
+        for piece, id_ in tokenizer.vocab.items():
+            self._starts[id_] = self._is_start_piece[piece]
+            self._marked[id_] = piece.startswith(WORD_START)
+            rest = piece.removeprefix(WORD_START)
+            self._foreign[id_] = not rest.isascii() and _has_foreign_letters(rest)
+            self._odd[id_] = tokenizer.needs_pieces(id_)
+        self._known = tokenizer.vocab.keys() - set(_UNKNOWN_PIECES)
+        unknown = [id_ for piece, id_ in tokenizer.vocab.items() if piece in _UNKNOWN_PIECES]
+        self._is_unknown = np.isin(np.arange(size), unknown)
+
+    def __call__(self, chunk, report):
+        """EncodedLines of a Chunk.
+
+        Args:
+            chunk: Chunk.
+            report: callable, takes the number of bytes done.
+
+        Raises:
+            UserError: the chunk is not UTF-8, or not of the form.
+        """
+        lines, skipped = text_formats.sentences(chunk, self._form)
+        texts = self._tokenizer.normalize_batch([line.strip() for line in lines])
+        where = [f"{chunk.path}, line {number}" for number in skipped]
+        encoded = self._encode(texts, len(chunk.content), where)
+        report(len(chunk.content))
+        return encoded
+
+    def _encode(self, texts, size, skipped):
+        ids, lengths = self._tokenizer.encode_batch(texts)
+        ends = np.cumsum(lengths)
+        opens_word = self._starts[ids]
+        kept, known_starts, done = [], [], 0  # parts between the lines that are taken apart
+        unknown = collections.Counter()
+        for line in np.unique(np.searchsorted(ends, np.flatnonzero(self._odd[ids]), "right")):
+            pieces = self._tokenizer.tokenize(texts[line], is_normalized=True)
+            # By the piece and not by its id: an unknown piece still has the text that decides.
+            starts = list(map(self._is_start_piece.__getitem__, pieces))
+            unknown.update(itertools.filterfalse(self._known.__contains__, pieces))
+            before = slice(done, ends[line] - lengths[line])
+            kept += [ids[before], self._tokenizer.convert_tokens_to_ids(pieces)]
+            known_starts += [opens_word[before], starts]
+            done, lengths[line] = ends[line], len(pieces)
+        ids = np.concatenate([*kept, ids[done:]], dtype=np.int32)
+        opens_word = np.concatenate([*known_starts, opens_word[done:]])
+        if not self._odd.any():  # WordPiece: an unknown word has no text of its own
+            found = ids[self._is_unknown[ids]]
+            unknown.update(self._tokenizer.convert_ids_to_tokens(found.tolist()))
+        lengths[[not text for text in texts]] = BLANK
+        marked = self._marked[ids]
+        inner_letters = int(np.sum(self._starts[ids] & self._foreign[ids] & ~marked))
+        marks = int(marked.sum()), inner_letters
+        return EncodedLines(size, ids, opens_word, lengths, unknown, skipped, *marks)
+
+
+class _StartPieces(dict):
+    """Whether pieces start words, looked up once for each piece."""
+
+    def __init__(self, tokenizer, word_start):
+        self._tokenizer, self._word_start = tokenizer, word_start
+
+    def __missing__(self, piece):
+        if len(self) >= _MOST_PIECES:
+            self.clear()
+        is_marked = self._word_start == "piece"
+        self[piece] = (
+            piece.startswith(WORD_START) if is_marked else self._tokenizer.is_start_piece(piece)
+        )
+        return self[piece]
+
+    def __reduce__(self):
+        return _StartPieces, (self._tokenizer, self._word_start)
+
+
+def _has_foreign_letters(piece):
+    return any(_is_foreign_letter(char) for char in piece)
+
+
+def _is_foreign_letter(char):
+    """Whether it is a letter, beyond ASCII, of a script that puts spaces between words."""
+    if char.isascii() or not char.isalpha():
+        return False
+    return not unicodedata.name(char, "").startswith(_WITHOUT_SPACES)

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stages of making pre-training records: tokenised text, plans of the passes, output files.
+
+Their parts are tasks for worker processes, and leave files that tell what is done. The same parts
+run here in processes of one machine, and in `beam_pipeline` on many.
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+import os
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files, progress
+from albert_tf.corpus import (
+    corpus_reader,
+    corpus_selection,
+    index_permutation,
+    mapped_arrays,
+    near_duplicates,
+    pretraining,
+    worker_pool,
+)
+from albert_tf.records import record_index, schemas
+
+_RECORDS_PER_BLOCK = 1024  # part of what decides about the records: do not change it lightly
+_BLOCKS_PER_PLAN = 128  # of documents; more where there would be too many plans
+_MOST_PLANS = 512  # each is a mapped file, which takes a file descriptor
+
+
+# === Plans of the passes ===
+
+
+class PlanPart(NamedTuple):
+    """What is planned together: blocks of documents of a pass, as `pretraining.plan_pass` has."""
+
+    number: int
+    pass_index: int
+    blocks: range
+
+
+@dataclasses.dataclass
+class Planner:
+    """Plans a part: a file of pairs, and its figures in another."""
+
+    corpus_directory: str
+    plans: str
+    settings: pretraining.Settings
+
+    def parts(self, corpus):
+        """List of all PlanParts, in the order of the passes and the documents."""
+        blocks, passes = pretraining.num_blocks(corpus), self.settings.dupe_factor
+        together = max(_BLOCKS_PER_PLAN, -(-blocks * passes // _MOST_PLANS))
+        starts = itertools.product(range(passes), range(0, blocks, together))
+        return [
+            PlanPart(number, pass_index, range(first, min(first + together, blocks)))
+            for number, (pass_index, first) in enumerate(starts)
+        ]
+
+    def __call__(self, part, report):
+        corpus = corpus_reader.open_corpus(self.corpus_directory)
+        amount = corpus.text_bytes * len(part.blocks) / pretraining.num_blocks(corpus)
+        plan = plan_file(self.plans, part.number)
+        if self.is_done(part):
+            report(amount)
+            return self.figures(part.number)
+        kinds, cut = np.zeros(3, np.int64), 0
+        with files.replacing(plan) as (name,), tf.io.gfile.GFile(name, "wb") as file:
+            for pairs, tokens_cut in pretraining.plan_pass(
+                corpus, self.settings, part.pass_index, part.blocks
+            ):
+                file.write(pairs.tobytes())
+                kinds += np.bincount(pairs[:, -1], minlength=3)
+                cut += tokens_cut
+                report(0)
+        report(amount)
+        figures = {"kinds": kinds.tolist(), "tokens_cut": cut}
+        files.write_text(f"{plan}.json", json.dumps(figures))
+        return figures
+
+    def is_done(self, part):
+        """Whether a part is planned."""
+        return tf.io.gfile.exists(f"{plan_file(self.plans, part.number)}.json")
+
+    def figures(self, number):
+        """The figures of a part that is planned."""
+        return files.read_json(f"{plan_file(self.plans, number)}.json")
+
+
+def plan_file(plans, number):
+    """The file of the pairs of a part, int64 [pairs, 5]."""
+    return os.path.join(plans, f"{number:05}.bin")
+
+
+# === Output files ===
+
+
+class RecordBlock(NamedTuple):
+    """Serialised records that lie together in an output file.
+
+    Attributes:
+        records: list of bytes.
+        instance_tokens: int, tokens in them, specials included.
+        predictions: int, tokens to predict.
+    """
+
+    records: list
+    instance_tokens: int
+    predictions: int
+
+
+@dataclasses.dataclass
+class Writer:
+    """Writes an output file, and a note with its figures in the work directory."""
+
+    corpus_directory: str
+    plans: str
+    notes: str
+    counts: list  # of the instances of each plan
+    outputs: list
+    settings: pretraining.Settings
+    special_ids: tuple
+    vocab_size: int
+
+    def __call__(self, number, report):
+        return self.write(number, self._blocks(number), report)
+
+    def write(self, number, blocks, report):
+        """Writes an output file of its RecordBlocks, in their order; returns its figures."""
+        path = self.outputs[number]
+        lengths, instance_tokens, predictions = [], 0, 0
+        with schemas.open_writers([path]) as (writer,):
+            for block in blocks:
+                for record in block.records:
+                    writer.write(record)
+                lengths.append(np.array(list(map(len, block.records))))
+                instance_tokens += block.instance_tokens
+                predictions += block.predictions
+                report(len(block.records))
+        figures = {
+            "instance_tokens": instance_tokens,
+            "predictions": predictions,
+            **record_index.entry(path, np.concatenate([np.zeros(0, np.int64), *lengths])),
+        }
+        files.write_text(self._note(number), json.dumps(figures))
+        return figures
+
+    def finished(self, number):
+        """The figures of an output file if it is finished and unchanged, else None."""
+        note, path = self._note(number), self.outputs[number]
+        if not (tf.io.gfile.exists(note) and tf.io.gfile.exists(path)):
+            return None
+        figures = files.read_json(note)
+        return figures if record_index.is_current(figures, path) else None
+
+    def _note(self, number):
+        return os.path.join(self.notes, f"{number:05}.json")
+
+    def _blocks(self, number):
+        """Yields the RecordBlocks of an output file."""
+        corpus = corpus_reader.open_corpus(self.corpus_directory)
+        total, files_ = sum(self.counts), len(self.outputs)
+        for block, first in enumerate(range(number, total, files_ * _RECORDS_PER_BLOCK)):
+            stop = min(total, first + files_ * _RECORDS_PER_BLOCK)
+            pairs = self._pairs(self._order(np.arange(first, stop, files_)))
+            yield self.record_block(corpus, pairs, number, block)
+            corpus.release()
+            mapped_arrays.release(*self._plans)
+
+    def record_block(self, corpus, pairs, number, block):
+        """The RecordBlock of a file (int) and a block in it (int), of all its pairs in order."""
+        key = pretraining.INSTANCE_DRAWS, len(self.outputs), number, block
+        rng = np.random.default_rng(self.settings.seed_sequence(*key))
+        arrays = pretraining.instances(
+            corpus, pairs, self.settings, self.special_ids, self.vocab_size, rng
+        )
+        return RecordBlock(
+            schemas.encode_rows(arrays, self.settings.schema),
+            int(arrays["input_mask"].sum()),
+            int(arrays["masked_lm_weights"].sum()),
+        )
+
+    def places(self, plan):
+        """Where the pairs of a plan (int) go: int arrays of file, block, and row in the block."""
+        first = sum(self.counts[:plan])
+        places = self._order.inverse(np.arange(first, first + self.counts[plan]))
+        in_file, number = np.divmod(places, len(self.outputs))
+        return number, *np.divmod(in_file, _RECORDS_PER_BLOCK)
+
+    @functools.cached_property
+    def _order(self):
+        seeds = self.settings.seed_sequence(pretraining.ORDER_DRAW)
+        return index_permutation.IndexPermutation(sum(self.counts), seeds)
+
+    def _pairs(self, rows):
+        """Rows of all plans, as if they were one."""
+        ends = np.cumsum(self.counts)
+        plans = np.searchsorted(ends, rows, side="right")
+        rows = rows - (ends - self.counts)[plans]
+        found = zip(plans.tolist(), rows.tolist(), strict=True)
+        return np.stack([self._plans[plan][row] for plan, row in found])
+
+    @functools.cached_property
+    def _plans(self):
+        paths = [plan_file(self.plans, number) for number in range(len(self.counts))]
+        return [mapped_arrays.open_array(path, np.int64, -1, 5) for path in paths]
+
+
+# === On one machine ===
+
+
+class LocalStages(worker_pool.WorkerPool):
+    """The stages in processes of this machine.
+
+    Args:
+        num_workers: int.
+        encoder: line_encoding.LineEncoder.
+    """
+
+    is_shared = False  # the work directory, between machines
+
+    def identify(self, paths):
+        """What tells whether files have changed; see `corpus_reader.content_hashes`."""
+        return corpus_reader.content_hashes(paths)
+
+    def write_corpus(self, paths, form, encoder, directory):
+        """Tokenises text files; see `corpus_reader.write_corpus`."""
+        corpus_reader.write_corpus(paths, form, encoder, directory, self)
+
+    def digests(self, directory):
+        """Hashes of the documents of a corpus; see `corpus_selection.all_digests`."""
+        return corpus_selection.all_digests(corpus_reader.open_corpus(directory))
+
+    def near_duplicates(self, directory, used, similarity):
+        """Which documents nearly repeat an earlier one; see `near_duplicates.repeats`."""
+        signatures = near_duplicates.corpus_signatures(directory, self)
+        kept = f"{directory}-near-{similarity}"
+        return near_duplicates.repeats(signatures, used, similarity, kept)
+
+    def write_documents(self, directory, chosen, target):
+        """Writes a corpus of documents of another; see `corpus_selection.write_documents`."""
+        corpus = corpus_reader.open_corpus(directory)
+        corpus_selection.write_documents(corpus, chosen, target)
+
+    def plan(self, planner, corpus):
+        """The figures of all plans, which are made if they are not there yet."""
+        total = corpus.text_bytes * planner.settings.dupe_factor
+        with progress.bar("planning", total, "B") as bar:
+            return list(self.in_order(planner, planner.parts(corpus), bar.update))
+
+    def write(self, writer, corpus, missing):
+        """The figures of the output files `missing` (list of int), which are written."""
+        passed = corpus.text_bytes * writer.settings.dupe_factor
+        with progress.bar("writing", passed, "B") as bar:
+            bar.update(passed * (1 - len(missing) / len(writer.outputs)))
+            per_record = passed / sum(writer.counts)
+            return list(self.in_order(writer, missing, lambda n: bar.update(n * per_record)))

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TFRecords: schemas, reading, order, checks, and masks made while reading."""

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record files that are made once, and again when their settings or input have changed."""
+
+import collections
+import hashlib
+import json
+import os
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.errors import UserError
+from albert_tf.records import record_checks, schemas
+
+_CACHE_FORMAT = 1  # raise it when the same text and settings come to give other features
+
+
+class Cache(NamedTuple):
+    """A record file that `cached_records` made or found.
+
+    Attributes:
+        path: str.
+        key: str, a hash of all that the records were made from.
+        counts: Counter, what was counted when they were made, kept with the file.
+    """
+
+    path: str
+    key: str
+    counts: collections.Counter
+
+
+def cached_records(path, schema, settings, inputs, make, *, add_key=False):
+    """Makes a record file, unless it is there, made with the same settings from the same input.
+
+    How it was made stands beside it, in `<path>.meta.json`. What happens is printed.
+
+    Args:
+        path: str, the record file.
+        schema: dict from feature name to `FeatureSpec`.
+        settings: dict of what can go into JSON: all that the features depend on but the input.
+        inputs: list of str, the files that are read, vocabulary included; their content counts.
+        make: callable that takes the `Cache` to be made, whose counts it may fill, and returns
+            `batches` of `write_records`.
+        add_key: bool, whether the name gets the first digits of the key. Processes with other
+            settings then have files of their own, and none is replaced while it is in use.
+
+    Returns:
+        Cache.
+
+    Raises:
+        UserError: an input cannot be read, the file is there and damaged, or of `write_records`.
+    """
+    wanted = {
+        **settings,
+        "format": _CACHE_FORMAT,
+        "schema": {name: [item.dtype.name, item.length] for name, item in schema.items()},
+        "input_sha256": _content_hash(inputs),
+    }
+    wanted = json.loads(json.dumps(wanted))  # as it will be read again: tuples are lists
+    key = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
+    if add_key:
+        stem, ending = os.path.splitext(path)
+        path = f"{stem}-{key[:8]}{ending}"
+    sidecar = f"{path}.meta.json"
+    for name in (path, sidecar):
+        if tf.io.gfile.isdir(name):
+            raise UserError(f"{name} is a directory, and features are to be written there")
+    found = _read_sidecar(sidecar)
+    reason = _why_not(path, found, wanted)
+    if reason is None:
+        record_checks.check_records([path], schema, remedy=record_checks.CACHE_REMEDY)
+        print(f"Using features again: {path} ({found['records']} records, same settings and input)")
+        return Cache(path, key, collections.Counter(found["counts"]))
+    print(f"Making features: {path} ({reason})")
+    cache = Cache(path, key, collections.Counter())
+    # The sidecar goes first and comes last, so that it never stands beside records of another make.
+    files.remove(sidecar)
+    made = {"records": schemas.write_records(path, schema, make(cache)), "counts": cache.counts}
+    made |= {**wanted, "bytes": tf.io.gfile.stat(path).length}
+    files.write_text(sidecar, files.json_bytes(made).decode())
+    return cache
+
+
+def _read_sidecar(path):
+    """What a sidecar says; an empty dict if it is not there, None if it is damaged."""
+    if not tf.io.gfile.exists(path):
+        return {}
+    try:
+        found = files.read_json(path)
+    except UserError:
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("counts"), dict):
+        return None
+    numbers = [found.get("records"), found.get("bytes"), *found["counts"].values()]
+    return found if all(type(number) is int for number in numbers) else None  # no bool, no nan
+
+
+def _why_not(path, found, wanted):
+    """Why the records at a path cannot be used; None if they can."""
+    if not tf.io.gfile.exists(path):
+        return "there are none yet"
+    if not found:
+        state = "its .meta.json, which says how it was made, is damaged"
+        return state if found is None else "it lacks a .meta.json that says how it was made"
+    made = {name: found[name] for name in found.keys() - {"records", "bytes", "counts"}}
+    changed = [
+        name for name in sorted(made.keys() | wanted.keys()) if made.get(name) != wanted.get(name)
+    ]
+    if changed:
+        return "other values hold now for " + ", ".join(changed)
+    if tf.io.gfile.stat(path).length != found["bytes"]:
+        return "it is not the file that its .meta.json describes"
+    return None
+
+
+def _content_hash(paths):
+    """One hash of the contents of files, in their order; their names do not count."""
+    total = hashlib.sha256()
+    for path in paths:
+        total.update(hashlib.sha256(files.read_bytes(path)).digest())
+    return total.hexdigest()

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""N-gram masks made while records are read, by TensorFlow operations (paper, section 4.1).
+
+The algorithm is that of `masking`, and so is the distribution of the masks. The random numbers of a
+record follow from a seed, the content of the record and the epoch. So a record has other masks in
+each epoch, and it does not matter which process reads it, in which batch, or after which stop.
+
+Shapes: B sequences, T tokens, P predictions of a sequence, w words of all sequences together.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.text.tokenization import SpecialIds
+
+EVALUATION = -1  # stands for the epoch, where records have the same masks every time
+
+
+@dataclasses.dataclass(frozen=True)
+class Masking:
+    """How to mask.
+
+    Attributes:
+        settings: corpus.pretraining.Settings, of which `masked_lm_prob`, `ngram`,
+            `max_predictions_per_seq`, `favor_shorter_ngram` and `do_whole_word_mask` count here.
+        special_ids: SpecialIds of the records' vocabulary, with [MASK].
+        vocab_size: int, of the same; a random piece may be any.
+    """
+
+    settings: object
+    special_ids: SpecialIds
+    vocab_size: int
+
+    def __call__(self, features, keys):
+        """Masks a batch.
+
+        Args:
+            features: dict with int32 [B, T]: input_ids, input_mask, token_boundary.
+            keys: int64 tensor [B, 2], of `keys_of`.
+
+        Returns:
+            dict: `features` with masked input_ids, without token_boundary, and with
+            masked_lm_positions and masked_lm_ids int32 [B, P], masked_lm_weights float32 [B, P].
+        """
+        settings = self.settings
+        ids, mask = features["input_ids"], features["input_mask"]
+        length, predictions = ids.shape[1], settings.max_predictions_per_seq
+        is_special = (ids == self.special_ids.cls) | (ids == self.special_ids.sep)
+        may_mask = (mask > 0) & ~is_special
+        opens_word = features["token_boundary"] > 0
+        words = _word_groups(opens_word, may_mask, settings.do_whole_word_mask)
+        draws = _uniform(keys, 2 * length + 2 * predictions)
+        order_draws, length_draws, replacement_draws = tf.split(
+            draws, [length, length, 2 * predictions], axis=1
+        )
+        lengths = tf.reduce_sum(mask, axis=1)
+        budgets = tf.gather(_budgets(settings, length), lengths)
+        ngrams = _ngram_lengths(length_draws, settings.ngram_length_cdf)
+        longest = min(settings.ngram, length)
+        chosen = _choose_ngrams(words, budgets, order_draws, ngrams, longest)
+        positions, is_real = _first_places(chosen, predictions)
+        labels = tf.where(is_real, tf.gather(ids, positions, batch_dims=1), 0)
+        replaced = self._replacements(labels, *tf.split(replacement_draws, 2, axis=1))
+        others = {name: v for name, v in features.items() if name != "token_boundary"}
+        return others | {
+            "input_ids": _replace(ids, positions, is_real, replaced),
+            "masked_lm_positions": positions,
+            "masked_lm_ids": labels,
+            "masked_lm_weights": tf.cast(is_real, tf.float32),
+        }
+
+    def _replacements(self, labels, kinds, pieces):
+        """What stands in place of tokens [B, P]: 80% [MASK], 10% any piece, 10% themselves."""
+        pieces = tf.cast(pieces * self.vocab_size, tf.int32)
+        others = tf.where(kinds < 0.9, labels, pieces)
+        return tf.where(kinds < 0.8, self.special_ids.mask, others)
+
+
+def keys_of(serialized, seed, epochs):
+    """Keys of the random numbers of records: int64 tensor [B, 2].
+
+    Args:
+        serialized: string tensor [B], the records.
+        seed: int from 0 to 2**63 - 1.
+        epochs: int64 tensor [B] or int; EVALUATION in an evaluation.
+    """
+    contents = tf.strings.to_hash_bucket_fast(serialized, 2**63 - 1)
+    return tf.stack(
+        [tf.fill(tf.shape(contents), tf.constant(seed, tf.int64)), contents + epochs], 1
+    )
+
+
+# === Words ===
+
+
+class _Words(NamedTuple):
+    """The words of all sequences, one after the other; see `masking.Words`.
+
+    Attributes:
+        number: int32 tensor [B, T], the word of each token; -1 where it may not be masked.
+        bounds: int32 tensor [w + 1]; of the tokens that may be masked, word k has those from
+            bounds[k] to bounds[k + 1] - 1.
+        word_of: int32 tensor [tokens that may be masked + 1], the word of each; w at the end.
+        firsts, stops: int32 tensors [B]; a sequence has the words firsts to stops - 1.
+    """
+
+    number: tf.Tensor
+    bounds: tf.Tensor
+    word_of: tf.Tensor
+    firsts: tf.Tensor
+    stops: tf.Tensor
+
+
+def _word_groups(opens_word, may_mask, whole_words):
+    """Groups tokens into _Words; the arguments are those of `masking.word_groups`."""
+    count = tf.cast(may_mask, tf.int32)
+    opens = may_mask & (tf.cumsum(count, axis=1) == 1)  # there is no word before to join
+    opens |= may_mask & (opens_word if whole_words else True)
+    flat_opens, flat_may_mask = tf.reshape(opens, [-1]), tf.reshape(may_mask, [-1])
+    number = tf.cumsum(tf.cast(flat_opens, tf.int32)) - 1
+    place = tf.cumsum(tf.reshape(count, [-1])) - 1
+    stops = tf.cumsum(tf.reduce_sum(tf.cast(opens, tf.int32), axis=1))
+    return _Words(
+        number=tf.where(may_mask, tf.reshape(number, tf.shape(may_mask)), -1),
+        bounds=tf.concat([place[flat_opens], [tf.reduce_sum(count)]], 0),
+        word_of=tf.concat([number[flat_may_mask], stops[-1:]], 0),
+        firsts=tf.concat([[0], stops[:-1]], 0),
+        stops=stops,
+    )
+
+
+def _budgets(settings, length):
+    """Tokens to choose at most, for each length of a sequence: int32 array [T + 1]."""
+    return settings.num_to_predict(np.arange(length + 1)).astype(np.int32)
+
+
+def _ngram_lengths(draws, length_cdf):
+    """Random lengths of n-grams in words, int32, from numbers in [0, 1) of the same shape."""
+    below = tf.searchsorted(tf.constant(length_cdf), tf.reshape(draws, [-1]), side="right")
+    return 1 + tf.reshape(below, tf.shape(draws))
+
+
+def _choose_ngrams(words, budgets, order_draws, ngram_lengths, longest_ngram):
+    """Chooses n-grams of words until a number of tokens is reached; see `masking.choose_ngrams`.
+
+    Args:
+        words: _Words.
+        budgets: int32 tensor [B], tokens to choose at most.
+        order_draws: float64 tensor [B, T]; words are visited in the order of these.
+        ngram_lengths: int32 tensor [B, T], of the n-gram at the n-th word visited.
+        longest_ngram: int, words of an n-gram at most.
+
+    Returns:
+        bool tensor [B, T], the chosen tokens.
+    """
+    counts = words.stops - words.firsts
+    is_word = tf.range(order_draws.shape[1]) < counts[:, tf.newaxis]
+    order = tf.argsort(tf.where(is_word, order_draws, 2.0), axis=1, stable=True)
+    visits = tf.transpose(words.firsts[:, tf.newaxis] + order)  # [T, B]
+    lengths = tf.transpose(ngram_lengths)
+
+    offsets = tf.range(longest_ngram)
+    nowhere = tf.size(words.bounds) - 1  # a place beside those of the words
+
+    def is_left(step, left, _):
+        return tf.reduce_any((left > 0) & (step < counts))
+
+    def visit(step, left, chosen):
+        # Where a sequence has no word left to visit, any stands for it.
+        first = tf.maximum(tf.minimum(visits[step], words.stops - 1), 0)
+        begin = tf.gather(words.bounds, first)
+        fitting = tf.gather(words.word_of, tf.minimum(begin + left, words.bounds[-1]))
+        end = tf.minimum(tf.minimum(first + lengths[step], words.stops), fitting)
+        end = tf.maximum(end, first + 1)
+        size = tf.gather(words.bounds, end) - begin
+        inside = tf.minimum(first[:, tf.newaxis] + offsets, end[:, tf.newaxis] - 1)
+        is_free = ~tf.reduce_any(tf.gather(chosen, inside), axis=1)
+        takes = (step < counts) & (size <= left) & is_free
+        taken = tf.where(takes[:, tf.newaxis], inside, nowhere)
+        chosen = tf.tensor_scatter_nd_update(
+            chosen, taken[..., tf.newaxis], tf.ones_like(taken, tf.bool)
+        )
+        return step + 1, left - tf.where(takes, size, 0), chosen
+
+    nothing = tf.zeros_like(words.bounds, tf.bool)
+    chosen = tf.while_loop(is_left, visit, (tf.constant(0), budgets, nothing))[2]
+    return tf.gather(chosen, tf.maximum(words.number, 0)) & (words.number >= 0)
+
+
+# === Tokens ===
+
+
+def _uniform(keys, count):
+    """Random numbers in [0, 1), a row of so many for each key: float64 tensor [B, count]."""
+
+    def draw(key):
+        # The algorithm is named, so that devices and versions of TensorFlow draw the same.
+        return tf.random.stateless_uniform([count], key, dtype=tf.float64, alg="philox")
+
+    return tf.map_fn(draw, keys, fn_output_signature=tf.TensorSpec([count], tf.float64))
+
+
+def _first_places(chosen, count):
+    """Where tokens are chosen, in ascending order: (int32 [B, count], bool [B, count])."""
+    length = chosen.shape[1]
+    ranks = tf.where(chosen, tf.range(length, 0, -1), 0)
+    found = tf.math.top_k(ranks, min(count, length)).values
+    found = tf.pad(found, [[0, 0], [0, max(0, count - length)]])
+    return tf.where(found > 0, length - found, 0), found > 0
+
+
+def _replace(ids, positions, is_real, replaced):
+    """Tokens [B, T] with others at some positions; all are int32 or bool [B, P]."""
+    rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, tf.newaxis], tf.shape(positions))
+    places = tf.stack([rows[is_real], positions[is_real]], axis=1)
+    return tf.tensor_scatter_nd_update(ids, places, replaced[is_real])

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many records TFRecord files hold, and where: counted once, then kept in a JSON file."""
+
+import json
+import os
+import time
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.errors import UserError
+from albert_tf.records import record_checks, schemas
+
+FILE = "records.json"  # in the directory of a run
+_SUMMARY = "summary-"
+_ENTRY = ("size", "mtime_nsec", "count", "offsets")
+STEP = 4096  # records from one known offset to the next: some MB, which are skipped in no time
+_AROUND_RECORD = 16  # bytes of a TFRecord file beside the data of a record: length and checksums
+_COUNTED_TOGETHER = 1024
+_SECONDS_BETWEEN_LINES = 30
+
+
+class IndexedFile(NamedTuple):
+    """A TFRecord file whose records are counted.
+
+    Attributes:
+        path: str.
+        count: int, of its records.
+        offsets: tuple of int, where the records 0, STEP, 2 * STEP ... begin, in bytes; of a
+            compressed file, (0,).
+    """
+
+    path: str
+    count: int
+    offsets: tuple
+
+
+def read(paths, index_file=None, *, save=True, remedy=None):
+    """Counts the records of files, unless an earlier call has and they are unchanged.
+
+    Files are known by path, size and time of the last change. Counting reads them whole and checks
+    all checksums; from time to time, a line says how far it is.
+
+    Args:
+        paths: sequence of str.
+        index_file: str or None, JSON file that keeps the counts.
+        save: bool, whether to write new counts to it: only one of several workers may.
+        remedy: str or None, a sentence for the message about a damaged file.
+
+    Returns:
+        list of IndexedFile, in the order of `paths`.
+
+    Raises:
+        UserError: a file cannot be read, is damaged, or there is no record at all.
+    """
+    states = {path: state(path) for path in paths}
+    kept, known = _read_index(index_file) if index_file else {}, {}
+    for source in (_from_summaries(paths), kept):
+        known |= {p: source[p] for p in states if _is_current(source.get(p), states[p])}
+    missing = [path for path in states if path not in known]
+    for path, found in _count_all(missing, states, remedy):
+        known[path] = states[path] | found
+    if index_file and save and any(kept.get(path) != known[path] for path in states):
+        content = index_content({path: known[path] for path in states})
+        files.write_text(index_file, json.dumps(content) + "\n")
+    indexed = [IndexedFile(p, known[p]["count"], tuple(known[p]["offsets"])) for p in paths]
+    if not any(file.count for file in indexed):
+        raise UserError(f"{', '.join(paths)} hold no record to train on")
+    return indexed
+
+
+def index_content(entries):
+    """The content of an index as values that JSON has; a summary has it beside other figures.
+
+    Args:
+        entries: dict from path to `entry`.
+    """
+    return {"offset_step": STEP, "files": entries}
+
+
+def entry(path, lengths):
+    """The entry of a file that was just written.
+
+    Args:
+        path: str.
+        lengths: int64 array, sizes of its records in bytes.
+
+    Returns:
+        dict.
+    """
+    return state(path) | _index_of(path, lengths + _AROUND_RECORD)
+
+
+def is_current(found, path):
+    """Whether an entry (dict) is whole and of the file as it is now."""
+    return _is_current(found, state(path))
+
+
+def summary_file(path):
+    """Where the summary of record files is; a pattern for the records hardly matches its name.
+
+    Args:
+        path: str, the first of the files.
+    """
+    return os.path.join(os.path.dirname(path), f"{_SUMMARY}{os.path.basename(path)}.json")
+
+
+def expand_patterns(patterns, flag):
+    """Record files that match patterns, as files.expand_patterns, without the summaries beside.
+
+    Args:
+        patterns: str, comma-separated globs.
+        flag: str, name of the flag they come from, for the message.
+
+    Raises:
+        UserError: a pattern matches no file, or there are only summaries.
+    """
+    paths = files.expand_patterns(patterns, flag)
+    found = [path for path in paths if not _is_summary(os.path.basename(path))]
+    if not found:
+        raise UserError(f"--{flag}: {', '.join(paths)} is a summary; give the record files")
+    return found
+
+
+def with_whole_path(arguments):
+    """Arguments of a tokenizer, its file with the whole path, for a summary."""
+    return {
+        name: os.path.abspath(value) if name.endswith("_file") and "://" not in value else value
+        for name, value in arguments.items()
+    }
+
+
+def tokenizer_of(path):
+    """What the summary beside a record file says of the tokenizer that made it.
+
+    Args:
+        path: str.
+
+    Returns:
+        (dict, the arguments of FullTokenizer; str, its fingerprint), or None.
+    """
+    for summary in _summaries(os.path.dirname(path)):
+        content = _read_content(summary)
+        is_of_it = os.path.basename(path) in map(os.path.basename, _entries(content))
+        if is_of_it and isinstance(content.get("tokenizer"), dict):
+            return content["tokenizer"], content.get("vocabulary")
+    return None
+
+
+def _summaries(directory):
+    return tf.io.gfile.glob(os.path.join(directory, f"{_SUMMARY}*.json"))
+
+
+def _is_summary(name):
+    return name.startswith(_SUMMARY) and name.endswith(".json")
+
+
+def _from_summaries(paths):
+    """The entries of all summaries beside files, by the paths as given here."""
+    known = {}
+    for directory in {os.path.dirname(path) for path in paths}:
+        for summary in _summaries(directory):
+            for path, found in _read_index(summary).items():
+                if isinstance(found, dict):
+                    current = {key: found[key] for key in _ENTRY if key in found}
+                    known[os.path.join(directory, os.path.basename(path))] = current
+    return known
+
+
+def state(path):
+    """What tells whether a file has changed."""
+    try:
+        found = tf.io.gfile.stat(path)
+    except tf.errors.OpError as error:
+        raise UserError(f"cannot read {path}: {error.message}") from error
+    return {"size": found.length, "mtime_nsec": found.mtime_nsec}
+
+
+def _read_index(path):
+    """The entries of an index; none if it is not there, damaged, or of another form."""
+    return _entries(_read_content(path))
+
+
+def _read_content(path):
+    try:
+        content = files.read_json(path) if tf.io.gfile.exists(path) else {}
+    except UserError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _entries(content):
+    found = content.get("files") if content.get("offset_step") == STEP else None
+    return found if isinstance(found, dict) else {}
+
+
+def _is_current(entry, state):
+    """Whether an entry is whole and of the file as it is now."""
+    if not isinstance(entry, dict) or entry | state != entry:
+        return False
+    count, offsets = entry.get("count"), entry.get("offsets")
+    return type(count) is int and isinstance(offsets, list) and len(offsets) > 0
+
+
+def _count_all(paths, states, remedy):
+    """Yields (path, its count and offsets) of each file."""
+    next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+    total, done = sum(states[path]["size"] for path in paths), 0
+    for path in paths:
+        lengths = []
+        for batch in _record_lengths(path, remedy):
+            lengths.append(batch)
+            if time.monotonic() >= next_line:
+                next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+                read_bytes = done + sum(map(np.sum, lengths))
+                print(f"Counting the records: {read_bytes / 1e9:.1f} of {total / 1e9:.1f} GB")
+        done += states[path]["size"]
+        yield path, _index_of(path, np.concatenate([np.zeros(0, np.int64), *lengths]))
+
+
+def _record_lengths(path, remedy):
+    """Yields arrays of the sizes that records take in a file, int64."""
+    batches = schemas.serialized([path]).batch(_COUNTED_TOGETHER)
+    with record_checks.naming_bad_records([path], schema={}, remedy=remedy):
+        for lengths in batches.map(tf.strings.length).as_numpy_iterator():
+            yield lengths.astype(np.int64) + _AROUND_RECORD
+
+
+def _index_of(path, lengths):
+    starts = np.concatenate([[0], np.cumsum(lengths)[STEP - 1 : -1 : STEP]])
+    offsets = [0] if schemas.compression_of(path) else starts.tolist()
+    return {"count": len(lengths), "offsets": offsets}

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TFRecord files: the schemas of all kinds of records, reading and writing.
+
+A schema is a dict from feature name to `FeatureSpec`. Writer, parser and checker all go by it, so a
+record cannot be written in one shape and expected in another.
+"""
+
+import contextlib
+import dataclasses
+import re
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.errors import UserError
+from albert_tf.records import example_encoding
+
+_SHARDS = re.compile(r"@(\d+)$")
+_MOST_SHARDS = 99_999
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureSpec:
+    """One feature of a record: so many numbers of one type, in a range.
+
+    Args:
+        dtype: tf.DType, tf.int64 or tf.float32, the two number types a tf.train.Example can hold.
+        length: int, how many numbers.
+        minimum, maximum: int or float, the smallest and the largest value allowed; None for those
+            of int32 or float32, since batches hold these types.
+    """
+
+    dtype: tf.DType
+    length: int
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @property
+    def limits(self):
+        """(smallest, largest) value allowed; nan and the infinities never are."""
+        kind = tf.int32 if self.dtype == tf.int64 else self.dtype
+        return (
+            kind.min if self.minimum is None else self.minimum,
+            kind.max if self.maximum is None else self.maximum,
+        )
+
+
+def _index(length, size=None):
+    """Numbers from 0 to size - 1; to the largest where no size is known."""
+    return FeatureSpec(tf.int64, length, 0, None if size is None else size - 1)
+
+
+def _token_features(length, vocab_size, type_vocab_size):
+    return {
+        "input_ids": _index(length, vocab_size),
+        "input_mask": _index(length, 2),
+        "segment_ids": _index(length, type_vocab_size),
+    }
+
+
+def pretraining_schema(
+    max_seq_length, max_predictions_per_seq, *, vocab_size=None, type_vocab_size=None
+):
+    """Schema of the pre-training records.
+
+    Label of `next_sentence_labels`: 0 = segments in order, 1 = swapped or from another document.
+
+    Args:
+        max_seq_length: int T, tokens per record.
+        max_predictions_per_seq: int, length of the masked_lm_* features. Data made with
+            do_permutation holds twice as many as the writer's setting of that name.
+        vocab_size: int V, or None not to limit ids; so in all schemas.
+        type_vocab_size: int, or None not to limit segment ids; so in all schemas.
+    """
+    return {
+        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        "token_boundary": _index(max_seq_length, 2),
+        "masked_lm_positions": _index(max_predictions_per_seq, max_seq_length),
+        "masked_lm_ids": _index(max_predictions_per_seq, vocab_size),
+        "masked_lm_weights": FeatureSpec(tf.float32, max_predictions_per_seq, minimum=0),
+        "next_sentence_labels": _index(1, 2),
+    }
+
+
+def classification_schema(
+    max_seq_length, label_dtype=tf.int64, *, num_labels=None, vocab_size=None, type_vocab_size=None
+):
+    """Schema of the records of sentence classification and regression.
+
+    `is_real_example` is 0 for the rows that fill a last batch, which count in no metric.
+
+    Args:
+        max_seq_length: int, tokens per record.
+        label_dtype: tf.DType, tf.int64 for the number of a class, tf.float32 for a score.
+        num_labels: int C, or None not to limit the labels.
+        vocab_size: int or None.
+        type_vocab_size: int or None.
+    """
+    is_class = label_dtype == tf.int64
+    return {
+        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        "label_ids": _index(1, num_labels) if is_class else FeatureSpec(label_dtype, 1),
+        "is_real_example": _index(1, 2),
+    }
+
+
+def multiple_choice_schema(max_seq_length, choices=4, **sizes):
+    """Schema of the records of multiple choice: the sequences of all choices, end to end.
+
+    Args:
+        max_seq_length: int, tokens per choice.
+        choices: int, sequences per record.
+        sizes: vocab_size and type_vocab_size.
+    """
+    return classification_schema(choices * max_seq_length, num_labels=choices, **sizes)
+
+
+def token_classification_schema(
+    max_seq_length, *, num_labels=None, vocab_size=None, type_vocab_size=None
+):
+    """Schema of the records of token classification.
+
+    `label_mask` is 1 at the first piece of each word, where `label_ids` holds the word's label.
+    Both are 0 elsewhere.
+
+    Args:
+        max_seq_length: int T, tokens per record.
+        num_labels: int C, or None not to limit the labels.
+        vocab_size: int or None.
+        type_vocab_size: int or None.
+    """
+    return {
+        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        "label_ids": _index(max_seq_length, num_labels),
+        "label_mask": _index(max_seq_length, 2),
+    }
+
+
+def squad_schema(max_seq_length, training, *, vocab_size=None, type_vocab_size=None):
+    """Schema of the SQuAD records, one per window of a paragraph.
+
+    Labels: start_positions and end_positions are positions in the sequence, 0 ([CLS]) where the
+    window does not hold the answer; is_impossible is 1 there.
+
+    Args:
+        max_seq_length: int T, tokens per window with its question.
+        training: bool, whether there are labels.
+        vocab_size: int or None.
+        type_vocab_size: int or None.
+    """
+    schema = {
+        "unique_ids": FeatureSpec(tf.int64, 1),
+        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        "p_mask": _index(max_seq_length, 2),
+    }
+    if training:
+        schema |= {
+            "start_positions": _index(1, max_seq_length),
+            "end_positions": _index(1, max_seq_length),
+            "is_impossible": _index(1, 2),
+        }
+    return schema
+
+
+# === Reading ===
+
+
+def serialized(paths):
+    """The serialised records of files, in their order: a tf.data.Dataset of string scalars.
+
+    Args:
+        paths: list of str; names that end in .gz are of files compressed with gzip.
+    """
+    compressions = [compression_of(path) for path in paths]
+    return tf.data.Dataset.from_tensor_slices((paths, compressions)).flat_map(
+        lambda path, compression: tf.data.TFRecordDataset(path, compression)
+    )
+
+
+def compression_of(path):
+    """What TensorFlow calls the compression that the name of a file tells: "GZIP" or ""."""
+    return "GZIP" if path.endswith(".gz") else ""
+
+
+# === Writing ===
+
+
+def encode(arrays, schema):
+    """One serialised tf.train.Example: `encode_rows` of a single row.
+
+    Args:
+        arrays: dict from feature name to numpy array [length] (or a list of numbers).
+        schema: dict from feature name to `FeatureSpec`.
+
+    Raises:
+        ValueError: names or lengths differ from the schema.
+    """
+    (record,) = encode_rows({name: np.asarray(v)[None] for name, v in arrays.items()}, schema)
+    return record
+
+
+def encode_rows(arrays, schema):
+    """Serialised tf.train.Examples; the same numbers give the same bytes.
+
+    Args:
+        arrays: dict from feature name to numpy array [n, length], a row for each record.
+        schema: dict from feature name to `FeatureSpec`.
+
+    Returns:
+        list of n bytes.
+
+    Raises:
+        ValueError: names or lengths differ from the schema.
+    """
+    if arrays.keys() != schema.keys():
+        raise ValueError(
+            f"features do not fit the schema: missing {sorted(schema.keys() - arrays.keys())}, "
+            f"unknown {sorted(arrays.keys() - schema.keys())}"
+        )
+    for name, feature in schema.items():
+        if arrays[name].shape[1:] != (feature.length,):
+            raise ValueError(
+                f"feature {name} has shape {list(arrays[name].shape[1:])}, the schema wants "
+                f"[{feature.length}]"
+            )
+    kinds = {tf.int64: np.int64, tf.float32: np.float32}
+    return example_encoding.serialize(
+        {
+            name: arrays[name]
+            if arrays[name].dtype.kind in "biu" and feature.dtype == tf.int64
+            else arrays[name].astype(kinds[feature.dtype], casting="same_kind")
+            for name, feature in schema.items()
+        }
+    )
+
+
+@contextlib.contextmanager
+def open_writers(paths):
+    """TFRecord writers whose files appear, whole and all at once, when the block ends.
+
+    They are written under temporary names in the same directories and renamed on a clean exit; on
+    an error nothing is left behind, and what lay at the paths before stays as it was.
+
+    Args:
+        paths: list of str.
+
+    Yields:
+        list of tf.io.TFRecordWriter, one per path; they compress for a path that ends in .gz.
+    """
+    with files.replacing(*paths) as names, contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(tf.io.TFRecordWriter(name, compression_of(path)))
+            for name, path in zip(names, paths, strict=True)
+        ]
+
+
+def expand_shards(names, count=None):
+    """File names of a list in which name@64 stands for 64 files.
+
+    Args:
+        names: str, comma-separated. Of dir/train.tfrecord.gz@2 the files are
+            dir/train-00000-of-00002.tfrecord.gz and dir/train-00001-of-00002.tfrecord.gz.
+        count: int or None, number of files of a single name without @.
+
+    Returns:
+        list of str.
+
+    Raises:
+        UserError: there is no name, or a number does not fit.
+    """
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if not wanted:
+        raise UserError("--output_file is empty; give one or more file names")
+    if count is not None:
+        if len(wanted) > 1 or _SHARDS.search(wanted[0]):
+            raise UserError(
+                f"--num_output_shards={count}: give a single name without @ as --output_file"
+            )
+        wanted = [f"{wanted[0]}@{count}"]
+    paths = []
+    for name in wanted:
+        if not (match := _SHARDS.search(name)):
+            paths.append(name)
+            continue
+        number, whole = int(match[1]), name[: match.start()]
+        if not 1 <= number <= _MOST_SHARDS:
+            raise UserError(f"--output_file={name}: from 1 to {_MOST_SHARDS} files are possible")
+        directory, slash, base = whole.rpartition("/")
+        stem, dot, ending = base.partition(".")
+        paths += [
+            f"{directory}{slash}{stem}-{k:05}-of-{number:05}{dot}{ending}" for k in range(number)
+        ]
+    return paths
+
+
+def in_chunks(items, size=1000):
+    """Yields slices of a list, so that features need not lie in memory all at once."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def write_records(path, schema, batches):
+    """Writes a file, whole or not at all, and returns the number of its records.
+
+    Args:
+        path: str.
+        schema: dict from feature name to `FeatureSpec`.
+        batches: iterable of dicts of numpy arrays [n, ...], one row per record; rows of several
+            dimensions are written end to end.
+
+    Raises:
+        UserError: there is no record, or one does not fit the schema.
+    """
+    count = 0
+    with open_writers([path]) as (writer,):
+        for arrays in batches:
+            flat = {name: values.reshape(len(values), -1) for name, values in arrays.items()}
+            for record in encode_rows(flat, schema):
+                writer.write(record)
+                count += 1
+        if not count:
+            raise UserError(f"there is no example to write to {path}")
+    return count

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records made by Apache Beam are those made without it. `make test-beam` has what this needs."""
+
+import importlib.util
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import create_pretraining_data
+from albert_tf.corpus import beam_tasks, pretraining_files, text_formats
+from albert_tf.corpus.corpus_selection import Selection
+from albert_tf.corpus.pretraining import Settings
+from albert_tf.errors import UserError
+from albert_tf.records import schemas
+from albert_tf.text.tokenization import FullTokenizer
+from tests import GOLDEN
+
+MODEL = str(GOLDEN / "tokenization" / "spm_uncased.model")
+SETTINGS = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=3)
+TWO_PROCESSES = {
+    "DirectRunner": ["direct_num_workers=2", "--direct_running_mode=multi_processing"],
+    "DaskRunner": ["dask_npartitions=4"],
+}
+
+needs_beam = pytest.mark.skipif(
+    importlib.util.find_spec("apache_beam") is None,
+    reason="needs Apache Beam, which the default requirements lack: make test-beam",
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return FullTokenizer(spm_model_file=MODEL)
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """Three files, with documents that go on from one to the next."""
+    rng = np.random.default_rng(0)
+    text = "holmes said that 1990, was a {{ very bad year for the trade . naïve"
+    words = np.array(text.split(" "))
+    paths = [tmp_path / f"in-{n}.txt" for n in range(3)]
+    for path in paths:
+        lines = []
+        for _ in range(300):
+            lines.append(" ".join(rng.choice(words, rng.integers(1, 30))))
+            lines += [""] * (rng.random() < 0.1)
+        path.write_text("\n".join(lines))
+    return list(map(str, paths))
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Text in chunks of 500 bytes and tokens in parts of 2 chunks; pairs go across their ends."""
+
+    monkeypatch.setattr(text_formats, "_BLOCK_BYTES", 500)
+    monkeypatch.setattr(beam_tasks, "_CHUNKS_PER_PART", 2)
+
+
+def make(sources, directory, tokenizer, names="out@3", settings=SETTINGS, **options):
+    paths = [f"{directory}/{name}" for name in schemas.expand_shards(names)]
+    summary = pretraining_files.create(sources, paths, tokenizer, settings, **options)
+    return summary, paths
+
+
+def beam_stages(runner="DirectRunner", options=()):
+    from albert_tf.corpus import beam_pipeline
+
+    return beam_pipeline.BeamStages(runner, options)
+
+
+def contents(paths):
+    return [open(path, "rb").read() for path in paths]
+
+
+def assert_same(sources, tmp_path, tokenizer, stages, **options):
+    """Files and figures with and without Beam are the same, and nothing else is left behind."""
+    wanted, first = make(sources, tmp_path / "local", tokenizer, **options)
+    found, second = make(sources, tmp_path / "beam", tokenizer, stages=stages, **options)
+    assert contents(first) == contents(second)
+    assert found.as_json() | {"seconds": 0} == wanted.as_json() | {"seconds": 0}
+    names = [sorted(os.listdir(tmp_path / name)) for name in ("local", "beam")]
+    assert names[0] == names[1]
+
+
+# --- without Beam ---
+
+
+def test_local_runs_do_not_import_beam(sources, tmp_path, run_main, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)  # an import fails
+    monkeypatch.delitem(sys.modules, "albert_tf.corpus.beam_pipeline", raising=False)
+    flags = {"input_file": sources[0], "output_file": tmp_path / "out", "spm_model_file": MODEL}
+    run_main(create_pretraining_data, **flags, max_seq_length=24, dupe_factor=1)
+    assert (tmp_path / "out").exists()
+    assert "albert_tf.corpus.beam_pipeline" not in sys.modules
+    with pytest.raises(UserError, match=r"not installed: pip install -r requirements-beam\.txt"):
+        run_main(create_pretraining_data, **flags, runner="DirectRunner")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"beam_pipeline_options": "a=1"}, "--beam_pipeline_options needs a --runner"),
+        ({"runner": "DirectRunner", "num_workers": 2}, "--num_workers is for runs without"),
+    ],
+)
+def test_flags_that_do_not_fit(sources, tmp_path, run_main, flags, message):
+    flags |= {"input_file": sources[0], "output_file": tmp_path / "out", "spm_model_file": MODEL}
+    with pytest.raises(UserError, match=message):
+        run_main(create_pretraining_data, **flags)
+
+
+# --- with Beam, in this process ---
+
+
+@needs_beam
+def test_the_records_are_the_same(sources, tmp_path, tokenizer, small_parts):
+    assert_same(sources, tmp_path, tokenizer, beam_stages())
+
+
+@needs_beam
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"names": "a.gz, b", "settings": Settings(max_seq_length=40, random_next_sentence=True)},
+        {"names": "out@50", "settings": Settings(max_seq_length=512, dupe_factor=1)},
+        {"form": text_formats.Format(file_is_document=True)},
+    ],
+    ids=["compressed", "more files than records", "files are documents"],
+)
+def test_other_settings(sources, tmp_path, tokenizer, options):
+    assert_same(sources, tmp_path, tokenizer, beam_stages(), **options)
+
+
+@needs_beam
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(drop_duplicates=True, heldout_fraction=0.2),
+        Selection(drop_near_duplicates=0.8, heldout_fraction=0.2),
+    ],
+    ids=["repeated", "nearly repeated"],
+)
+def test_documents_are_dropped_and_held_out(tmp_path, tokenizer, small_parts, selection):
+    documents = [f"holmes said {n} things .\nhe was {n} years old" for n in range(600)]
+    longer = [" ".join(f"holmes was {n} {m} ." for m in range(20)) for n in range(30)]
+    copies = [f"{text} indeed" for text in longer[:8]]
+    source = tmp_path / "in.txt"
+    source.write_text("\n\n".join([*documents, *longer, *documents[:40], *copies]))
+    summaries = {}
+    for name, stages in {"local": None, "beam": beam_stages()}.items():
+        options = {
+            "selection": selection,
+            "heldout_outputs": [f"{tmp_path}/{name}/heldout"],
+        }
+        summary, paths = make([str(source)], tmp_path / name, tokenizer, stages=stages, **options)
+        written = contents([*paths, *options["heldout_outputs"]])
+        dropped = summary.documents_dropped, summary.near_duplicates
+        summaries[name] = written, dropped
+        assert len(os.listdir(tmp_path / name)) == 6
+    assert summaries["local"] == summaries["beam"]
+    assert dropped[0] == 40
+    assert dropped[1] >= 8 or not selection.drop_near_duplicates
+
+
+@needs_beam
+def test_finished_files_and_the_text_are_kept(sources, tmp_path, tokenizer, monkeypatch):
+    work = {"work_directory": str(tmp_path / "work"), "stages": beam_stages()}
+    _, paths = make(sources, tmp_path / "out", tokenizer, **work)
+    wanted = contents(paths)
+    os.remove(paths[1])
+    monkeypatch.setattr(type(work["stages"]), "write_corpus", None)
+    summary, paths = make(sources, tmp_path / "out", tokenizer, **work)
+    assert summary.kept == 2
+    assert contents(paths) == wanted
+
+
+@needs_beam
+def test_bad_text_is_one_clear_error(sources, tmp_path, tokenizer):
+    with open(sources[1], "ab") as file:
+        file.write(b"\n\xff\n")
+    with pytest.raises(UserError, match=r"in-1\.txt, line \d+: not UTF-8 .*skip$"):
+        make(sources, tmp_path / "out", tokenizer, stages=beam_stages())
+    assert os.listdir(tmp_path / "out") == []
+    empty = tmp_path / "empty.txt"
+    for nothing in ("", "\n\n"):
+        empty.write_text(nothing)
+        with pytest.raises(UserError, match=r"no text in .*empty\.txt"):
+            make([str(empty)], tmp_path / "out", tokenizer, stages=beam_stages())
+    assert os.listdir(tmp_path / "out") == []
+
+
+@needs_beam
+def test_options(sources, tmp_path, tokenizer, capsys):
+    with pytest.raises(UserError, match="--runner=NoRunner: Unexpected pipeline runner"):
+        beam_stages("NoRunner")
+    with pytest.raises(UserError, match="=x: argument --direct_num_workers: invalid"):
+        beam_stages(options=["direct_num_workers=x"])
+    beam_stages("FlinkRunner", ["parallelism=2", "of_the_cluster=3"])
+    assert "leaves to the runner: of_the_cluster\n" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"--runner: ValueError: .* project"):  # a needed option
+        make(sources, tmp_path, tokenizer, stages=beam_stages("DataflowRunner"))
+
+
+# --- in several processes ---
+
+
+@needs_beam
+@pytest.mark.long
+@pytest.mark.parametrize("runner", TWO_PROCESSES)
+def test_several_processes(sources, tmp_path, tokenizer, runner):
+    stages = beam_stages(runner, TWO_PROCESSES[runner])
+    assert_same(sources, tmp_path, tokenizer, stages)
+    with open(sources[1], "ab") as file:
+        file.write(b"\n\xff\n")
+    with pytest.raises(UserError, match=r"in-1\.txt, line \d+: not UTF-8 .*skip$"):
+        make(sources, tmp_path / "bad", tokenizer, stages=stages)
+    assert os.listdir(tmp_path / "bad") == []

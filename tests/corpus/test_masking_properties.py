@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for the mask of any sequence: Hypothesis makes the sequences."""
+
+import itertools
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_tf.corpus import masking
+from albert_tf.corpus.pretraining import Settings
+from albert_tf.records import graph_masking
+from albert_tf.text.tokenization import SpecialIds
+
+SIZE = 1000
+SPECIAL = SpecialIds(pad=0, cls=2, sep=3, mask=4)
+
+
+@st.composite
+def batches(draw):
+    """Rows of [CLS] A [SEP] B [SEP] with words of one to several pieces, and padding."""
+    rows = []
+    for _ in range(draw(st.integers(1, 4))):
+        ids = [SPECIAL.cls]
+        for _ in range(2):
+            ids += [*draw(st.lists(st.integers(5, SIZE - 1), min_size=1, max_size=40)), SPECIAL.sep]
+        rows.append(ids)
+    lengths = np.array([len(row) for row in rows])
+    length = lengths.max() + draw(st.integers(0, 3))
+    ids = np.array([row + [SPECIAL.pad] * (length - len(row)) for row in rows])
+    starts = np.array(draw(st.lists(st.booleans(), min_size=ids.size, max_size=ids.size)))
+    return ids, lengths, starts.reshape(ids.shape), ids >= 5
+
+
+SETTINGS = st.builds(
+    Settings,
+    max_predictions_per_seq=st.integers(1, 30),
+    masked_lm_prob=st.floats(0.01, 1),
+    ngram=st.integers(1, 5),
+    favor_shorter_ngram=st.booleans(),
+    do_whole_word_mask=st.booleans(),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(batches(), SETTINGS, st.integers(0, 2**32))
+def test_masks(batch, options, seed):
+    ids, lengths, starts, may_mask = batch
+    before = ids.copy()
+    rng = np.random.default_rng(seed)
+    new, predicted = masking.masked(
+        ids, lengths, starts, may_mask, options, SPECIAL.mask, SIZE, rng
+    )
+    np.testing.assert_array_equal(ids, before)  # the labels are read from it: they restore the text
+    assert np.all(predicted.sum(axis=1) <= options.num_to_predict(lengths))
+    assert not predicted[~may_mask].any()
+    np.testing.assert_array_equal(new[~predicted], ids[~predicted])
+    assert new.min() >= 0 and new.max() < SIZE
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(batches(), SETTINGS, st.integers(0, 2**32))
+def test_words_are_masked_whole(batch, options, seed):
+    _, lengths, starts, may_mask = batch
+    words = masking.word_groups(starts, may_mask, whole_words=True)
+    np.testing.assert_array_equal(words.positions, np.flatnonzero(may_mask))
+    assert np.all(
+        starts.ravel()[words.positions[np.setdiff1d(words.bounds[:-1], row_starts(words))]]
+    )
+    sizes = np.diff(words.bounds)
+    budgets = options.num_to_predict(lengths)
+    covered = np.zeros(len(sizes), bool)
+    rng = np.random.default_rng(seed)
+    chosen = masking.choose_ngrams(words, covered, budgets, options.ngram_length_cdf, rng)
+    np.testing.assert_array_equal(covered, chosen)
+    for budget, (first, stop) in zip(budgets, itertools.pairwise(words.firsts), strict=True):
+        here = slice(first, stop)
+        taken = sizes[here][chosen[here]].sum()
+        assert taken <= budget
+        # If nothing is masked, no word fits into the budget.
+        assert taken or min(sizes[here]) > budget
+
+
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(batches(), SETTINGS, st.integers(0, 2**32))
+def test_masks_made_while_reading(batch, options, seed):
+    """What holds for written masks, and words are masked whole or not at all."""
+    ids, lengths, starts, may_mask = batch
+    features = {
+        "input_ids": ids.astype(np.int32),
+        "input_mask": (np.arange(ids.shape[1]) < lengths[:, np.newaxis]).astype(np.int32),
+        "token_boundary": starts.astype(np.int32),
+    }
+    keys = np.stack([np.full(len(ids), seed), np.arange(len(ids))], axis=1)
+    found = graph_masking.Masking(options, SPECIAL, SIZE)(features, keys)
+    new, positions, weights = (
+        found[name].numpy() for name in ("input_ids", "masked_lm_positions", "masked_lm_weights")
+    )
+    words = masking.word_groups(starts, may_mask, options.do_whole_word_mask)
+    predicted = np.zeros(ids.shape, bool)
+    rows, places = np.nonzero(weights)
+    predicted[rows, positions[rows, places]] = True
+    assert predicted.sum() == len(rows)
+    assert not predicted[~may_mask].any()
+    np.testing.assert_array_equal(new[~predicted], ids[~predicted])
+    np.testing.assert_array_equal(found["masked_lm_ids"].numpy()[weights > 0], ids[predicted])
+    assert new.min() >= 0 and new.max() < SIZE
+    sizes = np.diff(words.bounds)
+    of_word = np.add.reduceat(predicted.ravel()[words.positions], words.bounds[:-1])
+    assert np.all((of_word == 0) | (of_word == sizes))
+    budgets = options.num_to_predict(lengths)
+    for row, (first, stop) in enumerate(itertools.pairwise(words.firsts)):
+        assert predicted[row].sum() <= budgets[row]
+        assert predicted[row].any() or min(sizes[first:stop]) > budgets[row]
+
+
+def row_starts(words):
+    return words.bounds[words.firsts[:-1]]

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents that nearly repeat an earlier one are found, whatever the blocks and the processes."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.corpus import near_duplicates, pretraining_files
+from albert_tf.corpus.corpus_selection import Selection
+from albert_tf.corpus.pretraining import Settings
+from albert_tf.corpus.worker_pool import WorkerPool
+from albert_tf.errors import UserError
+from albert_tf.text.tokenization import FullTokenizer
+from tests import GOLDEN
+
+
+def write(directory, documents):
+    """A corpus of documents (lists of ids) with sentences of at most seven tokens."""
+    sentences, ends = [0], [0]
+    for document in documents:
+        first = sentences[-1]
+        sentences += [*range(first + 7, first + len(document), 7), first + len(document)]
+        ends.append(len(sentences) - 1)
+    ids = np.array(list(itertools.chain.from_iterable(documents)), np.int32)
+    directory.mkdir()
+    arrays = {
+        "ids": ids,
+        "opens_word": np.ones(len(ids), bool),
+        "sentences": np.array(sentences, np.int64),
+        "documents": np.array(ends, np.int64),
+    }
+    for name, values in arrays.items():
+        values.tofile(directory / f"{name}.bin")
+    (directory / "corpus.json").write_text(json.dumps({"unknown": {}, "text_bytes": len(ids)}))
+    return str(directory)
+
+
+def repeats(directory, documents, similarity=0.8, used=None):
+    corpus = write(directory, documents)
+    used = np.ones(len(documents), bool) if used is None else used
+    with WorkerPool(1, None) as pool:
+        result = f"{corpus}-near"
+        signatures = near_duplicates.corpus_signatures(corpus, pool)
+        found = near_duplicates.repeats(signatures, used, similarity, result)
+        again = near_duplicates.repeats(None, used, similarity, result)
+    np.testing.assert_array_equal(found, again)  # from the file
+    return found.tolist()
+
+
+def shingles(document):
+    return {tuple(document[i : i + 5]) for i in range(max(1, len(document) - 4))}
+
+
+def jaccard(one, other):
+    one, other = shingles(one), shingles(other)
+    return len(one & other) / len(one | other)
+
+
+def some_documents(count, length=300):
+    return np.random.default_rng(0).integers(5, 30000, (count, length)).tolist()
+
+
+def test_similar_documents_are_found_and_the_first_stays(tmp_path):
+    documents = some_documents(40)
+    changed = [*documents[3][:200], 7, *documents[3][200:]]
+    longer = documents[5] + documents[6][:20]
+    half = documents[8][:150] + documents[9][:150]
+    assert jaccard(changed, documents[3]) > 0.95
+    assert 0.9 < jaccard(longer, documents[5]) < 0.95
+    assert jaccard(half, documents[8]) < 0.4
+    found = repeats(tmp_path / "corpus", [*documents, changed, longer, half, [9], [8, 9], [9]])
+    assert found == [False] * 40 + [True, True, False, False, False, True]
+
+
+def test_documents_linked_through_others_are_one_group(tmp_path):
+    (first,) = some_documents(1, 1000)
+    second = [*first[60:], *range(60)]
+    third = [*second[60:], *range(100, 160)]
+    assert jaccard(first, second) > 0.85 < jaccard(second, third)
+    assert jaccard(first, third) < 0.8
+    assert repeats(tmp_path / "a", [first, second, third]) == [False, True, True]
+    used = np.array([True, False, True])
+    assert repeats(tmp_path / "b", [first, second, third], used=used) == [False, False, False]
+
+
+def test_signatures_agree_as_often_as_the_documents_are_similar(tmp_path):
+    (first,) = some_documents(1, 2000)
+    documents = [first, *([*first[:n], *range(2000 - n)] for n in (1900, 1600, 1200))]
+    corpus = write(tmp_path / "corpus", documents)
+    signatures = near_duplicates._Signer(corpus)(0, lambda _: None)
+    for document, signature in zip(documents, signatures, strict=True):
+        estimate = np.mean(signature == signatures[0])
+        assert estimate == pytest.approx(jaccard(document, first), abs=0.13)  # 3 deviations
+
+
+@pytest.mark.parametrize("size", [3, 64])
+def test_the_blocks_do_not_matter(tmp_path, monkeypatch, size):
+    documents = [d[:n] for d, n in zip(some_documents(30), range(1, 61, 2), strict=True)]
+    documents += documents[:4]
+    corpus = write(tmp_path / "corpus", documents)
+    whole = near_duplicates._Signer(corpus)(0, lambda _: None)
+    found = repeats(tmp_path / "whole", documents)
+    for name in ("_TOGETHER", "_TOKENS_TOGETHER", "_PAIRS_TOGETHER"):
+        monkeypatch.setattr(near_duplicates, name, size)
+    np.testing.assert_array_equal(near_duplicates._Signer(corpus)(0, lambda _: None), whole[:size])
+    assert repeats(tmp_path / "blocks", documents) == found == [False] * 30 + [True] * 4
+
+
+@pytest.mark.parametrize(("similarity", "rows"), [(0.5, 3), (0.8, 7), (0.95, 18), (1, 128)])
+def test_similar_documents_meet_in_a_band(similarity, rows):
+    assert near_duplicates._rows_of_a_band(similarity) == rows
+
+
+@pytest.mark.parametrize("similarity", [-1, 0.2, 1.5, float("nan")])
+def test_similarities_that_make_no_sense(similarity):
+    with pytest.raises(UserError, match=r"--drop_near_duplicates=.*between 0.5 and 1"):
+        Selection(drop_near_duplicates=similarity)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_near_duplicates_are_counted_apart(tmp_path, workers):
+    rng = np.random.default_rng(0)
+    words = [
+        "holmes",
+        "said",
+        "that",
+        "1990",
+        "was",
+        "a",
+        "very",
+        "bad",
+        "year",
+        "for",
+        "the",
+        "trade",
+        "and",
+        "he",
+        "was",
+        "there",
+    ]
+    documents = [" ".join(rng.choice(words, 120)) + "\nhe was old ." for _ in range(30)]
+    documents += [documents[2] + " indeed", documents[4], "he " + documents[2]]
+    (tmp_path / "in.txt").write_text("\n\n".join(documents))
+    summary = pretraining_files.create(
+        [str(tmp_path / "in.txt")],
+        [str(tmp_path / "out")],
+        FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model")),
+        Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=1),
+        selection=Selection(drop_near_duplicates=0.8),
+        num_workers=workers,
+    )
+    assert (summary.documents, summary.documents_dropped, summary.near_duplicates) == (30, 1, 2)
+    assert summary.as_json()["near_duplicates_dropped"] == 2
+    assert "dropped: 2 documents that nearly repeat another" in str(summary)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out", "summary-out.json"]

@@ -1,0 +1,1001 @@
+# SPDX-License-Identifier: Apache-2.0
+import collections
+import dataclasses
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf import choices, files
+from albert_tf.corpus import (
+    corpus_reader,
+    line_encoding,
+    masking,
+    pretraining,
+    pretraining_files,
+    segment_pairs,
+    text_formats,
+    worker_pool,
+)
+from albert_tf.corpus.corpus_reader import Corpus
+from albert_tf.corpus.index_permutation import IndexPermutation
+from albert_tf.corpus.pretraining import Settings
+from albert_tf.corpus.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED, Pair
+from albert_tf.errors import UserError
+from albert_tf.records import graph_masking, input_pipeline, schemas
+from albert_tf.text.tokenization import FullTokenizer, SpecialIds
+from tests import GOLDEN, ROOT, SHARED
+from tests.text import languages
+
+TOKENIZATION = GOLDEN / "tokenization"
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##d", "##e", "."]
+PAD, UNK, CLS, SEP, MASK, A, B, C, D, E, DOT = range(len(PIECES))
+SPECIAL_IDS = SpecialIds(PAD, CLS, SEP, MASK)
+
+
+@pytest.fixture(scope="module")
+def vocab_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
+    path.write_text("\n".join(PIECES) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocab_file):
+    return FullTokenizer(vocab_file)
+
+
+def spm_tokenizer():
+    return FullTokenizer(spm_model_file=str(TOKENIZATION / "spm_uncased.model"))
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def make_corpus(*documents):
+    """A corpus of documents given as lists of sentence lengths; token i has the id 100 + i."""
+    lengths = list(itertools.chain(*documents))
+    ids = 100 + np.arange(sum(lengths), dtype=np.int32)
+    sentences = np.cumsum([0, *lengths])
+    return Corpus(ids, np.ones(len(ids), bool), sentences, np.cumsum([0, *map(len, documents)]))
+
+
+def within(count, n, probability, errors=5):
+    """Whether a count of n independent trials lies within so many standard errors."""
+    return abs(count - n * probability) <= errors * np.sqrt(n * probability * (1 - probability))
+
+
+# --- settings ---
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_seq_length", 4),
+        ("max_predictions_per_seq", 0),
+        ("ngram", 0),
+        ("dupe_factor", 0),
+        ("random_seed", -1),
+        ("masked_lm_prob", 1.1),
+        ("masked_lm_prob", -0.1),
+        ("short_seq_prob", 2.0),
+        ("short_seq_prob", float("nan")),
+        ("max_seq_length", 10**9),
+        ("max_predictions_per_seq", 10**9),
+        ("ngram", 10**9),
+        ("dupe_factor", 10**9),
+        ("random_seed", 2**64),
+    ],
+)
+def test_settings_that_make_no_sense(name, value):
+    with pytest.raises(ValueError, match=f"--{name}={value}: must"):
+        Settings(**{name: value})
+
+
+def test_defaults_are_the_originals():
+    assert dataclasses.asdict(Settings()) == {
+        "max_seq_length": 512,
+        "max_predictions_per_seq": 20,
+        "masked_lm_prob": 0.15,
+        "ngram": 3,
+        "favor_shorter_ngram": True,
+        "do_whole_word_mask": True,
+        "do_permutation": False,
+        "random_next_sentence": False,
+        "short_seq_prob": 0.1,
+        "dupe_factor": 40,
+        "random_seed": 12345,
+    }
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [(3, 1), (10, 2), (11, 2), (30, 4), (50, 8), (128, 19), (133, 20), (512, 20)],
+)
+def test_num_to_predict_rounds_halves_to_even(length, expected):
+    assert Settings().num_to_predict(length) == expected
+
+
+def test_ngram_lengths_are_drawn_in_proportion_to_1_over_n():
+    np.testing.assert_allclose(Settings().ngram_length_cdf, [6 / 11, 9 / 11, 1])
+    longer = Settings(favor_shorter_ngram=False)
+    np.testing.assert_allclose(longer.ngram_length_cdf, [2 / 11, 5 / 11, 1])
+    np.testing.assert_allclose(Settings(ngram=1).ngram_length_cdf, [1])
+
+
+# --- documents ---
+
+
+def read(tmp_path, tokenizer, *texts):
+    files = [tmp_path / f"{number}.txt" for number in range(len(texts))]
+    for path, text in zip(files, texts, strict=True):
+        path.write_bytes(text.encode())
+    return read_files([str(path) for path in files], tokenizer, tmp_path / "corpus")
+
+
+def read_files(paths, tokenizer, directory):
+    form = text_formats.Format()
+    encoder = line_encoding.LineEncoder(tokenizer, form)
+    shutil.rmtree(directory, ignore_errors=True)
+    with worker_pool.WorkerPool(1, encoder) as pool:
+        corpus_reader.write_corpus(paths, form, encoder, str(directory), pool)
+    return corpus_reader.open_corpus(str(directory))
+
+
+def test_sentences_and_documents(tmp_path, tokenizer):
+    corpus = read(tmp_path, tokenizer, "\n\n a b \r\nCd.\n \t \n\nbde")
+    assert corpus.ids.tolist() == [A, B, C, D, DOT, B, D, E]
+    assert corpus.sentences.tolist() == [0, 2, 5, 8]
+    assert corpus.documents.tolist() == [0, 2, 3]
+    assert (corpus.num_documents, corpus.num_sentences) == (2, 3)
+    assert corpus.opens_word.tolist() == [1, 1, 1, 0, 1, 1, 0, 0]
+    assert corpus.ids.dtype == np.int32
+
+
+def test_the_end_of_a_file_ends_no_document(tmp_path, tokenizer):
+    corpus = read(tmp_path, tokenizer, "a\n\nb", "c\n", "\na\n")
+    assert corpus.ids.tolist() == [A, B, C, A]
+    assert corpus.documents.tolist() == [0, 1, 3, 4]
+
+
+def test_what_the_tokenizer_does_not_know_is_counted(tmp_path, tokenizer):
+    corpus = read(tmp_path, tokenizer, "a xyz b\n\x02\nx\n")
+    assert corpus.ids.tolist() == [A, UNK, B, UNK]
+    assert corpus.unknown == {"[UNK]": 2}
+    # A line of a control character has text but no piece; it does not end the document.
+    assert corpus.lines_dropped == 1
+    assert corpus.num_documents == 1
+
+
+def test_start_pieces_of_sentencepiece_go_by_the_text_of_unknown_pieces(tmp_path):
+    tokenizer = spm_tokenizer()
+    corpus = read(tmp_path, tokenizer, "holmes {{ é猫 7th\n")
+    pieces = tokenizer.tokenize(tokenizer.normalize("holmes {{ é猫 7th"))
+    assert corpus.opens_word.tolist() == [tokenizer.is_start_piece(piece) for piece in pieces]
+    unknown = [piece for piece in pieces if piece not in tokenizer.vocab]
+    assert corpus.unknown == collections.Counter(unknown)
+    # "{{" is unknown and starts no word, as the original has it; as an id it would be a start.
+    assert "{{" in unknown
+    assert not corpus.opens_word[pieces.index("{{")]
+
+
+def test_words_start_at_the_mark_on_request(tmp_path):
+    tokenizer = spm_tokenizer()
+    form = text_formats.Format()
+    encoder = line_encoding.LineEncoder(tokenizer, form, "piece")
+    text = "holmes, 7th {{ привет naïve"
+    lines = encoder(text_formats.Chunk(text.encode(), "a", 1), lambda _: None)
+    pieces = tokenizer.tokenize(tokenizer.normalize(text))
+    assert lines.opens_word.tolist() == [piece.startswith("▁") for piece in pieces]
+    assert lines.marked == sum(piece.startswith("▁") for piece in pieces)
+
+
+@pytest.mark.parametrize("language", ["russian", "greek", "arabic"])
+def test_words_of_other_languages(tmp_path, language):
+    text = languages.TEXTS[language]
+    tokenizer = FullTokenizer(spm_model_file=languages.write_model(tmp_path / "spm.model", text))
+    chunk = text_formats.Chunk(text.encode(), "a", 1)
+    starts = {}
+    for word_start in choices.WORD_STARTS:
+        encoder = line_encoding.LineEncoder(tokenizer, text_formats.Format(), word_start)
+        starts[word_start] = encoder(chunk, lambda _: None).opens_word
+    assert starts["original"].all()  # every piece is a word to it
+    assert starts["piece"].sum() == len(text.split()) < len(starts["piece"]) / 3
+
+
+def test_a_language_whose_words_the_rule_splits_is_warned_about(tmp_path, vocab_file):
+    tokenizer = spm_tokenizer()
+    foreign = [id_ for piece, id_ in tokenizer.vocab.items() if piece == "£"]
+    assert foreign  # no letter: it does not count
+    encoder = line_encoding.LineEncoder(tokenizer, text_formats.Format())
+    lines = encoder(text_formats.Chunk("holmes £5".encode(), "a", 1), lambda _: None)
+    assert lines.inner_letters == 0
+    with pytest.raises(UserError, match="--word_start=piece needs a --spm_model_file"):
+        line_encoding.LineEncoder(FullTokenizer(vocab_file), text_formats.Format(), "piece")
+
+
+def test_text_is_lower_cased_unless_told_otherwise(tmp_path):
+    model = str(TOKENIZATION / "spm_uncased.model")
+    as_is = FullTokenizer(spm_model_file=model, do_lower_case=False)
+    lower = read(tmp_path, spm_tokenizer(), "holmes").ids.tolist()
+    assert read(tmp_path, spm_tokenizer(), "HOLMES").ids.tolist() == lower
+    assert read(tmp_path, as_is, "HOLMES").ids.tolist() != lower
+
+
+def test_text_that_is_not_utf8_names_file_and_line(tmp_path, tokenizer):
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"one\n" * 100_000 + b"caf\xe9\n")
+    with pytest.raises(ValueError, match=r"latin\.txt, line 100001: not UTF-8 \(.* at byte 3\)"):
+        read_files([str(path)], tokenizer, tmp_path / "corpus")
+    with pytest.raises(ValueError, match=r"absent\.txt"):
+        read_files([str(tmp_path / "absent.txt")], tokenizer, tmp_path / "corpus")
+    assert [path.name for path in tmp_path.iterdir()] == ["latin.txt"]
+
+
+def test_no_text_is_an_error(tmp_path, tokenizer):
+    with pytest.raises(ValueError, match=r"no text in .*0\.txt"):
+        read(tmp_path, tokenizer, "\n \n")
+
+
+# --- segment pairs ---
+
+
+def pairs_of(corpus, document=0, seed=0, **settings):
+    settings = Settings(**{"short_seq_prob": 0.0, "max_seq_length": 23} | settings)
+    (whole,) = segment_pairs.block_pairs(corpus, [document], settings, generator(seed))
+    pairs = segment_pairs.truncate(whole, settings.max_pair_length, generator(seed + 1))
+    return [Pair(*row) for row in pairs.tolist()]
+
+
+def test_pairs_cover_a_document_in_order():
+    corpus = make_corpus([5] * 41)
+    for seed in range(20):
+        pairs = pairs_of(corpus, seed=seed)
+        # Four sentences of five tokens reach the target of twenty; the 41st is alone.
+        assert len(pairs) == 11
+        for number, pair in enumerate(pairs[:-1]):
+            first, second = sorted([pair[0:2], pair[2:4]])
+            assert first[0] == 20 * number
+            assert first[1] == second[0]  # and the split is between sentences
+            assert (first[1] - first[0]) % 5 == 0
+            assert second[1] == 20 * (number + 1)
+            assert pair.kind == (SWAPPED if pair.a_start > pair.b_start else IN_ORDER)
+        assert pairs[-1].kind == RANDOM_DOCUMENT
+        assert pairs[-1][:2] == (200, 205)
+
+
+def test_half_of_the_pairs_are_swapped_and_splits_are_uniform():
+    pairs = pairs_of(make_corpus([5] * 4 * 2000))
+    kinds = collections.Counter(pair.kind for pair in pairs)
+    assert set(kinds) == {IN_ORDER, SWAPPED}
+    assert within(kinds[SWAPPED], 2000, 0.5)
+    first_lengths = collections.Counter(
+        min(pair[0:2], pair[2:4])[1] - min(pair[0:2], pair[2:4])[0] for pair in pairs
+    )
+    assert set(first_lengths) == {5, 10, 15}
+    assert all(within(count, 2000, 1 / 3) for count in first_lengths.values())
+
+
+def test_a_single_sentence_gets_a_random_document():
+    corpus = make_corpus([30], [4, 4, 4, 4], [4, 4, 4])
+    seen = collections.Counter()
+    for seed in range(300):
+        (pair,) = pairs_of(corpus, seed=seed, max_seq_length=63)
+        assert pair[:2] == (0, 30)
+        assert pair.kind == RANDOM_DOCUMENT
+        seen[pair[2:4]] += 1
+    # Up to the end of the document, from any of its sentences: the target is never reached.
+    second = {(start, 46): 1 / 8 for start in (30, 34, 38, 42)}
+    third = {(start, 58): 1 / 6 for start in (46, 50, 54)}
+    assert set(seen) == set(second | third)
+    assert all(within(seen[span], 300, p) for span, p in (second | third).items())
+
+
+def test_a_random_segment_ends_when_it_is_long_enough():
+    corpus = make_corpus([3], [4] * 10)
+    for length, expected in ((-5, 4), (0, 4), (4, 4), (5, 8), (8, 8), (9, 12)):
+        spans = [
+            segment_pairs.random_segment(corpus, 0, length, segment_pairs.Draws(generator(seed)))
+            for seed in range(50)
+        ]
+        assert {end - start for start, end in spans if end < 43} == {expected}
+
+
+def test_a_single_document_is_its_own_random_document():
+    (pair,) = pairs_of(make_corpus([7]))
+    assert pair == (0, 7, 0, 7, RANDOM_DOCUMENT)
+
+
+def test_random_next_sentence_gives_back_what_it_did_not_use():
+    corpus = make_corpus([5] * 4000, *[[5] * 40] * 9)
+    pairs = pairs_of(corpus, random_next_sentence=True)
+    kinds = collections.Counter(pair.kind for pair in pairs)
+    assert set(kinds) == {IN_ORDER, RANDOM_DOCUMENT}
+    assert within(kinds[RANDOM_DOCUMENT], len(pairs), 0.5)
+    for pair, following in itertools.pairwise(pairs):
+        if pair.kind == IN_ORDER:
+            assert pair.a_end == pair.b_start
+            assert following.a_start == pair.b_end
+        else:
+            assert pair.b_start >= 20_000
+            assert following.a_start == pair.a_end
+        length = pair.a_end - pair.a_start + pair.b_end - pair.b_start
+        assert length == 20 or (length < 20 and pair.b_end % 200 == 0)  # a document's end
+
+
+def test_short_targets_are_uniform_and_drawn_once_per_document():
+    corpus = make_corpus([1] * 60)
+    lengths = collections.Counter()
+    for seed in range(600):
+        pairs = pairs_of(corpus, seed=seed, short_seq_prob=1.0, max_seq_length=13)
+        totals = {pair.b_end - pair.b_start + pair.a_end - pair.a_start for pair in pairs[:-1]}
+        assert len(totals) == 1
+        lengths[totals.pop()] += 1
+    assert set(lengths) == set(range(2, 11))
+    assert all(within(count, 600, 1 / 9) for count in lengths.values())
+    firsts = (pairs_of(corpus, seed=seed, short_seq_prob=0.3)[0] for seed in range(1000))
+    short = sum(max(pair.a_end, pair.b_end) < 20 for pair in firsts)
+    assert within(short, 1000, 0.3 * 18 / 19)  # of the lengths 2 to 20, 20 is not short
+
+
+def truncated(pairs, max_length):
+    rows = segment_pairs.truncate(np.array(pairs), max_length, generator())
+    return [Pair(*row) for row in rows.tolist()]
+
+
+def truncated_one_by_one(a_length, b_length, max_length):
+    while a_length + b_length > max_length:
+        if a_length > b_length:
+            a_length -= 1
+        else:
+            b_length -= 1
+    return a_length, b_length
+
+
+def test_truncation_takes_from_the_longer_and_from_b_when_equal():
+    for a_length, b_length, max_length in itertools.product(range(1, 12), range(1, 12), (2, 7, 12)):
+        pair = Pair(0, a_length, 100, 100 + b_length, SWAPPED)
+        short = truncated([pair], max_length)[0]
+        lengths = (short.a_end - short.a_start, short.b_end - short.b_start)
+        assert lengths == truncated_one_by_one(a_length, b_length, max_length)
+        assert 0 <= short.a_start < short.a_end <= a_length
+        assert 100 <= short.b_start < short.b_end <= 100 + b_length
+        assert short.kind == SWAPPED
+
+
+def test_truncation_takes_each_token_from_the_front_or_the_end():
+    pairs = truncated([Pair(0, 10, 20, 24, IN_ORDER)] * 4000, 12)
+    fronts = collections.Counter(pair.a_start for pair in pairs)
+    expected = {0: 1 / 4, 1: 1 / 2, 2: 1 / 4}
+    assert set(fronts) == set(expected)
+    assert all(within(fronts[front], 4000, p) for front, p in expected.items())
+
+
+def planned(corpus, settings, pass_index):
+    return np.concatenate([p for p, _ in pretraining.plan_pass(corpus, settings, pass_index)])
+
+
+def test_each_pass_differs():
+    corpus = make_corpus([5] * 400, [5] * 400)
+    settings = Settings(max_seq_length=23)
+    plans = [planned(corpus, settings, index) for index in (0, 0, 1)]
+    np.testing.assert_array_equal(plans[0], plans[1])
+    assert plans[0].shape[1] == 5
+    assert not np.array_equal(plans[0][:100], plans[2][:100])
+    other = planned(corpus, dataclasses.replace(settings, random_seed=1), 0)
+    assert not np.array_equal(plans[0][:100], other[:100])
+
+
+def test_tokens_cut_are_counted():
+    corpus = make_corpus([30, 30], [4, 4])
+    ((pairs, cut),) = pretraining.plan_pass(corpus, Settings(max_seq_length=23), 0)
+    lengths = pairs[:, 1] - pairs[:, 0] + pairs[:, 3] - pairs[:, 2]
+    assert lengths.max() == 20
+    assert cut > 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000, 4097])
+def test_index_permutation(size):
+    seeds = [np.random.SeedSequence(seed) for seed in (0, 0, 1)]
+    orders = [IndexPermutation(size, seed)(np.arange(size)) for seed in seeds]
+    np.testing.assert_array_equal(np.sort(orders[0]), np.arange(size))
+    np.testing.assert_array_equal(orders[0], orders[1])
+    order = IndexPermutation(size, seeds[0])
+    np.testing.assert_array_equal(order.inverse(order(np.arange(size))), np.arange(size))
+    if size >= 1000:
+        assert np.mean(orders[0] == orders[2]) < 0.02
+        # Neighbours are as far apart as two random numbers: a third of the size on average.
+        assert abs(np.abs(np.diff(orders[0])).mean() / size - 1 / 3) < 0.05
+
+
+# --- words ---
+
+
+def test_word_groups():
+    ids = np.array([[CLS, D, A, D, E, B, SEP, D, DOT, C, SEP], [CLS, D, SEP, E, SEP] + [PAD] * 6])
+    starts = np.isin(ids, [A, B, C, DOT])
+    may_mask = ~np.isin(ids, [CLS, SEP, PAD])
+    words = masking.word_groups(starts, may_mask, whole_words=True)
+    positions, bounds = words.positions, words.bounds
+    found = [positions[i:j].tolist() for i, j in itertools.pairwise(bounds)]
+    # The first piece has no word to join; a piece after [SEP] joins the word before it.
+    assert found == [[1], [2, 3, 4], [5, 7], [8], [9], [12, 14]]
+    assert words.firsts.tolist() == [0, 5, 6]
+    assert words.word_of.tolist() == [0, 1, 1, 1, 2, 2, 3, 4, 5, 5, 6]
+    words = masking.word_groups(starts, may_mask, whole_words=False)
+    assert words.positions.tolist() == [1, 2, 3, 4, 5, 7, 8, 9, 12, 14]
+    assert words.bounds.tolist() == list(range(11))
+    nothing = masking.word_groups(starts, np.zeros_like(may_mask), whole_words=True)
+    assert nothing.firsts.tolist() == [0, 0, 0]
+
+
+# --- n-grams ---
+
+
+def words_of(bounds, rows=1):
+    """The words of equal sequences, with these offsets."""
+    total, count = bounds[-1], len(bounds) - 1
+    ends = np.concatenate([np.array(bounds[1:]) + row * total for row in range(rows)])
+    word_of = np.repeat(np.arange(rows * count + 1), [*np.diff([0, *ends]), 1])
+    return masking.Words(
+        np.arange(rows * total), np.array([0, *ends]), word_of, count * np.arange(rows + 1)
+    )
+
+
+def choose(bounds, budget, seed=0, covered=None, rows=1, **settings):
+    """The chosen tokens of each of so many equal sequences."""
+    words = words_of(bounds, rows)
+    covered = np.zeros(len(words.bounds) - 1, bool) if covered is None else covered
+    before = covered.copy()
+    cdf = Settings(**settings).ngram_length_cdf
+    chosen = masking.choose_ngrams(words, covered, np.full(rows, budget), cdf, generator(seed))
+    assert not (chosen & before).any()
+    np.testing.assert_array_equal(covered, before | chosen)
+    tokens = chosen[words.word_of[:-1]].reshape(rows, -1)
+    assert tokens.sum(axis=1).max() <= budget
+    return [np.flatnonzero(row).tolist() for row in tokens]
+
+
+@pytest.mark.parametrize("favor_shorter_ngram", [True, False])
+def test_ngrams_have_the_drawn_lengths(favor_shorter_ngram):
+    # So long and so much to choose that few n-grams meet, or are cut at the end or the budget.
+    rows = choose(range(30001), 200, rows=100, favor_shorter_ngram=favor_shorter_ngram)
+    lengths = collections.Counter()
+    for row in rows:
+        groups = np.split(row, 1 + np.flatnonzero(np.diff(row) > 1))
+        lengths.update(len(group) for group in groups if len(group) <= 3)
+    probabilities = [6 / 11, 3 / 11, 2 / 11]
+    if not favor_shorter_ngram:
+        probabilities.reverse()
+    for n, probability in enumerate(probabilities, start=1):
+        assert abs(lengths[n] / lengths.total() - probability) < 0.03
+
+
+def test_the_budget_is_reached_but_never_exceeded():
+    rng = generator(5)
+    for seed in range(100):
+        choose(np.cumsum([0, *rng.integers(1, 4, size=40)]).tolist(), 9, seed, rows=3)
+    # Words of one token always fill it, and shorter n-grams are taken for what is left.
+    for settings in ({}, {"favor_shorter_ngram": False, "ngram": 8}):
+        assert all(len(row) == 9 for row in choose(range(41), 9, rows=200, **settings))
+
+
+def test_a_word_longer_than_the_budget_is_left_out():
+    # Words of 5, 1 and 5 tokens: only the middle one fits.
+    assert choose([0, 5, 6, 11], 4, rows=20) == [[5]] * 20
+
+
+def test_whole_words_and_no_overlap():
+    bounds = [0, 2, 3, 6, 8, 9, 12]
+    covered = np.zeros(100 * 6, bool)
+    covered[1::6] = True  # the words [2, 3) were taken before
+    for row in choose(bounds, 7, covered=covered, rows=100):
+        assert 2 not in row
+        for begin, end in itertools.pairwise(bounds):
+            assert set(range(begin, end)) <= set(row) or not set(row) & set(range(begin, end))
+
+
+def test_every_word_is_as_likely_as_any():
+    rows = choose(range(31), 3, rows=3000, ngram=1)
+    counts = np.bincount(np.concatenate(rows), minlength=30)
+    assert all(within(count, 3000, 0.1) for count in counts)
+
+
+# --- masks ---
+
+
+def test_80_10_10():
+    n = 40_000
+    ids = np.full(n + 1, A)
+    masking.mask_tokens(ids, np.arange(n), MASK, len(PIECES), generator())
+    assert ids[n] == A  # not among the positions
+    counts = np.bincount(ids[:n], minlength=len(PIECES))
+    random = 0.1 / len(PIECES)  # any piece, special ones and the same one too
+    expected = np.full(len(PIECES), random)
+    expected[MASK] += 0.8
+    expected[A] += 0.1
+    assert all(within(count, n, p) for count, p in zip(counts, expected, strict=True))
+
+
+def sequence(length=60):
+    ids = np.concatenate([[CLS], np.arange(100, 100 + length), [SEP]])
+    special = np.isin(ids, [CLS, SEP])
+    return ids, np.ones(len(ids), bool), special
+
+
+def mask(seed=0, length=60, **settings):
+    ids, starts, special = sequence(length)
+    sequences = ids[None], np.array([len(ids)]), starts[None], ~special[None]
+    new_ids, predicted = masking.masked(
+        *sequences, Settings(**settings), MASK, len(PIECES), generator(seed)
+    )
+    new_ids, predicted = new_ids[0], np.flatnonzero(predicted)
+    assert not special[predicted].any()
+    changed = np.flatnonzero(new_ids != ids)
+    assert set(changed) <= set(predicted)
+    return ids, new_ids, predicted
+
+
+def test_masks_only_what_is_to_predict():
+    for seed in range(20):
+        ids, new_ids, predicted = mask(seed)
+        assert len(predicted) == 9  # round(62 * 0.15)
+    assert (new_ids == MASK).sum() > 0
+    assert not (ids == MASK).any()  # the input is left alone
+
+
+def test_a_probability_of_zero_masks_nothing():
+    for permutation in (False, True):
+        ids, new_ids, predicted = mask(masked_lm_prob=0.0, do_permutation=permutation)
+        np.testing.assert_array_equal(ids, new_ids)
+        assert len(predicted) == 0
+
+
+def test_permutation_shuffles_and_predicts_as_many_again():
+    moved = []
+    for seed in range(50):
+        _, masked_ids, masked_positions = mask(seed)
+        ids, new_ids, predicted = mask(seed, do_permutation=True)
+        assert len(predicted) == 18
+        assert set(masked_positions) < set(predicted)  # the masks are drawn first, and the same
+        np.testing.assert_array_equal(new_ids[masked_positions], masked_ids[masked_positions])
+        shuffled = np.setdiff1d(predicted, masked_positions)
+        np.testing.assert_array_equal(np.sort(new_ids[shuffled]), ids[shuffled])
+        moved.append(np.sum(new_ids[shuffled] != ids[shuffled]))
+    # Of a random permutation, one token stays in place on average, with a variance of one.
+    assert abs(np.mean(moved) - 8) <= 5 / np.sqrt(50)
+    assert 0.3 < np.var(moved) < 2.5
+
+
+# --- records ---
+
+
+def instance(corpus, pair, settings):
+    arrays = pretraining.instances(
+        corpus, np.array([pair]), settings, SPECIAL_IDS, len(PIECES), generator(3)
+    )
+    return {name: values[0] for name, values in arrays.items()}
+
+
+def test_an_instance():
+    ids = np.array([A, D, B, DOT, C, E], np.int32)
+    corpus = Corpus(ids, np.isin(ids, [A, B, C, DOT]), np.array([0, 3, 4, 6]), np.array([0, 3]))
+    settings = Settings(max_seq_length=12, max_predictions_per_seq=3, masked_lm_prob=0.0)
+    arrays = instance(corpus, Pair(1, 4, 4, 6, SWAPPED), settings)
+    assert {name: array.tolist() for name, array in arrays.items()} == {
+        "input_ids": [CLS, D, B, DOT, SEP, C, E, SEP, 0, 0, 0, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0],
+        "segment_ids": [0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0],
+        "token_boundary": [1, 0, 1, 1, 1, 1, 0, 1, 0, 0, 0, 0],
+        "masked_lm_positions": [0, 0, 0],
+        "masked_lm_ids": [0, 0, 0],
+        "masked_lm_weights": [0.0, 0.0, 0.0],
+        "next_sentence_labels": [1],
+    }
+    schemas.encode(arrays, settings.schema)
+
+
+def test_special_pieces_in_the_text_are_not_masked():
+    ids = np.array([A, SEP, B, CLS, C], np.int32)
+    corpus = Corpus(ids, np.isin(ids, [A, B, C]), np.array([0, 5]), np.array([0, 1]))
+    settings = Settings(max_seq_length=13, max_predictions_per_seq=13, masked_lm_prob=1.0, ngram=1)
+    arrays = instance(corpus, Pair(0, 5, 0, 5, IN_ORDER), settings)
+    assert arrays["token_boundary"].tolist() == [1] * 13
+    assert arrays["masked_lm_positions"][:6].tolist() == [1, 3, 5, 7, 9, 11]
+    assert arrays["masked_lm_weights"].sum() == 6
+
+
+@pytest.mark.parametrize(("kind", "label"), [(IN_ORDER, 0), (SWAPPED, 1), (RANDOM_DOCUMENT, 1)])
+@pytest.mark.parametrize("do_permutation", [False, True])
+def test_labels_restore_the_text(kind, label, do_permutation):
+    corpus = make_corpus([20, 15])
+    settings = Settings(max_seq_length=40, max_predictions_per_seq=5, do_permutation=do_permutation)
+    pair = Pair(0, 20, 20, 35, kind)
+    arrays = instance(corpus, pair, settings)
+    count = 10 if do_permutation else 5
+    assert arrays["masked_lm_weights"].tolist() == [1.0] * count
+    restored = arrays["input_ids"].copy()
+    restored[arrays["masked_lm_positions"]] = arrays["masked_lm_ids"]
+    assert restored.tolist() == [CLS, *range(100, 120), SEP, *range(120, 135), SEP, 0, 0]
+    assert arrays["next_sentence_labels"].tolist() == [label]
+
+
+# --- the whole ---
+
+TEXT = "\n\n".join("\n".join(["a bd c .", "c b a bde b", "b"] * 5) for _ in range(4))
+
+
+def create(directory, tokenizer, text=TEXT, outputs=("out",), **settings):
+    source = directory / "in.txt"
+    source.write_text(text)
+    settings = Settings(
+        **{"max_seq_length": 16, "max_predictions_per_seq": 4, "dupe_factor": 3} | settings
+    )
+    paths = [str(directory / name) for name in outputs]
+    summary = pretraining_files.create([str(source)], paths, tokenizer, settings)
+    return summary, [[r.numpy() for r in tf.data.TFRecordDataset(path)] for path in paths]
+
+
+def test_same_seed_same_records(tmp_path, tokenizer):
+    _, first = create(tmp_path, tokenizer)
+    _, again = create(tmp_path, tokenizer)
+    _, other = create(tmp_path, tokenizer, random_seed=1)
+    assert first == again
+    assert first != other
+
+
+def test_every_pass_has_its_own_masks(tmp_path, tokenizer):
+    # A document of one sentence makes the same pair in every pass.
+    _, (found,) = create(tmp_path, tokenizer, text="a b c a b c\n", dupe_factor=20)
+    assert len(found) == 20
+    assert len(set(found)) > 10
+
+
+def test_the_files_share_the_same_pairs(tmp_path, tokenizer):
+    _, (single,) = create(tmp_path, tokenizer, masked_lm_prob=0.0)
+    summary, parts = create(tmp_path, tokenizer, outputs=("x", "y", "z"), masked_lm_prob=0.0)
+    assert parts == [single[0::3], single[1::3], single[2::3]]
+    assert summary.instances == len(single)
+
+
+def test_more_files_than_records(tmp_path, tokenizer):
+    _, parts = create(tmp_path, tokenizer, "a b\n", ("x", "y", "z"), dupe_factor=2)
+    assert [len(part) for part in parts] == [1, 1, 0]
+
+
+def test_the_summary_counts_what_was_written(tmp_path, tokenizer):
+    text = TEXT + "\n\x02\nxyz xyz\n"
+    summary, _ = create(tmp_path, tokenizer, text=text)
+    (batch,) = input_pipeline.eval_dataset(
+        [str(tmp_path / "out")], schemas.pretraining_schema(16, 4), 10_000
+    )
+    lengths = batch["input_mask"].numpy().sum(axis=1)
+    assert (summary.documents, summary.sentences, summary.lines_dropped) == (4, 61, 1)
+    assert summary.tokens == 4 * 5 * 13 + 2
+    assert summary.unknown_share == 2 / summary.tokens
+    assert summary.instances == len(lengths)
+    labels = batch["next_sentence_labels"].numpy()
+    assert summary.kinds[IN_ORDER] == np.sum(labels == 0)
+    assert summary.masked_share == batch["masked_lm_weights"].numpy().sum() / lengths.sum()
+    assert "4 documents, 61 sentences" in str(summary)
+    assert "'[UNK]' 2" in str(summary)
+    assert "dropped: 1 lines" in str(summary)
+    assert "warning" not in str(summary)
+
+
+def test_unmasked_records(tmp_path, tokenizer):
+    """They have the features of all records, and the pairs of masked ones."""
+    summary, (found,) = create(tmp_path, tokenizer, masked_lm_prob=0.0, dupe_factor=1)
+    assert summary.masked_share == 0 and summary.as_json()["predictions"] == 0
+    assert "none of them to predict: train with --masked_lm_budget" in str(summary)
+    _, (masked,) = create(tmp_path, tokenizer, dupe_factor=1)
+    assert len(found) == len(masked)
+    schema = schemas.pretraining_schema(16, 4)
+    (batch,) = input_pipeline.eval_dataset([str(tmp_path / "out")], schema, 10_000)
+    (tmp_path / "out").unlink()
+    create(tmp_path, tokenizer, masked_lm_prob=0.0, dupe_factor=1)
+    (plain,) = input_pipeline.eval_dataset([str(tmp_path / "out")], schema, 10_000)
+    masks = [name for name in schema if name.startswith("masked_lm_")]
+    assert not any(plain[name].numpy().any() for name in masks)
+    assert all(batch[name].numpy().any() for name in masks)
+    for name in schema.keys() - {*masks, "input_ids"}:
+        np.testing.assert_array_equal(plain[name], batch[name])
+
+
+def test_a_single_document_is_warned_about(tmp_path, tokenizer):
+    summary, _ = create(tmp_path, tokenizer, text="a\nb\n")
+    assert "warning: this is a single document" in str(summary)
+
+
+def test_an_error_leaves_no_output(tmp_path, tokenizer):
+    with pytest.raises(ValueError, match="no text in"):
+        create(tmp_path, tokenizer, text="\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+@pytest.mark.parametrize("outputs", [("in.txt",), ("out", "out"), ("../x/in.txt",)])
+def test_outputs_must_differ_from_inputs_and_each_other(tmp_path, tokenizer, outputs):
+    directory = tmp_path / "x"
+    directory.mkdir()
+    with pytest.raises(ValueError, match=r"--output_file: .* is an input file too, or named twice"):
+        create(directory, tokenizer, outputs=outputs)
+    assert (directory / "in.txt").read_text() == TEXT
+
+
+def test_a_vocabulary_without_the_special_pieces(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("a\nb\n[UNK]\n")
+    with pytest.raises(ValueError, match=r"lacks the piece \[CLS\] and \[SEP\] and \[MASK\]"):
+        create(tmp_path, FullTokenizer(str(path)))
+
+
+# --- the script ---
+
+
+def run_script(directory, *arguments, module=False):
+    how = ["-m", "create_pretraining_data"] if module else [ROOT / "create_pretraining_data.py"]
+    return subprocess.run(
+        [sys.executable, *how, *arguments],
+        cwd=ROOT if module else directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.long
+def test_script_from_another_directory(tmp_path, tokenizer, vocab_file):
+    (tmp_path / "in.txt").write_text(TEXT)
+    done = run_script(
+        tmp_path,
+        "--input_file=*.txt",
+        "--output_file=out_1,out_2",
+        f"--vocab_file={vocab_file}",
+        "--max_seq_length=16",
+        "--max_predictions_per_seq=4",
+        "--dupe_factor=3",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "text: 4 documents, 60 sentences" in done.stdout
+    names = [str(tmp_path / "out_1"), str(tmp_path / "out_2")]
+    found = [[r.numpy() for r in tf.data.TFRecordDataset(name)] for name in names]
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    _, expected = create(alone, tokenizer, outputs=("out_1", "out_2"))
+    assert found == expected
+
+
+@pytest.mark.long
+def test_script_ends_in_one_line_on_bad_input(tmp_path):
+    done = run_script(
+        tmp_path,
+        f"--input_file={tmp_path}/absent*",
+        f"--output_file={tmp_path}/out",
+        f"--spm_model_file={TOKENIZATION / 'spm_uncased.model'}",
+        module=True,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        f"create_pretraining_data: error: --input_file: no file matches '{tmp_path}/absent*'"
+    )
+
+
+@pytest.mark.long
+def test_a_killed_run_leaves_nothing_that_a_pattern_matches(tmp_path, vocab_file):
+    (tmp_path / "in.txt").write_text(TEXT)
+    arguments = ["--input_file=in.txt", "--output_file=out-1,out-2", f"--vocab_file={vocab_file}"]
+    arguments += ["--max_seq_length=16", "--max_predictions_per_seq=4"]
+    script = [sys.executable, ROOT / "create_pretraining_data.py", *arguments]
+    running = subprocess.Popen([*script, "--dupe_factor=10000"], cwd=tmp_path)
+    try:
+        while not (leftovers := list(tmp_path.glob(".albert_tf-work-*/plans-*/*.bin"))):
+            assert running.poll() is None
+            time.sleep(0.1)
+    finally:
+        running.kill()
+        running.wait()
+    assert leftovers
+    for pattern in ("out-*", "*out*", "*.tmp"):
+        with pytest.raises(UserError, match="no file matches"):
+            files.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
+    done = run_script(tmp_path, *arguments, "--dupe_factor=1")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "in.txt",
+        "out-1",
+        "out-2",
+        "summary-out-1.json",
+    ]
+
+
+# --- the distribution of the original's output ---
+
+PASSES = 30
+
+
+def share(values, edges):
+    """Shares of 1, 2, ... up to `edges`, the last one with all that is more."""
+    counts = np.bincount(np.minimum(values, edges), minlength=edges + 1)[1:]
+    return counts / max(1, counts.sum())
+
+
+def runs(masked, boundary):
+    """Lengths, in tokens and in words, of all runs of neighbouring predicted tokens."""
+    closed = np.pad(masked, ((0, 0), (1, 1))).ravel()
+    words = np.cumsum(np.pad(boundary, ((0, 0), (1, 1))).ravel())
+    edges = np.diff(closed.astype(int))
+    starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    return ends - starts, np.maximum(1, words[ends] - words[starts])
+
+
+def statistics(arrays, special):
+    """The figures of the original's output that depend on its algorithm, as one flat dict."""
+    ids, mask, boundary = (arrays[k] for k in ("input_ids", "input_mask", "token_boundary"))
+    positions, labels = arrays["masked_lm_positions"], arrays["masked_lm_ids"]
+    real = arrays["masked_lm_weights"] > 0
+    rows = np.arange(len(ids))
+    lengths, predictions = mask.sum(1), real.sum(1)
+    at = np.take_along_axis(ids, positions, axis=1)
+    now, label, place = at[real], labels[real], positions[real]
+    sep = np.argmax(ids == special.sep, axis=1)
+    is_masked = np.zeros(ids.shape, bool)
+    row_of = np.broadcast_to(rows[:, None], positions.shape)[real]
+    is_masked[row_of, place] = True
+    a, b = sep - 1, lengths - sep - 2
+    wanted = np.minimum(positions.shape[1], np.maximum(1, np.round(lengths * 0.15)))
+    run_tokens, run_words = runs(is_masked, boundary)
+    quarter = 1 + (4 * place // lengths[row_of])
+    figures = {
+        "n_instances": len(ids),
+        "sop_label_mean": arrays["next_sentence_labels"].mean(),
+        "predictions_per_instance_mean": predictions.mean(),
+        "masked_rate_of_tokens": predictions.sum() / lengths.sum(),
+        "masked_rate_vs_target": np.mean(predictions / wanted),
+        "seq_len_mean": lengths.mean(),
+        "full_length_fraction": np.mean(lengths == ids.shape[1]),
+        "len_a_mean": a.mean(),
+        "len_b_mean": b.mean(),
+        "masked_on_both_sides_of_sep_fraction": np.mean(
+            is_masked[rows, sep - 1] & is_masked[rows, sep + 1]
+        ),
+        "token_boundary_rate": boundary.sum() / lengths.sum(),
+        "total_tokens": lengths.sum(),
+    }
+    if len(now):
+        figures["mask_frac"] = np.mean(now == special.mask)
+        figures["keep_frac"] = np.mean((now != special.mask) & (now == label))
+        figures["random_frac"] = np.mean((now != special.mask) & (now != label))
+    spread = {"tokens": share(run_tokens, 6), "words": share(run_words, 4)}
+    for unit, shares in spread.items():
+        for n, value in enumerate(shares, start=1):
+            figures[f"masked_run_length_{unit} {n}"] = value
+    for n, value in enumerate(share(quarter, 4)):
+        figures[f"mask_position_quarters {n}"] = value
+    for name, values in (("seq_len", lengths), ("len_a", a), ("len_b", b)):
+        for n, value in enumerate(np.percentile(values, [5, 25, 50, 75, 95])):
+            figures[f"{name} percentile {n}"] = value
+    return figures
+
+
+QUARTERS = ["first_quarter", "second_quarter", "third_quarter", "last_quarter"]
+
+
+def original_statistics(stats):
+    """The same figures of the original, from stats.json; totals are made one pass's."""
+    passes = stats["flags"]["dupe_factor"]
+    figures = {name: value for name, value in stats.items() if isinstance(value, int | float)}
+    for total in ("n_instances", "total_tokens"):
+        figures[total] /= passes
+    for unit, edge in (("tokens", 6), ("words", 4)):
+        shares = np.zeros(edge)
+        for length, value in stats[f"masked_run_length_{unit}"].items():
+            shares[min(int(length), edge) - 1] += value
+        figures |= {f"masked_run_length_{unit} {n}": v for n, v in enumerate(shares, start=1)}
+    for n, name in enumerate(QUARTERS):
+        figures[f"mask_position_quarters {n}"] = stats["mask_position_quarters"].get(name, 0)
+    for name, key in (
+        ("seq_len", "seq_len_percentiles_0_1_5_25_50_75_95_99_100"),
+        ("len_a", "len_a_percentiles"),
+        ("len_b", "len_b_percentiles"),
+    ):
+        for n, value in enumerate(stats[key][2:7]):
+            figures[f"{name} percentile {n}"] = value
+    return figures
+
+
+def our_passes(corpus, settings, tokenizer, while_reading):
+    """Arrays of each pass on its own: passes are independent, so they show the sampling error."""
+    vocabulary = tokenizer.special_ids(), tokenizer.vocab_size
+    written = dataclasses.replace(settings, masked_lm_prob=0.0) if while_reading else settings
+    masking_ = tf.function(graph_masking.Masking(settings, *vocabulary), reduce_retracing=True)
+    for pass_index in range(PASSES):
+        plan = planned(corpus, settings, pass_index)
+        arrays = pretraining.instances(corpus, plan, written, *vocabulary, generator(pass_index))
+        if while_reading:
+            keys = np.stack([np.full(len(plan), pass_index), np.arange(len(plan))], axis=1)
+            features = {
+                name: arrays[name].astype(np.int32)
+                for name in ("input_ids", "input_mask", "token_boundary")
+            }
+            masks = masking_(features, keys)
+            arrays |= {name: values.numpy() for name, values in masks.items()}
+        yield arrays
+
+
+def golden_stats():
+    path = SHARED / "golden" / "pretraining" / "stats.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def grouped_by_settings(quick=None):
+    """Cases of stats.json that differ in nothing but dupe_factor share our run.
+
+    Those that begin with none of the names `quick` are marked slow.
+    """
+    groups = collections.defaultdict(dict)
+    for name, stats in golden_stats().items():
+        flags = {k: v for k, v in stats["flags"].items() if k != "dupe_factor"}
+        groups[json.dumps(flags, sort_keys=True)][name] = stats
+    params = []
+    for cases in groups.values():
+        name = "+".join(cases)
+        marks = [] if quick is None or name.startswith(quick) else [pytest.mark.slow]
+        params.append(pytest.param(list(cases.values()), id=name, marks=marks))
+    return params or [None]
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("cases", grouped_by_settings())
+def test_distribution_is_the_originals(cases, tmp_path):
+    check_distribution(cases, tmp_path, while_reading=False)
+
+
+@pytest.mark.long
+@pytest.mark.shared_data
+@pytest.mark.parametrize("cases", grouped_by_settings(quick=("default", "favor_longer", "no_wwm")))
+def test_distribution_of_masks_made_while_reading_is_the_originals(cases, tmp_path):
+    check_distribution(cases, tmp_path, while_reading=True)
+
+
+def check_distribution(cases, directory, while_reading):
+    """Every figure lies within five standard errors of the original's.
+
+    The error of one pass is measured on ours, so what instances of a document have in common is in
+    it. A percentile is a whole number of tokens and may be off by one more.
+    """
+    if cases is None:
+        pytest.skip(f"{SHARED}/golden/pretraining is not here")
+    flags = dict(cases[0]["flags"])
+    vocab = str(SHARED / "golden" / "tokenization" / flags.pop("vocab"))
+    kind = "spm_model_file" if vocab.endswith(".model") else "vocab_file"
+    tokenizer = FullTokenizer(**{kind: vocab}, do_lower_case=flags.pop("do_lower_case"))
+    del flags["input_file_mode"]
+    settings = Settings(**flags)
+    if while_reading and not settings.masked_lm_prob:
+        pytest.skip("nothing is masked")
+    source = SHARED / "golden" / "pretraining" / "input.txt"
+    corpus = read_files([str(source)], tokenizer, directory / "corpus")
+    special = tokenizer.special_ids()
+    passes = our_passes(corpus, settings, tokenizer, while_reading)
+    ours = [statistics(arrays, special) for arrays in passes]
+    problems = []
+    for stats in cases:
+        theirs = original_statistics(stats)
+        for name in ours[0]:
+            values = np.array([figures[name] for figures in ours])
+            passes = stats["flags"]["dupe_factor"]
+            error = np.std(values, ddof=1) * np.sqrt(1 / PASSES + 1 / passes)
+            allowed = 5 * error + (1 if "percentile" in name else 1e-9)
+            if abs(values.mean() - theirs[name]) > allowed:
+                problems.append(
+                    f"{name}: {values.mean():.5g}, not {theirs[name]:.5g} ± {error:.2g}"
+                )
+    assert not problems

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Output files of create_pretraining_data: numbers, workers, going on, what lies beside them."""
+
+import collections
+import gzip
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from albert_tf.corpus import pretraining_files, pretraining_stages, pretraining_summary
+from albert_tf.corpus.corpus_selection import Selection
+from albert_tf.corpus.pretraining import Settings
+from albert_tf.errors import UserError
+from albert_tf.records import input_pipeline, record_index, schemas
+from albert_tf.text.tokenization import FullTokenizer
+from tests import GOLDEN, ROOT
+from tests.text import languages
+
+MODEL = str(GOLDEN / "tokenization" / "spm_uncased.model")
+SETTINGS = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=3)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return FullTokenizer(spm_model_file=MODEL)
+
+
+@pytest.fixture
+def source(tmp_path):
+    rng = np.random.default_rng(0)
+    text = "holmes said that 1990, was a {{ very bad year for the trade . naïve"
+    words = np.array(text.split(" "))
+    lines = []
+    for _ in range(400):
+        lines.append(" ".join(rng.choice(words, rng.integers(1, 30))))
+        lines += [""] * (rng.random() < 0.1)
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def make(source, directory, tokenizer, names="out@3", settings=SETTINGS, **options):
+    paths = [f"{directory}/{name}" for name in schemas.expand_shards(names)]
+    summary = pretraining_files.create([source], paths, tokenizer, settings, **options)
+    return summary, paths
+
+
+def contents(paths):
+    return [open(path, "rb").read() for path in paths]
+
+
+def test_the_records_do_not_depend_on_the_number_of_workers(source, tmp_path, tokenizer):
+    one, first = make(source, tmp_path / "one", tokenizer)
+    two, second = make(source, tmp_path / "two", tokenizer, num_workers=2)
+    assert contents(first) == contents(second)
+    assert one.as_json() | {"seconds": 0} == two.as_json() | {"seconds": 0}
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == [
+        "out-00000-of-00003",
+        "out-00001-of-00003",
+        "out-00002-of-00003",
+        "summary-out-00000-of-00003.json",
+    ]
+
+
+def test_compressed_files(source, tmp_path, tokenizer):
+    _, plain = make(source, tmp_path, tokenizer, "a.tfrecord@2")
+    _, packed = make(source, tmp_path, tokenizer, "b.tfrecord.gz@2")
+    assert packed[1].endswith("b-00001-of-00002.tfrecord.gz")
+    assert contents(plain) == [gzip.decompress(content) for content in contents(packed)]
+    schema = SETTINGS.schema
+    batches = [list(input_pipeline.eval_dataset(paths, schema, 64)) for paths in (plain, packed)]
+    for left, right in zip(*batches, strict=True):
+        np.testing.assert_array_equal(left["input_ids"], right["input_ids"])
+
+
+def test_finished_files_and_the_text_are_kept(source, tmp_path, tokenizer, monkeypatch):
+    _, wanted = make(source, tmp_path / "whole", tokenizer)
+    writes = pretraining_stages.Writer.__call__
+
+    def fail(writer, number, report):
+        if number == 1:
+            raise KeyboardInterrupt
+        return writes(writer, number, report)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(pretraining_stages.Writer, "__call__", fail)
+        make(source, tmp_path / "again", tokenizer)
+    assert [path.name for path in (tmp_path / "again").glob("out*")] == ["out-00000-of-00003"]
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining_files.corpus_reader, "write_corpus", None)
+        summary, paths = make(source, tmp_path / "again", tokenizer)
+    assert summary.kept == 1
+    assert "kept: 1 finished" in str(summary)
+    assert contents(paths) == contents(wanted)
+    assert not list((tmp_path / "again").glob(".*"))
+
+
+def test_other_text_or_settings_are_not_mixed_with_what_is_there(source, tmp_path, tokenizer):
+    work = {"work_directory": str(tmp_path / "work")}
+    make(source, tmp_path / "out", tokenizer, **work)
+    summary, paths = make(source, tmp_path / "out", tokenizer, **work)
+    assert summary.kept == 3
+    other = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=2)
+    summary, paths = make(source, tmp_path / "out", tokenizer, settings=other, **work)
+    assert summary.kept == 0
+    assert len(list((tmp_path / "work").glob("corpus-*"))) == 1
+    with open(source, "a") as file:
+        file.write("\nanother line\n")
+    summary, paths = make(source, tmp_path / "out", tokenizer, settings=other, **work)
+    assert summary.kept == 0
+    assert len(list((tmp_path / "work").glob("corpus-*"))) == 2
+    with open(paths[1], "ab") as file:  # a file that changed is made again
+        file.write(b"x")
+    changed = contents(paths)[1]
+    summary, paths = make(source, tmp_path / "out", tokenizer, settings=other, **work)
+    assert summary.kept == 2
+    assert contents(paths)[1] == changed[:-1]
+
+
+def test_documents_are_dropped_and_held_out(tmp_path, tokenizer):
+    documents = [f"holmes said {n} things .\nhe was {n} years old" for n in range(300)]
+    repeated = [text.upper() + " " for text in documents[:40]]
+    source = tmp_path / "in.txt"
+    source.write_text("\n\n".join(documents + repeated))
+    held_out = [str(tmp_path / "heldout")]
+    options = {
+        "selection": Selection(drop_duplicates=True, heldout_fraction=0.2),
+        "heldout_outputs": held_out,
+        "settings": Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=1),
+    }
+    summary, _ = make(str(source), tmp_path, tokenizer, "train", **options)
+    assert summary.documents_dropped == summary.held_out.documents_dropped == 40
+    assert "dropped: 40 documents that repeat" in str(summary)
+    assert summary.documents + summary.held_out.documents == 300
+    assert 30 < summary.held_out.documents < 90
+    assert "held out:" in str(summary)
+    index = record_index.read([str(tmp_path / "train"), *held_out])
+    assert [file.count for file in index] == [summary.instances, summary.held_out.instances]
+    # In another order, the same documents are held out.
+    source.write_text("\n\n".join(reversed(documents)))
+    again, _ = make(str(source), tmp_path, tokenizer, "train", **options)
+    assert again.held_out.documents == summary.held_out.documents
+    assert again.held_out.tokens == summary.held_out.tokens
+
+
+@pytest.mark.parametrize(
+    ("fraction", "outputs", "message"),
+    [
+        (0.5, [], "need each other"),
+        (0.0, ["held"], "need each other"),
+        (1.0, ["held"], "must be at least 0 and less than 1"),
+        (1e-9, ["held"], "none is left for the heldout files"),
+    ],
+)
+def test_heldout_flags_that_make_no_sense(source, tmp_path, tokenizer, fraction, outputs, message):
+    outputs = [str(tmp_path / name) for name in outputs]
+    with pytest.raises(UserError, match=message):
+        selection = Selection(heldout_fraction=fraction)
+        make(source, tmp_path, tokenizer, selection=selection, heldout_outputs=outputs)
+
+
+def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, monkeypatch):
+    summary, paths = make(source, tmp_path / "out", tokenizer)
+    found = json.loads((tmp_path / "out" / "summary-out-00000-of-00003.json").read_text())
+    assert (
+        found["instances"] == summary.instances == sum(f["count"] for f in found["files"].values())
+    )
+    assert found["settings"]["max_seq_length"] == 24
+    assert found["vocabulary"] == tokenizer.fingerprint
+    assert found["tokens_cut_by_truncation"] > 0
+    counted = record_index._count_all(paths, {p: record_index.state(p) for p in paths}, None)
+    counted = {path: entry["count"] for path, entry in counted}
+    monkeypatch.setattr(record_index, "_count_all", lambda missing, *_: [][: len(missing)])
+    indexed = record_index.read(paths)  # nothing is counted
+    assert record_index.expand_patterns(f"{tmp_path}/out/*", "input_file") == paths
+    with pytest.raises(UserError, match=r"--input_file: .* is a summary"):
+        record_index.expand_patterns(f"{tmp_path}/out/*.json", "input_file")
+    assert {file.path: file.count for file in indexed} == counted
+
+
+def test_many_single_sentences_are_warned_about():
+    def summary(single, **others):
+        counts = {"kinds": np.array([1, 1, 2]), "instance_tokens": 50, "predictions": 5}
+        unknown = collections.Counter()
+        return pretraining_summary.Summary(10, 20, 100, single, unknown, 0, 100, **counts, **others)
+
+    assert "warning: 60.0% of the documents are a single sentence" in str(summary(6))
+    assert "warning" not in str(summary(5))
+    assert "give --word_start=piece" in str(summary(5, splits_words=True))
+    skipped = str(summary(5, lines_skipped=2, first_skipped=["a.txt, line 3"]))
+    assert "skipped: 2 lines that are not UTF-8, first a.txt, line 3" in skipped
+
+
+@pytest.mark.parametrize(
+    ("language", "strip_accents", "is_warned"),
+    [
+        ("russian", True, True),
+        ("russian", False, True),
+        ("greek", True, True),
+        ("arabic", True, True),
+        ("chinese", True, False),  # and words of English, with spaces
+        ("english", True, False),
+        ("english", False, False),
+    ],
+)
+def test_the_rule_of_word_starts_in_languages(tmp_path, language, strip_accents, is_warned):
+    text = languages.TEXTS[language]
+    (tmp_path / "in.txt").write_text(text, encoding="utf-8")
+    model = languages.write_model(tmp_path / "spm.model", text, strip_accents)
+    tokenizer = FullTokenizer(spm_model_file=model, strip_accents=strip_accents)
+    arguments = str(tmp_path / "in.txt"), tmp_path, tokenizer, "out"
+    summary, _ = make(*arguments)
+    assert summary.splits_words == is_warned
+    assert ("give --word_start=piece" in str(summary)) == is_warned
+    assert "give --word_start=original" not in str(summary)
+    summary, _ = make(*arguments, word_start="piece")
+    assert "give --word_start=piece" not in str(summary)
+    assert ("give --word_start=original" in str(summary)) == (language == "chinese")
+
+
+def test_text_without_line_breaks_is_warned_about(tmp_path, tokenizer):
+    words = "holmes said that he was there . " * 800
+    source = tmp_path / "in.txt"
+    source.write_text(words)
+    summary, _ = make(str(source), tmp_path, tokenizer)
+    assert (summary.sentences, summary.long_sentences) == (1, 1)
+    assert summary.tokens == summary.tokens_of_long_sentences > 2000
+    assert "warning: 1 lines are far longer than --max_seq_length, with 100.0%" in str(summary)
+    assert "let --input_format=documents split" in str(summary)
+    source.write_text(words.replace(" . ", " .\n") + "that " * 84)  # 4 times 21 tokens
+    summary, _ = make(str(source), tmp_path, tokenizer)
+    assert summary.long_sentences == 0
+    assert "far longer" not in str(summary)
+
+
+def test_a_vocabulary_that_does_not_fit_is_warned_about(tmp_path, tokenizer):
+    source = tmp_path / "in.txt"
+    source.write_text("he said ж\nhe was\n" * 50)
+    summary, _ = make(str(source), tmp_path, tokenizer)
+    assert summary.unknown_share > 0.03
+    assert "% of the tokens are unknown: the vocabulary does not fit" in str(summary)
+    source.write_text("he said ж\n" + "he was there\n" * 500)
+    summary, _ = make(str(source), tmp_path, tokenizer)
+    assert 0 < summary.unknown_share < 0.03
+    assert "does not fit" not in str(summary)
+
+
+@pytest.mark.parametrize(
+    ("names", "count", "expected"),
+    [
+        ("a, b", None, ["a", "b"]),
+        ("x/a@2", None, ["x/a-00000-of-00002", "x/a-00001-of-00002"]),
+        ("a.tfrecord.gz", 1, ["a-00000-of-00001.tfrecord.gz"]),
+        ("u@host/a", None, ["u@host/a"]),
+    ],
+)
+def test_names_of_output_files(names, count, expected):
+    assert schemas.expand_shards(names, count) == expected
+
+
+@pytest.mark.parametrize(("names", "count"), [(" ,", None), ("a,b", 2), ("a@2", 2), ("a@0", None)])
+def test_names_that_make_no_sense(names, count):
+    with pytest.raises(UserError, match=r"--(output_file|num_output_shards)"):
+        schemas.expand_shards(names, count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_that_is_killed_again_and_again_ends_the_same(source, tmp_path, tokenizer, workers):
+    with open(source) as file:
+        text = file.read()
+    with open(source, "w") as file:
+        file.write("\n\n".join([text] * 40))
+    settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=40)
+    _, wanted = make(source, tmp_path / "whole", tokenizer, "out@20", settings)
+    command = [
+        *(sys.executable, str(ROOT / "create_pretraining_data.py"), f"--input_file={source}"),
+        *(f"--output_file={tmp_path}/killed/out@20", f"--spm_model_file={MODEL}"),
+        *("--max_seq_length=24", "--max_predictions_per_seq=4", f"--num_workers={workers}"),
+    ]
+    moments = np.random.default_rng(workers)
+    for attempt in range(12):
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+        time.sleep(moments.uniform(5, 15))
+        process.kill() if attempt % 2 else process.terminate()
+        process.wait()
+        for path in (tmp_path / "killed").glob("out*"):
+            whole = tmp_path / "whole" / path.name
+            assert path.read_bytes() == whole.read_bytes()
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    found = sorted((tmp_path / "killed").iterdir())
+    assert [path.name for path in found[:-1]] == [path.split("/")[-1] for path in wanted]
+    assert contents(found[:-1]) == contents(wanted)

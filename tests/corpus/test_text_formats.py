@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of several forms to sentences and documents."""
+
+import bz2
+import gzip
+import json
+import sys
+
+import pytest
+
+from albert_tf.corpus import text_formats
+from albert_tf.corpus.text_formats import Format
+from albert_tf.errors import UserError
+
+TEXT = "Mr. Smith came in. He sat\ndown. Then 3.5 hours passed!"
+SPLIT = ["Mr. Smith came in.", "He sat down.", "Then 3.5 hours passed!"]
+
+
+@pytest.fixture
+def splits():
+    pytest.importorskip("sentence_splitter", reason="needs requirements-text.txt")
+
+
+def read(path, content, **form):
+    path.write_bytes(content)
+    form = Format(**form)
+    found = []
+    for chunk in text_formats.chunks([str(path)], form):
+        found += text_formats.sentences(chunk, form)[0]
+    return found
+
+
+def documents(lines):
+    """Documents of lines with empty ones between."""
+    found = [[]]
+    for line in lines:
+        found[-1].append(line) if line.strip() else found.append([])
+    return [document for document in found if document]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_line_ends_and_byte_order_marks(tmp_path, monkeypatch, end, mark, size):
+    if mark and size < 3:
+        size = 3  # no file system reads less
+    monkeypatch.setattr(text_formats, "_BLOCK_BYTES", size)
+    content = mark + end.join(["one", "two", "", "thrée\ufeff", "", ""]).encode()
+    assert documents(read(tmp_path / "a.txt", content)) == [["one", "two"], ["thrée\ufeff"]]
+
+
+@pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress)])
+def test_packed_files(tmp_path, ending, pack):
+    text = b"one\n" * 200_000
+    assert read(tmp_path / f"a.txt.{ending}", pack(text)) == ["one"] * 200_000
+    assert text_formats.total_size([str(tmp_path / f"a.txt.{ending}")]) is None
+    with pytest.raises(UserError, match=rf"a.txt.{ending} cannot be unpacked"):
+        read(tmp_path / f"a.txt.{ending}", pack(text)[:-5])
+
+
+def test_a_file_is_a_document_on_request(tmp_path):
+    assert read(tmp_path / "a.txt", b"one\ntwo") == ["one", "two"]
+    assert read(tmp_path / "a.txt", b"one\ntwo\n", file_is_document=True)[:2] == ["one", "two"]
+    assert not read(tmp_path / "a.txt", b"one\ntwo\n", file_is_document=True)[-1]
+
+
+def test_lines_that_are_not_utf8(tmp_path):
+    content = b"one\ncaf\xe9\n\nth\xc3\xa9\n"
+    with pytest.raises(UserError, match=r"a.txt, line 2: not UTF-8 \(.* at byte 3\)"):
+        read(tmp_path / "a.txt", content)
+    form = Format(on_decode_error="skip")
+    (chunk,) = text_formats.chunks([str(tmp_path / "a.txt")], form)
+    assert text_formats.sentences(chunk, form) == (["one", "", "thé"], [2])
+
+
+def test_a_line_or_a_document_that_does_not_fit_into_memory(tmp_path, monkeypatch, splits):
+    monkeypatch.setattr(text_formats, "_BLOCK_BYTES", 10)
+    monkeypatch.setattr(text_formats, "_LONGEST", 30)
+    assert read(tmp_path / "a.txt", b"one\n" + b"x" * 30) == ["one", "x" * 30]
+    with pytest.raises(UserError, match=r"a.txt, line 2: longer than \d+ MiB.*line breaks"):
+        read(tmp_path / "a.txt", b"one\n" + b"x" * 40)
+    with pytest.raises(UserError, match=r"a.txt, document from line 3 on: longer than"):
+        read(tmp_path / "a.txt", b"one\n\n" + b"two\n" * 20, input_format="documents")
+
+
+@pytest.mark.parametrize("size", [7, 1000])
+def test_documents_with_blank_lines_between(tmp_path, monkeypatch, splits, size):
+    monkeypatch.setattr(text_formats, "_BLOCK_BYTES", size)
+    content = f"{TEXT}\n \t\n\n{TEXT}\r\n\r\nEnd.".encode()
+    found = documents(read(tmp_path / "a.txt", content, input_format="documents"))
+    assert found == [SPLIT, SPLIT, ["End."]]
+
+
+@pytest.mark.parametrize("size", [10, 60, 1000])
+def test_long_paragraphs_are_split_in_windows(tmp_path, monkeypatch, splits, size):
+    monkeypatch.setattr(text_formats, "_WINDOW", size)
+    unbroken = "X" * 500
+    text = " ".join(SPLIT * 20 + [unbroken] + SPLIT[:1])
+    found = read(tmp_path / "a.txt", text.encode(), input_format="documents")
+    assert found[:60] == SPLIT * 20
+    assert " ".join(found).strip() == text
+
+
+def test_a_document_per_line(tmp_path, splits):
+    content = (TEXT.replace("\n", " ") + "\nEnd.\n").encode()
+    form = {"input_format": "documents", "document_per_line": True}
+    assert documents(read(tmp_path / "a.txt", content, **form)) == [SPLIT, ["End."]]
+
+
+def test_json_lines(tmp_path, splits):
+    rows = [{"body": TEXT.replace("\n", " "), "n": 1}, {"body": "Eins.\nZwei"}, {"body": ""}]
+    content = "\n".join(map(json.dumps, rows)).encode() + b"\n\n"
+    form = {"input_format": "jsonl", "text_key": "body"}
+    assert documents(read(tmp_path / "a.jsonl", content, **form)) == [SPLIT, ["Eins.", "Zwei"]]
+
+
+@pytest.mark.parametrize("line", ['{"txt": "a"}', '["a"]', '{"text": 1}', "{"])
+def test_json_without_the_text_names_the_line(tmp_path, splits, line):
+    content = b'{"text": "a"}\n' + line.encode()
+    with pytest.raises(UserError, match=r"a.jsonl, line 2"):
+        read(tmp_path / "a.jsonl", content, input_format="jsonl")
+
+
+def test_languages(tmp_path, splits):
+    assert read(tmp_path / "a", b"Das ist z. B. gut.", input_format="documents", language="de")
+    with pytest.raises(UserError, match="--language=xx: sentence-splitter has no rules"):
+        Format(input_format="jsonl", language="xx")
+
+
+def test_what_is_needed_is_told(monkeypatch):
+    text_formats._splitter.cache_clear()
+    monkeypatch.setitem(sys.modules, "sentence_splitter", None)
+    with pytest.raises(UserError, match=r"pip install -r requirements-text.txt"):
+        Format(input_format="documents")
+    with pytest.raises(UserError, match="--document_per_line is for"):
+        Format(document_per_line=True)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of sequences of like length, in an order that follows from seed and files alone."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from albert_tf.records import input_pipeline, record_index, schemas
+from tests.records.small_records import flat, write
+
+LENGTH, BOUNDS = 32, (8, 16, 32)
+WINDOW, BATCH = 60, 4
+SCHEMA = {
+    name: feature
+    for name, feature in schemas.pretraining_schema(LENGTH, 2).items()
+    if name != "token_boundary"
+}
+
+
+def length_of(number):
+    """From 3 to 32; most are short."""
+    return 3 + number * 7919 % (30 if number % 3 == 0 else 6)
+
+
+def example(number):
+    mask = (np.arange(LENGTH) < length_of(number)).astype(int)
+    zeros = {name: np.zeros(feature.length) for name, feature in SCHEMA.items()}
+    zeros = {name: v.astype(int) if "weights" not in name else v for name, v in zeros.items()}
+    return zeros | {"input_ids": mask * number, "input_mask": mask}
+
+
+@pytest.fixture(scope="module")
+def record_files(tmp_path_factory):
+    """Three files of 55 records, whose ids are their numbers."""
+    directory = tmp_path_factory.mktemp("lengths")
+    paths = [
+        write(directory / str(f), range(1 + 55 * f, 56 + 55 * f), SCHEMA, example) for f in range(3)
+    ]
+    return record_index.read(paths)
+
+
+def batches(files, count, batch_size=BATCH, window=WINDOW, **options):
+    dataset = input_pipeline.train_batches(
+        files, SCHEMA, batch_size, seed=1, window=window, length_buckets=BOUNDS, **options
+    )
+    return [batch["input_ids"].numpy() for batch in itertools.islice(dataset, count)]
+
+
+def numbers(found):
+    return [batch[:, 0].tolist() for batch in found]
+
+
+def test_batches_are_cut_to_the_bucket_of_their_longest(record_files):
+    found = batches(record_files, 80)
+    for batch in found:
+        longest = max(map(length_of, batch[:, 0].tolist()))
+        assert batch.shape == (BATCH, min(bound for bound in BOUNDS if bound >= longest))
+        for row in batch:
+            assert np.count_nonzero(row) == length_of(int(row[0]))
+    assert {batch.shape[1] for batch in found} == set(BOUNDS)
+
+
+def test_few_batches_have_sequences_of_several_buckets(record_files):
+    def buckets_in(batch):
+        return {min(b for b in BOUNDS if b >= length_of(number)) for number in batch}
+
+    found = numbers(batches(record_files, 41))  # the first epoch
+    mixed = sum(len(buckets_in(batch)) > 1 for batch in found)
+    # In each of three windows two borders between buckets, and a batch that ends in the next one.
+    assert 0 < mixed <= 9
+    ends = [max(buckets_in(batch)) for batch in found]
+    assert ends[:15] != sorted(ends[:15]) != sorted(ends[:15], reverse=True)  # not in their order
+
+
+def test_an_epoch_has_every_record_once(record_files):
+    for batch_size, window in ((4, 60), (7, 13), (50, 60), (3, 1000)):
+        seen = flat(numbers(batches(record_files, -(-2 * 165 // batch_size), batch_size, window)))
+        first, second = seen[:165], seen[165:330]
+        assert sorted(first) == sorted(second) == list(range(1, 166))
+        assert first != second
+
+
+@pytest.mark.long
+def test_batches_depend_on_the_step_alone(record_files):
+    whole = numbers(batches(record_files, 100))
+    for first_step in (13, 60):
+        found = batches(record_files, 100 - first_step, first_step=first_step)
+        assert numbers(found) == whole[first_step:]
+    shares = [
+        flat(numbers(batches(record_files, 200, num_shares=2, share=share, splits=2)))[:200]
+        for share in range(2)
+    ]
+    together = [shares[share][2 * k : 2 * k + 2] for k in range(100) for share in range(2)]
+    assert flat(together) == flat(whole)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damaged records are named."""
+
+import gzip
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.errors import UserError
+from albert_tf.records import input_pipeline, record_checks, schemas
+from albert_tf.records.schemas import FeatureSpec
+from tests.records.small_records import FLAGS, SCHEMA, example, train_batches, write
+
+
+def test_good_files_pass(five_files):
+    record_checks.check_records(five_files, SCHEMA, FLAGS)
+    assert record_checks.find_bad_record(five_files, SCHEMA, FLAGS) is None
+
+
+def test_a_length_that_differs_names_flag_file_and_both_numbers(five_files):
+    schema = SCHEMA | {"ids": FeatureSpec(tf.int64, 128)}
+    message = r"--max_seq_length=128 but the records have length 3 \(feature ids, record 1 of .*"
+    with pytest.raises(ValueError, match=message + r"1\.tfrecord"):
+        record_checks.check_records(five_files, schema, FLAGS)
+    with pytest.raises(ValueError, match=r"feature ids in record 1 of .* has length 3, not 128"):
+        record_checks.check_records(five_files, schema, {})
+
+
+def test_doubled_predictions_are_explained(tmp_path):
+    def permuted(number):
+        schema = schemas.pretraining_schema(8, 4)
+        return {name: np.zeros(feature.length, int) for name, feature in schema.items()}
+
+    path = write(tmp_path / "a", [0], schemas.pretraining_schema(8, 4), permuted)
+    flags = {"masked_lm_positions": "max_predictions_per_seq"}
+    message = "--max_predictions_per_seq=2 but the records have length 4.*do_permutation"
+    with pytest.raises(ValueError, match=message):
+        record_checks.check_records([path], schemas.pretraining_schema(8, 2), flags)
+
+
+def test_features_missing_or_of_another_type(five_files):
+    with pytest.raises(ValueError, match=r"has no feature label; it has ids, weight"):
+        record_checks.check_records(five_files, SCHEMA | {"label": FeatureSpec(tf.int64, 1)}, FLAGS)
+    with pytest.raises(ValueError, match=r"feature weight in .* is float_list, not int64_list"):
+        record_checks.check_records(five_files, {"weight": FeatureSpec(tf.int64, 1)}, FLAGS)
+
+
+def test_files_that_are_no_records(tmp_path, five_files):
+    empty = write(tmp_path / "empty", [])
+    with pytest.raises(ValueError, match="empty holds no record"):
+        record_checks.check_records([five_files[0], empty], SCHEMA, FLAGS)
+    text = tmp_path / "text"
+    text.write_text("This is a text and no TFRecord file." * 9)
+    with pytest.raises(ValueError, match="text is not a readable TFRecord file"):
+        record_checks.check_records([str(text)], SCHEMA, FLAGS)
+    with pytest.raises(ValueError, match="absent is not a readable TFRecord file"):
+        record_checks.check_records([str(tmp_path / "absent")], SCHEMA, FLAGS)
+    with schemas.open_writers([str(tmp_path / "other")]) as (writer,):
+        writer.write(b"\xff\xff\xff")
+    with pytest.raises(ValueError, match=r"record 1 of .*other is not a tf\.train\.Example"):
+        record_checks.check_records([str(tmp_path / "other")], SCHEMA, FLAGS)
+
+
+def test_find_bad_record_says_which(tmp_path, five_files):
+    path = str(tmp_path / "mixed")
+    short = SCHEMA | {"ids": FeatureSpec(tf.int64, 2)}
+    with schemas.open_writers([path]) as (writer,):
+        writer.write(schemas.encode(example(1), SCHEMA))
+        writer.write(schemas.encode({"ids": [1, 2], "weight": [0.0]}, short))
+    record_checks.check_records([path], SCHEMA, FLAGS)
+    with pytest.raises(ValueError, match=r"length 2 .*record 2 of .*mixed"):
+        record_checks.find_bad_record([*five_files, path], SCHEMA, FLAGS)
+
+
+def test_a_file_cut_short_is_found(tmp_path, five_files):
+    cut = tmp_path / "cut"
+    cut.write_bytes(Path(five_files[0]).read_bytes()[:-5])
+    with pytest.raises(ValueError, match="cut is damaged after record 39"):
+        record_checks.find_bad_record([str(cut)], SCHEMA, FLAGS)
+
+
+def gzipped(content):
+    return gzip.compress(content)
+
+
+def cut(content):
+    return content[:-30]
+
+
+def with_a_flipped_bit(content):
+    return content[:-20] + bytes([content[-20] ^ 1]) + content[-19:]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (gzipped, "is compressed: unpack it with gunzip, or have its name end in .gz"),
+        (cut, "is damaged after record 39"),
+        (with_a_flipped_bit, "is damaged after record 39"),
+        (lambda content: b"text " * 99, "is not a readable TFRecord file"),
+        (lambda content: b"", "holds no record"),
+    ],
+    ids=["gzip", "cut", "bit", "text", "empty"],
+)
+def test_damaged_files_are_named_in_one_line(five_files, tmp_path, damage, message):
+    path = tmp_path / "file"
+    path.write_bytes(damage(Path(five_files[0]).read_bytes()))
+    with pytest.raises(UserError) as error:
+        record_checks.check_records([str(path)], SCHEMA)
+        input_pipeline.load_arrays(str(path), SCHEMA)
+    assert str(error.value).startswith(f"{path} {message}") and "\n" not in str(error.value)
+
+
+SMALL_SCHEMA = {
+    "ids": FeatureSpec(tf.int64, 3, 0, 9),
+    "weight": FeatureSpec(tf.float32, 1, minimum=0),
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "name", "value", "allowed"),
+    [
+        (SMALL_SCHEMA, "ids", 10, "0 to 9"),
+        (SMALL_SCHEMA, "ids", -1, "0 to 9"),
+        (SMALL_SCHEMA, "ids", 2**32, "0 to 9"),  # 0 in int32
+        (SMALL_SCHEMA, "weight", -0.5, "0 to 3.4"),
+        (SMALL_SCHEMA, "weight", float("nan"), "0 to 3.4"),
+        (SMALL_SCHEMA, "weight", float("inf"), "0 to 3.4"),
+        (SCHEMA, "ids", 2**31, "-2147483648 to 2147483647"),
+        (SCHEMA, "weight", float("-inf"), "-3.4"),
+    ],
+)
+def test_values_out_of_range_fail_and_are_named(tmp_path, schema, name, value, allowed):
+    def make(number):
+        arrays = {"ids": [1, 2, 3], "weight": [1.0]}
+        if number == 3:
+            arrays[name] = [*arrays[name][:-1], value]
+        return arrays
+
+    path = write(tmp_path / "a", [1, 2, 3, 4], make=make)
+    record_checks.check_records([path], schema)
+    for dataset in (
+        input_pipeline.eval_dataset([path], schema, 2),
+        train_batches([path], 2, schema=schema),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"feature {name} holds a value"):
+            list(itertools.islice(dataset, 50))
+    message = f"feature {name} in record 3 of {path} holds {value}; allowed are {allowed}"
+    for read in (input_pipeline.load_arrays, lambda path, schema: find([path], schema)):
+        with pytest.raises(UserError) as error:
+            read(path, schema)
+        assert str(error.value).startswith(message)
+
+
+def find(files, schema):
+    with record_checks.naming_bad_records(files, schema):
+        raise tf.errors.InvalidArgumentError(None, None, "a step failed")
+
+
+def test_errors_without_a_bad_record_stay_as_they_are(five_files):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a step failed"):
+        find(five_files, SCHEMA)
+    with (
+        pytest.raises(tf.errors.ResourceExhaustedError),
+        record_checks.naming_bad_records(["is not read"], SCHEMA),
+    ):
+        raise tf.errors.ResourceExhaustedError(None, None, "no memory")

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of training records: every record once per epoch, the same from any step on."""
+
+import itertools
+
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from albert_tf.records import input_pipeline, record_index, schemas
+from tests.records.small_records import SCHEMA, example, first_ids, flat, train_batches, write
+
+COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=4).filter(any)
+tiny = settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(scope="module")
+def make_files(tmp_path_factory):
+    """A function that makes files of so many records; record n of file f holds 1000 f + n."""
+    directory, numbers = tmp_path_factory.mktemp("files"), itertools.count()
+
+    def make(counts):
+        folder = directory / str(next(numbers))
+        folder.mkdir()
+        return [
+            write(folder / str(f), range(1000 * f, 1000 * f + count))
+            for f, count in enumerate(counts)
+        ]
+
+    return make
+
+
+def epochs_of(numbers, size):
+    return [numbers[start : start + size] for start in range(0, len(numbers) - size + 1, size)]
+
+
+@tiny
+@given(
+    counts=COUNTS,
+    batch_size=st.integers(1, 12),
+    window=st.integers(1, 40),
+    seed=st.integers(0, 2**32),
+)
+def test_an_epoch_has_every_record_once(make_files, counts, batch_size, window, seed):
+    total = sum(counts)
+    batches = first_ids(
+        train_batches(make_files(counts), batch_size, seed=seed, window=window),
+        -(-3 * total // batch_size),
+    )
+    assert all(len(batch) == batch_size for batch in batches)
+    whole = [1000 * f + n for f, count in enumerate(counts) for n in range(count)]
+    epochs = epochs_of(flat(batches), total)
+    assert len(epochs) >= 3
+    for epoch in epochs:
+        assert sorted(epoch) == whole
+        if window == 1:
+            assert epoch == whole
+
+
+@pytest.mark.long
+@tiny
+@given(
+    counts=COUNTS,
+    rows=st.integers(1, 3),
+    num_shares=st.integers(1, 4),
+    splits=st.integers(1, 3),
+    window=st.integers(1, 40),
+    first_step=st.integers(0, 30),
+)
+def test_batches_depend_on_the_step_alone(
+    make_files, counts, rows, num_shares, splits, window, first_step
+):
+    files = record_index.read(make_files(counts))
+    batch_size = rows * num_shares * splits
+
+    def batches(count, **options):
+        dataset = input_pipeline.train_batches(
+            files, SCHEMA, batch_size, seed=5, window=window, **options
+        )
+        return first_ids(dataset, count)
+
+    expected = batches(first_step + 4)[first_step:]
+    assert batches(4, first_step=first_step) == expected
+    options = {"first_step": first_step, "num_shares": num_shares, "splits": splits}
+    shares = [batches(4 * splits, share=share, **options) for share in range(num_shares)]
+    assert [
+        flat(flat(share[splits * k : splits * (k + 1)] for share in shares)) for k in range(4)
+    ] == expected
+
+
+@pytest.mark.long
+def test_positions_far_into_a_file(tmp_path, monkeypatch):
+    """Reading begins at the last known offset; there are several in a file."""
+    path = write(tmp_path / "a", range(50))
+    zipped = tmp_path / "b.gz"
+    with tf.io.TFRecordWriter(str(zipped), "GZIP") as writer:
+        for number in range(100, 130):
+            writer.write(schemas.encode(example(number), SCHEMA))
+    monkeypatch.setattr(record_index, "STEP", 8)
+    files = record_index.read([path, str(zipped)])
+    assert [len(file.offsets) for file in files] == [7, 1]
+
+    def batches(first_step, window):
+        dataset = input_pipeline.train_batches(
+            files, SCHEMA, 3, seed=1, window=window, first_step=first_step
+        )
+        return first_ids(dataset, 80 - first_step)
+
+    for window in (1, 5, 9):
+        whole = batches(0, window)
+        for first_step in range(0, 80, 13):
+            assert batches(first_step, window) == whole[first_step:]
+
+
+def test_seeds_and_epochs_differ(five_files):
+    def numbers(seed):
+        return flat(first_ids(train_batches(five_files, 8, seed=seed, window=50), 75))
+
+    first, again, other = numbers(1), numbers(1), numbers(2)
+    assert first == again
+    epochs = [*epochs_of(first, 200), *epochs_of(other, 200)]
+    assert len({tuple(epoch) for epoch in epochs}) == 6
+    orders_of_files = {
+        tuple(dict.fromkeys(n // 1000 for n in flat(epochs_of(epoch, 40)))) for epoch in epochs
+    }
+    assert len(orders_of_files) > 1
+
+
+def test_files_are_permuted_and_windows_cross_them(five_files):
+    numbers = flat(first_ids(train_batches(five_files, 8, window=80), 25))
+    for window in epochs_of(numbers, 80):
+        assert len({number // 1000 for number in window}) == 2
+        assert window != sorted(window)
+
+
+def test_the_order_is_the_same_on_every_machine(tmp_path):
+    """A change of it, as by a new version of TensorFlow, would break runs that are resumed."""
+    files = [write(tmp_path / str(f), range(10 * f, 10 * f + 5)) for f in range(1, 4)]
+    found = first_ids(train_batches(files, 5, seed=12345, window=6), 6)
+    assert found == [
+        [32, 31, 20, 33, 34],
+        [30, 23, 22, 11, 10],
+        [21, 24, 13, 12, 14],
+        [30, 33, 20, 31, 32],
+        [34, 24, 10, 22, 21],
+        [11, 23, 13, 14, 12],
+    ]
+
+
+def test_rows_of_other_shares_are_not_parsed(tmp_path):
+    path = str(tmp_path / "a")
+    with schemas.open_writers([path]) as (writer,):
+        for number in range(8):
+            good = schemas.encode(example(number), SCHEMA)
+            writer.write(b"no example" if number % 4 >= 2 else good)
+    first = train_batches([path], 4, window=1, num_shares=2, share=0)
+    assert first_ids(first, 4) == [[0, 1], [4, 5]] * 2
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        first_ids(train_batches([path], 4, window=1, num_shares=2, share=1), 1)

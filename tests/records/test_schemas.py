@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemas, and writing records."""
+
+import gzip
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.records import input_pipeline, record_checks, schemas
+from tests import SHARED
+from tests.records.small_records import SCHEMA, first_ids, write
+
+
+def test_pretraining_schema():
+    schema = schemas.pretraining_schema(128, 20)
+    lengths = {name: (feature.dtype, feature.length) for name, feature in schema.items()}
+    assert lengths == {
+        "input_ids": (tf.int64, 128),
+        "input_mask": (tf.int64, 128),
+        "segment_ids": (tf.int64, 128),
+        "token_boundary": (tf.int64, 128),
+        "masked_lm_positions": (tf.int64, 20),
+        "masked_lm_ids": (tf.int64, 20),
+        "masked_lm_weights": (tf.float32, 20),
+        "next_sentence_labels": (tf.int64, 1),
+    }
+
+
+def test_round_trip(tmp_path):
+    path = write(tmp_path / "a.tfrecord", [1, 2, 3])
+    batches = list(input_pipeline.eval_dataset([path], SCHEMA, 2))
+    assert [batch["ids"].numpy().tolist() for batch in batches] == [
+        [[1, -1, 0], [2, -1, 0]],
+        [[3, -1, 0]],
+    ]
+    assert [batch["weight"].numpy().tolist() for batch in batches] == [[[0.5], [1.0]], [[1.5]]]
+    assert batches[0]["ids"].dtype == tf.int32
+    assert batches[0]["weight"].dtype == tf.float32
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"ids": [1, 2], "weight": [0.0]}, r"ids has shape \[2\], the schema wants \[3\]"),
+        ({"ids": [[1, 2, 3]], "weight": [0.0]}, r"ids has shape \[1, 3\]"),
+        ({"ids": [1, 2, 3]}, r"missing \['weight'\], unknown \[\]"),
+        ({"ids": [1, 2, 3], "weight": [0.0], "more": [1]}, r"missing \[\], unknown \['more'\]"),
+    ],
+)
+def test_encode_refuses_what_differs_from_the_schema(arrays, message):
+    with pytest.raises(ValueError, match=message):
+        schemas.encode(arrays, SCHEMA)
+
+
+def test_an_error_while_writing_leaves_things_as_they_were(tmp_path):
+    old = tmp_path / "old"
+    old.write_text("old")
+    with (
+        pytest.raises(RuntimeError),
+        schemas.open_writers([str(old), str(tmp_path / "new")]) as writers,
+    ):
+        writers[1].write(b"x")
+        assert len(list(tmp_path.iterdir())) == 3
+        raise RuntimeError
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert old.read_text() == "old"
+
+
+def test_writers_replace_what_was_there(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    path.write_text("old")
+    write(path, [7])
+    assert first_ids(input_pipeline.eval_dataset([str(path)], SCHEMA, 1)) == [[7]]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_ranges_of_the_schemas():
+    sizes = {"vocab_size": 300, "type_vocab_size": 2}
+    ids = {"input_ids": (0, 299), "input_mask": (0, 1), "segment_ids": (0, 1)}
+    largest = tf.float32.max
+
+    def limits(schema):
+        return {name: feature.limits for name, feature in schema.items()}
+
+    assert limits(schemas.pretraining_schema(16, 4, **sizes)) == {
+        **ids,
+        "token_boundary": (0, 1),
+        "masked_lm_positions": (0, 15),
+        "masked_lm_ids": (0, 299),
+        "masked_lm_weights": (0, largest),
+        "next_sentence_labels": (0, 1),
+    }
+    assert limits(schemas.classification_schema(16, num_labels=3, **sizes)) == {
+        **ids,
+        "label_ids": (0, 2),
+        "is_real_example": (0, 1),
+    }
+    scores = limits(schemas.classification_schema(16, tf.float32))
+    assert scores["label_ids"] == (-largest, largest)
+    assert scores["input_ids"] == (0, 2**31 - 1)
+    assert limits(schemas.multiple_choice_schema(16, 4, **sizes))["label_ids"] == (0, 3)
+    squad = limits(schemas.squad_schema(16, training=True, **sizes))
+    assert squad["start_positions"] == squad["end_positions"] == (0, 15)
+    assert squad["p_mask"] == squad["is_impossible"] == (0, 1)
+
+
+@pytest.mark.shared_data
+def test_the_originals_file_fits_the_schema(tmp_path):
+    source = SHARED / "golden" / "pretraining" / "default_s128_d1"
+    if not source.with_suffix(".npz").exists():
+        pytest.skip(f"{source}.npz is not here")
+    path = tmp_path / "original.tfrecord"
+    path.write_bytes(gzip.decompress(source.with_suffix(".tfrecord.gz").read_bytes()))
+    schema = schemas.pretraining_schema(128, 20)
+    assert record_checks.find_bad_record([str(path)], schema, {}) is None
+    (batch,) = input_pipeline.eval_dataset([str(path)], schema, 1000)
+    expected = np.load(source.with_suffix(".npz"))
+    assert set(batch) == set(expected)
+    for name, value in batch.items():
+        np.testing.assert_array_equal(value, expected[name])
