@@ -13,8 +13,8 @@ from absl import flags
 from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags
 from albert_tf.errors import UserError
 
-squad = lazy.module("albert_tf.tasks.squad")
-squad_features = lazy.module("albert_tf.tasks.squad_features")
+squad = lazy.module("albert_tf.tasks.squad.task")
+squad_features = lazy.module("albert_tf.tasks.squad.features")
 finetuning = lazy.module("albert_tf.training.finetuning")
 results = lazy.module("albert_tf.training.results")
 

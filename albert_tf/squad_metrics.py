@@ -3,7 +3,7 @@
 
 import sys
 
-from albert_tf.tasks.squad_metrics import main
+from albert_tf.tasks.squad.scores import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from test_squad_features import reference_links
-
-from albert_tf.tasks import squad_alignment, squad_features, squad_questions
+from albert_tf.tasks.squad import alignment as squad_alignment
+from albert_tf.tasks.squad import features as squad_features
+from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.text.tokenization import FullTokenizer, preprocess_text
+from tests.tasks.squad.test_features import reference_links
 
 
 def convert(examples, tokenizer, settings):

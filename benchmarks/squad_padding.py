@@ -23,7 +23,8 @@ from albert_tf import choices
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.records import input_pipeline
-from albert_tf.tasks import squad_features, squad_questions
+from albert_tf.tasks.squad import features as squad_features
+from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import devices, finetuning, loop
 

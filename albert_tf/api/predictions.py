@@ -12,11 +12,12 @@ import numpy as np
 import scipy.special
 
 from albert_tf.errors import UserError
-from albert_tf.tasks import classification_features, classification_metrics, ner, race, squad
+from albert_tf.tasks import classification_features, classification_metrics, ner, race
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.multiple_choice import RaceTask
-from albert_tf.tasks.squad_features import convert_examples
-from albert_tf.tasks.squad_questions import SquadExample
+from albert_tf.tasks.squad import task as squad
+from albert_tf.tasks.squad.features import convert_examples
+from albert_tf.tasks.squad.questions import SquadExample
 from albert_tf.tasks.tsv_files import Example
 from albert_tf.text.sequences import as_texts
 from albert_tf.training.task import Split

@@ -3,10 +3,12 @@
 
 from albert_tf.checkpoints import name_table, transformers
 from albert_tf.errors import UserError
-from albert_tf.tasks import glue, ner, race, squad, squad_thresholds
+from albert_tf.tasks import glue, ner, race
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.multiple_choice import RaceTask
-from albert_tf.tasks.squad_features import WindowSettings
+from albert_tf.tasks.squad import task as squad
+from albert_tf.tasks.squad import thresholds as squad_thresholds
+from albert_tf.tasks.squad.features import WindowSettings
 from albert_tf.training import finetuned_task
 from albert_tf.training.finetuned_task import FinetunedTask
 

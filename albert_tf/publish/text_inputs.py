@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw text to a fine-tuned model's inputs inside a graph, as `glue`, `race` and `squad_features`.
+"""Raw text to a fine-tuned model's inputs inside a graph, as `glue`, `race` and `squad.features`.
 
 B examples, T pieces of a sequence (those of the longest of the batch), F windows of all paragraphs.
 """
@@ -156,7 +156,7 @@ class Windows(NamedTuple):
 
 
 class Paragraphs:
-    """Questions and their paragraphs as windows: `squad_features` in a graph.
+    """Questions and their paragraphs as windows: `squad.features` in a graph.
 
     Args:
         tokenizer: GraphTokenizer.

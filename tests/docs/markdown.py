@@ -158,7 +158,7 @@ def check_arguments(program, arguments):
         return
     source = path_of(program).read_text(encoding="utf-8")
     if program == "albert_tf.squad_metrics":
-        source = (ROOT / "albert_tf/tasks/squad_metrics.py").read_text(encoding="utf-8")
+        source = (ROOT / "albert_tf/tasks/squad/scores.py").read_text(encoding="utf-8")
     names = set(re.findall(r"(?:DEFINE_\w+|add_argument)\(\s*\"(?:--)?(\w+)\"", source))
     takes_words = re.search(r"add_argument\(\s*\"\w", source)
     for argument in arguments:

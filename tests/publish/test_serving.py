@@ -34,7 +34,9 @@ from albert_tf.publish import (
     tflite_files,
 )
 from albert_tf.records import input_pipeline, schemas
-from albert_tf.tasks import glue, race, squad_features, squad_questions
+from albert_tf.tasks import glue, race
+from albert_tf.tasks.squad import features as squad_features
+from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import run_record
 from tests import GOLDEN, TINY_CONFIG

@@ -18,14 +18,12 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.records import input_pipeline
-from albert_tf.tasks import (
-    squad,
-    squad_features,
-    squad_metrics,
-    squad_predictions,
-    squad_questions,
-    squad_thresholds,
-)
+from albert_tf.tasks.squad import answers as squad_predictions
+from albert_tf.tasks.squad import features as squad_features
+from albert_tf.tasks.squad import questions as squad_questions
+from albert_tf.tasks.squad import scores as squad_metrics
+from albert_tf.tasks.squad import task as squad
+from albert_tf.tasks.squad import thresholds as squad_thresholds
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning, loop, results
 from tests import GOLDEN, TINY_CONFIG

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.tasks import squad_alignment
+from albert_tf.tasks.squad import alignment as squad_alignment
 from albert_tf.text.tokenization import WORD_START, FullTokenizer
 from tests import GOLDEN
 

@@ -7,7 +7,7 @@ import reprlib
 
 from albert_tf import files
 from albert_tf.errors import UserError
-from albert_tf.tasks import squad_files
+from albert_tf.tasks.squad import json_file as squad_files
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ import sys
 from typing import NamedTuple
 
 from albert_tf.errors import UserError, exit_code, parse_json
-from albert_tf.tasks import squad_files
+from albert_tf.tasks.squad import json_file as squad_files
 
 # The official scripts take a question for unanswerable above this no-answer score. It was meant
 # for probabilities; the original release compares raw logits with it.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our features of SQuAD in the form of the original's, to be compared with its figures."""
 
-from albert_tf.tasks import squad_features
+from albert_tf.tasks.squad import features as squad_features
 
 
 def original_features(features, tokenizer):

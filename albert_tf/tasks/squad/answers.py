@@ -15,7 +15,7 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.errors import UserError
-from albert_tf.tasks.squad_features import FIRST_UNIQUE_ID
+from albert_tf.tasks.squad.features import FIRST_UNIQUE_ID
 
 NULL_SCORE_WITHOUT_WINDOW = 1_000_000.0
 PAIRS_AT_ONCE = 2**20  # of starts and ends, to bound the memory for them

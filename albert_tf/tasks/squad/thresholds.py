@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.errors import UserError
-from albert_tf.tasks import squad_metrics
+from albert_tf.tasks.squad import scores as squad_metrics
 
 FILE = "null_score_diff_threshold.json"
 EVEN_CHANCE = 0.0  # the no-answer logit at which an answer is as likely as none

@@ -13,12 +13,14 @@ import tensorflow as tf
 
 from albert_tf.errors import UserError
 from albert_tf.records import record_checks, schemas
-from albert_tf.tasks import squad_alignment, squad_features, squad_questions
-from albert_tf.tasks.squad_features import WindowSettings
-from albert_tf.tasks.squad_questions import SquadExample
+from albert_tf.tasks.squad import alignment as squad_alignment
+from albert_tf.tasks.squad import features as squad_features
+from albert_tf.tasks.squad import questions as squad_questions
+from albert_tf.tasks.squad.features import WindowSettings
+from albert_tf.tasks.squad.questions import SquadExample
 from albert_tf.text.tokenization import FullTokenizer, preprocess_text
 from tests import GOLDEN
-from tests.tasks.original_features import original_features
+from tests.tasks.squad.original_features import original_features
 
 FINETUNE = GOLDEN / "finetune"
 FEATURE_FILES = sorted(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The task object of SQuAD 1.1 and 2.0; `squad_features`, `squad_predictions` do the work."""
+"""The task object of SQuAD 1.1 and 2.0."""
 
 import dataclasses
 import functools
@@ -13,13 +13,11 @@ from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import squad_functions, text_inputs
 from albert_tf.records import input_pipeline, schemas
-from albert_tf.tasks import (
-    squad_features,
-    squad_metrics,
-    squad_predictions,
-    squad_questions,
-    squad_thresholds,
-)
+from albert_tf.tasks.squad import answers as squad_predictions
+from albert_tf.tasks.squad import features as squad_features
+from albert_tf.tasks.squad import questions as squad_questions
+from albert_tf.tasks.squad import scores as squad_metrics
+from albert_tf.tasks.squad import thresholds as squad_thresholds
 from albert_tf.tasks.text_input import TextInput
 from albert_tf.training import results
 from albert_tf.training.task import Evaluation, RecordFiles, Split
@@ -43,7 +41,7 @@ class Version(NamedTuple):
         options: dict from argument of the model to the `Settings` that gives its value.
         served_options: dict of arguments in place of those when the model is exported.
         objective: heads.Objective.
-        predict: callable in `squad_predictions`.
+        predict: callable in `answers`.
     """
 
     has_negatives: bool

@@ -9,11 +9,13 @@ import re
 import numpy as np
 import pytest
 
-from albert_tf.tasks import squad_features, squad_predictions, squad_questions
-from albert_tf.tasks.squad_features import WindowSettings
+from albert_tf.tasks.squad import answers as squad_predictions
+from albert_tf.tasks.squad import features as squad_features
+from albert_tf.tasks.squad import questions as squad_questions
+from albert_tf.tasks.squad.features import WindowSettings
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
-from tests.tasks.original_features import original_features
+from tests.tasks.squad.original_features import original_features
 
 POSTPROCESS = GOLDEN / "finetune" / "squad_postprocess"
 WINDOWS = {"L64_S24_Q12": (64, 24, 12), "L384_S128_Q64": (384, 128, 64)}

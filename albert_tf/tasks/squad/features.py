@@ -16,7 +16,7 @@ import numpy as np
 from albert_tf import files
 from albert_tf.errors import UserError
 from albert_tf.records import feature_cache, schemas
-from albert_tf.tasks.squad_alignment import UNLINKED, align, convert_positions
+from albert_tf.tasks.squad.alignment import UNLINKED, align, convert_positions
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 from albert_tf.text.tokenization import SpecialIds, preprocess_text
 

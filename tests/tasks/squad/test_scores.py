@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
-from albert_tf.tasks import squad_metrics
+from albert_tf.tasks.squad import scores as squad_metrics
 from tests import GOLDEN, ROOT
 
 FINETUNE = GOLDEN / "finetune"
