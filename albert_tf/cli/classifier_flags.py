@@ -36,7 +36,7 @@ def define_task_flags():
         "task_name",
         None,
         "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv: "
-        "train.tsv, dev.tsv and test.tsv in --data_dir; "
+        "train.tsv, dev.tsv and test.tsv, or train.csv and so on, in --data_dir; "
         "or ner: train.conll, dev.conll and test.conll there, a word and its label on each line. "
         "--predict_file and --export_dir alone take it from the run's record.",
     )
@@ -111,7 +111,7 @@ def follow_task():
         FLAGS.labels = list(kind.labels or ())
         FLAGS.regression = kind.labels is None
     record = run_record.read(directory)
-    if (FLAGS.predict_file or FLAGS.export_dir) and record and task_name == "tsv":
+    if record and task_name == "tsv":
         _follow_columns(record)
 
 
@@ -133,6 +133,8 @@ def _follow_columns(record):
     if not any(FLAGS[name].present for name in TEXT_COLUMNS):
         for name, column in columns.items():
             FLAGS[name].value = column
+    if not FLAGS["label_column"].present:
+        FLAGS.label_column = trained.get("label_column")
     _check_pair(bool(columns["text_pair_column"]), f"the training ({record.path})")
 
 
@@ -174,6 +176,10 @@ def texts_to_predict(row):
 def check():
     """Raises UserError for values that make no run, to be called after `follow_task`."""
     task_name = FLAGS.task_name.lower()
+    if task_name not in OWN_FILES:
+        glue.find_task(FLAGS.task_name)
+    if FLAGS.do_train and task_name == "tsv":
+        _check_text_column()
     if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
         raise UserError("--threshold_to_export needs --export_dir")
     if not math.isnan(FLAGS.threshold_to_export) and task_name == "ner":
@@ -189,6 +195,19 @@ def check():
         raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
     _check_predict_file(task_name)
     _check_task_flags(task_name)
+
+
+def _check_text_column():
+    """Raises UserError if columns have names and none is the text's: the first is often an id."""
+    given = {name: FLAGS[name].value for name in ("text_pair_column", "label_column")}
+    named = [
+        f"--{name}={x}" for name, x in given.items() if isinstance(x, str) and not x.isdecimal()
+    ]
+    if named and not FLAGS["text_column"].present:
+        raise UserError(
+            f"{' '.join(named)}: the columns have names, so give --text_column too, the name of "
+            "the column with the text"
+        )
 
 
 def _check_predict_file(task_name):

@@ -160,7 +160,7 @@ def glue_submission(task, examples, predicted):
     for example in examples:
         if not example.guid.isdecimal():
             raise UserError(
-                f"{task.folder}/{task.files['test']}: the first column must be a whole number, "
+                f"{task.folder}/{task.files['test'][0]}: the first column must be a whole number, "
                 f"the GLUE server's index. Received: {example.guid!r}"
             )
     if task.score_range:

@@ -12,13 +12,15 @@ from albert_tf.tasks.tsv_files import (
     SPLITS,
     GlueTask,
     TsvFile,
+    check_label,
     guid_id,
     guid_position,
     guid_row_number,
-    input_file,
+    input_paths,
 )
 
-_FILES = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
+_FILES = {split: (f"{split}.tsv",) for split in SPLITS}
+_OWN_FILES = {split: (f"{split}.tsv", f"{split}.csv") for split in SPLITS}
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 _BINARY = ("0", "1")
 _NLI = ("contradiction", "entailment", "neutral")
@@ -55,7 +57,7 @@ TASKS: dict[str, GlueTask] = {
         "MNLI",
         text=(8, 9),
         labels=_NLI,
-        files={"train": "train.tsv", "dev": "dev_matched.tsv", "test": "test_matched.tsv"},
+        files=_FILES | {"dev": ("dev_matched.tsv",), "test": ("test_matched.tsv",)},
         submission_file="MNLI-m.tsv",
         companions=(("mismatched", "mismnli"), ("diagnostic", "ax")),
     ),
@@ -63,7 +65,7 @@ TASKS: dict[str, GlueTask] = {
         "MNLI",
         text=(8, 9),
         labels=_NLI,
-        files={"train": "train.tsv", "dev": "dev_mismatched.tsv", "test": "test_mismatched.tsv"},
+        files=_FILES | {"dev": ("dev_mismatched.tsv",), "test": ("test_mismatched.tsv",)},
         submission_file="MNLI-mm.tsv",
     ),
     "mrpc": _task(
@@ -102,7 +104,7 @@ TASKS: dict[str, GlueTask] = {
         text=(1, 2),
         label=None,
         labels=_NLI,
-        files={"test": "diagnostic.tsv"},
+        files={"test": ("diagnostic.tsv",)},
         submission_file="AX.tsv",
     ),
 }
@@ -155,13 +157,12 @@ def with_companions(task, data_dir, split):
     Raises:
         UserError: the task has no such split.
     """
-    input_file(task, data_dir, split)
     found = {"": task}
     companions = [(suffix, TASKS[name]) for suffix, name in task.companions]
     for suffix, companion in companions:
         if split not in companion.files:
             continue
-        path = input_file(companion, data_dir, split)
+        (path,) = input_paths(companion, data_dir, split)
         if tf.io.gfile.exists(path):
             found[f"_{suffix}"] = companion
         else:
@@ -174,9 +175,9 @@ def tsv_task(
 ):
     """The task of one's own train.tsv, dev.tsv and test.tsv, each as far as needed.
 
-    Tab-separated UTF-8, one example a line; quotes are ordinary characters. If a column is given by
-    name, every file must begin with a header. If all are given by number (from 0), none has one.
-    test.tsv needs no label column.
+    Tab-separated UTF-8, one example a line, where quotes are ordinary characters; or CSV, named
+    train.csv and so on. If a column is given by name, every file must begin with a header. If all
+    are given by number (from 0), none has one. The test file needs no label column.
 
     Args:
         text_column: str or int, column of the text.
@@ -202,7 +203,7 @@ def tsv_task(
         metrics=_SCORES if regression else _ACCURACY,
         key_metric="pearson" if regression else "eval_accuracy",
         test_text=text,
-        files=_FILES,
+        files=_OWN_FILES,
         splits_with_header=SPLITS if named else (),
         guid=guid_row_number,
         test_guid=guid_position,
@@ -229,13 +230,16 @@ def columns(*given):
 
 
 def _labels_of_training_file(task, data_dir):
-    if not tf.io.gfile.exists(input_file(task, data_dir, "train")):
+    paths = input_paths(task, data_dir, "train")
+    if tf.io.gfile.isdir(data_dir or ".") and not any(map(tf.io.gfile.exists, paths)):
         raise UserError(
-            f"{input_file(task, data_dir, 'train')} is not there to read the labels from: check "
-            "--data_dir, or give the model's labels in the order of its training as --labels"
+            f"there is no {' or '.join(paths)} to read the labels from: check --data_dir, or give "
+            "the model's labels in the order of its training as --labels"
         )
-    table = TsvFile(task, data_dir, "train")
-    found = [table.label(row).strip() for _, row in table.rows()]
+    table, found = TsvFile(task, data_dir, "train"), []
+    for number, row in table.rows():
+        found.append(table.label(row).strip())
+        check_label(found[-1], table, number)
     if not task.splits_with_header and found.count(found[0]) == 1:
         raise UserError(
             f"{table.place(0)}: label {found[0]!r} occurs only here, so this line seems to be a "
@@ -244,7 +248,7 @@ def _labels_of_training_file(task, data_dir):
     labels = sorted(set(found))
     if len(found) >= _ENOUGH_ROWS and len(labels) > len(found) / 2:
         raise UserError(
-            f"{input_file(task, data_dir, 'train')}: column {task.label!r} has {len(labels)} "
+            f"{table.path}: column {task.label!r} has {len(labels)} "
             f"different values in {len(found)} rows, such as {reprlib.repr(found[0])}, so it does "
             "not hold classes. Give another --label_column; or --regression if these are numbers "
             "to predict; or all classes as --labels"

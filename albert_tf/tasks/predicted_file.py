@@ -54,7 +54,7 @@ class TextFile(NamedTuple):
             text=wanted,
             test_text=wanted,
             label=None,
-            files={"test": self.path},
+            files={"test": (self.path,)},
             splits_with_header=("test",) if has_header else (),
             splits_with_blank_rows=(),
         )

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tab-separated files of GLUE and of one's own: where texts and labels stand, and their reading."""
 
-import codecs
 import dataclasses
 import math
 import os
@@ -11,9 +10,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf import files
-from albert_tf.errors import UserError, decode
+from albert_tf.errors import UserError
 from albert_tf.records import schemas
+from albert_tf.tasks import tables
 
 _MOST_SHOWN = 10  # labels in a message
 SPLITS = ("train", "dev", "test")
@@ -70,7 +69,8 @@ class GlueTask:
         metrics: tuple of names in `METRICS`.
         key_metric: str, the one that chooses the best checkpoint.
         test_text: tuple of columns in the test file.
-        files: dict from split to file name; splits without a file are not in it.
+        files: dict from split to names, of which one file must be there; splits without a file
+            are not in it.
         splits_with_header: tuple of str; elsewhere the first row is an example.
         guid, test_guid: how examples are named in train and dev, and in test.
         splits_with_short_rows: tuple of str, in which a row that lacks columns is left out and
@@ -93,7 +93,7 @@ class GlueTask:
     metrics: tuple[str, ...]
     key_metric: str
     test_text: tuple[int | str, ...]
-    files: dict[str, str]
+    files: dict[str, tuple[str, ...]]
     splits_with_header: tuple[str, ...] = SPLITS
     guid: Callable = guid_normalized_id
     test_guid: Callable = guid_normalized_id
@@ -137,8 +137,11 @@ class GlueTask:
 # === Reading ===
 
 
-def input_file(task, data_dir, split):
-    """Path of the file of a split.
+NEEDED_BY = {"train": "--do_train", "dev": "--do_eval", "test": "--do_predict"}
+
+
+def input_paths(task, data_dir, split):
+    """Paths of a split's file, of which one may be there.
 
     Args:
         task: GlueTask.
@@ -153,7 +156,28 @@ def input_file(task, data_dir, split):
             f"{task.folder} has no {split} file, only {', '.join(task.files)}; "
             "choose another --task_name or leave that step out"
         )
-    return os.path.join(data_dir, task.folder, task.files[split])
+    return [os.path.join(data_dir, task.folder, name) for name in task.files[split]]
+
+
+def input_file(task, data_dir, split):
+    """Path of the file of a split; arguments as of `input_paths`.
+
+    Raises:
+        UserError: the task has no such split, or its file is not there, or in two formats.
+    """
+    paths = input_paths(task, data_dir, split)
+    found = [path for path in paths if tf.io.gfile.exists(path)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"{' and '.join(found)} are both there: keep one of them")
+    if data_dir and not tf.io.gfile.isdir(data_dir):
+        state = "a file" if tf.io.gfile.exists(data_dir) else "not there"
+        raise UserError(f"--data_dir={data_dir} is {state}: give the directory with the data")
+    raise UserError(
+        f"there is no {' or '.join(paths)}, which {NEEDED_BY[split]} needs: check --data_dir and "
+        "--task_name"
+    )
 
 
 def read_examples(task, data_dir, split, tokenizer):
@@ -220,6 +244,7 @@ def _is_label(task, text):
 
 
 def _class(task, text, table, number):
+    check_label(text, table, number)
     if text not in task.labels:
         raise UserError(
             f"{table.place(number)}: unknown label {reprlib.repr(text)}; known are "
@@ -229,10 +254,17 @@ def _class(task, text, table, number):
     return text
 
 
+def check_label(text, table, number):
+    """Raises UserError if the label of a row is empty: nobody means that as a class."""
+    if not text:
+        raise UserError(f"{table.place(number)}: the label is empty; give it one or remove the row")
+
+
 class TsvFile:
     """The rows of one file, with the columns the task asks for.
 
     Attributes:
+        path: str.
         split: str.
         text: tuple of int, columns of the texts.
         num_headers: int, rows before the first example.
@@ -240,16 +272,19 @@ class TsvFile:
     """
 
     def __init__(self, task, data_dir, split):
-        self._path = input_file(task, data_dir, split)
         needs_label = split != "test"
-        if needs_label and task.label is None:
-            raise UserError(f"{self._path}: its label column is needed and none is given")
-        self.split = split
-        self._rows = _read_rows(self._path)
+        if needs_label and task.label is None and split in task.files:
+            raise UserError(f"the label column is needed by {NEEDED_BY[split]} and not given")
+        self.path, self.split = input_file(task, data_dir, split), split
+        text = task.text if needs_label else task.test_text
+        wanted = (*text, task.label) if needs_label else text
+        table = tables.read(self.path, wanted)
+        self._lines, self._rows = zip(*table.rows, strict=True)
+        self._separator = "a comma" if table.separator == "," else "a tab"
         self._may_be_short = split in task.splits_with_short_rows
         self._keeps_blank_rows = split in task.splits_with_blank_rows
         self.num_headers = int(split in task.splits_with_header)
-        self.text = tuple(map(self._number, task.text if needs_label else task.test_text))
+        self.text = tuple(map(self._number, text))
         self._label = self._number(task.label) if needs_label else None
         self._width = max(self.text) + 1
         if needs_label:  # one that is counted from the end must not be a text as well
@@ -276,9 +311,10 @@ class TsvFile:
         if isinstance(column, int):
             return column
         header = self._rows[0]
-        if column not in header:
+        if header.count(column) != 1:
+            state = "two columns are named" if column in header else "no column"
             raise UserError(
-                f"{self._path}: no column {column!r} in its header; there are "
+                f"{self.path}: {state} {column!r} in its header; there are "
                 f"{', '.join(map(repr, header))}"
             )
         return header.index(column)
@@ -287,7 +323,7 @@ class TsvFile:
         return row[self._label]
 
     def place(self, number):
-        return f"{self._path}, line {number + 1}"
+        return f"{self.path}, line {self._lines[number]}"
 
     def rows(self):
         """Yields (number in the file from 0, row); counts in `skipped` what it leaves out."""
@@ -303,22 +339,7 @@ class TsvFile:
             else:
                 raise UserError(
                     f"{self.place(number)}: {len(row)} columns, at least {self._width} are "
-                    "expected, with a tab between them"
+                    f"expected, with {self._separator} between them"
                 )
         if not found:
-            raise UserError(f"{self._path} holds no example")
-
-
-def _read_rows(path):
-    """Rows of a tab-separated file; a blank line is a row without columns."""
-    try:
-        content = files.read_bytes(path)
-    except UserError as error:
-        raise UserError(f"{error}; check --data_dir and --task_name") from error
-    content = content.removeprefix(codecs.BOM_UTF8)  # which Excel and others put first
-    if not content.strip():
-        raise UserError(f"{path} is empty; it needs one example per line")
-    # As the original's reader: every "\r" goes, and only "\n" ends a line.
-    lines = content.replace(b"\r", b"").removesuffix(b"\n").split(b"\n")
-    texts = [decode(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
-    return [text.split("\t") if text else [] for text in texts]
+            raise UserError(f"{self.path} holds no example")

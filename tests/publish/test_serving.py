@@ -142,7 +142,7 @@ def predicted(run_main, tmp_path):
 def glue_texts(name):
     """Test examples of a task as inputs of its export."""
     task = glue.find_task(name)
-    lines = (GLUE / task.folder / task.files["test"]).read_text(encoding="utf-8").splitlines()
+    lines = (GLUE / task.folder / task.files["test"][0]).read_text(encoding="utf-8").splitlines()
     rows = [line.split("\t") for line in lines[1:]]
     names = ("text", "text_pair")[: len(task.text)]
     return [

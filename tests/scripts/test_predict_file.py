@@ -112,7 +112,9 @@ def test_a_file_without_a_header_gets_the_same_predictions(predict):
     _, numbered = predict("tsv", "x\tgood film\ny\tawful\n", text_column=1)
     assert [line["line"] for line in named] == [2, 3]
     assert [line["line"] for line in numbered] == [1, 2]
-    for one, other in zip(named, numbered, strict=True):
+    _, csv = predict("tsv", 'id,review\n1,good film\n"two\nlines",awful\n')
+    assert [line["line"] for line in csv] == [2, 3]
+    for one, other in [*zip(named, numbered, strict=True), *zip(named, csv, strict=True)]:
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-6)
 
 
@@ -200,7 +202,7 @@ def test_a_directory_without_records(predict, train_once, tmp_path):
     with pytest.raises(UserError, match=r"no finetuned_task\.json to tell what .* --task_name"):
         predict("tsv", "good film\n", **flags)
     flags |= {"task_name": "tsv"}
-    with pytest.raises(UserError, match=r"train\.tsv is not there .* as --labels"):
+    with pytest.raises(UserError, match=r"no train\.tsv or train\.csv .* as --labels"):
         predict("tsv", "good film\n", **flags)
     _, lines = predict("tsv", "good film\n", **flags, labels="no,yes")
     assert [*lines[0]["probabilities"]] == ["no", "yes"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import concurrent.futures
+import csv
 import itertools
 import json
 import math
@@ -13,7 +14,13 @@ import tensorflow as tf
 
 from albert_tf.errors import UserError
 from albert_tf.records import feature_cache, input_pipeline, schemas
-from albert_tf.tasks import classification_features, classification_metrics, glue, tsv_files
+from albert_tf.tasks import (
+    classification_features,
+    classification_metrics,
+    glue,
+    tables,
+    tsv_files,
+)
 from albert_tf.tasks.tsv_files import Example
 from albert_tf.text import sequences
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
@@ -210,8 +217,13 @@ def test_few_of_many_labels_are_shown(tmp_path, tokenizer):
 
 
 def test_missing_file(tokenizer, tmp_path):
-    with pytest.raises(ValueError, match=r"cannot read .*RTE/dev.tsv.*--data_dir"):
+    with pytest.raises(ValueError, match=r"no .*RTE/dev.tsv, which --do_eval needs: .*--data_dir"):
         read("rte", tmp_path, "dev", tokenizer)
+    path = write(tmp_path, "RTE/dev.tsv", "header")
+    with pytest.raises(UserError, match=r"--data_dir=.*dev.tsv is a file: give the directory"):
+        read("rte", path, "dev", tokenizer)
+    with pytest.raises(UserError, match=r"--data_dir=.*nowhere is not there: give the directory"):
+        read("rte", tmp_path / "nowhere", "dev", tokenizer)
 
 
 def test_empty_file(tokenizer, tmp_path):
@@ -275,7 +287,90 @@ def test_not_utf8(tokenizer, tmp_path):
 def test_reading_quotes_line_ends_and_byte_order_mark(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes('\ufeffa\t"b\r\n\r\nc\u2028d\x85\t"'.encode())
-    assert tsv_files._read_rows(str(path)) == [["a", '"b'], [], ["c\u2028d\x85", '"']]
+    rows = [["a", '"b'], [], ["c\u2028d\x85", '"']]
+    assert tables.read(str(path), [0, 1]).rows == list(enumerate(rows, start=1))
+
+
+# --- CSV ---
+
+TEXTS = ["plain", "a, b", 'he said "no"', "two\nlines", "tab\there", "", "ende\r\n", " é"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_csv_as_pandas_writes_it(name, quoting, end, tmp_path, capsys):
+    path, frame = tmp_path / name, [["id", "text"], *([i, t] for i, t in enumerate(TEXTS))]
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, quoting=quoting, lineterminator=end).writerows(frame)
+    table = tables.read(str(path), ["text"])
+    assert [row for _, row in table.rows] == [list(map(str, row)) for row in frame]
+    numbers = [1, 2, 3, 4, 5, 7, 8, 9, 11]
+    assert [number for number, _ in table.rows] == numbers
+    assert ("so it is read as CSV" in capsys.readouterr().out) == (name == "a.tsv")
+
+
+@pytest.mark.parametrize(
+    ("first", "columns", "separator"),
+    [
+        ("text,label", ["text", "label"], ","),
+        ("text,label", [0, 1], ","),
+        ("a text, with a comma", [0], "\t"),
+        ("a text, with a comma", ["text"], "\t"),
+        ("text,label\tother", ["text"], "\t"),
+        ('"text","a ""b"""', ["text", 'a "b"'], ","),
+        ("", [0, 1], "\t"),
+        ("text,label", ["text,label"], "\t"),
+    ],
+)
+def test_commas_are_columns_where_these_are_needed(first, columns, separator):
+    assert tables.find_separator(first.encode(), "a.tsv", columns) == separator
+
+
+def test_csv_that_is_none_is_named_with_its_line(tmp_path):
+    path = write(tmp_path, "a.csv", "text,label", "a,b", '"open,c', "d,e")
+    with pytest.raises(
+        UserError, match=r"a.csv, line 3: the row is no CSV: unexpected end of data"
+    ):
+        tables.read(str(path), [0])
+    path.write_bytes(b'text,label\n"two\nlines",\xff\n')
+    with pytest.raises(UserError, match=r"a.csv, line 3: not UTF-8"):
+        tables.read(str(path), [0])
+
+
+def test_long_text_in_csv(tmp_path):
+    path = write(tmp_path, "a.csv", f'"{"long " * 50_000}",x')
+    assert len(tables.read(str(path), [0]).rows[0][1][0]) == 250_000
+
+
+def test_own_csv_files(tokenizer, tmp_path):
+    write(tmp_path, "train.csv", "id,text,label", '1,"two', 'lines, ""quoted""",b', "2,c,a")
+    task = glue.tsv_task(**TSV, data_dir=str(tmp_path))
+    assert task.labels == ("a", "b")
+    examples, _ = tsv_files.read_examples(task, str(tmp_path), "train", tokenizer)
+    assert [example.text_a for example in examples] == ['two lines, "quoted"', "c"]
+    write(tmp_path, "dev.csv", "text,label", '"a', 'b",a', "c")
+    with pytest.raises(UserError, match=r"dev.csv, line 4: 1 columns, .* with a comma between"):
+        tsv_files.read_examples(task, str(tmp_path), "dev", tokenizer)
+    write(tmp_path, "dev.tsv", "text\tlabel", "c\ta")
+    with pytest.raises(UserError, match=r"dev.tsv and .*dev.csv are both there: keep one"):
+        tsv_files.read_examples(task, str(tmp_path), "dev", tokenizer)
+
+
+def test_an_empty_label_is_no_class(tokenizer, tmp_path):
+    path = write(tmp_path, "train.tsv", "text\tlabel", "a\tyes", "b\t ", "c\tno")
+    with pytest.raises(UserError, match=r"train.tsv, line 3: the label is empty"):
+        glue.tsv_task(**TSV, data_dir=str(tmp_path))
+    task = glue.tsv_task(**TSV, labels=["yes", "no", ""])
+    path.rename(tmp_path / "dev.tsv")
+    with pytest.raises(UserError, match=r"dev.tsv, line 3: the label is empty"):
+        tsv_files.read_examples(task, str(tmp_path), "dev", tokenizer)
+
+
+def test_two_columns_of_one_name(tmp_path):
+    write(tmp_path, "train.tsv", "text\tlabel\ttext", "a\tyes\tb")
+    with pytest.raises(UserError, match=r"train.tsv: two columns are named 'text'"):
+        glue.tsv_task(**TSV, data_dir=str(tmp_path))
 
 
 ROW_WITHOUT_HEADER = {  # (task, split) -> an example where the header belongs
@@ -294,11 +389,12 @@ ROW_WITHOUT_HEADER = {  # (task, split) -> an example where the header belongs
 @pytest.mark.parametrize(("name", "split"), ROW_WITHOUT_HEADER)
 def test_file_without_its_header(name, split, tokenizer, tmp_path):
     task, row = glue.TASKS[name], ROW_WITHOUT_HEADER[name, split]
-    write(tmp_path, f"{task.folder}/{task.files[split]}", row, row)
-    message = rf"{task.files[split]}, line 1: the file has no header.* put a line with the names"
+    (file,) = task.files[split]
+    write(tmp_path, f"{task.folder}/{file}", row, row)
+    message = rf"{file}, line 1: the file has no header.* put a line with the names"
     with pytest.raises(UserError, match=message):
         read(name, tmp_path, split, tokenizer)
-    write(tmp_path, f"{task.folder}/{task.files[split]}", "anything else", row)
+    write(tmp_path, f"{task.folder}/{file}", "anything else", row)
     assert len(read(name, tmp_path, split, tokenizer)[0]) == 1
 
 
@@ -404,7 +500,7 @@ def test_tsv_one_label_only(tmp_path):
 
 
 def test_tsv_labels_without_training_file(tmp_path):
-    with pytest.raises(ValueError, match=r"train.tsv is not there to read the labels from"):
+    with pytest.raises(ValueError, match=r"no .*train.tsv or .*train.csv to read the labels from"):
         glue.tsv_task(**TSV, data_dir=str(tmp_path))
 
 
@@ -414,7 +510,7 @@ def test_tsv_arguments_that_do_not_go_together(tokenizer, tmp_path):
     with pytest.raises(ValueError, match="two different labels"):
         glue.tsv_task(**TSV, labels=["a", "a"])
     task = glue.tsv_task("text", "", "", labels=["a", "b"])
-    with pytest.raises(ValueError, match="label column is needed"):
+    with pytest.raises(ValueError, match="label column is needed by --do_train"):
         tsv_files.read_examples(task, str(tmp_path), "train", tokenizer)
 
 

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of text: the rows of tab-separated and of comma-separated files, with line numbers."""
+
+import codecs
+import csv
+import sys
+from typing import NamedTuple
+
+from albert_tf import files
+from albert_tf.errors import UserError, decode
+
+csv.field_size_limit(sys.maxsize)  # else a text of more than 131,072 characters is an error
+
+
+class Table(NamedTuple):
+    """A file as rows.
+
+    Attributes:
+        path: str.
+        rows: list of (number of the row's first line from 1, list of str). A blank line is a row
+            without columns.
+        separator: str, a tab or a comma.
+    """
+
+    path: str
+    rows: list
+    separator: str
+
+
+def read(path, columns):
+    """Reads a whole file; prints a line if it is CSV and not named so.
+
+    Args:
+        path: str.
+        columns: sequence of the columns that are needed: int from 0, or str where the first line
+            names the columns.
+
+    Returns:
+        Table.
+
+    Raises:
+        UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit.
+    """
+    content = files.read_bytes(path)
+    if not content.removeprefix(codecs.BOM_UTF8).strip():
+        raise UserError(f"{path} is empty; it needs one example per line")
+    lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
+    separator = find_separator(lines[0], path, columns)
+    if separator == "," and not path.endswith(".csv"):
+        print(f"{path} has commas between its columns, so it is read as CSV")
+    return Table(path, list(rows(lines, path, separator)), separator)
+
+
+def find_separator(first_line, path, columns):
+    """What stands between the columns of a file.
+
+    Args:
+        first_line: bytes.
+        path: str; what ends in .csv is CSV.
+        columns: as of `read`. A file with another name is CSV if its first line has these columns
+            between commas, and no tab.
+
+    Returns:
+        str, a tab or a comma.
+    """
+    if path.endswith(".csv"):
+        return ","
+    line = first_line.removeprefix(codecs.BOM_UTF8).decode(errors="replace").rstrip("\r\n")
+    cells = next(csv.reader([line.replace("\r", "")]), [])
+    names = [column for column in columns if isinstance(column, str)]
+    last = max((column for column in columns if isinstance(column, int)), default=0)
+    has_columns = {*names} <= {*cells} and (names or last) and last < len(cells)
+    return "," if has_columns and len(cells) > 1 and "\t" not in line else "\t"
+
+
+def rows(lines, name, separator):
+    """Yields (number of its first line from 1, list of str) of each row, as `Table.rows`.
+
+    Between tabs, quotes are ordinary characters, carriage returns go and only line feeds end a
+    row, as the original reads. Between commas, a column in quotes may hold commas, line ends and
+    doubled quotes, as spreadsheets and pandas write them.
+
+    Args:
+        lines: iterable of bytes, each with its line end.
+        name: str, of the file, for messages.
+        separator: str, a tab or a comma.
+
+    Raises:
+        UserError: a line is not UTF-8, or its quotes do not fit.
+    """
+    texts = (
+        decode(line, f"{name}, line {number}").removeprefix("\ufeff" * (number == 1))
+        for number, line in enumerate(lines, start=1)
+    )
+    if separator == "\t":
+        for number, text in enumerate(texts, start=1):
+            text = text.replace("\r", "").removesuffix("\n")
+            yield number, text.split("\t") if text else []
+        return
+    reader, number = csv.reader(texts, strict=True), 1
+    try:
+        for row in reader:
+            yield number, row
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(f"{name}, line {number}: the row is no CSV: {error}") from error
