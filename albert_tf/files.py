@@ -2,10 +2,9 @@
 """Files that are whole or not there: written under a temporary name, then renamed.
 
 Temporary names are hidden, and say which process writes them: `.albert_tf-<host>-<process>-...`.
-What a killed process left behind is thus recognised, and removed by the next one that writes there.
+What a killed process left is recognised by that, and removed by the next one that writes there.
 """
 
-import atexit
 import contextlib
 import itertools
 import json
@@ -13,6 +12,7 @@ import os
 import re
 import secrets
 import socket
+import time
 
 import tensorflow as tf
 
@@ -22,40 +22,14 @@ from albert_tf.errors import UserError, parse_json
 
 _HOST = re.sub(r"[^\w.]", "_", socket.gethostname())
 _PATTERN = re.compile(r"\.albert_tf-(?P<host>[\w.]*)-(?P<process>\d+)-(?P<run>\w+)-\d+\.tmp")
+_LEFT_SECONDS = 24 * 3600  # without a change, after which a temporary file is of no process
 _runs = {}  # process id -> random part: one of two processes that got the same id in turn
 _numbers = itertools.count()
 _cleaned = set()  # directories that this process has freed of leftovers
 
 
-def owner():
-    """(host, process id, random part) of this process, as its temporary files and locks have it."""
-    process = os.getpid()
-    return _HOST, process, _runs.setdefault(process, secrets.token_hex(4))
-
-
-def is_running(host, process, run):
-    """Whether the process of an `owner` may still be running; of another host nobody can tell.
-
-    Args:
-        host: str.
-        process: int.
-        run: str.
-    """
-    if host != _HOST:
-        return True
-    if process == os.getpid():
-        return run == owner()[2]  # else an earlier process had the same id
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
 def temporary_path(path):
-    """A hidden name beside a path, for what is renamed to it when it is whole.
+    """A hidden name next to a path, for what is renamed to it when it is whole.
 
     Args:
         path: str, the final name; leftovers in its directory are removed.
@@ -64,13 +38,16 @@ def temporary_path(path):
     if directory not in _cleaned:
         _cleaned.add(directory)
         remove_leftovers(directory)
-    host, process, run = owner()
-    name = f".albert_tf-{host}-{process}-{run}-{next(_numbers)}.tmp"
+    name = f".albert_tf-{_HOST}-{os.getpid()}-{_run()}-{next(_numbers)}.tmp"
     return os.path.join(directory, name)
 
 
+def _run():
+    return _runs.setdefault(os.getpid(), secrets.token_hex(4))
+
+
 def remove_leftovers(directory):
-    """Removes the temporary files of processes of this host that do not run any more.
+    """Removes the temporary files of processes of this host that ended, and those a day old.
 
     Args:
         directory: str.
@@ -78,9 +55,36 @@ def remove_leftovers(directory):
     if not tf.io.gfile.isdir(directory or "."):
         return
     for name in tf.io.gfile.listdir(directory or "."):
-        match = _PATTERN.match(name)
-        if match and not is_running(match["host"], int(match["process"]), match["run"]):
-            remove(os.path.join(directory, name))
+        match, path = _PATTERN.match(name), os.path.join(directory, name.rstrip("/"))
+        if match and (_has_ended(**match.groupdict()) or _is_old(path)):
+            remove(path)
+
+
+def _has_ended(host, process, run):
+    """Whether a process does not run any more; nobody can tell it of those of another host."""
+    if host != _HOST:
+        return False
+    if int(process) == os.getpid():
+        return run != _run()  # an earlier process had the same id
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+def _is_old(path):
+    """Whether nothing in a file or directory has changed for a day."""
+    paths = [path]
+    if tf.io.gfile.isdir(path):  # a remote one has no time itself
+        for folder, _, names in tf.io.gfile.walk(path):
+            paths += [os.path.join(folder, name) for name in names]
+    with contextlib.suppress(tf.errors.NotFoundError):  # its process is at work
+        newest = max(tf.io.gfile.stat(path).mtime_nsec for path in paths)
+        return newest < (time.time() - _LEFT_SECONDS) * 1e9
+    return False
 
 
 def remove(path):
@@ -296,78 +300,3 @@ def check_file_writable(path, flag):
     if tf.io.gfile.isdir(path):
         raise UserError(f"--{flag}: {path} is a directory; give a file name")
     check_writable(os.path.dirname(path) or ".", flag)
-
-
-# === Locks ===
-
-
-@contextlib.contextmanager
-def locked(directory, *purposes):
-    """Holds a `lock` of a directory for each purpose while the block runs."""
-    with contextlib.ExitStack() as held:
-        for purpose in purposes:
-            lock(directory, purpose)
-            held.callback(unlock, directory, purpose)
-        yield
-
-
-def lock(directory, purpose):
-    """Makes sure that one process at a time does something in a directory, until it ends.
-
-    The lock is a file, `<purpose>.lock`, that names host and process; that of a process which does
-    not run any more is taken over.
-
-    Args:
-        directory: str.
-        purpose: str, such as "training"; a name of the file.
-
-    Raises:
-        UserError: another process holds it.
-    """
-    path, mine = _lock_file(directory, purpose), _lock_content()
-    for _ in range(3):  # another process may remove or take over a lock at the same moment
-        if _create(path, mine) or read_text(path) == mine:
-            atexit.register(unlock, directory, purpose)
-            return
-        held = read_text(path).split()
-        if len(held) == 3 and held[1].isdecimal() and is_running(held[0], int(held[1]), held[2]):
-            raise UserError(
-                f"{directory} is in use: process {held[1]} on host {held[0]} is {purpose} there. "
-                "Wait until it ends, or choose another directory. If that process is gone, delete "
-                f"{path}"
-            )
-        remove(path)
-    raise UserError(f"{directory} is in use: other processes are starting {purpose} there")
-
-
-def unlock(directory, purpose):
-    """Gives up a lock of this process; that of another is left alone."""
-    path = _lock_file(directory, purpose)
-    if read_text(path) == _lock_content():
-        remove(path)
-
-
-def _lock_file(directory, purpose):
-    return os.path.join(directory, f"{purpose}.lock")
-
-
-def _lock_content():
-    return "{} {} {}\n".format(*owner())
-
-
-def _create(path, text):
-    """Makes a file that is not there yet, and tells whether it was not (bool)."""
-    if "://" in path:  # remote file systems have no links
-        is_new = not tf.io.gfile.exists(path)
-        if is_new:
-            write_text(path, text)
-        return is_new
-    name = temporary_path(path)
-    try:
-        write_text(name, text)
-        os.link(name, path)
-    except FileExistsError:
-        return False
-    finally:
-        remove(name)
-    return True

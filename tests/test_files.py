@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -174,7 +175,7 @@ def test_what_tensorflow_says_is_told_in_a_line(message, shown):
     assert one_line(tf.errors.InvalidArgumentError(None, None, message)) == shown
 
 
-# --- Temporary files and locks ----------------------------------------------------------------
+# --- Temporary files --------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -185,8 +186,8 @@ def dead_process():
     return process.pid
 
 
-def leftover_of(process, run="0123abcd", ending=""):
-    return f".albert_tf-{files.owner()[0]}-{process}-{run}-7.tmp{ending}"
+def leftover_of(process, run="0123abcd", ending="", host=files._HOST):
+    return f".albert_tf-{host}-{process}-{run}-7.tmp{ending}"
 
 
 def test_temporary_names_are_hidden_and_match_no_pattern_of_the_final_name(tmp_path):
@@ -206,7 +207,7 @@ def test_leftovers_of_processes_that_ended_are_removed(tmp_path, dead_process):
     (tmp_path / leftover_of(os.getpid())).write_text("half")
     kept = {
         leftover_of(os.getppid()),  # runs
-        leftover_of(dead_process).replace(files.owner()[0], "elsewhere"),  # nobody can tell
+        leftover_of(dead_process, host="elsewhere"),  # nobody can tell
         "model.tmp",
         "results.txt",
     }
@@ -214,6 +215,20 @@ def test_leftovers_of_processes_that_ended_are_removed(tmp_path, dead_process):
         (tmp_path / name).write_text("x")
     files.write_text(str(tmp_path / "results.txt"), "new")
     assert set(names_in(tmp_path)) == kept
+
+
+def test_leftovers_of_other_hosts_and_reused_process_ids_are_removed_after_a_day(tmp_path):
+    other, alive = leftover_of(7, host="elsewhere"), leftover_of(os.getppid())
+    written = leftover_of(8, host="elsewhere")
+    for name in (other, written):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part").write_text("half")
+    (tmp_path / alive).write_text("half")
+    old = time.time() - 25 * 3600
+    for path in (tmp_path / other / "part", tmp_path / other, tmp_path / written, tmp_path / alive):
+        os.utime(path, (old, old))
+    files.remove_leftovers(str(tmp_path))
+    assert names_in(tmp_path) == [written]  # a file in it is new
 
 
 def test_a_directory_is_whole_or_not_there(tmp_path):
@@ -226,56 +241,6 @@ def test_a_directory_is_whole_or_not_there(tmp_path):
         files.write_text(os.path.join(directory, "a.txt"), "a")
     assert names_in(tmp_path) == ["module"]
     assert names_in(path) == ["a.txt"]
-
-
-HOLD = """
-import sys
-from albert_tf import files
-files.lock(sys.argv[1], "training")
-print("locked", flush=True)
-sys.stdin.read()
-"""
-
-
-def hold_lock(directory):
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(directory)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "locked\n"
-    return process
-
-
-@pytest.mark.long
-def test_a_lock_keeps_other_processes_out_until_its_process_ends(tmp_path):
-    process = hold_lock(tmp_path)
-    with pytest.raises(UserError, match=f"in use: process {process.pid} on host .* is training"):
-        files.lock(str(tmp_path), "training")
-    files.lock(str(tmp_path), "evaluating")  # another purpose
-    process.communicate("")
-    assert names_in(tmp_path) == ["evaluating.lock"]
-    files.lock(str(tmp_path), "training")
-    files.lock(str(tmp_path), "training")  # by the same process
-    files.unlock(str(tmp_path), "training")
-    files.unlock(str(tmp_path), "evaluating")
-    assert names_in(tmp_path) == []
-
-
-def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
-    process = hold_lock(tmp_path)
-    process.kill()
-    process.wait()
-    files.lock(str(tmp_path), "training")
-    assert str(os.getpid()) in (tmp_path / "training.lock").read_text()
-    files.unlock(str(tmp_path), "training")
-
-
-def test_a_damaged_lock_is_taken_over(tmp_path):
-    (tmp_path / "training.lock").write_text("")
-    files.lock(str(tmp_path), "training")
-    files.unlock(str(tmp_path), "training")
 
 
 def test_a_file_that_can_be_written_is_left_alone(tmp_path):

@@ -185,14 +185,18 @@ def _warn_once(line):
 def tidy(directory):
     """Repairs what a killed process left in a run's directory; to be called before training there.
 
-    Parts of a checkpoint that was not finished are removed, and a damaged `checkpoint` file is
-    written anew.
+    Parts of checkpoints that were not finished, or not wholly deleted, are removed, and a damaged
+    `checkpoint` file is written anew.
 
     Args:
         directory: str, which no other process trains in.
     """
     for path in tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*_temp*")):
         files.remove(path)
+    for path in tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*.data-*")):
+        prefix = path.rpartition(".data-")[0]
+        if step_of(prefix) is not None and not exists(prefix):  # a numbered one has no other writer
+            files.remove(path)
     if _named_by_state(directory) != "":
         return
     latest = latest_in(directory)

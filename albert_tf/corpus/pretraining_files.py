@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import files
+from albert_tf import files, locks
 from albert_tf.corpus import (
     corpus_reader,
     corpus_selection,
@@ -95,7 +95,7 @@ def create(
     files.check_writable(work, "work_directory")
     with (
         _work_directory(work, is_kept=bool(work_directory)),
-        files.locked(work, "writing"),
+        locks.locked(work, "writing"),
         stages,
     ):
         key = [_FORMAT, stages.identify(inputs), tokenizer.fingerprint, reading]

@@ -6,7 +6,7 @@ import functools
 import math
 import os
 
-from albert_tf import files
+from albert_tf import files, locks
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.choices import ORIGINAL_CONSTANTS, WINDOW, OptimizerConstants
 from albert_tf.errors import UserError
@@ -122,7 +122,7 @@ def fine_tune(task, config, options, strategy):
         devices.check_batch_size(strategy, options.predict_batch_size, "predict_batch_size")
     if options.do_predict:
         task.read_test_set()
-    with files.locked(options.output_dir, *options.purposes):
+    with locks.locked(options.output_dir, *options.purposes):
         run = None
         if options.num_trials > 1:
             _run_trials(task, config, options, strategy)
@@ -185,7 +185,7 @@ def _run_trials(task, config, options, strategy):
     def run_trial(directory, seed):
         files.check_writable(directory, "output_dir")
         trial = options.in_directory(directory, seed=seed)
-        with files.locked(directory, *trial.purposes):
+        with locks.locked(directory, *trial.purposes):
             train_and_evaluate(task, config, trial, strategy)
 
     first = options.seed or 0

@@ -7,7 +7,7 @@ import functools
 import os
 from typing import NamedTuple
 
-from albert_tf import files
+from albert_tf import locks
 from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.choices import ORIGINAL_CONSTANTS, OptimizerConstants
 from albert_tf.errors import UserError
@@ -104,7 +104,7 @@ def pretrain(config, options, strategy):
     purposes = ("training",) * options.do_train + ("evaluating",) * options.do_eval
     lock = contextlib.nullcontext()
     if devices.is_chief(strategy):
-        lock = files.locked(options.loop.output_dir, *purposes)
+        lock = locks.locked(options.loop.output_dir, *purposes)
     with lock:
         if options.do_train:
             seed = run_record.seed_of(options.loop.output_dir, options.seed, strategy)

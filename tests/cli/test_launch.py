@@ -2,7 +2,6 @@
 """What scripts share: checks of flags, locks, the one line of an error."""
 
 import contextlib
-import os
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +14,7 @@ import run_classifier
 import run_pretraining
 import run_race
 import run_squad
-from albert_tf import files
+from albert_tf import locks
 from albert_tf.cli import launch
 from albert_tf.errors import UserError, one_line
 from albert_tf.training import devices, finetuning, pretraining
@@ -65,19 +64,6 @@ def test_an_empty_output_file_is_refused(run_main, tmp_path, monkeypatch):
         run_main(create_pretraining_data, **flags | {"output_file": ""})
 
 
-@pytest.fixture
-def held(tmp_path):
-    """Locks a directory for a process that runs and is not this one."""
-
-    def hold(purpose):
-        host, _, run = files.owner()
-        path = tmp_path / f"{purpose}.lock"
-        path.write_text(f"{host} {os.getppid()} {run}\n")
-        return path
-
-    return hold
-
-
 TRAIN, EVALUATE = {"do_train": True}, {"do_eval": True}
 PREDICT, BOTH = {"do_predict": True}, {"do_train": True, "do_eval": True}
 
@@ -90,7 +76,7 @@ def purposes(parts):
 
 
 @pytest.mark.parametrize(
-    "parts, locks",
+    "parts, names",
     [
         (TRAIN, ["training"]),
         (EVALUATE, ["evaluating"]),
@@ -98,9 +84,9 @@ def purposes(parts):
         (BOTH, ["evaluating", "training"]),
     ],
 )
-def test_what_a_run_locks_and_gives_up(parts, locks, tmp_path):
-    with pytest.raises(KeyboardInterrupt), files.locked(str(tmp_path), *purposes(parts)):
-        assert sorted(path.name for path in tmp_path.iterdir()) == [f"{n}.lock" for n in locks]
+def test_what_a_run_locks_and_gives_up(parts, names, tmp_path):
+    with pytest.raises(KeyboardInterrupt), locks.locked(str(tmp_path), *purposes(parts)):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [f"{n}.lock" for n in names]
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())
 
@@ -116,14 +102,14 @@ def test_what_a_run_locks_and_gives_up(parts, locks, tmp_path):
         ("evaluating", BOTH, True),
     ],
 )
-def test_who_may_work_beside_whom(purpose, parts, refused, held, tmp_path):
-    path = held(purpose)
+def test_who_may_work_next_to_whom(purpose, parts, refused, tmp_path):
     expected = contextlib.nullcontext()
     if refused:
-        expected = pytest.raises(UserError, match=f"{os.getppid()} .* is {purpose} there")
-    with expected, files.locked(str(tmp_path), *purposes(parts)):
-        assert not refused
-    assert list(tmp_path.iterdir()) == [path]  # and no lock of this process
+        expected = pytest.raises(UserError, match=f"is {purpose} there")
+    with locks.locked(str(tmp_path), purpose):
+        with expected, locks.locked(str(tmp_path), *purposes(parts)):
+            assert not refused
+        assert [path.name for path in tmp_path.iterdir()] == [f"{purpose}.lock"]
 
 
 @pytest.mark.parametrize("is_chief", [True, False])

@@ -34,13 +34,14 @@ MAY_IMPORT = {
     "config": set(),
     "choices": set(),
     "files": set(),
+    "locks": set(),
     "errors": set(),
     "progress": set(),
     "squad_metrics": {"tasks"},
     "plot": {"training"},
     "__init__": set(),  # it imports what is asked for,
 }
-OPEN_TO_ALL = {"choices", "errors", "files", "progress"}
+OPEN_TO_ALL = {"choices", "errors", "files", "locks", "progress"}
 FLAG_READERS = {"cli"}
 GLOBAL_STATE = {"Graph", "set_global_policy", "set_random_seed", "set_jit"}
 MAY_SET_GLOBAL_STATE = {"cli", "training"}  # in functions that scripts call for that purpose

@@ -251,9 +251,13 @@ def test_a_huge_run_needs_no_list_of_its_checkpoints(run):
 def test_a_new_run_removes_what_a_killed_one_left(run, tmp_path):
     (tmp_path / "model.ckpt-3_temp").mkdir()
     (tmp_path / "model.ckpt-3_temp" / "part-00000-of-00001.index").write_text("half")
+    ending = ".data-00000-of-00001"
+    (tmp_path / f"model.ckpt-3{ending}").write_text("without its index")
+    (tmp_path / f"model.ckpt-best{ending}").write_text("of a process that evaluates now")
     (tmp_path / "checkpoint").write_bytes(b"\xff\xfe")
     again = golden_run(run.strategy, str(tmp_path))
-    assert not (tmp_path / "model.ckpt-3_temp").exists()
+    assert not list(tmp_path.glob("model.ckpt-3*"))
+    assert (tmp_path / f"model.ckpt-best{ending}").exists()
     assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-0"
     assert again.step == 0
 

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks: one process at a time trains, evaluates or writes in a directory.
+
+A lock is a file, `<purpose>.lock`, that names the process and host that hold it. On local disks and
+network mounts the kernel locks it (`flock`), and frees it when the process ends, however it ends.
+Other file systems, such as gs://, have no such locks. There the holder writes the file again every
+few seconds, and a lock that is not renewed any more is free.
+"""
+
+import contextlib
+import fcntl
+import itertools
+import os
+import socket
+import threading
+import time
+
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.errors import UserError
+
+RENEW_SECONDS = 15.0  # between two signs of life, where there is no flock
+LOST_SECONDS = 90.0  # without a sign of life, after which a lock is free
+
+
+@contextlib.contextmanager
+def locked(directory, *purposes):
+    """Holds the locks of a directory while the block runs.
+
+    Args:
+        directory: str, which is made if need be.
+        purposes: str, such as "training": a lock for each.
+
+    Raises:
+        UserError: another process holds one of them.
+    """
+    files.make_directory(directory)
+    with contextlib.ExitStack() as held:
+        for purpose in purposes:
+            path = os.path.join(directory, f"{purpose}.lock")
+            held.enter_context(_renewed(path) if "://" in path else _held_by_kernel(path))
+        yield
+
+
+@contextlib.contextmanager
+def _held_by_kernel(path):
+    with contextlib.ExitStack() as held:
+        is_ours = False
+        while not is_ours:
+            file = held.enter_context(open(path, "a+", encoding="utf-8"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise _in_use(path) from None
+            except OSError:  # a mount without locks
+                held.enter_context(_renewed(path))
+                break
+            with contextlib.suppress(FileNotFoundError):  # the process before has just removed it
+                is_ours = os.path.samefile(path, file.fileno())
+        if is_ours:
+            file.truncate(0)
+            print(_name(), file=file, flush=True)
+            held.callback(files.remove, path)
+        yield
+
+
+@contextlib.contextmanager
+def _renewed(path):
+    before, deadline = files.read_text(path), time.monotonic() + LOST_SECONDS
+    if before:
+        print(f"{path} is of process {before.strip()}: waiting to see whether that runs")
+    while before and tf.io.gfile.exists(path) and time.monotonic() < deadline:
+        time.sleep(min(1.0, RENEW_SECONDS))
+        if files.read_text(path) not in (before, ""):
+            raise _in_use(path)
+    ended = threading.Event()
+    files.write_text(path, f"{_name()}\n")
+
+    def renew():
+        for count in itertools.count(1):
+            if ended.wait(RENEW_SECONDS):
+                return
+            with contextlib.suppress(tf.errors.OpError):  # the next one may succeed
+                files.write_text(path, f"{_name()}, sign of life {count}\n")
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        files.remove(path)
+
+
+def _name():
+    return f"{os.getpid()} on host {socket.gethostname()}"
+
+
+def _in_use(path):
+    directory, name = os.path.split(path)
+    purpose, holder = name.removesuffix(".lock"), files.read_text(path).strip()
+    return UserError(
+        f"{directory} is in use: process {holder} is {purpose} there. Wait until it ends, or "
+        "choose another directory"
+    )

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process at a time works in a directory, and one that was killed keeps nobody out."""
+
+import contextlib
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from albert_tf import files, locks
+from albert_tf.errors import UserError
+
+HOLD = """
+import sys
+from albert_tf import locks
+with locks.locked(sys.argv[1], "training"):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def hold_lock(directory):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "locked\n"
+    return process
+
+
+@pytest.mark.long
+def test_a_lock_keeps_other_processes_out_until_its_process_ends(tmp_path):
+    process = hold_lock(tmp_path)
+    with (
+        pytest.raises(UserError, match=f"in use: process {process.pid} on host .* is training"),
+        locks.locked(str(tmp_path), "evaluating", "training"),
+    ):
+        pass
+    with locks.locked(str(tmp_path), "evaluating"):  # another purpose
+        process.communicate("")
+        assert [path.name for path in tmp_path.iterdir()] == ["evaluating.lock"]
+    with locks.locked(str(tmp_path), "training"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
+    process = hold_lock(tmp_path)
+    process.kill()
+    process.wait()
+    assert (tmp_path / "training.lock").exists()
+    with locks.locked(str(tmp_path), "training"):
+        assert str(os.getpid()) in (tmp_path / "training.lock").read_text()
+
+
+@pytest.mark.parametrize("content", ["", "another-host 7 0123abcd\n", f"gone {os.getppid()} ab"])
+def test_what_is_written_in_a_lock_keeps_nobody_out(content, tmp_path):
+    """A process of another host that is gone, or one of this host that has the same number."""
+    (tmp_path / "training.lock").write_text(content)
+    with locks.locked(str(tmp_path), "training"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_was_removed_meanwhile_is_made_again(tmp_path, monkeypatch):
+    path, flock = tmp_path / "training.lock", locks.fcntl.flock
+    removals = iter([path.unlink])
+
+    def removing(*arguments):
+        next(removals, lambda: None)()
+        flock(*arguments)
+
+    monkeypatch.setattr(locks.fcntl, "flock", removing)
+    with locks.locked(str(tmp_path), "training"):
+        assert str(os.getpid()) in path.read_text()
+
+
+@pytest.fixture(params=["remote", "mount without locks"])
+def unlockable(request, monkeypatch, tmp_path):
+    """A directory on a file system without locks."""
+
+    def refuse(*_):
+        raise OSError("No locks available")
+
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    monkeypatch.setattr(locks, "RENEW_SECONDS", 0.01)
+    return f"ram://{tmp_path}" if request.param == "remote" else str(tmp_path)
+
+
+def test_elsewhere_a_lock_that_is_renewed_keeps_others_out(unlockable):
+    with (
+        locks.locked(unlockable, "training"),
+        pytest.raises(UserError, match=f"process {os.getpid()} on host .* is training there"),
+        locks.locked(unlockable, "training"),
+    ):
+        pass
+    assert not tf.io.gfile.exists(f"{unlockable}/training.lock")
+
+
+def test_elsewhere_a_lock_that_is_not_renewed_is_taken_over(unlockable, monkeypatch, capsys):
+    files.write_text(f"{unlockable}/training.lock", "7 on host elsewhere, sign of life 3\n")
+    monkeypatch.setattr(locks, "LOST_SECONDS", 0.05)
+    with locks.locked(unlockable, "training"), contextlib.suppress(UserError):
+        assert "training.lock is of process 7 on host elsewhere" in capsys.readouterr().out
+    assert not tf.io.gfile.exists(f"{unlockable}/training.lock")
