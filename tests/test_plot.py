@@ -20,8 +20,8 @@ TRAINED |= {"learning_rate": 0.1, "sequences_per_second": 5.0}
 def run_dir(tmp_path):
     lines = history.History(str(tmp_path / "run"), 0)
     for step in (1, 2, 3):
-        lines.write(step, "train", TRAINED)
-    lines.write(3, "eval", {"loss": 2.0, "f1": 50.0})
+        lines.write("train", step, TRAINED)
+    lines.write("eval", 3, {"loss": 2.0, "f1": 50.0})
     return str(tmp_path / "run")
 
 

@@ -246,7 +246,7 @@ def _train(run, task, options, on_checkpoint):
             if step > results.evaluated_step(directory)
         ]
         if on_checkpoint.each(pending):
-            run.initialize()  # weights, moments and step of the newest again
+            run.restore_newest()
     index_file = os.path.join(directory, record_index.FILE)
     length_step = input_pipeline.LENGTH_STEP
     if run.settings.enable_xla:  # which compiles the step for each length
@@ -295,7 +295,7 @@ class _Evaluator:
         if best and evaluation.keep:
             evaluation.keep()
         names = task.shown_figures or evaluation.figures
-        run.show_evaluation(evaluation.figures, names, best)
+        run.figures.evaluation(run.step, evaluation.figures, names, best)
         if run.step:  # before training it is no news
             self._warner.say(evaluation.warnings)
 

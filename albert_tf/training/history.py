@@ -28,31 +28,28 @@ class History:
         directory: str, the run's.
         step: int, updates made so far: rows of later steps are of a process that was killed, and
             are removed.
-        writes: bool, whether this process is the one that writes; all others leave the file alone.
 
     Raises:
         UserError: the file is there and is no history.
     """
 
-    def __init__(self, directory, step, writes=True):
-        self._path, self._writes = os.path.join(directory, FILE), writes
-        self._columns, rows = _read(self._path) if writes else (list(KEYS), [])
+    def __init__(self, directory, step):
+        self._path = os.path.join(directory, FILE)
+        self._columns, rows = _read(self._path)
         rows = [row for row in rows if int(row["step"]) <= step]
-        if writes and tf.io.gfile.exists(self._path):
+        if tf.io.gfile.exists(self._path):
             self._rewrite(rows)
         before = float(rows[-1]["seconds"] or 0) if rows else 0.0  # of earlier processes
         self._start = time.time() - before
 
-    def write(self, step, kind, figures):
+    def write(self, kind, step, figures):
         """Adds a row.
 
         Args:
-            step: int, updates made.
             kind: str, "train" or "eval".
+            step: int, updates made.
             figures: dict of str -> float. Names that no row has had yet become columns.
         """
-        if not self._writes:
-            return
         new = [name for name in figures if name not in self._columns]
         if new or not tf.io.gfile.exists(self._path):
             _, rows = _read(self._path)

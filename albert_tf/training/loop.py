@@ -21,11 +21,11 @@ from albert_tf.model import heads, optimization
 from albert_tf.training import (
     devices,
     divergence,
+    figures,
     history,
     prediction,
     profile,
     progress_line,
-    reporting,
     saving,
     steps,
     stopping,
@@ -91,7 +91,6 @@ class _Parts(NamedTuple):
     step: steps.TrainStep
     request: stopping.StopRequest
     meeting: stopping.Meeting
-    reporter: reporting.Reporter
     profiler: profile.Profiler
 
 
@@ -106,6 +105,7 @@ class Run:
         seed: int, of dropout.
 
     Attributes:
+        figures: figures.Figures.
         predict: prediction.Predictor of the model.
     """
 
@@ -114,9 +114,16 @@ class Run:
         self.optimizer, self.settings = optimizer, settings
         self.is_chief = devices.is_chief(strategy)
         self.predict = prediction.Predictor(strategy, task.model)
-        self._curves = reporting.Curves(settings.output_dir if self.is_chief else None)
         self._evaluation_step = steps.EvaluationStep(strategy, task)
-        self._history, self._distributed = None, {}
+        self._distributed = {}
+        self.figures = figures.Figures(
+            task.objective.figures,
+            [figures.TensorBoard(settings.output_dir)] if self.is_chief else [],
+            scales_loss=steps.scales_loss(optimizer),
+            flops=task.flops,
+            peak_tflops=settings.peak_tflops,
+            watch=divergence.DivergenceCheck(settings.stop_on_divergence).check,
+        )
         self._saver = saving.Saver(
             settings.output_dir, settings.keep_checkpoint_max, writes=self.is_chief
         )
@@ -161,7 +168,9 @@ class Run:
         Raises:
             UserError: a checkpoint is there and does not fit, or none is there and one must be.
         """
-        latest = self._restore_newest()
+        latest = self.restore_newest()
+        if self.is_chief:
+            self.figures.writers.append(history.History(self.settings.output_dir, self.step))
         if latest:
             line = f"Resuming at step {self.step} from {latest}: weights, moments and step."
             return line + (" --init_checkpoint is not read." if init_checkpoint else "")
@@ -183,7 +192,7 @@ class Run:
             self.save()
         return "Starting at step 0 from random weights: no checkpoint in output_dir, none given."
 
-    def _restore_newest(self):
+    def restore_newest(self):
         """Restores the newest whole checkpoint of output_dir; its prefix, or None if there is none.
 
         Raises:
@@ -231,13 +240,13 @@ class Run:
         """Starts to save `model.ckpt-<step>`; returns its prefix. See `wait_for_checkpoint`.
 
         Raises:
-            reporting.NonFiniteError: a variable or a moment is not finite; nothing is saved.
+            figures.NonFiniteError: a variable or a moment is not finite; nothing is saved.
         """
         names = [name for name, variable in self._state.items() if variable.dtype.is_floating]
         finite = [tf.reduce_all(tf.math.is_finite(self._state[name])) for name in names]
         bad = [name for name, ok in zip(names, tf.stack(finite).numpy(), strict=True) if not ok]
         if bad:
-            raise reporting.NonFiniteError(
+            raise figures.NonFiniteError(
                 f"{len(bad)} of {len(names)} variables are not finite at step {self.step} "
                 f"({bad[0]} is the first), so it is not saved"
             )
@@ -267,7 +276,7 @@ class Run:
             on_checkpoint: callable or None, called with the prefix of each checkpoint.
 
         Raises:
-            reporting.NonFiniteError: the loss, a gradient or a variable is not finite; step and
+            figures.NonFiniteError: the loss, a gradient or a variable is not finite; step and
                 last good checkpoint are named.
             divergence.DivergenceError: the loss is far above its running mean.
             KeyboardInterrupt: the process was asked to end; its step is saved.
@@ -276,12 +285,13 @@ class Run:
         if first >= settings.train_steps:
             print(f"Nothing left to train: step {first} of {settings.train_steps} is done.")
             return
-        line = progress_line.Progress(first, settings.train_steps, batch_size, self.is_chief)
+        line = progress_line.Line(first, settings.train_steps, self.is_chief)
+        self.figures.start(line, batch_size)
         try:
             with stopping.naming_the_cause(self.strategy, settings.output_dir):
-                self._train(line, batches_of, on_checkpoint)
-        except reporting.NonFiniteError as error:
-            raise reporting.NonFiniteError(
+                self._train(batches_of, on_checkpoint)
+        except figures.NonFiniteError as error:
+            raise figures.NonFiniteError(
                 f"{error}. {self._last_good()}. Lower --learning_rate or lengthen the warm-up, and "
                 "start again"
             ) from None
@@ -290,8 +300,8 @@ class Run:
             self.wait_for_checkpoint()
         self._say_pauses()
 
-    def _train(self, line, batches_of, on_checkpoint):
-        parts = self._make_parts(line, batches_of)
+    def _train(self, batches_of, on_checkpoint):
+        parts = self._make_parts(batches_of)
         # Several workers have to end at the same step, so none is interrupted in between.
         several = devices.num_workers(self.strategy) > 1
         try:
@@ -308,10 +318,8 @@ class Run:
         finally:
             parts.profiler.close()
 
-    def _make_parts(self, line, batches_of):
+    def _make_parts(self, batches_of):
         settings = self.settings
-        self._history = history.History(settings.output_dir, self.step, writes=self.is_chief)
-        divergence_check = divergence.DivergenceCheck(settings.stop_on_divergence)
         request = stopping.StopRequest()
         return _Parts(
             iterator=iter(self._replica_batches(batches_of)),
@@ -325,15 +333,7 @@ class Run:
                 compiled=settings.enable_xla,
             ),
             request=request,
-            meeting=stopping.Meeting(self.strategy, line, request),
-            reporter=reporting.Reporter(
-                self.task.objective.figures,
-                line,
-                steps.scales_loss(self.optimizer),
-                flops=self.task.flops,
-                peak_tflops=settings.peak_tflops,
-                watch=divergence_check.check,
-            ),
+            meeting=stopping.Meeting(self.strategy, self.figures, request),
             profiler=profile.Profiler(
                 settings.profile_steps if self.is_chief else None,
                 os.path.join(settings.output_dir, "train"),
@@ -343,25 +343,20 @@ class Run:
     def _advance(self, parts, target):
         """Makes updates up to the step `target`, or until the run is asked to end."""
         step, every = self.step, self.settings.steps_per_loop
-        parts.reporter.start_clock()
+        self.figures.start_clock()
         while step < target and not parts.meeting.is_over:
             point = min((step // every + 1) * every, target)
             parts.profiler.before(step + 1)
             rows = parts.step(parts.iterator, min(point - step, parts.step.most_steps))
             step += len(rows)
-            parts.reporter.add(rows, step)
+            self.figures.add(rows, step)
             parts.profiler.after(step)
             if parts.meeting.is_due():
-                parts.reporter.read()
+                self.figures.show()
                 self._saver.check()
             if step == point:
                 rate = optimization.rate_at(steps.inner_optimizer(self.optimizer), step - 1)
-                self._write("train", step, parts.reporter.point() | {"learning_rate": rate})
-
-    def _write(self, kind, step, figures):
-        self._curves.write(kind, step, figures)
-        if self._history:
-            self._history.write(step, kind, figures)
+                self.figures.point(step, learning_rate=rate)
 
     def _replica_batches(self, batches_of):
         """The distributed data set of each replica's batches."""
@@ -390,7 +385,7 @@ class Run:
         try:
             prefix = self.save()
             self.wait_for_checkpoint()
-        except reporting.NonFiniteError as error:
+        except figures.NonFiniteError as error:
             return f"Stopped; {error}. {self._last_good()}"
         return f"Stopped at step {self.step}; saved {prefix}"
 
@@ -420,21 +415,7 @@ class Run:
             [self._evaluation_step(batch) for batch in batches], [-1, 2 * len(names) + 1]
         )
         loss = rows[:, -1].mean(dtype=np.float64) if len(rows) else 0.0
-        figures = steps.means(rows, names) | {"loss": np.float32(loss)}
-        return figures
-
-    def show_evaluation(self, figures, names, best):
-        """Adds an evaluation to the curves, and prints its line.
-
-        Args:
-            figures: dict of name -> number.
-            names: iterable of str, the figures to print.
-            best: bool, whether it is the best so far.
-        """
-        self._write("eval", self.step, figures)
-        shown = ", ".join(f"{name} {figures[name]:.4f}" for name in names)
-        ending = " (best so far)" if best else ""
-        progress_line.say(f"Evaluation at step {self.step}: {shown}{ending}")
+        return steps.means(rows, names) | {"loss": np.float32(loss)}
 
 
 def _by_records(dataset):

@@ -311,7 +311,7 @@ def _evaluate(run, options, dataset, prefix):
         block=lambda lines, best_before, value, saved: [lines[0], *saved, *lines[1:]],
         save_moments_for_best=options.loop.save_moments_for_best,
     )
-    run.show_evaluation(figures, ("loss", *heads.PRETRAINING.figures), best)
+    run.figures.evaluation(run.step, figures, ("loss", *heads.PRETRAINING.figures), best)
 
 
 def _evaluate_directory(run, options, dataset):

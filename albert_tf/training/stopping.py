@@ -58,12 +58,12 @@ class Meeting:
 
     Args:
         strategy: tf.distribute.Strategy.
-        progress: progress_line.Progress.
+        figures: figures.Figures.
         request: StopRequest.
     """
 
-    def __init__(self, strategy, progress, request):
-        self._strategy, self._progress, self._request = strategy, progress, request
+    def __init__(self, strategy, figures, request):
+        self._strategy, self._figures, self._request = strategy, figures, request
         self._has_peers = devices.num_workers(strategy) > 1
         self._steps_left = 1
         self.is_over = False  # whether to stop
@@ -72,13 +72,13 @@ class Meeting:
         """Whether to look at the figures now, after a step; sets `is_over` too."""
         if not self._has_peers:
             self.is_over = self._request.made
-            return self.is_over or self._progress.is_due()
+            return self.is_over or self._figures.is_due()
         self._steps_left -= 1
         if self._steps_left > 0:
             return False
         # Each proposes a number of steps by its own clock. The sums of integers are alike for all.
         steps, stops = devices.sum_over_workers(
-            self._strategy, [self._progress.steps_in_check(), int(self._request.made)]
+            self._strategy, [self._figures.steps_in_check(), int(self._request.made)]
         )
         self.is_over = stops > 0
         self._steps_left = max(steps // devices.num_workers(self._strategy), 1)

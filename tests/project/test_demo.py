@@ -224,8 +224,8 @@ def run_dir(tmp_path):
     lines = history.History(str(tmp_path), 0)
     for step in (2, 4):
         figures = {name: n + step / 100 for n, name in enumerate(show_model.FIGURES)}
-        lines.write(step, "train", figures | {"learning_rate": 0.1})
-        lines.write(step, "eval", {name: value + 0.5 for name, value in figures.items()})
+        lines.write("train", step, figures | {"learning_rate": 0.1})
+        lines.write("eval", step, {name: value + 0.5 for name, value in figures.items()})
     return tmp_path
 
 

@@ -24,7 +24,7 @@ from albert_tf.records import input_pipeline
 from albert_tf.tasks import classification, classification_features, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
-from albert_tf.training import devices, finetuned_task, finetuning, loop, reporting, results
+from albert_tf.training import devices, figures, finetuned_task, finetuning, loop, results
 from albert_tf.training.finetuned_task import FinetunedTask
 from albert_tf.training.task import Split
 from tests import GOLDEN, TINY_CONFIG
@@ -360,7 +360,7 @@ def trials_that_fail(monkeypatch):
         def run_trial(task, config, options, strategy):
             seed = options.seed
             if seed in seeds:
-                raise reporting.NonFiniteError("not finite\nat step 7")
+                raise figures.NonFiniteError("not finite\nat step 7")
             best = Path(options.output_dir) / "model.ckpt-best"
             best.parent.mkdir(exist_ok=True)  # locked, it is there
             model = heads.ClassificationModel(config, 2)

@@ -23,7 +23,7 @@ from albert_tf.checkpoints import loading, readers, run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.records import record_checks, schemas
-from albert_tf.training import pretraining, reporting
+from albert_tf.training import figures, pretraining
 from tests import GOLDEN, ROOT
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -406,7 +406,7 @@ def test_evaluates_the_originals_checkpoint_to_the_originals_figures(run_main, f
 def test_non_finite_loss_stops_with_step_and_last_good_checkpoint(run_main, flags, tmp_path):
     flags |= {"learning_rate": 1e30, "num_train_steps": 20, "optimizer": "adamw"}
     flags |= {"save_checkpoints_steps": 10, "iterations_per_loop": 10}
-    with pytest.raises(reporting.NonFiniteError, match=r"at step (\d+)\. .*model\.ckpt-0"):
+    with pytest.raises(figures.NonFiniteError, match=r"at step (\d+)\. .*model\.ckpt-0"):
         run_main(run_pretraining, **flags)
     assert checkpoint_steps(tmp_path / "out") == [0]
 

@@ -21,9 +21,9 @@ def written(tmp_path):
     """The history of a run of six steps that is evaluated at steps 3 and 6."""
     lines = history.History(str(tmp_path), 0)
     for step in range(1, 7):
-        lines.write(step, "train", {"loss": 1 / step, "learning_rate": np.float32(0.1)})
+        lines.write("train", step, {"loss": 1 / step, "learning_rate": np.float32(0.1)})
         if step % 3 == 0:
-            lines.write(step, "eval", {"loss": 2 / step, "accuracy": step / 10})
+            lines.write("eval", step, {"loss": 2 / step, "accuracy": step / 10})
     return tmp_path
 
 
@@ -54,14 +54,14 @@ def test_curves_are_read(written):
 def test_rows_after_the_step_of_a_resumed_run_are_removed(written):
     again = history.History(str(written), 3)
     assert [row["step"] for row in rows(written)] == ["1", "2", "3", "3"]
-    again.write(4, "train", {"loss": 0.25, "learning_rate": 0.1})
+    again.write("train", 4, {"loss": 0.25, "learning_rate": 0.1})
     assert history.read(str(written))["train"]["loss"][0] == [1, 2, 3, 4]
 
 
 def test_seconds_go_on_in_a_resumed_run(written):
     path = written / history.FILE
     path.write_text(re.sub(r"^3,eval,[\d.]+", "3,eval,5000", path.read_text(), flags=re.M))
-    history.History(str(written), 3).write(4, "train", {})
+    history.History(str(written), 3).write("train", 4, {})
     assert 5000 <= float(rows(written)[-1]["seconds"]) < 6000
 
 
@@ -72,29 +72,20 @@ def test_a_torn_last_line_is_dropped(written, kept):
     line = whole.splitlines(keepends=True)[-1]
     path.write_text(whole[: len(whole) - len(line) + min(kept, len(line) - 1)])
     assert history.read(str(written))["eval"]["accuracy"] == ([3], [0.3])
-    history.History(str(written), 6).write(7, "train", {"loss": 0.1})
+    history.History(str(written), 6).write("train", 7, {"loss": 0.1})
     assert [row["step"] for row in rows(written)] == ["1", "2", "3", "3", "4", "5", "6", "7"]
 
 
 def test_a_torn_header_is_an_empty_history(tmp_path):
     (tmp_path / history.FILE).write_text("step,ki")
-    history.History(str(tmp_path), 0).write(1, "train", {"loss": 1})
+    history.History(str(tmp_path), 0).write("train", 1, {"loss": 1})
     assert history.read(str(tmp_path))["train"]["loss"] == ([1], [1.0])
-
-
-def test_others_than_the_chief_leave_the_file_alone(written, tmp_path_factory):
-    before = (written / history.FILE).read_bytes()
-    history.History(str(written), 2, writes=False).write(3, "train", {"other": 1})
-    assert (written / history.FILE).read_bytes() == before
-    empty = tmp_path_factory.mktemp("empty")
-    history.History(str(empty), 0, writes=False).write(1, "train", {"loss": 1})
-    assert not list(empty.iterdir())
 
 
 def test_a_history_that_was_deleted_starts_anew(written):
     lines = history.History(str(written), 6)
     (written / history.FILE).unlink()
-    lines.write(7, "train", {"loss": 1})
+    lines.write("train", 7, {"loss": 1})
     assert [row["step"] for row in rows(written)] == ["7"]
 
 

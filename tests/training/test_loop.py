@@ -4,7 +4,6 @@
 import functools
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -20,7 +19,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.records import input_pipeline, schemas
-from albert_tf.training import devices, loop, progress_line, reporting, results, steps
+from albert_tf.training import devices, figures, loop, progress_line, results, steps
 from tests import GOLDEN, ROOT
 from tests.training.clusters import cluster
 
@@ -149,7 +148,7 @@ def test_what_is_not_finite_is_not_saved(value, moment, run, tmp_path):
     index = list(run.task.variables).index(NAME)
     variable = run.optimizer.adam_v[index] if moment else run.task.variables[NAME]
     variable.assign(tf.fill(variable.shape, value))
-    with pytest.raises(reporting.NonFiniteError, match=f"1 of 96 variables .*{NAME}.* not saved"):
+    with pytest.raises(figures.NonFiniteError, match=f"1 of 96 variables .*{NAME}.* not saved"):
         run.save()
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
@@ -161,7 +160,7 @@ def test_an_interrupted_run_saves_what_is_finite(diverged, run, tmp_path, capsys
             run.task.variables[NAME].assign(tf.fill([32], np.nan))
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(progress_line.Progress, "advance", interrupt)
+    monkeypatch.setattr(progress_line.Line, "advance", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run.train(batches_of(golden_rows()), 4)
     out = capsys.readouterr().out
@@ -290,25 +289,15 @@ if __name__ == "__main__":
     print(json.dumps({"replicas": made.num_replicas_in_sync, **outcome}))
 
 
-def test_progress_keeps_its_speed_where_no_step_was_made(capsys):
-    progress = progress_line.Progress(0, 10, batch_size=4, visible=True)
-    progress.advance(10)
-    for _ in range(2):  # after the last steps, and when the loop ends
-        progress.show({"loss": 1.0})
-    progress.close()
-    shown = re.findall(r"([\d.]+) sequences/s", capsys.readouterr().err)
-    assert shown and float(shown[-1]) > 0
-
-
 def test_a_line_says_why_nothing_moves_while_the_graph_is_built(monkeypatch, capsys):
     monkeypatch.setattr(progress_line, "GRAPH_SECONDS", 0.01)
-    slow = progress_line.Progress(0, 4, 2, visible=True)
+    slow = progress_line.Line(0, 4)
     slow._first_step.join()
     slow.close()
     monkeypatch.setattr(progress_line, "GRAPH_SECONDS", 60)
-    quick = progress_line.Progress(0, 4, 2, visible=True)
+    quick = progress_line.Line(0, 4)
     quick.advance(1)
     quick._first_step.join(5)
     assert not quick._first_step.is_alive()
     quick.close()
-    assert capsys.readouterr().out.count("Building the graph") == 1
+    assert capsys.readouterr().out.count("Tracing the training step") == 1

@@ -9,7 +9,7 @@ import tf_keras
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, optimization
-from albert_tf.training import devices, loop, reporting, steps
+from albert_tf.training import devices, loop, steps
 from tests import TINY_CONFIG
 from tests.model.gradient_errors import assert_close_gradients
 
@@ -148,76 +148,3 @@ def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale(float16, 
     assert steps.inner_optimizer(optimizer).iterations.numpy() == 1
     for name, value in values(task).items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)
-
-
-class Progress:
-    """What a Reporter needs of a progress line."""
-
-    batch_size = 4
-
-    def __init__(self):
-        self.shown = None
-
-    def advance(self, count):
-        pass
-
-    def start_clock(self):
-        pass
-
-    def sequences_per_second(self):
-        return 8.0
-
-    def show(self, figures):
-        self.shown = figures
-
-
-def rows_of(*norms, loss=1.0, scale=4.0):
-    return tf.constant([[2.0, 4.0, loss, norm, scale] for norm in norms])
-
-
-def test_one_overflow_leaves_the_gradient_norm_a_number():
-    reporter = reporting.Reporter(["hits"], Progress(), scales_loss=True)
-    reporter.add(rows_of(1.0, np.inf, np.nan, 3.0), last_step=4)
-    figures = reporter.point()
-    assert figures["gradient_norm"] == 2.0
-    assert figures["loss_scale"] == 4.0
-    assert figures["hits"] == 0.5
-
-
-def test_speed_and_share_of_the_peak():
-    progress = Progress()
-    reporter = reporting.Reporter(["hits"], progress, False, flops=10**12, peak_tflops=32.0)
-    reporter.add(rows_of(1.0), last_step=1)
-    reporter.read()
-    assert progress.shown["model_tflops_per_second"] == 8.0
-    assert progress.shown["model_flops_utilization"] == 0.25
-    point = reporter.point()
-    expected = point["sequences_per_second"] / 32
-    assert point["model_flops_utilization"] == pytest.approx(expected)
-
-
-def test_a_run_that_always_overflows_ends():
-    reporter = reporting.Reporter(["hits"], Progress(), scales_loss=True)
-    reporter.add(rows_of(*[np.inf] * 20, 1.0), last_step=21)
-    reporter.read()
-    reporter.add(rows_of(*[np.inf] * 21), last_step=42)
-    with pytest.raises(reporting.NonFiniteError, match=r"last 21 steps, up to step 42, overflow"):
-        reporter.read()
-
-
-@pytest.mark.parametrize("bad", [{"loss": np.nan}, {"loss": np.inf}])
-@pytest.mark.parametrize("scales_loss", [True, False])
-def test_the_first_bad_step_is_named(bad, scales_loss):
-    reporter = reporting.Reporter(["hits"], Progress(), scales_loss)
-    reporter.add(rows_of(1.0, 1.0), last_step=6)
-    reporter.add(rows_of(1.0, **bad), last_step=7)
-    reporter.add(rows_of(1.0, **bad), last_step=8)
-    with pytest.raises(reporting.NonFiniteError, match=r"at step 7$"):
-        reporter.read()
-
-
-def test_an_infinite_gradient_ends_a_run_without_loss_scaling():
-    reporter = reporting.Reporter(["hits"], Progress(), scales_loss=False)
-    reporter.add(rows_of(1.0, np.inf), last_step=2)
-    with pytest.raises(reporting.NonFiniteError, match=r"at step 2$"):
-        reporter.read()
