@@ -58,7 +58,12 @@ def next_key():
         return tf.random.uniform([2], 0, tf.int32.max, tf.int32)
     place = _places.count
     _places.count += 1
-    return _positive(tf.random.experimental.stateless_fold_in(_places.key, place))
+    return fold_in(_places.key, place)
+
+
+def fold_in(key, number):
+    """The key (int32 tensor [2]) that follows from another and a number, the same under XLA."""
+    return _positive(tf.random.experimental.stateless_fold_in(key, number))
 
 
 def _positive(key):

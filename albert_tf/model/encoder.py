@@ -71,7 +71,7 @@ class Layer(tf_keras.layers.Layer):
         )
 
 
-class Dense(Layer):
+class Linear(Layer):
     """x W + b on the last axis.
 
     Args:
@@ -179,7 +179,7 @@ class AttentionBlock(Layer):
         super().__init__(**kwargs)
         size, stddev = config.hidden_size, config.initializer_range
         self.query, self.key, self.value, self.output_dense = (
-            Dense(size, size, stddev, dtype=self.dtype_policy) for _ in range(4)
+            Linear(size, size, stddev, dtype=self.dtype_policy) for _ in range(4)
         )
         self.layer_norm = LayerNorm(size, dtype=self.dtype_policy)
         self._heads, self._head_size = config.num_attention_heads, config.head_size
@@ -228,8 +228,8 @@ class FeedForwardBlock(Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         sizes, stddev = (config.hidden_size, config.intermediate_size), config.initializer_range
-        self.intermediate = Dense(*sizes, stddev, dtype=self.dtype_policy)
-        self.output_dense = Dense(*reversed(sizes), stddev, dtype=self.dtype_policy)
+        self.intermediate = Linear(*sizes, stddev, dtype=self.dtype_policy)
+        self.output_dense = Linear(*reversed(sizes), stddev, dtype=self.dtype_policy)
         self.layer_norm = LayerNorm(config.hidden_size, dtype=self.dtype_policy)
         self._activation = get_activation(config.hidden_act)
         self._dropout = config.hidden_dropout_prob
@@ -278,7 +278,7 @@ class AlbertModel(ConfiguredModel):
         self.embeddings = Embeddings(config, use_one_hot_embeddings, dtype=policy)
         self.embedding_hidden_mapping_in = None
         if config.embedding_size != hidden:
-            self.embedding_hidden_mapping_in = Dense(
+            self.embedding_hidden_mapping_in = Linear(
                 config.embedding_size, hidden, stddev, dtype=policy
             )
         # Flat lists: Keras does not save what lies in lists of lists.
@@ -290,7 +290,7 @@ class AlbertModel(ConfiguredModel):
             FeedForwardBlock(config, dtype=policy)
             for _ in range(config.num_ffn_groups * config.inner_group_num)
         ]
-        self.pooler = Dense(hidden, hidden, stddev, dtype=policy)
+        self.pooler = Linear(hidden, hidden, stddev, dtype=policy)
 
     @property
     def attention_groups(self):

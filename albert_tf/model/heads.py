@@ -18,7 +18,7 @@ import tensorflow as tf
 from albert_tf.model.dropout import dropout
 from albert_tf.model.encoder import (
     AlbertModel,
-    Dense,
+    Linear,
     Layer,
     LayerNorm,
     get_activation,
@@ -43,7 +43,7 @@ class MaskedLM(Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         size, stddev, policy = config.embedding_size, config.initializer_range, self.dtype_policy
-        self.transform = Dense(config.hidden_size, size, stddev, dtype=policy)
+        self.transform = Linear(config.hidden_size, size, stddev, dtype=policy)
         self.layer_norm = LayerNorm(size, dtype=policy)
         self.output_bias = self.variable("output_bias", [config.vocab_size], "zeros")
         self._activation = get_activation(config.hidden_act)
@@ -529,7 +529,9 @@ class SquadV2Model(ConfiguredModel):
         policy = self.dtype_policy
         self.encoder = AlbertModel(config, **encoder, dtype=policy)
         # Last layers compute in float32 under every precision: equal scores would be too frequent.
-        self.start_logits = Dense(config.hidden_size, 1, config.initializer_range, dtype=tf.float32)
+        self.start_logits = Linear(
+            config.hidden_size, 1, config.initializer_range, dtype=tf.float32
+        )
         self.end_logits = EndLogits(config, dtype=policy)
         self.answer_class = AnswerClass(config, dropout_prob, dtype=policy)
         self._start_n_top, self._end_n_top = start_n_top, end_n_top
@@ -576,9 +578,9 @@ class EndLogits(Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         size, stddev = config.hidden_size, config.initializer_range
-        self.dense_0 = Dense(2 * size, size, stddev, dtype=self.dtype_policy)
+        self.dense_0 = Linear(2 * size, size, stddev, dtype=self.dtype_policy)
         self.layer_norm = LayerNorm(size, dtype=self.dtype_policy)
-        self.dense_1 = Dense(size, 1, stddev, dtype=tf.float32)
+        self.dense_1 = Linear(size, 1, stddev, dtype=tf.float32)
 
     def call(self, x, starts):
         """Computes the logits of all pairs.
@@ -612,8 +614,8 @@ class AnswerClass(Layer):
     def __init__(self, config, dropout_prob, **kwargs):
         super().__init__(**kwargs)
         size, stddev = config.hidden_size, config.initializer_range
-        self.dense_0 = Dense(2 * size, size, stddev, dtype=tf.float32)
-        self.dense_1 = Dense(size, 1, stddev, use_bias=False, dtype=tf.float32)
+        self.dense_0 = Linear(2 * size, size, stddev, dtype=tf.float32)
+        self.dense_1 = Linear(size, 1, stddev, use_bias=False, dtype=tf.float32)
         self._dropout_prob = dropout_prob
 
     def call(self, x, start_logits, training=False):

@@ -31,6 +31,7 @@ class ConfiguredModel(tf_keras.Model):
         super().__init__(autocast=False, **kwargs)
         self.config = config
         self._options = tuple(options.items())
+        self._frozen = None
         self.built = True  # the constructors of the layers make all variables
 
     def build(self, input_shape=None):
@@ -44,12 +45,38 @@ class ConfiguredModel(tf_keras.Model):
             "dtype": self.dtype_policy.name,
             "config": self.config.to_dict(),
             **dict(self._options),
+            "frozen": [number for number, part in enumerate(self._parts()) if not part.trainable],
         }
 
     @classmethod
     def from_config(cls, config):
         """The model of `get_config`, with random weights."""
-        return cls(**config | {"config": AlbertConfig.from_dict(config["config"])})
+        config = config | {"config": AlbertConfig.from_dict(config["config"])}
+        frozen = config.pop("frozen", ())
+        model = cls(**config)
+        model._freeze(frozen)
+        model._frozen = tuple(frozen)
+        return model
+
+    def finalize_state(self):
+        """Freezes again what was: of a directory, Keras sets `trainable` after `from_config`."""
+        if hasattr(self, "_serialized_attributes") and self._frozen is not None:
+            self._freeze(self._frozen)
+            self._frozen = None
+
+    def _freeze(self, frozen):
+        for number, part in enumerate(self._parts()):
+            part.trainable = number not in frozen  # sets its own parts too, which come later
+
+    def _parts(self):
+        """All layers of the model, each one before its own, in the order of the constructors."""
+        layers = [layer for own in self.layers for layer in (own, *own.submodules)]
+        return [
+            layer
+            for layer in layers
+            if isinstance(layer, tf_keras.layers.Layer)
+            and not isinstance(layer, tf_keras.metrics.Metric)
+        ]
 
     @classmethod
     def from_checkpoint(cls, path, **options):

@@ -153,7 +153,7 @@ class TrainStep:
         step = tf.cast(self._inner.iterations, tf.int32)
         key = tf.constant([self._seed & 0x7FFFFFFF, self._seed >> 31], tf.int32)
         for number in (step, replica):
-            key = tf.random.experimental.stateless_fold_in(key, number)
+            key = dropout.fold_in(key, number)
         if self._accumulation == 1:
             return self._gradients_of_part(features, totals, key)
         parts = {  # [b, ...] -> [k, b / k, ...]
@@ -168,7 +168,7 @@ class TrainStep:
 
         def add(part, gradients, sums):
             features = {name: values[part] for name, values in parts.items()}
-            part_key = tf.random.experimental.stateless_fold_in(key, part)
+            part_key = dropout.fold_in(key, part)
             more, more_sums = self._gradients_of_part(features, totals, part_key)
             reached.update(i for i, gradient in enumerate(more) if gradient is not None)
             gradients = [

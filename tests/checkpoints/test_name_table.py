@@ -41,7 +41,7 @@ def test_every_variable_has_one_name(variant):
 
 def test_a_variable_without_a_name_is_noticed():
     model = heads.PretrainingModel(golden_config())
-    model.extra = heads.Dense(2, 2, 0.02)
+    model.extra = heads.Linear(2, 2, 0.02)
     with pytest.raises(AssertionError, match="2 variables of PretrainingModel are not in the"):
         name_table.named_variables(model)
 

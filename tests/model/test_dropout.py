@@ -98,6 +98,17 @@ def test_xla_and_unknown_shapes_give_the_same_masks(key):
         np.testing.assert_allclose(function(x, key), drop(x, key), rtol=1e-6)
 
 
+def test_keys_of_steps_and_replicas_are_the_same_under_xla():
+    def keys(step):
+        return dropout.fold_in(dropout.fold_in(KEY, step), 1)
+
+    compiled = tf.function(keys, jit_compile=True)
+    steps = tf.range(20)
+    found = [keys(step) for step in steps]
+    np.testing.assert_array_equal([compiled(step) for step in steps], found)
+    assert len({tuple(key.numpy()) for key in found}) == 20 and np.min(found) >= 0
+
+
 def test_gradients_pass_where_values_do():
     x = tf.Variable(tf.ones([200]))
     with tf.GradientTape() as tape, dropout.seeded(KEY):

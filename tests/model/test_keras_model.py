@@ -124,6 +124,32 @@ def test_a_saved_model_is_the_same_again(name, tmp_path):
     assert_same(loaded(given), model(given))
 
 
+@pytest.mark.parametrize("form", ["model.keras", "directory"])
+def test_what_is_frozen_stays_frozen(form, tmp_path):
+    model = make("classifier", ONE_BLOCK)
+    model.encoder.trainable = False
+    model.encoder.pooler.trainable = True
+    model.compile(metrics=["accuracy"])
+    model(features())  # a directory needs the shapes
+    model.save(tmp_path / form)
+    loaded = tf_keras.models.load_model(tmp_path / form)
+    assert_same(loaded.trainable_variables, model.trainable_variables)
+    assert not loaded.encoder.trainable and loaded.encoder.pooler.trainable
+    assert loaded.get_config() == model.get_config()
+
+
+def test_a_frozen_encoder_inside_another_model_stays_frozen(tmp_path):
+    given = {"input_ids": tf_keras.Input([None], dtype=tf.int32, name="input_ids")}
+    encoder = AlbertModel(ONE_BLOCK, trainable=False)
+    encoder.embeddings.trainable = False
+    model = tf_keras.Model(given, tf_keras.layers.Dense(2)(encoder(given)["pooled_output"]))
+    model.save(tmp_path / "model.keras")
+    loaded = tf_keras.models.load_model(tmp_path / "model.keras")
+    assert len(loaded.trainable_variables) == 2
+    loaded.layers[1].trainable = True
+    assert len(loaded.trainable_variables) == len(model.variables)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_every_weight_is_in_files_of_weights(name, tmp_path):
     model, other = make(name), make(name)

@@ -119,12 +119,14 @@ def test_dropout_follows_from_seed_and_step(features):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
-def test_a_compiled_step_equals_the_plain_one(features, optimizer):
+@pytest.mark.parametrize(
+    "options", [{}, {"optimizer": "adamw", "dropout": 0.3}, {"dropout": 0.3, "accumulation": 2}]
+)
+def test_a_compiled_step_equals_the_plain_one_with_the_same_masks(features, options):
     rows = []
     for compiled in (False, True):
-        step, _, _ = make_step(compiled=compiled, optimizer=optimizer)
-        rows.append(run(step, features, 2))
+        step, _, _ = make_step(compiled=compiled, **options)
+        rows.append(run(step, features, 4))
     np.testing.assert_allclose(rows[1], rows[0], rtol=1e-4)
 
 
