@@ -18,9 +18,9 @@ import tensorflow as tf
 from albert_tf.model.dropout import dropout
 from albert_tf.model.encoder import (
     AlbertModel,
-    Linear,
     Layer,
     LayerNorm,
+    Linear,
     get_activation,
     truncated_normal,
 )
