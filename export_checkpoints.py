@@ -19,7 +19,7 @@ loading = lazy.module("albert_tf.checkpoints.loading")
 name_table = lazy.module("albert_tf.checkpoints.name_table")
 readers = lazy.module("albert_tf.checkpoints.readers")
 run_directory = lazy.module("albert_tf.checkpoints.run_directory")
-transformers = lazy.module("albert_tf.checkpoints.transformers")
+huggingface = lazy.module("albert_tf.checkpoints.huggingface")
 writers = lazy.module("albert_tf.checkpoints.writers")
 saved_models = lazy.module("albert_tf.publish.saved_models")
 transformers_tokenizer = lazy.module("albert_tf.publish.transformers_tokenizer")
@@ -86,7 +86,7 @@ def read_config():
         raise UserError(
             f"--albert_directory={FLAGS.albert_directory} holds no {CONFIG}: put it there"
         )
-    return transformers.read_config(found[0])
+    return huggingface.read_config(found[0])
 
 
 def check_prefix(prefix, config):
@@ -175,20 +175,20 @@ def read_tokenizer(config, has_masked_lm):
 def export_to_transformers(config):
     """Writes --export_path as a directory of the transformers library."""
     try:
-        transformers.check_expressible(config)
+        huggingface.check_expressible(config)
     except UserError as error:
         raise UserError(f"--export_format=hf: {error}") from error
     saved_models.check_export_path(FLAGS.export_path, "export_path")
     prefix = run_directory.find(checkpoint_path())
     head = finetuned_task.read(os.path.dirname(prefix))
     shapes = readers.open_reader(prefix).shapes
-    architecture, outputs = transformers.architecture_of(shapes, config.hidden_size, head)
-    ids, tokenizer_files = read_tokenizer(config, architecture in transformers.WITH_MASKED_LM)
+    architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, head)
+    ids, tokenizer_files = read_tokenizer(config, architecture in huggingface.WITH_MASKED_LM)
     special_ids = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
-    their_config = transformers.to_their_config(config, architecture, special_ids, outputs)
+    their_config = huggingface.to_their_config(config, architecture, special_ids, outputs)
     tensors = read_weights(config)
     with files.replacing_directory(FLAGS.export_path) as directory:
-        written = transformers.write(directory, their_config, tensors, tokenizer_files)
+        written = huggingface.write(directory, their_config, tensors, tokenizer_files)
         if head:
             finetuned_task.write(directory, head)
     left_out = [name for name in tensors if name not in written]

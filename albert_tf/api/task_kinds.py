@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which task a fine-tuned checkpoint is of, and the object that knows the task."""
 
-from albert_tf.checkpoints import name_table, transformers
+from albert_tf.checkpoints import huggingface, name_table
 from albert_tf.errors import UserError
 from albert_tf.tasks import glue, ner, race
 from albert_tf.tasks.classification import ClassificationTask
@@ -47,8 +47,8 @@ def kind_of(found, shapes, task=None, labels=None):
         kind = finetuned_task.read(found.directory)
         if kind:
             return kind
-        task = transformers.read_task(found.directory)
-        labels = labels or transformers.read_labels(found.directory)
+        task = huggingface.read_task(found.directory)
+        labels = labels or huggingface.read_labels(found.directory)
     if task is None and weights[0] == 1:
         raise UserError(
             f"{found.checkpoint} has one output, as regression and RACE have, and nothing beside "

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import hub_modules, run_directory, transformers
+from albert_tf.checkpoints import hub_modules, huggingface, run_directory
 from albert_tf.errors import UserError
 
 CONFIG_FILE = "albert_config.json"
@@ -36,7 +36,7 @@ class Source(NamedTuple):
 
     def config_file(self):
         """Path of the config that lies there; None where there is none, or in a module."""
-        paths = [os.path.join(self.directory, name) for name in (CONFIG_FILE, transformers.CONFIG)]
+        paths = [os.path.join(self.directory, name) for name in (CONFIG_FILE, huggingface.CONFIG)]
         return next(filter(tf.io.gfile.exists, paths), None)
 
     def read_config(self):
@@ -47,11 +47,11 @@ class Source(NamedTuple):
         """
         path = self.config_file()
         if path:
-            return transformers.read_config(path)
+            return huggingface.read_config(path)
         if self.is_module:
             return hub_modules.read_config(self.directory)
         raise UserError(
-            f"{self.directory} has neither {CONFIG_FILE} nor {transformers.CONFIG} to tell the "
+            f"{self.directory} has neither {CONFIG_FILE} nor {huggingface.CONFIG} to tell the "
             "architecture: put the file there, or pass config=AlbertConfig.from_json_file(...)"
         )
 

@@ -17,7 +17,7 @@ albert_config = lazy.module("albert_tf.config")
 files = lazy.module("albert_tf.files")
 hub_modules = lazy.module("albert_tf.checkpoints.hub_modules")
 run_directory = lazy.module("albert_tf.checkpoints.run_directory")
-transformers = lazy.module("albert_tf.checkpoints.transformers")
+huggingface = lazy.module("albert_tf.checkpoints.huggingface")
 record_index = lazy.module("albert_tf.records.record_index")
 task_text = lazy.module("albert_tf.tasks.text_input")
 tokenization = lazy.module("albert_tf.text.tokenization")
@@ -35,7 +35,7 @@ def read_config():
     path, module = FLAGS.albert_config_file, hub_module()
     if not path and not module:
         raise UserError("give --albert_config_file or --albert_hub_module_handle")
-    config = transformers.read_config(path) if path else hub_modules.read_config(module)
+    config = huggingface.read_config(path) if path else hub_modules.read_config(module)
     _check_length(config, path or module)
     return config
 

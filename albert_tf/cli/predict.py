@@ -30,7 +30,7 @@ from albert_tf.errors import UserError
 
 tf = lazy.module("tensorflow")
 files = lazy.module("albert_tf.files")
-transformers = lazy.module("albert_tf.checkpoints.transformers")
+huggingface = lazy.module("albert_tf.checkpoints.huggingface")
 
 FLAGS = flags.FLAGS
 ASKED = ("fill_mask", "sentence_order")  # of pre-trained models
@@ -182,7 +182,7 @@ def _checkpoint():
     told = _given(TOLD)
     path = told.pop("albert_config_file", None)
     if path:
-        told["config"] = transformers.read_config(path)
+        told["config"] = huggingface.read_config(path)
     if "task_name" in told:
         told["task"] = told.pop("task_name")
     asks = bool(_given(ASKED))

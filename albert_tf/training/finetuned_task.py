@@ -8,7 +8,7 @@ import os
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import run_directory, transformers
+from albert_tf.checkpoints import huggingface, run_directory
 from albert_tf.errors import UserError
 from albert_tf.training import results
 
@@ -58,7 +58,7 @@ def check(task, output_dir, given=None):
 def _check_in(directory, task, flag, remedy):
     found = read(directory)
     if found is None:
-        labels = transformers.read_labels(directory)
+        labels = huggingface.read_labels(directory)
         if labels in (None, task.labels):
             return
         found = FinetunedTask("another task", labels)

@@ -15,7 +15,7 @@ import tensorflow as tf
 import albert_tf
 import export_checkpoints
 import export_to_tfhub
-from albert_tf.checkpoints import transformers
+from albert_tf.checkpoints import huggingface
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.training import finetuned_task, run_record
@@ -248,7 +248,7 @@ def test_one_output_has_to_be_explained(tmp_path):
 )
 def test_the_task_of_a_directory_of_transformers(tmp_path, content, task):
     (tmp_path / "config.json").write_text(json.dumps(content))
-    assert transformers.read_task(str(tmp_path)) == task
+    assert huggingface.read_task(str(tmp_path)) == task
 
 
 # --- Numbers -------------------------------------------------------------------------------------

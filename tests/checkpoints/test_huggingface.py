@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import run_classifier
 import run_squad
-from albert_tf.checkpoints import loading, name_table, readers, run_directory, transformers
+from albert_tf.checkpoints import huggingface, loading, name_table, readers, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
@@ -44,9 +44,9 @@ def write(directory, config, tensors, head=None):
     """Writes tensors for transformers; returns the class and what was written."""
     directory.mkdir(exist_ok=True)
     shapes = {name: list(value.shape) for name, value in tensors.items()}
-    architecture, outputs = transformers.architecture_of(shapes, config.hidden_size, head)
-    values = transformers.to_their_config(config, architecture, SPECIAL_IDS, outputs)
-    return architecture, transformers.write(str(directory), values, tensors, {})
+    architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, head)
+    values = huggingface.to_their_config(config, architecture, SPECIAL_IDS, outputs)
+    return architecture, huggingface.write(str(directory), values, tensors, {})
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_kernels_are_turned_and_nothing_else(written):
 @pytest.mark.parametrize("variant", EXPRESSIBLE)
 def test_weights_come_back_bit_by_bit(variant, written):
     directory = written(variant)
-    model = heads.PretrainingModel(transformers.read_config(str(directory / "config.json")))
+    model = heads.PretrainingModel(huggingface.read_config(str(directory / "config.json")))
     named = name_table.named_variables(model)
     report = loading.load(str(directory), named)
     assert report.missing == report.unused == report.wrong_shape == ()
@@ -243,7 +243,7 @@ def test_outputs_in_the_config(kind, expected, labels, tmp_path):
     assert values.get("id2label") == names
     assert values.get("label2id") == (names and {v: int(k) for k, v in names.items()})
     known = labels if kind in ("labels", "words") else None
-    assert transformers.read_labels(str(tmp_path / "hf")) == known
+    assert huggingface.read_labels(str(tmp_path / "hf")) == known
 
 
 @pytest.mark.parametrize(
@@ -251,8 +251,8 @@ def test_outputs_in_the_config(kind, expected, labels, tmp_path):
 )
 def test_configs_that_tell_no_labels(names, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"id2label": names}))
-    assert transformers.read_labels(str(tmp_path)) is None
-    assert transformers.read_labels(str(tmp_path / "nowhere")) is None
+    assert huggingface.read_labels(str(tmp_path)) is None
+    assert huggingface.read_labels(str(tmp_path / "nowhere")) is None
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_damaged_record_of_the_task_is_named(text, tmp_path):
 def test_heads_that_do_not_fit_are_refused(weights, bias, head, message):
     shapes = {"output_weights": weights, "output_bias": bias}
     with pytest.raises(ValueError, match=message):
-        transformers.architecture_of(shapes, 32, head)
+        huggingface.architecture_of(shapes, 32, head)
 
 
 def test_what_transformers_has_no_place_for_is_told(tmp_path):
@@ -299,7 +299,7 @@ def test_what_transformers_has_no_place_for_is_told(tmp_path):
 
 def test_config_of_transformers():
     config = config_of("groups2", hidden_dropout_prob=0.1, unknown_keys={"gap_size": 0})
-    assert transformers.to_their_config(config, "AlbertForPreTraining", SPECIAL_IDS) == {
+    assert huggingface.to_their_config(config, "AlbertForPreTraining", SPECIAL_IDS) == {
         "architectures": ["AlbertForPreTraining"],
         "model_type": "albert",
         "vocab_size": 300,
@@ -332,24 +332,24 @@ def test_config_of_transformers():
      ("linear", "linear"), ("", "linear")],
 )  # fmt: skip
 def test_activations(ours, theirs):
-    values = transformers.to_their_config(config_of(hidden_act=ours), "AlbertModel", SPECIAL_IDS)
+    values = huggingface.to_their_config(config_of(hidden_act=ours), "AlbertModel", SPECIAL_IDS)
     assert values["hidden_act"] == theirs
-    back = transformers.from_their_config(values).hidden_act
+    back = huggingface.from_their_config(values).hidden_act
     assert back == {"GELU": "gelu", "": "linear"}.get(ours, ours)
 
 
 def test_the_exact_gelu_is_read_with_a_warning(caplog):
     values = {"model_type": "albert", "vocab_size": 300, "hidden_act": "gelu"}
-    assert transformers.from_their_config(values).hidden_act == "gelu"
+    assert huggingface.from_their_config(values).hidden_act == "gelu"
     assert "is the exact form; the tanh form is used" in caplog.text
 
 
 def test_layers_of_their_own_are_groups_of_one():
     config = config_of(parameter_sharing="none")
-    transformers.check_expressible(config)
-    values = transformers.to_their_config(config, "AlbertModel", SPECIAL_IDS)
+    huggingface.check_expressible(config)
+    values = huggingface.to_their_config(config, "AlbertModel", SPECIAL_IDS)
     assert values["num_hidden_groups"] == 3
-    back = transformers.from_their_config(values)
+    back = huggingface.from_their_config(values)
     assert [back.group_of_layer(layer) for layer in range(3)] == [0, 1, 2]
 
 
@@ -372,12 +372,12 @@ def test_layers_of_their_own_are_groups_of_one():
 )
 def test_what_transformers_cannot_compute_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        transformers.check_expressible(config_of(**change))
+        huggingface.check_expressible(config_of(**change))
 
 
 @pytest.mark.parametrize("sharing", ["attention", "ffn"])
 def test_unequal_sharing_that_is_none_passes(sharing):
-    transformers.check_expressible(config_of(parameter_sharing=sharing, num_hidden_groups=3))
+    huggingface.check_expressible(config_of(parameter_sharing=sharing, num_hidden_groups=3))
 
 
 @pytest.mark.parametrize(
@@ -397,22 +397,22 @@ def test_unequal_sharing_that_is_none_passes(sharing):
     ],
 )
 def test_a_config_that_this_project_cannot_compute(change, message, tmp_path):
-    values = transformers.to_their_config(config_of(), "AlbertModel", SPECIAL_IDS) | change
+    values = huggingface.to_their_config(config_of(), "AlbertModel", SPECIAL_IDS) | change
     (tmp_path / "config.json").write_text(json.dumps(values))
     with pytest.raises(ValueError, match=message) as error:
-        transformers.read_config(str(tmp_path / "config.json"))
+        huggingface.read_config(str(tmp_path / "config.json"))
     assert str(error.value).startswith(f"{tmp_path}/config.json: ")
 
 
 def test_the_originals_config_is_read_as_ever(tmp_path):
     path = str(MODELS / "groups2" / "albert_config.json")
-    assert transformers.read_config(path) == config_of("groups2")
+    assert huggingface.read_config(path) == config_of("groups2")
     for text in ("[]", "3", "no JSON", "[" * 100_000):
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(ValueError, match=r"config\.json"):
-            transformers.read_config(str(tmp_path / "config.json"))
+            huggingface.read_config(str(tmp_path / "config.json"))
     with pytest.raises(ValueError, match="nowhere"):
-        transformers.read_config("nowhere.json")
+        huggingface.read_config("nowhere.json")
 
 
 # --- Reading what others wrote --------------------------------------------------------------------
@@ -556,7 +556,7 @@ def test_fine_tuning_from_a_directory_of_transformers(small_directory, run_main,
         if name_table.is_encoder(name):
             np.testing.assert_array_equal(before[name], value, err_msg=name)
     config = AlbertConfig.from_json_file(str(tmp_path / "out" / "albert_config.json"))
-    assert config == transformers.read_config(str(directory / "config.json"))
+    assert config == huggingface.read_config(str(directory / "config.json"))
 
 
 def test_no_answers_from_a_directory_of_transformers(small_directory, run_main, tmp_path):
@@ -710,4 +710,4 @@ def test_what_transformers_saves_is_read(part, written, tmp_path):
     if part == "the encoder":
         tensors = {name: value for name, value in tensors.items() if name.startswith("bert/")}
     assert_same(read_all(tmp_path / "again" / "model.safetensors"), tensors)
-    assert transformers.read_config(str(tmp_path / "again/config.json")) == config_of("groups2")
+    assert huggingface.read_config(str(tmp_path / "again/config.json")) == config_of("groups2")
