@@ -78,7 +78,7 @@ def load_model(config):
     model = heads.PretrainingModel(config)
     path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
     report = loading.load(path, name_table.named_variables(model))
-    saved_models.check_fit(report)
+    loading.check_fit(report)
     print(report)
     loaded = {
         name

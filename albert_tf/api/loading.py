@@ -11,7 +11,6 @@ from albert_tf.api.loaded import Loaded
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, source
 from albert_tf.errors import UserError
 from albert_tf.model import encoder, heads
-from albert_tf.publish import saved_models
 from albert_tf.tasks import text_input
 from albert_tf.text.sequences import SHORTEST
 from albert_tf.text.tokenization import FullTokenizer, vocabulary_argument
@@ -87,7 +86,7 @@ def load(
         )
         model = (heads.PretrainingModel if has_heads else encoder.AlbertModel)(config)
         report = loading.load(found.checkpoint, name_table.named_variables(model))
-    saved_models.check_fit(report)
+    loading.check_fit(report)
     random = [*report.missing, *(name for name, _, _ in report.wrong_shape)]
     print(_line(found, kind, model, random))
     absent = {part for part, names in name_table.HEAD_NAMES.items() if {*names} & {*random}}

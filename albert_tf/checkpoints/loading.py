@@ -86,6 +86,20 @@ def load_all(path, named):
     return report
 
 
+def check_fit(report):
+    """Raises UserError if a checkpoint holds parts of an encoder for which the model has no place.
+
+    Args:
+        report: Report.
+    """
+    left = [n for n in report.unused if name_table.is_encoder(n) and name_table.is_weight(n)]
+    if left:
+        raise UserError(
+            f"{report.prefix} holds variables that the config has no place for, so it belongs to "
+            f"another config: {', '.join(left)}"
+        )
+
+
 class WeightsAloneError(UserError):
     """A checkpoint holds no moments, as those that are kept for evaluation."""
 

@@ -24,21 +24,7 @@ def load(model, prefix):
     Raises:
         UserError: they do not fit the model.
     """
-    check_fit(loading.load_all(prefix, name_table.named_variables(model)))
-
-
-def check_fit(report):
-    """Raises UserError if a checkpoint holds parts of an encoder for which the model has no place.
-
-    Args:
-        report: loading.Report, of a model that is about to be exported.
-    """
-    left = [n for n in report.unused if name_table.is_encoder(n) and name_table.is_weight(n)]
-    if left:
-        raise UserError(
-            f"{report.prefix} holds variables that the config has no place for, so it belongs to "
-            f"another config: {', '.join(left)}"
-        )
+    loading.check_fit(loading.load_all(prefix, name_table.named_variables(model)))
 
 
 def check_export_path(path, flag):
