@@ -9,7 +9,8 @@ import os
 
 from absl import flags
 
-from albert_tf.cli import flag_groups, launch, lazy, model_flags, text_flags
+from albert_tf import options
+from albert_tf.cli import flag_groups, launch, lazy, model_flags
 from albert_tf.errors import UserError
 
 tf = lazy.module("tensorflow")
@@ -32,35 +33,9 @@ CONFIG = "albert_config.json"
 CONFIGS = (CONFIG, "config.json", os.path.join("assets", CONFIG))  # in order of preference
 
 
-@flag_groups.subject("Flags")
 def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
-    flags.DEFINE_string(
-        "albert_directory",
-        None,
-        f"Directory with the checkpoint and {CONFIG}; for --export_format=hf with the "
-        "SentencePiece model or vocab.txt too.",
-    )
-    flags.DEFINE_string(
-        "checkpoint_name",
-        "model.ckpt-best",
-        "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.",
-    )
-    flags.DEFINE_bool(
-        "do_lower_case",
-        True,
-        "For --export_format=hf: whether its tokenizer lower-cases; as run.json of the training "
-        "run says, where that is there.",
-    )
-    text_flags.define_strip_accents()
-    flags.DEFINE_string("export_path", None, "Prefix to write; for --export_format=hf a directory.")
-    flags.DEFINE_enum(
-        "export_format",
-        "tf1",
-        ["tf1", "tf2", "hf"],
-        "tf1: the original's form, which every TensorFlow reads. tf2: this project's. hf: a "
-        "directory that from_pretrained of the transformers library reads.",
-    )
+    flag_groups.define(options.CheckpointExport)
     flags.mark_flags_as_required(["albert_directory", "export_path"])
 
 

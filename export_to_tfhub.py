@@ -10,7 +10,8 @@ import os
 
 from absl import flags
 
-from albert_tf.cli import flag_groups, launch, lazy, model_flags, text_flags
+from albert_tf import options
+from albert_tf.cli import flag_groups, launch, lazy, model_flags
 from albert_tf.errors import UserError
 
 tf = lazy.module("tensorflow")
@@ -34,35 +35,9 @@ HEADS = {  # attribute of heads.PretrainingModel -> how it is called here, start
 }
 
 
-@flag_groups.subject("Flags")
 def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
-    flags.DEFINE_string(
-        "albert_directory",
-        None,
-        f"Directory with {CONFIG}, the checkpoint, and the SentencePiece model (with its .vocab, "
-        "if there is one) or vocab.txt.",
-    )
-    flags.DEFINE_string(
-        "checkpoint_name", "model.ckpt-best", "Prefix of the checkpoint in that directory."
-    )
-    flags.DEFINE_bool("do_lower_case", True, "Whether the model is for lower-cased text.")
-    text_flags.define_strip_accents()
-    flags.DEFINE_integer(
-        "max_seq_length",
-        None,
-        f"Preprocessing: pieces of its output; by default 128, "
-        f"or the model's positions if {CONFIG} is there and has fewer.",
-    )
-    flags.DEFINE_string("export_path", None, "Directory to make.")
-    flags.DEFINE_enum(
-        "export_type",
-        "model",
-        ["model", "preprocessing"],
-        "model: the encoder, with .mlm and .sop where the heads are there. preprocessing: text to "
-        "the encoder's inputs.",
-    )
-    flag_groups.define_obsolete_flags("use_einsum")
+    flag_groups.define(options.HubExport, options.Einsum)
     flags.mark_flags_as_required(["albert_directory", "export_path"])
 
 
@@ -159,7 +134,6 @@ def main(_):
     """Checks everything, then exports."""
     flag_groups.note_obsolete_flags()
     flag_groups.check_not_empty("albert_directory", "export_path")
-    flag_groups.check_at_least(3, "max_seq_length")  # [CLS], a piece, [SEP]
     if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
     model_flags.check_albert_directory()

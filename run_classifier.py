@@ -12,6 +12,7 @@ import math
 
 from absl import flags
 
+from albert_tf import options
 from albert_tf.cli import (
     classifier_flags,
     finetuning_flags,
@@ -33,12 +34,13 @@ FLAGS = flags.FLAGS
 
 def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
-    classifier_flags.define_task_flags()
-    finetuning_flags.define_steps(train_step=1000, warmup_step=0, keep_flag="keep_checkpoint_max")
-    finetuning_flags.define_flags(
-        max_seq_length=512, learning_rate=5e-5, save_checkpoints_steps=1000
+    flag_groups.define(
+        options.ClassifierData,
+        options.FineTuningSteps,
+        options.ClassifierCheckpoints,
+        *options.FINE_TUNING,
+        options.PredictedFile,
     )
-    classifier_flags.define_predict_flags()
     classifier_flags.require_flags()
 
 
@@ -94,14 +96,14 @@ def main(_):
     )
     finetuning_flags.check_writable("cached_dir", "glue_submission_dir")
     finetuned_task.check(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
-    options = finetuning_flags.read_options(
+    settings = finetuning_flags.read_options(
         FLAGS.train_step,
         FLAGS.warmup_step,
         # Without evaluation, another process may evaluate later: until then all have to stay.
         FLAGS.keep_checkpoint_max if FLAGS.do_eval else None,
         num_trials=FLAGS.num_trials,
     )
-    finetuning.fine_tune(task, config, options, launch.set_up_devices())
+    finetuning.fine_tune(task, config, settings, launch.set_up_devices())
 
 
 def run():

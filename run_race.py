@@ -10,8 +10,8 @@ python run_race.py \
 
 from absl import flags
 
+from albert_tf import options
 from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags
-from albert_tf.errors import UserError
 
 multiple_choice = lazy.module("albert_tf.tasks.multiple_choice")
 race = lazy.module("albert_tf.tasks.race")
@@ -25,12 +25,13 @@ RECORD_FLAGS = {"train": "train_file", "dev": "eval_file", "test": "predict_file
 
 def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
-    _define_task_flags()
-    finetuning_flags.define_steps(
-        train_step=12000, warmup_step=1000, keep_flag="num_keep_checkpoint"
-    )
-    finetuning_flags.define_flags(
-        max_seq_length=512,
+    flag_groups.define(
+        options.Race,
+        options.FineTuningSteps,
+        options.RaceCheckpoints,
+        *options.FINE_TUNING,
+        train_step=12000,
+        warmup_step=1000,
         learning_rate=1e-5,
         save_checkpoints_steps=100,
         do_train=True,
@@ -39,31 +40,9 @@ def define_flags():
     flags.mark_flags_as_required(["data_dir", "output_dir"])
 
 
-@flag_groups.subject("Task and data")
-def _define_task_flags():
-    flags.DEFINE_string("data_dir", None, "Directory that holds the folder RACE.")
-    flags.DEFINE_enum("task_name", "race", ["race"], "There is no other.", case_sensitive=False)
-    for split, name in (("training", "train"), ("development", "eval"), ("test", "predict")):
-        flags.DEFINE_string(
-            f"{name}_file",
-            None,
-            f"TFRecord file for the {split} features; in --output_dir by default.",
-        )
-    flags.DEFINE_float("dropout_prob", 0.1, "Dropout of the pooled output, in training.")
-    flags.DEFINE_integer(
-        "max_qa_length", 128, "Longest question and option; its last pieces are kept."
-    )
-    flags.DEFINE_bool("high_only", False, "Only the high school's questions.")
-    flags.DEFINE_bool("middle_only", False, "Only the middle school's questions.")
-
-
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
     finetuning_flags.check()
-    if not 0 <= FLAGS.dropout_prob < 1:
-        raise UserError(
-            f"--dropout_prob must be at least 0 and below 1. Received: {FLAGS.dropout_prob}"
-        )
     race.check_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
 
 
@@ -105,13 +84,13 @@ def main(_):
     finetuning_flags.check_writable(**record_files)
     if FLAGS.do_train:
         warn_of_version(config)
-    options = finetuning_flags.read_options(
+    settings = finetuning_flags.read_options(
         FLAGS.train_step,
         FLAGS.warmup_step,
         # Without evaluation, another process may evaluate later: until then all have to stay.
         FLAGS.num_keep_checkpoint if FLAGS.do_eval else None,
     )
-    finetuning.fine_tune(task, config, options, launch.set_up_devices())
+    finetuning.fine_tune(task, config, settings, launch.set_up_devices())
 
 
 def run():

@@ -10,6 +10,7 @@ python run_squad.py \
 
 from absl import flags
 
+from albert_tf import options
 from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags
 from albert_tf.errors import UserError
 
@@ -25,11 +26,13 @@ RECORD_FLAGS = {"train": "train_feature_file", "predict": "predict_feature_file"
 
 def define_flags():
     """Defines the script's flags; names and defaults are those of the original's two."""
-    _define_task_flags()
-    finetuning_flags.define_flags(
-        max_seq_length=384, learning_rate=5e-5, save_checkpoints_steps=1000
+    flag_groups.define(
+        options.Squad,
+        *options.FINE_TUNING,
+        options.Einsum,
+        options.SquadLeftovers,
+        max_seq_length=384,
     )
-    flag_groups.define_obsolete_flags("use_einsum", "predict_feature_left_file")
     FLAGS["init_checkpoint"].help = (
         "Weights to start from, the head among them if they are of a SQuAD model: a prefix, its "
         ".index file or a directory. Not read if --output_dir holds a run."
@@ -37,47 +40,6 @@ def define_flags():
     for name in ("do_eval", "eval_batch_size"):  # prediction is evaluation here
         delattr(FLAGS, name)
     flags.mark_flags_as_required(["output_dir"])
-
-
-@flag_groups.subject("Questions and answers")
-def _define_task_flags():
-    flags.DEFINE_string("train_file", None, "SQuAD JSON to train on.")
-    flags.DEFINE_string(
-        "predict_file",
-        None,
-        "SQuAD JSON to answer. With answers in it, every checkpoint is evaluated on it and the one "
-        "with the best f1 is kept.",
-    )
-    for purpose, flag in RECORD_FLAGS.items():
-        text = f"TFRecord file for the features to {purpose}; in --output_dir by default."
-        flags.DEFINE_string(flag, None, text)
-    flags.DEFINE_bool(
-        "version_2_with_negative",
-        None,
-        "Whether questions may have no answer (SQuAD 2.0). Read from --train_file by default or, "
-        "without --do_train, from the checkpoint.",
-    )
-    flags.DEFINE_float(
-        "null_score_diff_threshold",
-        None,
-        "Version 2: questions whose no-answer logit is not below it get no answer. By default it "
-        "is tuned where --predict_file has answers, and else the one tuned last is taken.",
-    )
-    flags.DEFINE_list(
-        "ensemble_dirs",
-        [],
-        "Directories of trained runs to predict with together: their scores are averaged. Each "
-        "with its albert_config.json; in place of --albert_config_file and --init_checkpoint.",
-    )
-    flags.DEFINE_integer("doc_stride", 128, "Pieces from one window of a paragraph to the next.")
-    flags.DEFINE_integer("max_query_length", 64, "Pieces of a question; the rest is cut off.")
-    flags.DEFINE_integer("n_best_size", 20, "Longest list of answers to a question.")
-    flags.DEFINE_integer("max_answer_length", 30, "Longest answer, in pieces.")
-    flags.DEFINE_integer("start_n_top", 5, "Version 2: starts in the beam.")
-    flags.DEFINE_integer("end_n_top", 5, "Version 2: ends in the beam of each start.")
-    flags.DEFINE_float("dropout_prob", 0.1, "Version 2: dropout before the no-answer logit.")
-    flags.DEFINE_float("num_train_epochs", 3.0, "Passes, counted in questions and not in windows.")
-    flags.DEFINE_float("warmup_proportion", 0.1, "Share of the updates for the linear warm-up.")
 
 
 def check_flags():
@@ -88,11 +50,12 @@ def check_flags():
     for flag, file in (("do_train", "train_file"), ("do_predict", "predict_file")):
         if FLAGS[flag].value and not FLAGS[file].value:
             raise UserError(f"--{flag} needs --{file}")
-    flag_groups.check_between(0, flag_groups.INT32_MAX, "num_train_epochs")
-    flag_groups.check_between(0, 1.0, "warmup_proportion")
-    flag_groups.check_between(0, 0.999, "dropout_prob")
-    flag_groups.check_between(1, FLAGS.max_seq_length, "start_n_top", "end_n_top")
-    flag_groups.check_at_least(1, "n_best_size", "max_answer_length", "max_query_length")
+    for name in ("start_n_top", "end_n_top"):
+        if FLAGS[name].value > FLAGS.max_seq_length:
+            raise UserError(
+                f"--{name} must be at most --max_seq_length={FLAGS.max_seq_length}. "
+                f"Received: {FLAGS[name].value}"
+            )
     flag_groups.values_of(squad.Settings)
     flag_groups.values_of(squad_features.WindowSettings)
 
@@ -135,7 +98,7 @@ def main(_):
     can_evaluate = FLAGS.do_predict and task.is_labelled and not FLAGS.ensemble_dirs
     record_files = {flag: task.record_file(use) for use, flag in RECORD_FLAGS.items()}
     finetuning_flags.check_writable(**record_files)
-    options = finetuning_flags.read_options(
+    settings = finetuning_flags.read_options(
         steps,
         int(steps * FLAGS.warmup_proportion),
         # Without evaluation, another process may evaluate later: until then all have to stay.
@@ -144,7 +107,7 @@ def main(_):
         eval_batch_size=FLAGS.predict_batch_size,
         ensemble=tuple(zip(configs, prefixes, strict=True)) if FLAGS.ensemble_dirs else (),
     )
-    finetuning.fine_tune(task, configs[0], options, launch.set_up_devices())
+    finetuning.fine_tune(task, configs[0], settings, launch.set_up_devices())
 
 
 def run():

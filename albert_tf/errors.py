@@ -2,8 +2,22 @@
 """The error for input that a user can correct, and what other errors say in one line."""
 
 import json
+import os
 import re
 import sys
+
+COMMANDS = {  # script -> command of an installed package
+    "create_pretraining_data": "albert-data",
+    "run_pretraining": "albert-pretrain",
+    "run_classifier": "albert-classify",
+    "run_race": "albert-race",
+    "run_squad": "albert-squad",
+    "predict": "albert-predict",
+    "make_config": "albert-config",
+    "export_to_tfhub": "albert-export-hub",
+    "export_checkpoints": "albert-export-checkpoints",
+    "train_sentencepiece": "albert-spm",
+}
 
 
 class UserError(ValueError):
@@ -30,6 +44,21 @@ def exit_code(program, answer):
         return 1
     print(text)
     return 0
+
+
+def as_called(text):
+    """Text for users, with scripts named as commands if this program was called as a command.
+
+    Args:
+        text: str, such as "Try it: python predict.py --saved_model=x".
+
+    Returns:
+        str, such as "Try it: albert-predict --saved_model=x".
+    """
+    if os.path.basename(sys.argv[0]) not in COMMANDS.values():
+        return text
+    scripts = "|".join(COMMANDS)
+    return re.sub(rf"(python )?\b({scripts})\.py\b", lambda found: COMMANDS[found[2]], text)
 
 
 def one_line(error):

@@ -57,7 +57,7 @@ def shared_data():
 
 
 @contextlib.contextmanager
-def _flags_of(module):
+def flags_of(module):
     """Defines a script's flags, in place of those of scripts that other tests have imported."""
     from absl import flags
 
@@ -91,8 +91,11 @@ def run_main():
     """Runs a script's `main` in this process: run_main(module, flag=value, ...)."""
 
     def run(module, **values):
-        with _flags_of(module) as known:
+        from albert_tf.cli import launch
+
+        with flags_of(module) as known:
             known([module.__name__, *_arguments(values)])
+            launch.check_words([])
             module.main([])
 
     return run
@@ -107,7 +110,7 @@ def launched(capsys, monkeypatch):
         name = module.__name__.rpartition(".")[2]
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *_arguments(values), *words])
         capsys.readouterr()
-        with _flags_of(module), pytest.raises(SystemExit) as end:
+        with flags_of(module), pytest.raises(SystemExit) as end:
             launch.run(module.main)
         return subprocess.CompletedProcess(sys.argv, end.value.code, *capsys.readouterr())
 

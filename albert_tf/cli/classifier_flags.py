@@ -23,58 +23,6 @@ TSV_FLAGS = (*TEXT_COLUMNS, "label_column", "labels", "regression")
 FLAGS_OF = {"tsv": TSV_FLAGS, "ner": ("labels",)}  # --task_name -> flags that others do not have
 
 
-@flag_groups.subject("Task and data")
-def define_task_flags():
-    """Flags of the task and its files."""
-    flags.DEFINE_string(
-        "data_dir",
-        None,
-        "Directory of the GLUE data, a folder for each task. --predict_file and --export_dir alone "
-        "do without it.",
-    )
-    flags.DEFINE_string(
-        "task_name",
-        None,
-        "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv: "
-        "train.tsv, dev.tsv and test.tsv, or train.csv and so on, in --data_dir; "
-        "or ner: train.conll, dev.conll and test.conll there, a word and its label on each line. "
-        "--predict_file and --export_dir alone take it from the run's record.",
-    )
-    flags.DEFINE_string(
-        "cached_dir", None, "Where the TFRecords of features are kept; --output_dir by default."
-    )
-    flags.DEFINE_string("text_column", "0", "tsv: column of the text, a name or a number from 0.")
-    flags.DEFINE_string("text_pair_column", None, "tsv: column of a second text.")
-    flags.DEFINE_string("label_column", None, "tsv: column of the label.")
-    flags.DEFINE_list("labels", None, "tsv, ner: the classes; the training file's by default.")
-    flags.DEFINE_bool("regression", False, "tsv: whether labels are numbers to be predicted.")
-    flags.DEFINE_integer(
-        "num_trials",
-        1,
-        "Runs with seeds of their own, in folders of their own; the best is kept. The paper "
-        "reports the median of five.",
-    )
-    flags.DEFINE_string(
-        "glue_submission_dir", None, "Where to write predictions as the GLUE server takes them."
-    )
-    flags.DEFINE_float(
-        "threshold_to_export", math.nan, "A number to give back with the export's predictions."
-    )
-
-
-@flag_groups.subject("Prediction of any file")
-def define_predict_flags():
-    """Flags of a file to predict in place of the test set."""
-    flags.DEFINE_string(
-        "predict_file",
-        None,
-        "File that --do_predict predicts in place of the test set: tab-separated columns, of which "
-        "--text_column and --text_pair_column are read, those of the training by default; for ner "
-        "a word on each line. What was trained is taken from the run's record.",
-    )
-    flags.DEFINE_string("id_column", None, "Column of it to be written beside the predictions.")
-
-
 def require_flags():
     """Has flags of data be given where they are needed."""
     flags.mark_flag_as_required("output_dir")

@@ -9,7 +9,7 @@ import sys
 from absl import app, flags, logging
 
 from albert_tf.cli import flag_groups, help_text, lazy
-from albert_tf.errors import UserError, one_line
+from albert_tf.errors import UserError, as_called, one_line
 
 tf = lazy.module("tensorflow")
 devices = lazy.module("albert_tf.training.devices")
@@ -56,24 +56,19 @@ def run(main):
         # How schedulers end a job; training saves on it. Only as long as somebody catches it.
         signal.signal(signal.SIGTERM, interrupt)
         try:
-            if len(argv) > 1:
-                raise UserError(f"not a flag: {' '.join(argv[1:])}. Flags begin with --")
+            check_words(argv)
             main(argv)
-        except UserError as error:
-            fail(error, str(error))
-        except _of_the_machine() as error:
-            fail(error, one_line(error))
         except KeyboardInterrupt:
             print(f"{script}: stopped", file=sys.stderr)
             sys.exit(130)
+        except Exception as error:
+            if os.environ.get("ALBERT_TF_TRACEBACK") or not _is_for_users(error):
+                raise
+            message = str(error) if isinstance(error, UserError) else one_line(error)
+            print(f"{script}: error: {as_called(message)}", file=sys.stderr)
+            sys.exit(1)
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    def fail(error, message):
-        if os.environ.get("ALBERT_TF_TRACEBACK"):
-            raise error
-        print(f"{script}: error: {message}", file=sys.stderr)
-        sys.exit(1)
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -81,7 +76,7 @@ def run(main):
     def parse(argv):
         if _ASK_FOR_HELP & set(argv[1:]):
             # Of albert_tf.cli.predict too, which is no script.
-            print(help_text.write(sys.modules[main.__module__].__doc__), end="")
+            print(as_called(help_text.write(sys.modules[main.__module__].__doc__)), end="")
             sys.exit(0)
         try:
             return FLAGS(argv)
@@ -92,13 +87,24 @@ def run(main):
     app.run(guarded, flags_parser=parse)
 
 
+def check_words(argv):
+    """Raises UserError for words that are no flags, and for values that no option can have."""
+    if len(argv) > 1:
+        raise UserError(f"not a flag: {' '.join(argv[1:])}. Flags begin with --")
+    flag_groups.check_values()
+
+
 def _describe(error):
     """What is wrong with flags that absl refuses, in one line."""
-    required = [flag for flag in flag_groups.own_flags() if flag_groups.is_required(flag)]
-    missing = [f"--{flag.name}" for flag in required if flag.value is None]
-    if missing and isinstance(error, flags.IllegalFlagValueError):
-        return f"{', '.join(missing)} must be given. --help describes all flags"
     message = one_line(error)
+    if "must have a value" in message:  # the values that were given come first
+        try:
+            flag_groups.check_values()
+        except UserError as wrong:
+            return str(wrong)
+        required = [flag for flag in flag_groups.own_flags() if flag_groups.is_required(flag)]
+        missing = [f"--{flag.name}" for flag in required if flag.value is None]
+        message = f"{', '.join(missing)} must be given."
     value = re.match(r"flag (--(\w+)=.*): (invalid literal|could not convert)", message)
     if value:
         kind = "whole number" if FLAGS[value[2]].flag_type() == "int" else "number"
@@ -106,15 +112,20 @@ def _describe(error):
     return f"{message} --help describes all flags"
 
 
-def _of_the_machine():
-    """What files, disks, memory and devices raise; all else that is no UserError is a defect."""
+def _is_for_users(error):
+    """Whether an error is of input, files, disks, memory or devices; others are defects."""
+    if isinstance(error, UserError | OSError | MemoryError):
+        return True
+    import tensorflow as tf
+
     errors = tf.errors
-    return (
-        OSError,
-        MemoryError,
+    of_the_machine = (
         errors.NotFoundError,
         errors.PermissionDeniedError,
         errors.ResourceExhaustedError,
         errors.UnavailableError,
         errors.UnauthenticatedError,
     )
+    # Of remote file systems, which cannot be reached or are not known, the message names the path.
+    is_remote = isinstance(error, errors.OpError) and re.search(r"\b\w+://", str(error))
+    return isinstance(error, of_the_machine) or bool(is_remote)

@@ -12,6 +12,7 @@ import os
 
 from absl import flags
 
+from albert_tf import options
 from albert_tf.cli import flag_groups, launch, lazy
 from albert_tf.errors import UserError
 
@@ -34,17 +35,9 @@ SIZES = {  # name -> layers, hidden size, heads
 INITIALIZER_RANGES = {"tiny": 0.05, "mini": 0.05, "small": 0.05}
 
 
-@flag_groups.subject("Flags")
 def define_flags():
     """Defines the script's flags."""
-    flags.DEFINE_enum("size", "base", list(SIZES), "The size of the model.")
-    flags.DEFINE_string(
-        "vocab", None, "The SentencePiece model, or a WordPiece vocabulary (a file *.txt)."
-    )
-    flags.DEFINE_integer(
-        "max_position_embeddings", 512, "Longest sequence of the model, in pieces."
-    )
-    flags.DEFINE_string("output_file", "albert_config.json", "File to write.")
+    flag_groups.define(options.ConfigFile)
     flags.mark_flags_as_required(["vocab"])
 
 

@@ -5,7 +5,7 @@ import itertools
 
 from absl import flags
 
-from albert_tf.cli import flag_groups, lazy
+from albert_tf.cli import lazy
 from albert_tf.errors import UserError
 
 graph_masking = lazy.module("albert_tf.records.graph_masking")
@@ -17,53 +17,9 @@ FLAGS = flags.FLAGS
 _BATCHES_PER_BUCKET = 10  # in a window, so that few are of several lengths
 
 
-@flag_groups.subject("Masking and lengths of batches")
-def define():
-    """Flags on masking while records are read, with the names of create_pretraining_data.py."""
-    flags.DEFINE_float(
-        "masked_lm_budget",
-        0.0,
-        "Share of the pieces to mask, such as 0.15, anew in each epoch: for records made with "
-        "create_pretraining_data.py --masked_lm_prob=0. 0 for records that are masked.",
-    )
-    flags.DEFINE_integer("ngram", 3, "With --masked_lm_budget: longest n-gram to mask, in words.")
-    flags.DEFINE_bool(
-        "favor_shorter_ngram",
-        True,
-        "With --masked_lm_budget: draw n-gram lengths n with probability proportional to 1/n; if "
-        "false, the probabilities are reversed.",
-    )
-    flags.DEFINE_bool(
-        "do_whole_word_mask",
-        True,
-        "With --masked_lm_budget: mask whole words; if false, the n-grams consist of pieces.",
-    )
-    flags.DEFINE_string(
-        "spm_model_file",
-        None,
-        "With --masked_lm_budget: SentencePiece model of the records. Either this or --vocab_file "
-        "is needed, for [MASK] and the random pieces.",
-    )
-    flags.DEFINE_string(
-        "vocab_file", None, "With --masked_lm_budget: WordPiece vocabulary of the records."
-    )
-    flags.DEFINE_list(
-        "length_buckets",
-        None,
-        "Comma-separated lengths, such as 64,128,256: sequences up to the first share batches, "
-        "those up to the second, and so on, and batches are cut to these lengths. For texts of "
-        "short documents. By default all batches are of --max_seq_length.",
-    )
-
-
 def check():
     """Raises UserError for values of the flags on masking that go together with no others."""
     budget = FLAGS.masked_lm_budget
-    if not 0 <= budget < 1:  # nan is not
-        raise UserError(
-            "--masked_lm_budget must be a share of the pieces, above 0 and below 1, or 0 for "
-            f"records that are masked. Received: {budget}"
-        )
     if budget and not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise UserError(
             f"--masked_lm_budget={budget} needs the vocabulary of the records: give "

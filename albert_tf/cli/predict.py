@@ -24,6 +24,7 @@ import sys
 from absl import flags
 from tqdm import tqdm
 
+from albert_tf import options
 from albert_tf.cli import flag_groups, launch, lazy, predict_examples, predict_models
 from albert_tf.cli.predict_examples import INPUTS
 from albert_tf.errors import UserError
@@ -42,75 +43,7 @@ TOLD = (  # what a --model may lack
 
 def define_flags():
     """Defines the script's flags."""
-    _define_model_flags()
-    _define_example_flags()
-    _define_told_flags()
-
-
-@flag_groups.subject("Model")
-def _define_model_flags():
-    flags.DEFINE_string(
-        "saved_model", None, "Directory of the export, or one of several: then the newest is taken."
-    )
-    flags.DEFINE_string(
-        "model",
-        None,
-        "In place of --saved_model: directory of a training, an unpacked release, a hub module or "
-        "of the transformers library, or the prefix of a checkpoint. Of a fine-tuned directory the "
-        "best checkpoint is taken.",
-    )
-
-
-@flag_groups.subject("Examples and predictions")
-def _define_example_flags():
-    for name in INPUTS[:-1]:
-        what = "second text" if name == "text_pair" else name
-        flags.DEFINE_string(name, None, f"An example's {what}.")
-    flags.DEFINE_multi_string("options", None, "An example's options; give the flag four times.")
-    flags.DEFINE_string(
-        "input_file", None, "File of examples, one a line; standard input if no text is given."
-    )
-    flags.DEFINE_bool(
-        "header",
-        None,
-        "Whether the first line names the columns; by default it does if the model's inputs are "
-        "named there.",
-    )
-    flags.DEFINE_string("output_file", None, "Where the lines go; standard output by default.")
-    flags.DEFINE_multi_string(
-        "fill_mask", None, "A text with [MASK] in it, for a pre-trained --model; may be repeated."
-    )
-    flags.DEFINE_integer("top_k", 5, "Pieces that --fill_mask shows for each [MASK].")
-    flags.DEFINE_multi_string(
-        "sentence_order",
-        None,
-        "Give it twice, for two texts: how probably do they stand in this order? For a pre-trained "
-        "--model.",
-    )
-    flags.DEFINE_multi_enum(
-        "embeddings",
-        [],
-        predict_models.EMBEDDINGS,
-        "The encoder's output instead of predictions: of each text, of each piece, or both; for "
-        "RACE a list with one entry for each option, for SQuAD for each window of the context. A "
-        "--model gives pooled_output, of text and text_pair.",
-    )
-    flags.DEFINE_integer("predict_batch_size", 8, "Examples that are computed together.")
-
-
-@flag_groups.subject("What --model does not tell")
-def _define_told_flags():
-    flags.DEFINE_string("albert_config_file", None, "JSON file with the model's architecture.")
-    flags.DEFINE_string("spm_model_file", None, "SentencePiece model.")
-    flags.DEFINE_string("vocab_file", None, "WordPiece vocabulary.")
-    flags.DEFINE_bool("do_lower_case", None, "Whether the text is lower-cased.")
-    flags.DEFINE_integer("max_seq_length", None, "Longest sequence, in pieces.")
-    flags.DEFINE_string(
-        "task_name",
-        None,
-        "What the model is fine-tuned for: a task of GLUE, tsv, regression, ner or race.",
-    )
-    flags.DEFINE_list("labels", None, "Its classes in the order of their ids.")
+    flag_groups.define(options.PredictedModel, options.Examples, options.TrainedModel)
 
 
 @contextlib.contextmanager
@@ -144,7 +77,6 @@ def main(_):
 
 def check_flags():
     """Raises UserError for flags that make no sense, before a model is loaded."""
-    flag_groups.check_at_least(1, "predict_batch_size", "top_k")
     _check_one_of(("saved_model",), ("model",))
     if not FLAGS.model and not FLAGS.saved_model:
         raise UserError(

@@ -12,7 +12,8 @@ import signal
 
 from absl import flags, logging
 
-from albert_tf.cli import flag_groups, launch, lazy, text_flags
+from albert_tf import options
+from albert_tf.cli import flag_groups, launch, lazy
 from albert_tf.errors import UserError
 from albert_tf.text.sentencepiece_options import Options
 
@@ -28,34 +29,10 @@ FLAGS = flags.FLAGS
 
 def define_flags():
     """Defines the script's flags; those of the training have SentencePiece's names."""
-    text_flags.define()
-    _define_training_flags()
+    flag_groups.define(
+        options.Corpus, options.TextFormat, options.SentencePieceFile, options.SentencePiece
+    )
     flags.mark_flags_as_required(["input_file", "model_prefix"])
-
-
-@flag_groups.subject("Model")
-def _define_training_flags():
-    usual = Options()
-    flags.DEFINE_string(
-        "model_prefix", None, "Path of the model without its ending; .model and .vocab are added."
-    )
-    flags.DEFINE_integer("vocab_size", usual.vocab_size, "Pieces, with the special ones.")
-    flags.DEFINE_integer(
-        "input_sentence_size",
-        usual.input_sentence_size,
-        "Sentences to train on; of a larger text, random ones are taken. They are held in memory.",
-    )
-    flags.DEFINE_integer(
-        "max_sentence_length",
-        usual.max_sentence_length,
-        "Longest sentence to train on, in bytes; longer ones are left out and counted.",
-    )
-    flags.DEFINE_float(
-        "character_coverage",
-        usual.character_coverage,
-        "Share of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.",
-    )
-    flags.DEFINE_integer("seed", usual.seed, "Seed of the choice of sentences.")
 
 
 class Sentences:
@@ -101,7 +78,7 @@ def signals_end_at_once():
 
 def main(_):
     """Reads the flags, trains the model, writes it and prints what it was made of."""
-    options = flag_groups.values_of(Options)
+    settings = flag_groups.values_of(Options)
     form = flag_groups.values_of(text_formats.Format)
     paths = files.expand_patterns(FLAGS.input_file, "input_file")
     if not FLAGS.model_prefix or FLAGS.model_prefix.endswith("/"):
@@ -112,20 +89,20 @@ def main(_):
     for path in outputs:
         files.check_file_writable(path, "model_prefix")
     sentences = Sentences(paths, form, FLAGS.do_lower_case, FLAGS.strip_accents)
-    sample = sentencepiece_training.Sample(sentences, options)
+    sample = sentencepiece_training.Sample(sentences, settings)
     print(
         f"training on {len(sample.kept)} of {sample.read} sentences{sample.left_out()}"
         f"{sentences.note()}; --verbosity=0 shows SentencePiece's own messages",
         flush=True,
     )
     with signals_end_at_once():
-        model = sentencepiece_training.train(sample.kept, options, logging.level_info())
+        model = sentencepiece_training.train(sample.kept, settings, logging.level_info())
     contents = [sentencepiece_training.vocabulary_text(model).encode(), model]
     with files.replacing(*outputs) as names:
         for name, content in zip(names, contents, strict=True):
             with tf.io.gfile.GFile(name, "wb") as file:
                 file.write(content)
-    print(f"{outputs[-1]}: {options.vocab_size} pieces")
+    print(f"{outputs[-1]}: {settings.vocab_size} pieces")
 
 
 def run():

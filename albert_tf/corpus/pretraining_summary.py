@@ -6,6 +6,8 @@ import dataclasses
 
 import numpy as np
 
+from albert_tf.errors import as_called
+
 _MANY_SINGLE_SENTENCES = 0.5  # of the documents
 _MANY_IN_LONG_SENTENCES = 0.05  # of the tokens
 _MANY_UNKNOWN = 0.03  # of the tokens
@@ -162,7 +164,7 @@ class Summary:
             yield (
                 f"warning: {self.unknown_share:.1%} of the tokens are unknown: the vocabulary does "
                 "not fit the text. Check --do_lower_case, take a vocabulary of this language, or "
-                "train one with train_sentencepiece.py"
+                f"train one with {as_called('train_sentencepiece.py')}"
             )
         if self.splits_words:
             yield (

@@ -5,6 +5,7 @@ import os
 import shlex
 from typing import NamedTuple
 
+from albert_tf.errors import as_called
 from albert_tf.publish import saved_models, tflite_files
 
 
@@ -57,7 +58,7 @@ def export(model, functions, tokenizer, config, settings, source, labels=None, f
     if settings.with_text:
         texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
         print(f"Exported {source}.")
-        print(f"Try it: python predict.py --saved_model={shlex.quote(path)} {texts}")
+        print(as_called("Try it: python predict.py"), f"--saved_model={shlex.quote(path)} {texts}")
     else:
         print(f"Exported {source}, for ids alone: {path}")
     paths = tflite_files.save_tflite(settings.directory, tflite)

@@ -161,11 +161,11 @@ def test_records_that_do_not_fit_the_flags(run_main, flags, made, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("masked_lm_budget", 1, "must be a share of the pieces, above 0 and below 1, or 0 for"),
-        ("masked_lm_budget", -0.1, "must be a share of the pieces"),
-        ("masked_lm_budget", "nan", "must be a share of the pieces"),
+        ("masked_lm_budget", 1, "must be at least 0 and below 1. Received: 1"),
+        ("masked_lm_budget", -0.1, "must be at least 0 and below 1"),
+        ("masked_lm_budget", "nan", "must be finite and at least 0 and below 1"),
         ("vocab_file", "", "=0.2 needs the vocabulary of the records: give --spm_model_file or"),
-        ("ngram", 0, "--ngram=0: must lie between 1 and"),
+        ("ngram", 0, "--ngram must be at least 1"),
     ],
 )
 def test_flags_out_of_range(run_main, flags, name, value, message):

@@ -1,0 +1,1071 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every option of the commands once: name, type, default, range or choices, and help.
+
+A group is a frozen dataclass with a heading of --help. Scripts make flags of groups
+(`cli.flag_groups.define`), and the library takes the same dataclasses. This file needs no
+TensorFlow, so that --help and mistakes in flags are answered at once.
+"""
+
+import dataclasses
+import errno
+import math
+import operator
+import os
+import re
+import types
+from typing import dataclass_transform
+
+from albert_tf.errors import UserError
+
+INT32_MAX = 2**31 - 1  # TensorFlow's loops count in int32
+STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
+PRECISIONS = {  # name -> policy of Keras
+    "fp32": "float32",
+    "tf32": "float32",  # with products of matrices in TensorFloat-32, on GPUs that have it
+    "bf16": "mixed_bfloat16",
+    "fp16": "mixed_float16",
+}
+OPTIMIZERS = ("adamw", "lamb")
+TEXT_FORMATS = ("sentences", "documents", "jsonl")
+ON_DECODE_ERROR = ("stop", "skip")
+WORD_STARTS = ("original", "piece")
+EMBEDDINGS = ("pooled_output", "sequence_output")
+SIZES = ("tiny", "mini", "small", "base", "large", "xlarge", "xxlarge")
+WINDOW = 10_000  # records shuffled together; 30 MB of pre-training records of length 512
+NUM_SPECIALS = 3  # [CLS], [SEP], [SEP]
+# The original's README, on training SentencePiece; the comma separates values in that flag.
+SPM_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
+_LONGEST = 2**16  # far beyond any model; a record of this size takes megabytes while it is made
+_STRIP_ACCENTS = (
+    "Drop the marks of letters, as the published models need: \u00e9 becomes e, \u0439 becomes "
+    "\u0438. With a WordPiece vocabulary, only if --do_lower_case is set too."
+)
+_KEEP_EVALUATED = "Checkpoints to keep of those that were evaluated, beside the best; 0 for all."
+_FEATURES = "TFRecord file for the {} features; in --output_dir by default."
+_RULES = {
+    "at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt,
+}  # fmt: skip
+_SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and a space
+
+
+# === Options and groups ==========================================================================
+
+
+def option(
+    default, text, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
+    repeated=False, is_path=False,
+):  # fmt: skip
+    """A field of a group.
+
+    Args:
+        default: its value where none is given; None if there is no default.
+        text: str, its help.
+        low: smallest value.
+        high: largest value.
+        above: value that it must exceed.
+        below: value that it must not reach.
+        or_zero: bool, whether 0 is allowed too, for "off".
+        choices: names that it may be.
+        repeated: bool, whether the flag may be given several times.
+        is_path: bool, whether it names files: a path, or patterns with commas between them.
+    """
+    limits = {"at least": low, "at most": high, "above": above, "below": below}
+    metadata = {
+        "text": text,
+        "limits": {rule: limit for rule, limit in limits.items() if limit is not None},
+        "or_zero": or_zero,
+        "choices": choices,
+        "repeated": repeated,
+        "is_path": is_path,
+    }
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def options_of(group):
+    """The fields of a group that are options: tuple of dataclasses.Field."""
+    return tuple(field for field in dataclasses.fields(group) if field.metadata)
+
+
+def kind_of(field):
+    """The type of an option's value, without None: type."""
+    return field.type.__args__[0] if isinstance(field.type, types.UnionType) else field.type
+
+
+def check(field, value):
+    """Raises UserError if an option cannot have a value; the message names its flag."""
+    if field.metadata["is_path"]:
+        for path in [value] if isinstance(value, str) else value or ():
+            check_path(field.name, path)
+    limits, or_zero = field.metadata["limits"], field.metadata["or_zero"]
+    if value is None or not limits or (or_zero and value == 0):
+        return
+    is_finite = isinstance(value, int) or math.isfinite(value)
+    if isinstance(value, int) and value > INT32_MAX and not limits.keys() & {"at most", "below"}:
+        limits = {"at most": INT32_MAX}
+    elif is_finite and all(_RULES[rule](value, limits[rule]) for rule in limits):
+        return
+    rule = " and ".join(f"{rule} {limit}" for rule, limit in limits.items())
+    finite = "" if is_finite else "finite and "
+    off = ", or 0 for off" if or_zero else ""
+    raise UserError(f"--{field.name} must be {finite}{rule}{off}. Received: {value}")
+
+
+def check_path(name, paths):
+    """Raises UserError for a URL, a name that is not UTF-8, and a link that leads to itself.
+
+    Args:
+        name: str, the flag.
+        paths: str, a path, or several with commas between them.
+    """
+    if not paths.isascii() and paths != paths.encode(errors="replace").decode():
+        raise UserError(f"--{name}={paths!a}: a path must be UTF-8. Rename the file")
+    for path in paths.split(","):
+        if re.match(r"\s*(https?|ftp)://", path):
+            raise UserError(
+                f"--{name}={path}: nothing is downloaded. Download it first, and give the path of "
+                "the file or directory"
+            )
+        try:
+            os.stat(path)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+                raise UserError(f"--{name}={path}: {error.strerror}") from error
+
+
+class Options:
+    """Base class of groups: the ranges of all options are checked where a group is made.
+
+    Raises:
+        UserError: a value is out of range; the message names the flag.
+    """
+
+    def __post_init__(self):
+        for field in options_of(self):
+            check(field, getattr(self, field.name))
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def group(heading):
+    """Makes a class a group of options with a heading in --help."""
+
+    def make(kind):
+        kind.heading = heading
+        return dataclasses.dataclass(frozen=True, kw_only=True)(kind)
+
+    return make
+
+
+# === All scripts that train ======================================================================
+
+
+@group("Devices and seed")
+class Devices(Options):
+    """Devices, precision and chance, with the Model Garden's names."""
+
+    distribution_strategy: str = option(
+        "one_device",
+        "Where to train: one_device (a GPU if there is one), mirrored (all GPUs of this machine), "
+        "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off.",
+        choices=STRATEGIES,
+    )
+    num_gpus: int | None = option(None, "GPUs to use; all by default.")
+    use_tpu: bool = option(False, "Same as --distribution_strategy=tpu.")
+    tpu_name: str | None = option(None, "Cloud TPU name or grpc address; none for a local TPU.")
+    tpu_zone: str | None = option(None, "Zone of the Cloud TPU, if it cannot be found out.")
+    gcp_project: str | None = option(None, "Project of the Cloud TPU, if it cannot be found out.")
+    dtype: str = option(
+        "fp32",
+        "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs; tf32 "
+        "is fp32 with faster, less exact products on GPUs.",
+        choices=PRECISIONS,
+    )
+    enable_xla: bool = option(False, "Compile the step of training with XLA; a TPU always does.")
+    seed: int | None = option(
+        None,
+        "Fixes weights, dropout and the order of records. By default the seed of the run that is "
+        "resumed, or a new one.",
+    )
+
+
+@group("Optimizer")
+class Optimizer(Options):
+    """What the original fixes of its optimizers, with the Model Garden's names."""
+
+    weight_decay_rate: float = option(
+        0.01, "Weight decay of matrices, multiplied by the learning rate.", low=0
+    )
+    beta_1: float = option(0.9, "Decay rate of the mean of the gradients.", low=0, below=1)
+    beta_2: float = option(0.999, "Decay rate of the mean of their squares.", low=0, below=1)
+    epsilon: float = option(1e-6, "Added to the root of the mean of squares.", above=0)
+    gradient_clip_norm: float = option(
+        1.0, "Gradients of a batch are scaled down to this joint norm.", above=0
+    )
+
+
+@group("Checkpoints and curves")
+class Checkpoints(Options):
+    """How often a run saves, and what it keeps."""
+
+    save_checkpoints_steps: int = option(1000, "Updates between checkpoints.", low=1)
+    iterations_per_loop: int = option(
+        1000, "Updates between two points of the TensorBoard curves.", low=1
+    )
+    steps_per_loop: int | None = option(
+        None, "The Model Garden's name of --iterations_per_loop.", low=1
+    )
+    continuous_eval_timeout: float = option(
+        0.0,
+        "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
+        "elsewhere.",
+        low=0,
+    )
+    save_moments_for_best: bool = option(
+        False,
+        "Keep the moments of the optimizer in model.ckpt-best, which is three times as large then.",
+    )
+    allow_changes_on_resume: bool = option(
+        False,
+        "Resume a run even if optimizer, architecture or batch size are not those of its record, "
+        "run.json, any more.",
+    )
+    stop_on_divergence: float = option(
+        0.0,
+        "End the training when the loss exceeds this multiple of its running mean, such as 2; 0 "
+        "for never.",
+        above=1,
+        or_zero=True,
+    )
+
+
+@group("Memory and speed")
+class Memory(Options):
+    """How an update is computed."""
+
+    gradient_accumulation_steps: int = option(
+        1,
+        "Parts in which a device computes its share of a batch, one after another. Less memory for "
+        "the same batch.",
+        low=1,
+    )
+    recompute: bool = option(
+        False,
+        "Compute the activations of each block again in the backward pass: less memory, more time.",
+    )
+    profile_steps: str | None = option(
+        None,
+        "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.",
+    )
+
+
+@group("Memory and speed")
+class Operations(Options):
+    """What is shown of the operations of an update."""
+
+    peak_tflops: float | None = option(
+        None,
+        "What the devices could compute together, in 10^12 operations per second, to show "
+        "which share of it the products of the model take.",
+        low=0,
+    )
+
+
+NO_EFFECT = "Accepted and without effect"  # the original's flags without any meaning left
+
+
+@group(NO_EFFECT)
+class TpuEstimator(Options):
+    """Of the original's devices."""
+
+    master: str | None = option(None, "--tpu_name takes a TPU's grpc address.")
+    num_tpu_cores: int = option(8, "All cores of the TPU are used.")
+
+
+@group(NO_EFFECT)
+class Einsum(Options):
+    """Of the original's implementations."""
+
+    use_einsum: bool = option(True, "There is one implementation, with the same results.")
+
+
+@group(NO_EFFECT)
+class SquadLeftovers(Options):
+    """Of the original's files."""
+
+    predict_feature_left_file: str | None = option(None, "What it held is computed in every run.")
+
+
+# === Fine-tuning =================================================================================
+
+
+@group("What to do")
+class FineTuningWork(Options):
+    """The parts of the work, and where it is done."""
+
+    output_dir: str | None = option(None, "Directory for checkpoints and results.", is_path=True)
+    do_train: bool = option(False, "Train.")
+    do_eval: bool = option(False, "Evaluate every checkpoint and keep the best.")
+    do_predict: bool = option(False, "Predict the test set with the best checkpoint.")
+
+
+@group("Model and text")
+class FineTunedModel(Options):
+    """The model to start from, and how text becomes its input."""
+
+    albert_config_file: str | None = option(
+        None,
+        "JSON file with the model's architecture: albert_config.json, or config.json of the "
+        "transformers library.",
+        is_path=True,
+    )
+    spm_model_file: str | None = option(
+        None, "SentencePiece model; empty or unset where --vocab_file is given.", is_path=True
+    )
+    vocab_file: str | None = option(
+        None, "WordPiece vocabulary, for models without the former.", is_path=True
+    )
+    init_checkpoint: str | None = option(
+        None,
+        "Encoder weights to start from: a prefix, its .index file, a directory, or "
+        "model.safetensors of the transformers library. The head starts afresh. Without "
+        "--do_train: a fine-tuned model to evaluate or predict with. Not read if --output_dir "
+        "holds a run.",
+        is_path=True,
+    )
+    albert_hub_module_handle: str | None = option(
+        None,
+        "Local directory of an exported module, of TensorFlow 1 or 2, in place of "
+        "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
+        "--do_lower_case.",
+        is_path=True,
+    )
+    max_seq_length: int = option(512, "Longest sequence, in pieces.")
+    do_lower_case: bool = option(True, "Lower-case the text, as the released models need.")
+    strip_accents: bool = option(True, _STRIP_ACCENTS)
+    allow_random_init: bool = option(False, "Train from random weights if none are given.")
+
+
+@group("Training and evaluation")
+class FineTuningUpdates(Options):
+    """Batches and updates of a fine-tuning."""
+
+    train_batch_size: int = option(32, "Examples of an update, over all replicas.", low=1)
+    eval_batch_size: int = option(8, "Examples of an evaluation batch.", low=1)
+    predict_batch_size: int = option(8, "Examples of a prediction batch.", low=1)
+    shuffle_buffer_size: int = option(
+        WINDOW,
+        "Records that are shuffled together; more, up to all, where a larger file is sorted. 1 "
+        "keeps the order.",
+        low=1,
+    )
+    learning_rate: float = option(5e-5, "Peak learning rate.", low=0)
+    optimizer: str = option("adamw", "Optimizer.", choices=OPTIMIZERS)
+
+
+@group("Training and evaluation")
+class FineTuningSteps(Options):
+    """The length of a training that is counted in updates."""
+
+    train_step: int = option(1000, "Updates in all; the decay ends there.", low=1)
+    warmup_step: int = option(0, "Updates of the linear warm-up.", low=0)
+
+
+@group("Export")
+class Export(Options):
+    """What to write of the best checkpoint."""
+
+    export_dir: str | None = option(
+        None,
+        "Where to write the best checkpoint as a SavedModel, in a folder named after the time: ids "
+        "in or text in, predictions out. predict.py runs it. Settings of text are the training's.",
+        is_path=True,
+    )
+    export_text: bool = option(
+        True,
+        "Let the SavedModel take text too, which needs tensorflow-text to be loaded; without, it "
+        "takes ids alone and tensorflow suffices.",
+    )
+    export_tflite: bool = option(
+        False,
+        "Write TFLite files of the model into --export_dir too: float32, float16 and int8.",
+    )
+
+
+FINE_TUNING = (  # of every fine-tuning script, after those of its task
+    FineTuningWork,
+    FineTunedModel,
+    FineTuningUpdates,
+    Optimizer,
+    Checkpoints,
+    Memory,
+    Export,
+    Devices,
+    TpuEstimator,
+)
+
+
+# === run_classifier.py ===========================================================================
+
+
+@group("Task and data")
+class ClassifierData(Options):
+    """The task and its files."""
+
+    data_dir: str | None = option(
+        None,
+        "Directory of the GLUE data, a folder for each task. --predict_file and --export_dir alone "
+        "do without it.",
+        is_path=True,
+    )
+    task_name: str | None = option(
+        None,
+        "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv: "
+        "train.tsv, dev.tsv and test.tsv, or train.csv and so on, in --data_dir; "
+        "or ner: train.conll, dev.conll and test.conll there, a word and its label on each line. "
+        "--predict_file and --export_dir alone take it from the run's record.",
+    )
+    cached_dir: str | None = option(
+        None,
+        "Where the TFRecords of features are kept; --output_dir by default.",
+        is_path=True,
+    )
+    text_column: str | None = option("0", "tsv: column of the text, a name or a number from 0.")
+    text_pair_column: str | None = option(None, "tsv: column of a second text.")
+    label_column: str | None = option(None, "tsv: column of the label.")
+    labels: list | None = option(None, "tsv, ner: the classes; the training file's by default.")
+    regression: bool = option(False, "tsv: whether labels are numbers to be predicted.")
+    num_trials: int = option(
+        1,
+        "Runs with seeds of their own, in folders of their own; the best is kept. The paper "
+        "reports the median of five.",
+        low=1,
+    )
+    glue_submission_dir: str | None = option(
+        None, "Where to write predictions as the GLUE server takes them.", is_path=True
+    )
+    threshold_to_export: float = option(
+        math.nan, "A number to give back with the export's predictions."
+    )
+
+
+@group("Training and evaluation")
+class ClassifierCheckpoints(Options):
+    """Which checkpoints stay."""
+
+    keep_checkpoint_max: int = option(5, _KEEP_EVALUATED, low=0)
+
+
+@group("Prediction of any file")
+class PredictedFile(Options):
+    """A file to predict in place of the test set."""
+
+    predict_file: str | None = option(
+        None,
+        "File that --do_predict predicts in place of the test set: tab-separated columns, of which "
+        "--text_column and --text_pair_column are read, those of the training by default; for ner "
+        "a word on each line. What was trained is taken from the run's record.",
+        is_path=True,
+    )
+    id_column: str | None = option(None, "Column of it to be written beside the predictions.")
+
+
+# === run_race.py =================================================================================
+
+
+@group("Task and data")
+class Race(Options):
+    """Questions of RACE, and the files of their features."""
+
+    data_dir: str | None = option(None, "Directory that holds the folder RACE.", is_path=True)
+    task_name: str = option("race", "There is no other.", choices=("race",))
+    train_file: str | None = option(None, _FEATURES.format("training"), is_path=True)
+    eval_file: str | None = option(None, _FEATURES.format("development"), is_path=True)
+    predict_file: str | None = option(None, _FEATURES.format("test"), is_path=True)
+    dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1)
+    max_qa_length: int = option(128, "Longest question and option; its last pieces are kept.")
+    high_only: bool = option(False, "Only the high school's questions.")
+    middle_only: bool = option(False, "Only the middle school's questions.")
+
+
+@group("Training and evaluation")
+class RaceCheckpoints(Options):
+    """Which checkpoints stay."""
+
+    num_keep_checkpoint: int = option(5, _KEEP_EVALUATED, low=0)
+
+
+# === run_squad.py ================================================================================
+
+
+@group("Questions and answers")
+class Squad(Options):
+    """Questions about paragraphs, the files of their features, and how they are answered."""
+
+    train_file: str | None = option(None, "SQuAD JSON to train on.", is_path=True)
+    predict_file: str | None = option(
+        None,
+        "SQuAD JSON to answer. With answers in it, every checkpoint is evaluated on it and the one "
+        "with the best f1 is kept.",
+        is_path=True,
+    )
+    train_feature_file: str | None = option(
+        None, "TFRecord file for the features to train; in --output_dir by default.", is_path=True
+    )
+    predict_feature_file: str | None = option(
+        None, "TFRecord file for the features to predict; in --output_dir by default.", is_path=True
+    )
+    version_2_with_negative: bool | None = option(
+        None,
+        "Whether questions may have no answer (SQuAD 2.0). Read from --train_file by default or, "
+        "without --do_train, from the checkpoint.",
+    )
+    null_score_diff_threshold: float | None = option(
+        None,
+        "Version 2: questions whose no-answer logit is not below it get no answer. By default it "
+        "is tuned where --predict_file has answers, and else the one tuned last is taken.",
+    )
+    ensemble_dirs: list = option(
+        (),
+        "Directories of trained runs to predict with together: their scores are averaged. Each "
+        "with its albert_config.json; in place of --albert_config_file and --init_checkpoint.",
+        is_path=True,
+    )
+    doc_stride: int = option(128, "Pieces from one window of a paragraph to the next.")
+    max_query_length: int = option(64, "Pieces of a question; the rest is cut off.", low=1)
+    n_best_size: int = option(20, "Longest list of answers to a question.", low=1)
+    max_answer_length: int = option(30, "Longest answer, in pieces.", low=1)
+    start_n_top: int = option(5, "Version 2: starts in the beam.", low=1)
+    end_n_top: int = option(5, "Version 2: ends in the beam of each start.", low=1)
+    dropout_prob: float = option(
+        0.1, "Version 2: dropout before the no-answer logit.", low=0, high=0.999
+    )
+    num_train_epochs: float = option(
+        3.0, "Passes, counted in questions and not in windows.", low=0, high=INT32_MAX
+    )
+    warmup_proportion: float = option(
+        0.1, "Share of the updates for the linear warm-up.", low=0, high=1
+    )
+
+
+# === run_pretraining.py ==========================================================================
+
+
+@group("Model and data")
+class PretrainingData(Options):
+    """The model, and the records to train and evaluate on."""
+
+    albert_config_file: str | None = option(
+        None, "JSON file with the model's architecture.", is_path=True
+    )
+    input_file: str | None = option(
+        None, "Comma-separated globs of TFRecords to train on.", is_path=True
+    )
+    eval_input_file: str | None = option(
+        None,
+        "Comma-separated globs of held-out TFRecords. Unset, --input_file is evaluated on, as in "
+        "the original, which says little about other text.",
+        is_path=True,
+    )
+    output_dir: str | None = option(None, "Directory for checkpoints and results.", is_path=True)
+    init_checkpoint: str | None = option(
+        None,
+        "Weights to start from: a prefix, its .index file or a directory. Step and moments are not "
+        "taken. Not read if --output_dir holds a run to resume.",
+        is_path=True,
+    )
+    init_from_group0: bool = option(
+        False, "Fill every parameter group from the checkpoint's group 0."
+    )
+    max_seq_length: int = option(
+        512, "Length of the records, as given to create_pretraining_data.py.", low=1
+    )
+    max_predictions_per_seq: int = option(
+        20,
+        "Predictions per record, as given to create_pretraining_data.py; twice that for data of "
+        "--do_permutation. With --masked_lm_budget, pieces to mask per record at most.",
+        low=1,
+    )
+
+
+@group("Training and evaluation")
+class PretrainingUpdates(Options):
+    """What is trained, how long and how fast."""
+
+    sentence_loss_weight: float = option(
+        1.0, "Weight of the sentence-order loss; 0 leaves it out.", low=0
+    )
+    do_train: bool = option(True, "Train.")
+    do_eval: bool = option(
+        False,
+        "Evaluate every checkpoint when written; without --do_train, the newest of --output_dir.",
+    )
+    train_batch_size: int = option(4096, "Sequences of an update, over all replicas.", low=1)
+    eval_batch_size: int = option(64, "Sequences of an evaluation batch.", low=1)
+    optimizer: str = option("lamb", "Optimizer.", choices=OPTIMIZERS)
+    learning_rate: float = option(0.00176, "Peak learning rate, for a batch of 4096.", low=0)
+    poly_power: float = option(1.0, "Exponent of the polynomial decay.", low=0)
+    num_train_steps: int = option(125000, "Updates in all; the decay ends there.", low=1)
+    num_warmup_steps: int = option(3125, "Updates of the linear warm-up.", low=0)
+    start_warmup_step: int = option(0, "Step at which the warm-up begins.", low=0)
+    keep_checkpoint_max: int = option(5, "Newest checkpoints to keep; 0 for all.", low=0)
+    max_eval_steps: int = option(100, "Most batches of an evaluation.", low=1)
+    shuffle_buffer_size: int = option(
+        WINDOW,
+        "Records that are shuffled together, after the files; twice as many are in memory. 1 "
+        "keeps the order of files and records.",
+        low=1,
+    )
+
+
+@group("Masking and lengths of batches")
+class OnlineMasking(Options):
+    """Masks made while records are read, with the names of create_pretraining_data.py."""
+
+    masked_lm_budget: float = option(
+        0.0,
+        "Share of the pieces to mask, such as 0.15, anew in each epoch: for records made with "
+        "create_pretraining_data.py --masked_lm_prob=0. 0 for records that are masked.",
+        low=0,
+        below=1,
+    )
+    ngram: int = option(3, "With --masked_lm_budget: longest n-gram to mask, in words.", low=1)
+    favor_shorter_ngram: bool = option(
+        True,
+        "With --masked_lm_budget: draw n-gram lengths n with probability proportional to 1/n; if "
+        "false, the probabilities are reversed.",
+    )
+    do_whole_word_mask: bool = option(
+        True,
+        "With --masked_lm_budget: mask whole words; if false, the n-grams consist of pieces.",
+    )
+    spm_model_file: str | None = option(
+        None,
+        "With --masked_lm_budget: SentencePiece model of the records. Either this or --vocab_file "
+        "is needed, for [MASK] and the random pieces.",
+        is_path=True,
+    )
+    vocab_file: str | None = option(
+        None, "With --masked_lm_budget: WordPiece vocabulary of the records.", is_path=True
+    )
+    length_buckets: list | None = option(
+        None,
+        "Comma-separated lengths, such as 64,128,256: sequences up to the first share batches, "
+        "those up to the second, and so on, and batches are cut to these lengths. For texts of "
+        "short documents. By default all batches are of --max_seq_length.",
+    )
+
+
+# === create_pretraining_data.py and train_sentencepiece.py =======================================
+
+
+@group("Text")
+class Corpus(Options):
+    """Text files, and how their text is cleaned."""
+
+    input_file: str | None = option(
+        None,
+        "Comma-separated glob patterns of UTF-8 text files, plain, .gz or .bz2: one sentence per "
+        "line, a blank line between documents. See --input_format for other forms.",
+        is_path=True,
+    )
+    do_lower_case: bool = option(True, "Lower-case the text. True for the published models.")
+    strip_accents: bool = option(True, _STRIP_ACCENTS)
+
+
+@group("Text")
+class TextFormat(Options):
+    """The form of text files."""
+
+    input_format: str = option(
+        "sentences",
+        "sentences: one per line, and a blank line between documents. documents: a blank line "
+        "between them, or see --document_per_line. jsonl: one JSON object per line. Documents are "
+        "split into sentences by the package sentence-splitter.",
+        choices=TEXT_FORMATS,
+    )
+    document_per_line: bool = option(
+        False, "With --input_format=documents: every line is a document."
+    )
+    text_key: str = option("text", "With --input_format=jsonl: the key of the text.")
+    language: str = option("en", "Language of the documents to split, two letters.")
+    file_is_document: bool = option(
+        False, "The end of a file ends a document. It does not in the original."
+    )
+    on_decode_error: str = option(
+        "stop",
+        "What to do with a line that is not UTF-8: stop, or skip it; the summary counts them.",
+        choices=ON_DECODE_ERROR,
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.document_per_line and self.input_format != "documents":
+            raise UserError("--document_per_line is for --input_format=documents")
+
+
+@group("Vocabulary")
+class CorpusVocabulary(Options):
+    """The vocabulary of the records."""
+
+    spm_model_file: str | None = option(
+        None,
+        "SentencePiece model, for instance 30k-clean.model. Either this or --vocab_file is needed.",
+        is_path=True,
+    )
+    vocab_file: str | None = option(
+        None,
+        "WordPiece vocabulary, one token per line. Not used if there is a --spm_model_file.",
+        is_path=True,
+    )
+    input_file_mode: str = option(
+        "r", "Accepted and without effect: input is always read as UTF-8 text."
+    )
+
+
+@group("Choice of documents")
+class Selection(Options):
+    """Which documents of a corpus are left out, or held out."""
+
+    drop_duplicates: bool = option(
+        False,
+        "Leave out documents whose tokens are those of an earlier one; the summary counts them.",
+    )
+    drop_near_duplicates: float = option(
+        0.0,
+        "Leave out documents that are this similar to an earlier one, for instance 0.8: the share "
+        "of their sequences of five tokens that both have. 0 keeps them.",
+        low=0.5,
+        high=1,
+        or_zero=True,
+    )
+    heldout_fraction: float = option(
+        0.0,
+        "About which share of the documents goes to --heldout_output_file instead. The choice "
+        "depends on the tokens of a document alone.",
+        low=0,
+        below=1,
+    )
+
+
+@group("Choice of documents")
+class WordStart(Options):
+    """What begins a word, for whole-word masks."""
+
+    word_start: str = option(
+        "original",
+        "What begins a word. original: pieces with anything but the letters a-z and some "
+        "punctuation, which suits English alone. piece: SentencePiece's mark of a space.",
+        choices=WORD_STARTS,
+    )
+
+
+@group("Pairs and masks")
+class Instances(Options):
+    """What the records of pre-training look like."""
+
+    do_whole_word_mask: bool = option(
+        True, "Mask whole words; if false, the n-grams consist of pieces."
+    )
+    do_permutation: bool = option(
+        False,
+        "Also shuffle as many tokens as are masked, and predict them. The masked_lm_* features get "
+        "twice as long: give run_pretraining.py twice this --max_predictions_per_seq.",
+    )
+    favor_shorter_ngram: bool = option(
+        True,
+        "Draw n-gram lengths n with probability proportional to 1/n; if false, the "
+        "probabilities are reversed, so that the longest are the most frequent.",
+    )
+    random_next_sentence: bool = option(
+        False,
+        "What the sentence-level task is. False: sentence order (ALBERT), negatives are the two "
+        "segments swapped. True: next sentence (BERT), the second segment of negatives is from a "
+        "random document. "
+        "In the records, next_sentence_labels is 0 for segments in order, 1 for swapped or random. "
+        "A text of a single sentence cannot be swapped: it gets a random second segment, label 1, "
+        "either way.",
+    )
+    max_seq_length: int = option(
+        512,
+        "Tokens per instance at most, with [CLS] and both [SEP]; the rest is 0.",
+        low=NUM_SPECIALS + 2,  # two tokens: the shortest target a short sequence may get
+        high=_LONGEST,
+    )
+    ngram: int = option(3, "Longest n-gram to mask, in words.", low=1, high=_LONGEST)
+    max_predictions_per_seq: int = option(
+        20, "Tokens to predict per instance at most.", low=1, high=_LONGEST
+    )
+    random_seed: int = option(
+        12345, "Seed; the same seed gives the same records.", low=0, high=2**64 - 1
+    )
+    dupe_factor: int = option(
+        40,
+        "Passes over the text, each with other pairs and masks. Disk space grows too. With "
+        "--masked_lm_prob=0, one pass is usually enough.",
+        low=1,
+        high=10_000,
+    )
+    masked_lm_prob: float = option(
+        0.15,
+        "Share of the tokens to predict. 0 masks nothing: run_pretraining.py --masked_lm_budget "
+        "masks such records while it reads them, anew in each epoch.",
+        low=0,
+        high=1,
+    )
+    short_seq_prob: float = option(
+        0.1,
+        "Probability, per document and pass, of instances shorter than --max_seq_length.",
+        low=0,
+        high=1,
+    )
+
+
+@group("Output")
+class RecordFiles(Options):
+    """Where the records go, and how many processes make them."""
+
+    output_file: str | None = option(
+        None,
+        "Comma-separated names of the TFRecord files to write; the instances go to them in turn. "
+        "Names that end in .gz are compressed. name@64 stands for 64 files: name-00000-of-00064 "
+        "and so on.",
+        is_path=True,
+    )
+    heldout_output_file: str | None = option(
+        None, "As --output_file, for the documents held out.", is_path=True
+    )
+    num_output_shards: int | None = option(
+        None, "Files to write, if --output_file is a single name: as name@N.", low=1
+    )
+    num_workers: int = option(
+        1,
+        "Processes. The records do not depend on it. Each file is written by one process, so name "
+        "at least as many files.",
+        low=1,
+    )
+    work_directory: str | None = option(
+        None,
+        "Directory on a local disk (with --runner: a shared one, such as gs://...) for the "
+        "tokenised text and the state of the run. It is kept, "
+        "and a later run with other settings takes the tokenised text from it. By default a hidden "
+        "one beside the first output file, removed at the end.",
+        is_path=True,
+    )
+
+
+@group("Apache Beam")
+class Runner(Options):
+    """Apache Beam in place of processes of this machine."""
+
+    runner: str | None = option(
+        None,
+        "Apache Beam runner that does the work: DataflowRunner, FlinkRunner, SparkRunner, "
+        "DaskRunner, DirectRunner (this machine) or another one that Beam knows. All paths must be "
+        "within reach of all machines. The records are those of a run without it.",
+    )
+    beam_pipeline_options: list = option(
+        (),
+        "With --runner: Beam's pipeline options, such as project=my-project,region=us-east1.",
+    )
+
+
+@group("Model")
+class SentencePieceFile(Options):
+    """Where a SentencePiece model goes."""
+
+    model_prefix: str | None = option(
+        None,
+        "Path of the model without its ending; .model and .vocab are added.",
+        is_path=True,
+    )
+
+
+@group("Model")
+class SentencePiece(Options):
+    """A SentencePiece model to train, with SentencePiece's names."""
+
+    vocab_size: int = option(
+        30000, "Pieces, with the special ones.", low=_SMALLEST_VOCABULARY, high=INT32_MAX
+    )
+    input_sentence_size: int = option(
+        10_000_000,
+        "Sentences to train on; of a larger text, random ones are taken. They are held in memory.",
+        low=101,  # SentencePiece's; its 0 is for all
+        high=INT32_MAX,
+    )
+    max_sentence_length: int = option(
+        4192,
+        "Longest sentence to train on, in bytes; longer ones are left out and counted.",
+        low=10,
+        high=2**30,
+    )
+    character_coverage: float = option(
+        0.99995,
+        "Share of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.",
+        low=0.98,  # SentencePiece's
+        high=1,
+    )
+    seed: int = option(12345, "Seed of the choice of sentences.", low=0, high=2**32 - 1)
+
+
+# === make_config.py and the exports ==============================================================
+
+
+@group("Flags")
+class ConfigFile(Options):
+    """A model's config to write."""
+
+    size: str = option("base", "The size of the model.", choices=SIZES)
+    vocab: str | None = option(
+        None, "The SentencePiece model, or a WordPiece vocabulary (a file *.txt).", is_path=True
+    )
+    max_position_embeddings: int = option(512, "Longest sequence of the model, in pieces.")
+    output_file: str = option("albert_config.json", "File to write.", is_path=True)
+
+
+@group("Flags")
+class CheckpointExport(Options):
+    """A checkpoint to write in another form."""
+
+    albert_directory: str | None = option(
+        None,
+        "Directory with the checkpoint and albert_config.json; for --export_format=hf with the "
+        "SentencePiece model or vocab.txt too.",
+        is_path=True,
+    )
+    checkpoint_name: str = option(
+        "model.ckpt-best",
+        "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.",
+        is_path=True,
+    )
+    do_lower_case: bool = option(
+        True,
+        "For --export_format=hf: whether its tokenizer lower-cases; as run.json of the training "
+        "run says, where that is there.",
+    )
+    strip_accents: bool = option(True, _STRIP_ACCENTS)
+    export_path: str | None = option(
+        None, "Prefix to write; for --export_format=hf a directory.", is_path=True
+    )
+    export_format: str = option(
+        "tf1",
+        "tf1: the original's form, which every TensorFlow reads. tf2: this project's. hf: a "
+        "directory that from_pretrained of the transformers library reads.",
+        choices=("tf1", "tf2", "hf"),
+    )
+
+
+@group("Flags")
+class HubExport(Options):
+    """A TF Hub module to write."""
+
+    albert_directory: str | None = option(
+        None,
+        "Directory with albert_config.json, the checkpoint, and the SentencePiece model (with its "
+        ".vocab, if there is one) or vocab.txt.",
+        is_path=True,
+    )
+    checkpoint_name: str = option(
+        "model.ckpt-best", "Prefix of the checkpoint in that directory.", is_path=True
+    )
+    do_lower_case: bool = option(True, "Whether the model is for lower-cased text.")
+    strip_accents: bool = option(True, _STRIP_ACCENTS)
+    max_seq_length: int | None = option(
+        None,
+        "Preprocessing: pieces of its output; by default 128, or the model's positions if "
+        "albert_config.json is there and has fewer.",
+        low=3,  # [CLS], a piece, [SEP]
+    )
+    export_path: str | None = option(None, "Directory to make.", is_path=True)
+    export_type: str = option(
+        "model",
+        "model: the encoder, with .mlm and .sop where the heads are there. preprocessing: text to "
+        "the encoder's inputs.",
+        choices=("model", "preprocessing"),
+    )
+
+
+# === predict.py ==================================================================================
+
+
+@group("Model")
+class PredictedModel(Options):
+    """The model to run."""
+
+    saved_model: str | None = option(
+        None,
+        "Directory of the export, or one of several: then the newest is taken.",
+        is_path=True,
+    )
+    model: str | None = option(
+        None,
+        "In place of --saved_model: directory of a training, an unpacked release, a hub module or "
+        "of the transformers library, or the prefix of a checkpoint. Of a fine-tuned directory the "
+        "best checkpoint is taken.",
+        is_path=True,
+    )
+
+
+@group("Examples and predictions")
+class Examples(Options):
+    """Examples to predict, questions to ask, and where the answers go."""
+
+    text: str | None = option(None, "An example's text.")
+    text_pair: str | None = option(None, "An example's second text.")
+    article: str | None = option(None, "An example's article.")
+    question: str | None = option(None, "An example's question.")
+    context: str | None = option(None, "An example's context.")
+    options: list | None = option(
+        None, "An example's options; give the flag four times.", repeated=True
+    )
+    input_file: str | None = option(
+        None,
+        "File of examples, one a line; standard input if no text is given.",
+        is_path=True,
+    )
+    header: bool | None = option(
+        None,
+        "Whether the first line names the columns; by default it does if the model's inputs are "
+        "named there.",
+    )
+    output_file: str | None = option(
+        None, "Where the lines go; standard output by default.", is_path=True
+    )
+    fill_mask: list | None = option(
+        None,
+        "A text with [MASK] in it, for a pre-trained --model; may be repeated.",
+        repeated=True,
+    )
+    top_k: int = option(5, "Pieces that --fill_mask shows for each [MASK].", low=1)
+    sentence_order: list | None = option(
+        None,
+        "Give it twice, for two texts: how probably do they stand in this order? For a pre-trained "
+        "--model.",
+        repeated=True,
+    )
+    embeddings: list = option(
+        (),
+        "The encoder's output instead of predictions: of each text, of each piece, or both; for "
+        "RACE a list with one entry for each option, for SQuAD for each window of the context. A "
+        "--model gives pooled_output, of text and text_pair.",
+        choices=EMBEDDINGS,
+        repeated=True,
+    )
+    predict_batch_size: int = option(8, "Examples that are computed together.", low=1)
+
+
+@group("What --model does not tell")
+class TrainedModel(Options):
+    """What the directory of a model may lack."""
+
+    albert_config_file: str | None = option(
+        None, "JSON file with the model's architecture.", is_path=True
+    )
+    spm_model_file: str | None = option(None, "SentencePiece model.", is_path=True)
+    vocab_file: str | None = option(None, "WordPiece vocabulary.", is_path=True)
+    do_lower_case: bool | None = option(None, "Whether the text is lower-cased.")
+    max_seq_length: int | None = option(None, "Longest sequence, in pieces.")
+    task_name: str | None = option(
+        None,
+        "What the model is fine-tuned for: a task of GLUE, tsv, regression, ner or race.",
+    )
+    labels: list | None = option(None, "Its classes in the order of their ids.")

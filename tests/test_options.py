@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options: their ranges, tested once for all commands, and paths that no file can have."""
+
+import dataclasses
+import inspect
+import math
+import os
+
+import pytest
+
+from albert_tf import options
+from albert_tf.errors import UserError
+
+GROUPS = [
+    kind for _, kind in inspect.getmembers(options, inspect.isclass) if hasattr(kind, "heading")
+]
+LIMITED = [
+    pytest.param(field, id=f"{group.__name__}.{field.name}")
+    for group in GROUPS
+    for field in options.options_of(group)
+    if field.metadata["limits"]
+]
+
+
+def outside(rule, limit, kind):
+    """The value next to a limit that a rule forbids."""
+    if rule in ("above", "below"):
+        return limit
+    if kind is int:
+        return limit - 1 if rule == "at least" else limit + 1
+    return math.nextafter(limit, -math.inf if rule == "at least" else math.inf)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_defaults_are_in_range(group):
+    group()
+    for field in options.options_of(group):
+        kind = options.kind_of(field)
+        assert kind in (bool, int, float, str, list)
+        is_whole = field.default is None or kind is not int or isinstance(field.default, int)
+        assert is_whole and field.metadata["text"].endswith((".", "?", "--model."))
+        if field.metadata["choices"] and not field.metadata["repeated"]:
+            assert field.default in field.metadata["choices"]
+
+
+@pytest.mark.parametrize("field", LIMITED)
+def test_ranges(field):
+    kind, limits = options.kind_of(field), field.metadata["limits"]
+    wrong = [outside(rule, limit, kind) for rule, limit in limits.items()]
+    if kind is float:
+        wrong += [math.nan, math.inf, -math.inf]
+    elif not limits.keys() & {"at most", "below"}:
+        wrong.append(2**31)
+    for value in wrong:
+        if value == 0 and field.metadata["or_zero"]:
+            continue
+        with pytest.raises(UserError, match=rf"^--{field.name} must be .*\. Received: {value}$"):
+            options.check(field, value)
+    for rule in limits.keys() & {"at least", "at most"}:
+        options.check(field, limits[rule])
+    if field.metadata["or_zero"]:
+        options.check(field, 0.0)
+
+
+def test_a_group_checks_its_values():
+    with pytest.raises(UserError, match=r"^--beta_1 must be at least 0 and below 1\. Received: 1$"):
+        options.Optimizer(beta_1=1)
+    with pytest.raises(UserError, match=r"^--num_workers must be at most 2147483647"):
+        options.RecordFiles(num_workers=2**31)
+    with pytest.raises(UserError, match=r"^--epsilon must be finite and above 0"):
+        options.Optimizer(epsilon=math.inf)
+    with pytest.raises(
+        UserError, match=r"at least 0\.5 and at most 1, or 0 for off\. Received: 0\.3"
+    ):
+        options.Selection(drop_near_duplicates=0.3)
+    assert dataclasses.replace(options.Devices(), seed=7).seed == 7
+
+
+@pytest.mark.parametrize(
+    "path, message",
+    [
+        ("https://example.org/albert.zip", "nothing is downloaded. Download it first"),
+        ("text/*.txt,http://example.org/x", "nothing is downloaded"),
+        ("text\udcff.txt", "a path must be UTF-8"),
+        ("{loop}", "Too many levels of symbolic links"),
+        ("{loop}/albert_config.json", "Too many levels of symbolic links"),
+        ("x" * 5000, "File name too long"),
+    ],
+)
+def test_paths_that_no_file_can_have(path, message, tmp_path):
+    os.symlink("loop", tmp_path / "loop")
+    path = path.replace("{loop}", str(tmp_path / "loop"))
+    with pytest.raises(UserError, match=message) as caught:
+        options.check_path("init_checkpoint", path)
+    assert str(caught.value).startswith("--init_checkpoint=") and "\n" not in str(caught.value)
+    str(caught.value).encode()
+
+
+@pytest.mark.parametrize("path", ["", "none/x", "gs://bucket/x", "ä/é", "a,b", "from_tf_hub"])
+def test_other_paths_are_the_commands_affair(path):
+    options.check_path("init_checkpoint", path)
