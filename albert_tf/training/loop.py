@@ -304,17 +304,18 @@ class Run:
         parts = self._make_parts(batches_of)
         # Several workers have to end at the same step, so none is interrupted in between.
         several = devices.num_workers(self.strategy) > 1
+        interruptible = contextlib.nullcontext if several else parts.request.interruptible
         try:
-            for target in self._stops():
-                with parts.request.noted():
+            with parts.request.noted():
+                for target in self._stops():
                     self._advance(parts, target)
-                if parts.meeting.is_over:
-                    progress_line.say(self._stop())
-                    raise KeyboardInterrupt
-                prefix = self.save()
-                with parts.request.noted() if several else contextlib.nullcontext():
+                    if parts.meeting.is_over:
+                        progress_line.say(self._stop())
+                        raise KeyboardInterrupt
+                    prefix = self.save()
                     if on_checkpoint:
-                        on_checkpoint(prefix)
+                        with interruptible():
+                            on_checkpoint(prefix)
         finally:
             parts.profiler.close()
 

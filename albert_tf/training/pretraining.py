@@ -8,12 +8,12 @@ import os
 from typing import NamedTuple
 
 from albert_tf import locks
-from albert_tf.checkpoints import name_table, run_directory
+from albert_tf.checkpoints import name_table, readers, run_directory
 from albert_tf.choices import ORIGINAL_CONSTANTS, OptimizerConstants
 from albert_tf.errors import UserError
 from albert_tf.model import flops, heads, optimization
 from albert_tf.records import graph_masking, input_pipeline, record_checks, record_index, schemas
-from albert_tf.training import devices, loop, results, run_changes, run_record
+from albert_tf.training import devices, loop, progress_line, results, run_changes, run_record
 
 KEY_METRIC = "masked_lm_accuracy"
 _RECORDS_LOOKED_AT = 16  # of a file; a masked one in which no word fits into the budget is rare
@@ -278,6 +278,8 @@ def _train(run, config, options, source, on_checkpoint):
     run.check_workers_agree()
     if run.is_chief:
         run_record.write(*started_with, options.seed)
+    if on_checkpoint:
+        _make_up_for_evaluations(run, directory, on_checkpoint)
     index_file = os.path.join(directory, record_index.FILE)
     batches_of = functools.partial(
         input_pipeline.train_batches,
@@ -294,6 +296,23 @@ def _train(run, config, options, source, on_checkpoint):
     run.wait_for_checkpoint()
     end = f"; checkpoint {run_directory.latest_in(directory)}" if run.is_chief else ""
     print(f"Trained to step {run.step}{end}")
+
+
+def _make_up_for_evaluations(run, directory, evaluate):
+    """Evaluates the checkpoints that earlier starts of the run left without evaluation.
+
+    The untrained model of step 0 is not evaluated here either.
+    """
+    last, seen = run.step, max(results.evaluated_step(directory), 0)
+    for prefix in results.follow(directory, last, timeout=0, seen=seen, newest_only=False):
+        try:
+            run.load_weights_and_step(prefix)
+        except readers.DamagedError as error:
+            progress_line.say(f"{error}. It is left out.")
+            continue
+        evaluate(prefix)
+    if last > seen:
+        run.initialize()  # weights, moments and step of the newest again
 
 
 def _evaluate(run, options, dataset, prefix):

@@ -2,6 +2,8 @@
 """Ending a run between two steps: when asked to, and at the same step on all workers."""
 
 import contextlib
+import errno
+import os
 import signal
 import threading
 
@@ -12,6 +14,8 @@ from albert_tf.training import devices
 
 # How schedulers end a job, and how people do.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Which of the errors of writing a file TensorFlow gives the same type as those of memory.
+_OF_FILES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 # What the others see of a worker that ended or cannot be reached.
 _LOST = (
     tf.errors.UnavailableError,
@@ -29,7 +33,7 @@ class StopRequest:
     """
 
     def __init__(self):
-        self.made = False
+        self.made, self._interrupts = False, False
 
     @contextlib.contextmanager
     def noted(self):
@@ -44,10 +48,21 @@ class StopRequest:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextlib.contextmanager
+    def interruptible(self):
+        """Within `noted`, a block that a signal interrupts, also one that came before it."""
+        self._interrupts = True
+        try:
+            if self.made:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._interrupts = False
+
     def _note(self, *_):
-        if self.made:
+        was_made, self.made = self.made, True
+        if was_made or self._interrupts:
             raise KeyboardInterrupt
-        self.made = True
 
 
 class Meeting:
@@ -87,18 +102,23 @@ class Meeting:
 
 @contextlib.contextmanager
 def naming_the_cause(strategy, output_dir):
-    """Turns the errors of a step that lacks memory or a worker into one for users.
+    """Turns errors of a training that lacks memory, disk space or a worker into one for users.
 
     Args:
         strategy: tf.distribute.Strategy.
         output_dir: str, the run's.
 
     Raises:
-        UserError: memory ran out, or another worker is gone.
+        UserError: memory ran out, a file could not be written, or another worker is gone.
     """
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
+        if any(os.strerror(number) in str(error) for number in _OF_FILES):
+            raise UserError(
+                f"cannot write to --output_dir={output_dir} ({one_line(error)}). Make room or "
+                "choose another --output_dir, and start again"
+            ) from error
         raise UserError(
             f"out of memory ({one_line(error)}). For the same batch in less memory: "
             "--gradient_accumulation_steps, --recompute, --dtype=bf16"

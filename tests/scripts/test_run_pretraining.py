@@ -23,7 +23,7 @@ from albert_tf.checkpoints import loading, readers, run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.records import record_checks, schemas
-from albert_tf.training import figures, pretraining
+from albert_tf.training import figures, pretraining, results
 from tests import GOLDEN, ROOT
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -322,6 +322,28 @@ def test_init_checkpoint_takes_weights_but_neither_step_nor_moments(
 def test_finished_run_is_not_trained_again(run_main, flags, trained, capsys):
     run_main(run_pretraining, **flags)
     assert "Nothing left to train: step 2 of 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("num_train_steps", [2, 3])
+def test_evaluations_that_a_run_lacks_are_made_up_for(
+    run_main, flags, trained, tmp_path, capsys, num_train_steps
+):
+    """Its last one was interrupted, or --do_eval is new."""
+    flags |= {"num_train_steps": num_train_steps}
+    alike = shutil.copytree(trained, tmp_path / "alike")
+    run_main(run_pretraining, **flags | {"output_dir": alike})
+    flags |= {"do_eval": True}
+    for _ in range(2):
+        run_main(run_pretraining, **flags)
+        text = (tmp_path / "out" / "eval_results.txt").read_text()
+        steps = [int(step) for step in re.findall("global_step = (.*)", text)]
+        assert steps == list(range(1, num_train_steps + 1))
+    assert results.read_best(str(tmp_path / "out")).step == num_train_steps
+    assert checkpoint_steps(tmp_path / "out")[-1] == num_train_steps
+    last = f"model.ckpt-{num_train_steps}"
+    for name, value in read_variables(alike / last).items():
+        found = read_variables(tmp_path / "out" / last)[name]
+        np.testing.assert_array_equal(found, value, err_msg=name)
 
 
 @pytest.mark.long

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replicas give one device's numbers; what a run saves, and what it says when it stops."""
 
+import contextlib
+import errno
 import functools
 import json
 import os
@@ -19,7 +21,15 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.records import input_pipeline, schemas
-from albert_tf.training import devices, figures, loop, progress_line, results, steps
+from albert_tf.training import (
+    devices,
+    figures,
+    loop,
+    progress_line,
+    results,
+    saving,
+    steps,
+)
 from tests import GOLDEN, ROOT
 from tests.training.clusters import cluster
 
@@ -172,6 +182,38 @@ def test_an_interrupted_run_saves_what_is_finite(diverged, run, tmp_path, capsys
         assert f"Stopped at step 1; saved {tmp_path}/model.ckpt-1" in out
 
 
+@pytest.mark.parametrize("asked", [2, 4])
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_a_run_that_is_asked_to_end_while_it_saves_saves_first(
+    asked, evaluates, run, tmp_path, monkeypatch
+):
+    save, evaluated = saving.Saver.save, []
+
+    def asked_to_end(self, step, state):
+        if step == asked:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return save(self, step, state)
+
+    monkeypatch.setattr(saving.Saver, "save", asked_to_end)
+    ends = asked == 4 and not evaluates  # nothing is left to do
+    with contextlib.nullcontext() if ends else pytest.raises(KeyboardInterrupt):
+        run.train(batches_of(golden_rows()), 4, evaluated.append if evaluates else None)
+    step = asked if evaluates or ends else asked + 1  # without an evaluation, after the next update
+    assert run.step == step
+    assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-{step}"
+    assert len(evaluated) == evaluates * (asked // 2 - 1)
+
+
+def test_an_evaluation_is_interrupted_at_once(run, tmp_path):
+    def evaluate(_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the evaluation goes on")
+
+    with pytest.raises(KeyboardInterrupt):
+        run.train(batches_of(golden_rows()), 4, evaluate)
+    assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-2"
+
+
 def test_an_interrupt_leaves_the_checkpoint_of_the_same_step_alone(run, tmp_path):
     index = tmp_path / "model.ckpt-0.index"
     index.with_suffix(".data-00000-of-00001").chmod(0o444)
@@ -189,6 +231,20 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(run, tmp_path, monkeypatch)
     with pytest.raises(UserError, match=r"cannot write .*ckpt-2: No space .*ood checkpoint: .*-0"):
         run.train(batches_of(golden_rows()), 4)
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*model.ckpt-*")} == before
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_is_full_while_figures_are_written_is_not_taken_for_memory(
+    number, run, monkeypatch
+):
+    def fail(*_):
+        raise tf.errors.ResourceExhaustedError(
+            None, None, f"out/train/events; {os.strerror(number)}"
+        )
+
+    monkeypatch.setattr(figures.TensorBoard, "write", fail)
+    with pytest.raises(UserError, match=r"cannot write to --output_dir=.*events; .*Make room"):
+        run.train(batches_of(golden_rows()), 4)
 
 
 def test_running_out_of_memory_names_the_flags_that_need_less(run, monkeypatch):
