@@ -27,6 +27,7 @@ transformers_tokenizer = lazy.module("albert_tf.publish.transformers_tokenizer")
 text_input = lazy.module("albert_tf.tasks.text_input")
 tokenization = lazy.module("albert_tf.text.tokenization")
 finetuned_task = lazy.module("albert_tf.training.finetuned_task")
+run_record = lazy.module("albert_tf.training.run_record")
 
 FLAGS = flags.FLAGS
 CONFIG = "albert_config.json"
@@ -131,9 +132,11 @@ def read_tokenizer(config, has_masked_lm):
     tokenizer = tokenization.FullTokenizer(**arguments)
     text_input.check_vocabulary(config, tokenizer, path)
     ids = tokenizer.special_ids(with_mask=False)
+    record = run_record.read(FLAGS.albert_directory)
+    length = record and record.text.get("max_seq_length")
     settings = (
         arguments["do_lower_case"],
-        config.max_position_embeddings,
+        length or config.max_position_embeddings,
         has_masked_lm,
         arguments["strip_accents"],
     )

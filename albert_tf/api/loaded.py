@@ -59,6 +59,8 @@ class Loaded:
         """
         if pooling not in POOLINGS:
             raise UserError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
+        if pooling == "pooled" and "pooler" in self._absent:
+            raise UserError(f'{self.checkpoint} has no pooler: give pooling="mean"')
         features = sequences.packed(self.tokenizer, texts, pairs, self.max_seq_length)
         found = self._run("embed", functools.partial(_embedding, self._encoder), features)
         vectors = found.get(pooling, np.zeros([0, self.config.hidden_size], np.float32))

@@ -77,7 +77,8 @@ def load(
     of_kind = kind and task_kinds.make_task(kind, text, found, record)
     if of_kind:
         model = of_kind.make_model(config)
-        report = loading.load_all(found.checkpoint, name_table.named_variables(model))
+        named = name_table.named_variables(model)
+        report = loading.load_all(found.checkpoint, named, model.reads_pooler)
     else:
         has_heads = any(
             name in shapes
@@ -85,11 +86,13 @@ def load(
             for name in name_table.HEAD_NAMES[part]
         )
         model = (heads.PretrainingModel if has_heads else encoder.AlbertModel)(config)
-        report = loading.load(found.checkpoint, name_table.named_variables(model))
+        named = name_table.named_variables(model)
+        report = loading.load(found.checkpoint, named, reads_pooler=model.reads_pooler)
     loading.check_fit(report)
     random = [*report.missing, *(name for name, _, _ in report.wrong_shape)]
     print(_line(found, kind, model, random))
-    absent = {part for part, names in name_table.HEAD_NAMES.items() if {*names} & {*random}}
+    parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
+    absent = {part for part, names in parts.items() if {*names} & {*random}}
     return Loaded(model, text, config, found.checkpoint, of_kind, absent, batch_size)
 
 
@@ -121,7 +124,7 @@ def _text_input(found, record, config, given):
         given.strip_accents, recorded.get("strip_accents"), found.strips_accents()
     )
     length = given.max_seq_length or recorded.get("max_seq_length")
-    length = length or min(DEFAULT_LENGTH, config.max_position_embeddings)
+    length = length or min(found.max_seq_length() or DEFAULT_LENGTH, config.max_position_embeddings)
     if not SHORTEST <= length <= config.max_position_embeddings:
         raise UserError(
             f"max_seq_length must lie between {SHORTEST} and max_position_embeddings="

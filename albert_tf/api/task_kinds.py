@@ -47,7 +47,7 @@ def kind_of(found, shapes, task=None, labels=None):
         kind = finetuned_task.read(found.directory)
         if kind:
             return kind
-        task = huggingface.read_task(found.directory)
+        task = huggingface.read_task(found.directory, weights[0])
         labels = labels or huggingface.read_labels(found.directory)
     if task is None and weights[0] == 1:
         raise UserError(

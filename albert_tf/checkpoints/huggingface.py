@@ -34,6 +34,7 @@ _ARCHITECTURES = {
     "AlbertForMaskedLM": ("masked_lm",),
     "AlbertModel": (),
 }
+_ONE_LABEL = "single_label_classification"
 WITH_MASKED_LM = ("AlbertForPreTraining", "AlbertForMaskedLM")
 _ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
 _SAME_KEYS = (
@@ -112,14 +113,18 @@ def read_labels(directory):
     return None if set(labels) == set(_default_labels(len(labels))) else labels
 
 
-def read_task(directory):
+def read_task(directory, outputs):
     """What a fine-tuned model of `config.json` in a directory is for; None where it does not tell.
 
     Args:
         directory: str.
+        outputs: int, of its classifier.
 
     Returns:
         str or None: race, ner, regression, or tsv for texts with labels.
+
+    Raises:
+        UserError: it is for a task that this project has not.
     """
     path = os.path.join(directory, CONFIG)
     values = files.read_json(path) if tf.io.gfile.exists(path) else None
@@ -127,7 +132,14 @@ def read_task(directory):
     if not isinstance(names, list) or len(names) != 1:
         return None
     if names[0] == _CLASSIFICATION:
-        return "regression" if values.get("problem_type") == "regression" else "tsv"
+        # One output without a problem_type is a score in transformers too.
+        problem = values.get("problem_type") or ("regression" if outputs == 1 else _ONE_LABEL)
+        if problem not in ("regression", _ONE_LABEL) or (problem == "regression" and outputs > 1):
+            raise UserError(
+                f"{path} has problem_type {problem!r} with {outputs} outputs: only one score "
+                f'("regression") or one label for each text ("{_ONE_LABEL}") can be predicted'
+            )
+        return "regression" if problem == "regression" else "tsv"
     return next((task for task, name in _OF_TASK.items() if name == names[0]), None)
 
 
@@ -250,7 +262,7 @@ def architecture_of(shapes, hidden_size, head=None):
     }
     if architecture == _TOKENS:
         return architecture, classes
-    problem = "regression" if is_regression else "single_label_classification"
+    problem = "regression" if is_regression else _ONE_LABEL
     return architecture, {"problem_type": problem} | classes
 
 

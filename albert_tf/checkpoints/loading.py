@@ -41,13 +41,15 @@ class Report:
         return "\n".join(lines)
 
 
-def load(path, named, init_from_group0=False):
+def load(path, named, init_from_group0=False, reads_pooler=True):
     """Fills a model's variables from a checkpoint of any source; moments and step stay as they are.
 
     Args:
         path: str, anything that `run_directory.find` takes.
         named: dict, of `named_variables`.
         init_from_group0: bool, fill every parameter group from group 0 of the file.
+        reads_pooler: bool, whether the model's head reads the pooler. If not, the pooler starts
+            afresh where the file has none, as those of some classes of transformers.
 
     Returns:
         Report.
@@ -59,17 +61,18 @@ def load(path, named, init_from_group0=False):
     reader = readers.open_reader(run_directory.find(path))
     sources = {name: name_table.source_name(name, init_from_group0) for name in named}
     report = _compare(reader, _shapes(named), sources)
-    _check_encoder_complete(report)
+    _check_encoder_complete(report, reads_pooler)
     _assign(reader, sources, {name: named[name] for name in report.loaded})
     return report
 
 
-def load_all(path, named):
+def load_all(path, named, reads_pooler=True):
     """Fills all of a model's variables, heads too, from one of its own checkpoints.
 
     Args:
         path: str, anything that `run_directory.find` takes.
         named: dict, of `named_variables`.
+        reads_pooler: bool, of `load`.
 
     Returns:
         Report.
@@ -77,9 +80,9 @@ def load_all(path, named):
     Raises:
         UserError: the file lacks one, or holds it in another shape or no finite numbers.
     """
-    report = load(path, named)
+    report = load(path, named, reads_pooler=reads_pooler)
     absent = [*report.missing, *(name for name, _, _ in report.wrong_shape)]
-    if absent:
+    if {*absent} - {*name_table.POOLER}:
         raise UserError(
             f"{path} lacks {', '.join(absent)}: it can be neither evaluated nor exported"
         )
@@ -277,9 +280,19 @@ def _compare(reader, shapes, sources):
     return Report(reader.prefix, loaded, missing, unused, wrong_shape)
 
 
-def _check_encoder_complete(report):
+def _check_encoder_complete(report, reads_pooler=True):
     missing = [name for name in report.missing if name_table.is_encoder(name)]
     reshaped = [row for row in report.wrong_shape if name_table.is_encoder(row[0])]
+    lacks_pooler = {*missing} == {*name_table.POOLER} and report.prefix.endswith(".safetensors")
+    if lacks_pooler and not reshaped:
+        has_order = not {*name_table.HEAD_NAMES["sentence_order"]}.isdisjoint(report.loaded)
+        if not (reads_pooler or has_order):
+            return
+        raise UserError(
+            f"{report.prefix} has no pooler, and this model needs one: transformers saves none "
+            "with its masked-LM, token-classification and question-answering classes. Give a "
+            "directory that AlbertModel or AlbertForPreTraining saved"
+        )
     if not missing and not reshaped:
         return
     found = sum(name_table.is_encoder(name) for name in report.loaded)

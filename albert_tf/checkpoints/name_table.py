@@ -144,6 +144,7 @@ _TO_TRANSFORMERS = {original: theirs for theirs, original in _OF_TRANSFORMERS.it
 HEAD_NAMES = {part: tuple(row.original for row in rows) for part, rows in _HEADS.items()}
 _PRETRAINING_HEADS = ("masked_lm", "sentence_order")
 MAPPING_KERNEL = _TABLE["mapping"][0].original
+POOLER = tuple(row.original for row in _TABLE["pooler"])
 
 
 # --- Variables of a model -----------------------------------------------------------------------

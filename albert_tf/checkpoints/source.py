@@ -81,11 +81,17 @@ class Source(NamedTuple):
             told = None if kept is None else not kept
         return told
 
-    def _told_to_transformers(self, name):
+    def max_seq_length(self):
+        """The longest sequence (int) that a tokenizer of transformers makes; None if none tells."""
+        length = self._told_to_transformers("model_max_length", int)
+        # transformers writes 1e30 where it knows none
+        return None if length is None or length > 2**31 else length
+
+    def _told_to_transformers(self, name, kind=bool):
         path = os.path.join(self.directory, _TOKENIZER_CONFIG)
         values = files.read_json(path) if tf.io.gfile.exists(path) else None
         told = values.get(name) if isinstance(values, dict) else None
-        return told if isinstance(told, bool) else None
+        return told if type(told) is kind else None
 
 
 def find(path):

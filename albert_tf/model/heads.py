@@ -241,6 +241,8 @@ class ClassificationModel(ConfiguredModel):
         recompute: bool, of AlbertModel.
     """
 
+    reads_pooler = True
+
     def __init__(
         self,
         config,
@@ -283,6 +285,8 @@ class MultipleChoiceModel(ConfiguredModel):
         use_one_hot_embeddings: bool, for TPUs.
         recompute: bool, of AlbertModel.
     """
+
+    reads_pooler = True
 
     def __init__(
         self,

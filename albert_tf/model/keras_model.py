@@ -25,7 +25,12 @@ class ConfiguredModel(tf_keras.Model):
         config: AlbertConfig.
         options: dict, the other arguments of the constructor by name.
         **kwargs: of tf_keras.Model: name, trainable, dtype.
+
+    Attributes:
+        reads_pooler: bool, whether the outputs of its head depend on the pooler.
     """
+
+    reads_pooler = False
 
     def __init__(self, config, options, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -105,7 +110,8 @@ class ConfiguredModel(tf_keras.Model):
         if absent:
             raise UserError(f"{found.checkpoint} has no head that tells {absent[0]}: give it")
         model = cls(config, **options)
-        print(loading.load(found.checkpoint, name_table.named_variables(model)))
+        named = name_table.named_variables(model)
+        print(loading.load(found.checkpoint, named, reads_pooler=cls.reads_pooler))
         return model
 
     @classmethod

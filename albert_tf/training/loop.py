@@ -178,7 +178,9 @@ class Run:
             named = self.task.variables
             if not take_heads:
                 named = {n: v for n, v in named.items() if name_table.is_encoder(n)}
-            report = loading.load(init_checkpoint, named, init_from_group0)
+            report = loading.load(
+                init_checkpoint, named, init_from_group0, self.task.model.reads_pooler
+            )
             if save:
                 self.save()
             heads = "" if take_heads else "\n  The task's head starts afresh."
@@ -233,7 +235,7 @@ class Run:
 
     def load_weights_and_step(self, prefix):
         """Reads all weights and the step of one of the run's own checkpoints, for evaluation."""
-        loading.load_all(prefix, self.task.variables)
+        loading.load_all(prefix, self.task.variables, self.task.model.reads_pooler)
         self._step.assign(loading.step_in(prefix))
 
     def save(self):

@@ -15,7 +15,8 @@ import tensorflow as tf
 import albert_tf
 import export_checkpoints
 import export_to_tfhub
-from albert_tf.checkpoints import huggingface
+from albert_tf.checkpoints import huggingface, name_table
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.training import finetuned_task, run_record
@@ -248,7 +249,145 @@ def test_one_output_has_to_be_explained(tmp_path):
 )
 def test_the_task_of_a_directory_of_transformers(tmp_path, content, task):
     (tmp_path / "config.json").write_text(json.dumps(content))
-    assert huggingface.read_task(str(tmp_path)) == task
+    assert huggingface.read_task(str(tmp_path), outputs=1 if task == "regression" else 2) == task
+
+
+def write_transformers(directory, model, without=(), **config):
+    """What transformers writes of a model, with a vocabulary; returns the directory."""
+    named = name_table.named_variables(model)
+    tensors = {name: v.numpy() for name, v in named.items() if not name.startswith(without)}
+    shapes = {name: list(value.shape) for name, value in tensors.items()}
+    architecture = "AlbertModel" if "bert/pooler/dense/bias" in shapes else "AlbertForMaskedLM"
+    ids = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+    theirs = huggingface.to_their_config(model.config, architecture, ids) | config
+    huggingface.write(str(directory), theirs, tensors, {})
+    shutil.copy(sources.VOCABULARY, directory / "spiece.model")
+    return directory
+
+
+CLASSES = {"architectures": ["AlbertForSequenceClassification"]}
+
+
+@pytest.mark.parametrize(
+    "problem, outputs, task",
+    [
+        (None, 1, "regression"),
+        (None, 3, "tsv"),
+        ("single_label_classification", 3, "tsv"),
+        ("regression", 1, "regression"),
+        ("regression", 3, None),
+        ("multi_label_classification", 3, None),
+        ("something new", 3, None),
+    ],
+)
+def test_the_problem_type_of_transformers_decides(problem, outputs, task, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CLASSES | {"problem_type": problem}))
+    if task:
+        assert huggingface.read_task(str(tmp_path), outputs) == task
+        return
+    with pytest.raises(UserError, match=f"problem_type '{problem}' with 3 outputs: only one"):
+        huggingface.read_task(str(tmp_path), outputs)
+
+
+def test_one_output_of_transformers_is_a_score(tmp_path):
+    model = heads.ClassificationModel(AlbertConfig.from_dict(sources.WIDE), 1)
+    loaded = albert_tf.load(write_transformers(tmp_path, model, **CLASSES))
+    assert set(loaded.predict("a text")) == {"predictions"}
+
+
+@pytest.mark.parametrize("length, expected", [(24, 24), (10**30, 48), (1e30, 48), (512, 48)])
+def test_the_length_of_a_tokenizer_of_transformers_is_taken(length, expected, tmp_path):
+    model = heads.AlbertModel(
+        AlbertConfig.from_dict(sources.WIDE | {"max_position_embeddings": 48})
+    )
+    directory = write_transformers(tmp_path, model)
+    (directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
+    assert albert_tf.load(directory).max_seq_length == expected
+
+
+# --- Without a pooler ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def masked_lm(tmp_path):
+    """A directory as AlbertForMaskedLM saves it, and the model in it."""
+    model = heads.PretrainingModel(AlbertConfig.from_dict(sources.WIDE))
+    without = ("bert/pooler", "cls/seq_relationship")
+    return write_transformers(tmp_path, model, without), model
+
+
+def test_a_masked_lm_of_transformers_fills_masks(masked_lm):
+    directory, model = masked_lm
+    loaded = albert_tf.load(directory)
+    text = "a [MASK] text"
+    (found,) = loaded.fill_mask(text, top_k=1)
+    features = loaded.tokenizer(text, return_tensors="tf")
+    assert found[0]["piece"] in loaded.tokenizer.vocab
+    given = features | {"masked_lm_positions": tf.constant([[0, 1]])}
+    logits = [m(given)["masked_lm_logits"] for m in (loaded.model, model)]
+    np.testing.assert_array_equal(*logits)
+    assert loaded.embed(text, pooling="mean").shape == (model.config.hidden_size,)
+    with pytest.raises(UserError, match='no pooler: give pooling="mean"'):
+        loaded.embed(text)
+    with pytest.raises(UserError, match="has no sentence-order head"):
+        loaded.sentence_order("a", "b")
+
+
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        (heads.AlbertModel, {}),
+        (heads.PretrainingModel, {}),
+        (heads.SquadV1Model, {}),
+        (heads.SquadV2Model, {}),
+        (heads.TokenClassificationModel, {"num_labels": 3}),
+    ],
+)
+def test_models_that_read_no_pooler_do_without(kind, options, masked_lm, capsys):
+    directory, model = masked_lm
+    filled = kind.from_checkpoint(directory, **options)
+    assert "initialised afresh: bert/pooler/dense/kernel, bert/pool" in capsys.readouterr().out
+    encoder = getattr(filled, "encoder", filled)
+    np.testing.assert_array_equal(encoder.embedding_table, model.encoder.embedding_table)
+
+
+@pytest.mark.parametrize(
+    "kind, options",
+    [(heads.ClassificationModel, {"num_outputs": 3}), (heads.MultipleChoiceModel, {})],
+)
+def test_models_that_read_the_pooler_say_that_it_is_absent(kind, options, masked_lm):
+    with pytest.raises(UserError, match="has no pooler, and this model needs one"):
+        kind.from_checkpoint(masked_lm[0], **options)
+
+
+def test_only_transformers_leaves_the_pooler_out(tmp_path):
+    model = heads.SquadV1Model(AlbertConfig.from_dict(sources.WIDE))
+    named = name_table.named_variables(model)
+    named = {name: v for name, v in named.items() if "pooler" not in name}
+    sources.write_checkpoint(tmp_path / "model.ckpt-best", named)
+    with pytest.raises(UserError, match="missing: bert/pooler/dense/kernel"):
+        heads.SquadV1Model.from_checkpoint(tmp_path, config=model.config)
+
+
+@pytest.mark.parametrize(
+    "kind, options, architecture",
+    [
+        (heads.SquadV1Model, {}, "AlbertForQuestionAnswering"),
+        (heads.TokenClassificationModel, {"num_labels": 3}, "AlbertForTokenClassification"),
+    ],
+)
+def test_fine_tuned_models_of_transformers_need_no_pooler(kind, options, architecture, tmp_path):
+    config = AlbertConfig.from_dict(sources.WIDE | {"max_position_embeddings": 200})
+    model = kind(config, **options)
+    directory = write_transformers(tmp_path, model, ("bert/pooler",), architectures=[architecture])
+    loaded = albert_tf.load(directory)
+    features = {"input_ids": np.array([[2, 5, 6, 3]], np.int32)} | {
+        "input_mask": np.ones([1, 4], np.int32)
+    }
+    ours, theirs = model(features, training=True), loaded.model(features, training=True)
+    assert {*ours} == {*theirs}
+    inputs = ["Who?", "It was he."] if kind is heads.SquadV1Model else ["one two"]
+    assert loaded.predict(*inputs)
 
 
 # --- Numbers -------------------------------------------------------------------------------------

@@ -329,6 +329,21 @@ def test_clean_up_is_that_of_the_run(flag, recorded, with_vocabulary, export):
         export(folder, "other", export_format="hf", **{flag: not recorded})
 
 
+def test_the_length_of_the_training_goes_along(with_vocabulary, export):
+    folder, _ = with_vocabulary()
+
+    def length():
+        directory = export(folder, "hf", export_format="hf")
+        written = json.loads((directory / "tokenizer_config.json").read_text())
+        shutil.rmtree(directory)
+        return written["model_max_length"]
+
+    assert length() == 40
+    record = {"config": {}, "text": {"max_seq_length": 20}, "vocabulary": None}
+    (folder / "run.json").write_text(json.dumps(record))
+    assert length() == 20
+
+
 def test_tokenizers_that_transformers_lacks(with_vocabulary, export, tmp_path):
     folder, _ = with_vocabulary()
     path = folder / "30k-clean.model"
