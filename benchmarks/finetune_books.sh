@@ -48,7 +48,7 @@ finetune() {
     --spm_model_file="$VOCABULARY" "${start[@]}" --output_dir="$directory" --seed="${SEED:-1}" "$@" \
     > "$directory/log.txt" 2>&1 || { echo "failed: see $directory/log.txt" >&2 && exit 1; }
   touch "$directory/.done"
-  echo "$source $(basename "$directory"): $(tr '\r' '\n' < "$directory/log.txt" | grep 'best so far' | tail -n 1)"
+  echo "$source $(basename "$directory"): $(tr '\r' '\n' < "$directory/log.txt" | grep 'kept as model.ckpt-best' | tail -n 1)"
 }
 
 # steps of the recipe, as flags of run_classifier.py and run_race.py

@@ -158,10 +158,13 @@ class SafetensorsReader:
     Attributes:
         prefix: str, the path.
         shapes: dict of name -> list of int.
+        form: str, the key of `writers.WRITERS` that stands in for such files.
 
     Raises:
         UserError: the file cannot be read, or is of a model that the original has no names for.
     """
+
+    form = "tf2"
 
     def __init__(self, path):
         self.prefix = path

@@ -223,9 +223,12 @@ def write_list(directory, latest):
 
 
 def delete(prefix):
-    """Deletes a checkpoint's files, the index first: without it there is no checkpoint."""
+    """Deletes a checkpoint's files, the index first: without it there is no checkpoint.
+
+    Another process, one that trains or one that evaluates, may have deleted them before.
+    """
     for path in [prefix + ".index", *tf.io.gfile.glob(f"{prefix}.data-*")]:
-        tf.io.gfile.remove(path)
+        files.remove(path)
 
 
 def copy(prefix, target):

@@ -50,6 +50,25 @@ def write(prefix, tensors, form):
             files.remove(temporary + ending)
 
 
+def read(prefix, with_moments=False):
+    """What a copy of a checkpoint is to hold, for `write`.
+
+    Args:
+        prefix: str.
+        with_moments: bool, whether it holds everything, or weights and step.
+
+    Returns:
+        (dict of original name -> array; str, a key of `WRITERS`).
+    """
+    reader = readers.open_reader(prefix)
+    names = [
+        name
+        for name in reader.shapes
+        if with_moments or name_table.is_weight(name) or name == name_table.GLOBAL_STEP
+    ]
+    return {name: reader[name] for name in names}, reader.form
+
+
 def drop_moments(prefix, target=None):
     """Writes a checkpoint anew without optimizer slots: a third of the size.
 

@@ -51,6 +51,7 @@ class RaceTask(UsualTask):
     choices = len(race.LETTERS)  # sequences of a question
     objective = heads.CLASSIFICATION
     key_metric = "eval_accuracy"
+    results_layout = "{first}{rest}best = {before}\n{saved}" + results.RULE
 
     def __post_init__(self):
         race.check_lengths(self.text.max_seq_length, self.max_qa_length)
@@ -98,10 +99,6 @@ class RaceTask(UsualTask):
             losses = race.example_losses(examples, logits)
             figures["loss"] = mean_over_batches(losses, batch_size)
         return Evaluation(figures, (collapse_warning(race.LETTERS, logits),))
-
-    def results_end(self, best_before, value, saved):
-        """The original shows the best before this evaluation, and what is kept."""
-        return super().results_end(best_before, value, saved) + saved
 
     def _sources(self, split):
         return [path for _, path in race.input_files(self.data_dir, split, self.levels)]
@@ -152,7 +149,7 @@ class RaceTask(UsualTask):
         """Writes the answers, and their figures where the right answers are known."""
         _, step, outputs, source = members[0]
         examples = splits[""].content
-        figures, (warning,), _ = self.evaluate(splits, outputs, batch_size)
+        figures, (warning,), *_ = self.evaluate(splits, outputs, batch_size)
         if warning:
             print(f"Warning: {warning}")
         answers = os.path.join(self.output_dir, "predictions.tsv")

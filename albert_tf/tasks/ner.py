@@ -441,7 +441,7 @@ class NerTask(UsualTask):
         """Writes the labels, and their figures where the right ones are known."""
         _, step, outputs, source = members[0]
         arrays, corpus = splits[""]
-        figures, (warning,), _ = self.evaluate(splits, outputs, batch_size)
+        figures, (warning,), *_ = self.evaluate(splits, outputs, batch_size)
         if warning:
             print(f"Warning: {warning}")
         of_words = outputs[""]["logits"][arrays["label_mask"] > 0]

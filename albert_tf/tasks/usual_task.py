@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tasks but SQuAD's have in common."""
 
+from albert_tf.training import results
+
 
 class UsualTask:
     """The part of a training.task.Task that is the same for them."""
@@ -10,7 +12,4 @@ class UsualTask:
     takes_head = False
     export_folder = ""
     choices = 1  # sequences of an example
-
-    def results_end(self, best_before, value, saved):
-        """The original shows the best before this evaluation."""
-        return [f"best = {best_before}"]
+    results_layout = "{first}{rest}best = {before}\n" + results.RULE

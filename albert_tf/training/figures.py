@@ -7,6 +7,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 from albert_tf.training import progress_line, steps
 
@@ -142,11 +143,11 @@ class Figures:
             step: int, updates made.
             figures: dict of name -> number.
             shown: iterable of str, the figures to print.
-            best: bool, whether it is the best so far.
+            best: bool, whether the checkpoint is kept as the best.
         """
         self._write("eval", step, _plain_names(figures))
         text = ", ".join(f"{name} {figures[name]:.4f}" for name in shown)
-        ending = " (best so far)" if best else ""
+        ending = f" (kept as {run_directory.BEST})" if best else ""
         progress_line.say(f"Evaluation at step {step}: {text}{ending}")
 
     def _write(self, kind, step, figures):

@@ -3,11 +3,10 @@
 
 import dataclasses
 import functools
-import math
 import os
 
 from albert_tf import files, locks
-from albert_tf.checkpoints import loading, name_table, readers, run_directory
+from albert_tf.checkpoints import loading, name_table, run_directory
 from albert_tf.choices import ORIGINAL_CONSTANTS, WINDOW, OptimizerConstants
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
@@ -16,17 +15,15 @@ from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.records import input_pipeline, record_checks, record_index
 from albert_tf.training import (
     devices,
+    evaluation,
     finetuned_task,
     loop,
-    progress_line,
     results,
     run_changes,
     run_record,
     trials,
 )
 from albert_tf.training.task import Predicted
-
-RULE = "=" * 50  # between the blocks of eval_results.txt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,16 +199,33 @@ def train_and_evaluate(task, config, options, strategy):
     run = make_run(task, config, strategy, options.loop, options.recipe, options.seed)
     if options.do_train:
         _start(run, task, config, options)
-    on_checkpoint = None
-    if options.do_eval:
-        on_checkpoint = _Evaluator(run, task, options)
+    evaluator = make_evaluator(run, task, options) if options.do_eval else None
     if options.do_train:
-        _train(run, task, options, on_checkpoint)
+        _train(run, task, options, evaluator)
     else:
-        _evaluate_checkpoints(run, on_checkpoint, options)
-    if options.do_eval:
+        given = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
+        evaluator.evaluate_directory(options.eval_timeout, given)
+    if evaluator:
         results.check_key_metric(options.output_dir, task.key_metric)
     return run
+
+
+def make_evaluator(run, task, options):
+    """evaluation.Evaluator of a run on the development set, which is read once."""
+    splits, batch_size = task.evaluation_splits(), options.eval_batch_size
+
+    def evaluate():
+        outputs = model_outputs(run, task, splits, batch_size, options.max_seq_length)
+        return task.evaluate(splits, outputs, batch_size)
+
+    return evaluation.Evaluator(
+        run,
+        evaluate,
+        task.key_metric,
+        task.results_layout,
+        shown=task.shown_figures,
+        keep=options.loop.keep_checkpoint_max,
+    )
 
 
 def _start(run, task, config, options):
@@ -232,21 +246,15 @@ def _start(run, task, config, options):
         finetuned_task.write(options.output_dir, task.kind)
 
 
-def _train(run, task, options, on_checkpoint):
+def _train(run, task, options, evaluator):
     """Trains; checkpoints that an earlier process left without evaluation are evaluated first."""
     recipe, directory = options.recipe, options.output_dir
     paths, schema = task.training_records()
     if run.step == 0:
         run.save()
         run.wait_for_checkpoint()
-    if on_checkpoint:
-        pending = [
-            prefix
-            for step, prefix in run_directory.numbered_in(directory)
-            if step > results.evaluated_step(directory)
-        ]
-        if on_checkpoint.each(pending):
-            run.restore_newest()
+    if evaluator:
+        evaluator.make_up()
     index_file = os.path.join(directory, record_index.FILE)
     length_step = input_pipeline.LENGTH_STEP
     if run.settings.enable_xla:  # which compiles the step for each length
@@ -263,116 +271,7 @@ def _train(run, task, options, on_checkpoint):
         length_step=length_step,
     )
     with record_checks.naming_bad_records(paths, schema, remedy=record_checks.CACHE_REMEDY):
-        run.train(batches_of, recipe.batch_size, on_checkpoint)
-
-
-# --- Evaluation ----------------------------------------------------------------------------------
-
-
-class _Evaluator:
-    """Evaluates a run's weights on the development set, read once."""
-
-    def __init__(self, run, task, options):
-        self._run, self._task, self._options = run, task, options
-        self._splits, self._warner = task.evaluation_splits(), Warner()
-
-    def __call__(self, prefix):
-        """Evaluates the weights at hand, those of `prefix`; records and prints the figures."""
-        run, task, batch_size = self._run, self._task, self._options.eval_batch_size
-        outputs = model_outputs(run, task, self._splits, batch_size, self._options.max_seq_length)
-        evaluation = task.evaluate(self._splits, outputs, batch_size)
-        run.wait_for_checkpoint()
-        best = results.record(
-            run.settings.output_dir,
-            run.step,
-            {"global_step": run.step} | evaluation.figures,
-            prefix,
-            task.key_metric,
-            initial_best=-1,
-            block=lambda lines, *now: [*lines, *task.results_end(*now), RULE],
-            save_moments_for_best=run.settings.save_moments_for_best,
-        )
-        if best and evaluation.keep:
-            evaluation.keep()
-        names = task.shown_figures or evaluation.figures
-        run.figures.evaluation(run.step, evaluation.figures, names, best)
-        if run.step:  # before training it is no news
-            self._warner.say(evaluation.warnings)
-
-    def each(self, prefixes):
-        """Evaluates checkpoints as they come; of these the newest `keep_checkpoint_max` stay.
-
-        Returns:
-            int, how many there were.
-        """
-        kept, count = [], 0
-        longest = self._run.settings.keep_checkpoint_max or math.inf
-        for prefix in prefixes:
-            try:
-                self._run.load_weights_and_step(prefix)
-            except readers.DamagedError as error:
-                progress_line.say(f"{error}. It is left out.")
-                continue
-            self(prefix)
-            count += 1
-            kept.append(prefix)
-            if len(kept) > longest:
-                run_directory.delete(kept.pop(0))
-        return count
-
-
-def _evaluate_checkpoints(run, evaluate, options):
-    """Evaluates the run's checkpoints that were not evaluated yet, in the order of their steps.
-
-    Of those that are evaluated, the newest `keep_checkpoint_max` stay; the best one has a copy. A
-    directory with a best checkpoint and no `best_trial.txt`, such as the original's RACE runs, has
-    that one evaluated first: later ones must beat it. Where the directory holds no checkpoint,
-    `init_checkpoint` is evaluated.
-
-    Raises:
-        UserError: there is no checkpoint at all.
-    """
-    directory = options.output_dir
-    best = os.path.join(directory, run_directory.BEST)
-    if results.read_best(directory) is None and run_directory.exists(best):
-        run.load_weights_and_step(best)
-        evaluate(best)
-    state = results.read_best(directory)
-    prefixes = results.follow(
-        directory,
-        run.settings.train_steps,
-        options.eval_timeout,
-        seen=results.evaluated_step(directory),
-        newest_only=False,
-    )
-    if evaluate.each(prefixes):
-        return
-    if state is None and options.init_checkpoint:
-        given = run_directory.find(run_directory.prefer_best(options.init_checkpoint))
-        print(f"--output_dir={directory} holds no checkpoint: evaluating {given}")
-        evaluate.each([given])
-        return
-    if state is None:
-        raise UserError(f"--output_dir={directory} holds no checkpoint to evaluate")
-    print(f"Nothing newer to evaluate: step {state.step} is done, the best is {state.best_step}.")
-
-
-class Warner:
-    """Prints a warning when it begins to hold, and not again while it does."""
-
-    def __init__(self):
-        self._holding = set()
-
-    def say(self, warnings):
-        """Prints what is new.
-
-        Args:
-            warnings: iterable of str or None: all that hold now.
-        """
-        now = set(warnings) - {None}
-        for warning in sorted(now - self._holding):
-            progress_line.say(f"Warning: {warning}")
-        self._holding = now
+        run.train(batches_of, recipe.batch_size, evaluator)
 
 
 # --- Prediction ----------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ import os
 from typing import NamedTuple
 
 from albert_tf import locks
-from albert_tf.checkpoints import name_table, readers, run_directory
+from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.choices import ORIGINAL_CONSTANTS, OptimizerConstants
 from albert_tf.errors import UserError
 from albert_tf.model import flops, heads, optimization
 from albert_tf.records import graph_masking, input_pipeline, record_checks, record_index, schemas
-from albert_tf.training import devices, loop, progress_line, results, run_changes, run_record
+from albert_tf.training import devices, evaluation, loop, run_changes, run_record
+from albert_tf.training.task import Evaluation
 
 KEY_METRIC = "masked_lm_accuracy"
 _RECORDS_LOOKED_AT = 16  # of a file; a masked one in which no word fits into the budget is rare
@@ -134,24 +135,26 @@ class _Source(NamedTuple):
 def _train_and_evaluate(config, options, strategy):
     source, eval_source = _find_inputs(config, options)
     run = _make_run(config, options, strategy)
-    eval_dataset = None
+    evaluator = None
     if options.do_eval:
-        eval_dataset = input_pipeline.eval_dataset(
+        dataset = input_pipeline.eval_dataset(
             eval_source.files,
             eval_source.schema,
             options.eval_batch_size,
             drop_remainder=devices.is_tpu(strategy),
             masking=eval_source.masking,
         )
+        evaluator = _make_evaluator(run, options, dataset)
     with contextlib.ExitStack() as stack:
         stack.enter_context(source.naming_bad_records())
         if eval_source is not source:
             stack.enter_context(eval_source.naming_bad_records())
         if options.do_train:
-            on_checkpoint = functools.partial(_evaluate, run, options, eval_dataset)
-            _train(run, config, options, source, on_checkpoint if options.do_eval else None)
+            _train(run, config, options, source, evaluator)
         else:
-            _evaluate_directory(run, options, eval_dataset)
+            evaluator.evaluate_directory(
+                options.eval_timeout, options.init_checkpoint, newest_only=True
+            )
 
 
 def _find_inputs(config, options):
@@ -269,7 +272,7 @@ def _make_run(config, options, strategy):
     return loop.Run(strategy, task, optimizer, options.loop, options.seed)
 
 
-def _train(run, config, options, source, on_checkpoint):
+def _train(run, config, options, source, evaluator):
     """Trains from where the run stands, or from the weights given."""
     directory, recipe = options.loop.output_dir, options.recipe
     started_with = (directory, options.record, config, run, source.files)
@@ -278,8 +281,8 @@ def _train(run, config, options, source, on_checkpoint):
     run.check_workers_agree()
     if run.is_chief:
         run_record.write(*started_with, options.seed)
-    if on_checkpoint:
-        _make_up_for_evaluations(run, directory, on_checkpoint)
+    if evaluator:
+        evaluator.make_up(first_step=1)  # the untrained model is not evaluated here either
     index_file = os.path.join(directory, record_index.FILE)
     batches_of = functools.partial(
         input_pipeline.train_batches,
@@ -292,67 +295,25 @@ def _train(run, config, options, source, on_checkpoint):
         length_buckets=recipe.length_buckets,
         masking=source.masking,
     )
-    run.train(batches_of, recipe.batch_size, on_checkpoint)
+    run.train(batches_of, recipe.batch_size, evaluator)
     run.wait_for_checkpoint()
     end = f"; checkpoint {run_directory.latest_in(directory)}" if run.is_chief else ""
     print(f"Trained to step {run.step}{end}")
 
 
-def _make_up_for_evaluations(run, directory, evaluate):
-    """Evaluates the checkpoints that earlier starts of the run left without evaluation.
+def _make_evaluator(run, options, dataset):
+    """evaluation.Evaluator of a run on a data set."""
 
-    The untrained model of step 0 is not evaluated here either.
-    """
-    last, seen = run.step, max(results.evaluated_step(directory), 0)
-    for prefix in results.follow(directory, last, timeout=0, seen=seen, newest_only=False):
-        try:
-            run.load_weights_and_step(prefix)
-        except readers.DamagedError as error:
-            progress_line.say(f"{error}. It is left out.")
-            continue
-        evaluate(prefix)
-    if last > seen:
-        run.initialize()  # weights, moments and step of the newest again
+    def evaluate():
+        figures = run.evaluate(dataset, options.max_eval_steps)
+        order_loss = options.sentence_loss_weight * figures["sentence_order_loss"]
+        return Evaluation(figures, weighted={"loss": figures["masked_lm_loss"] + order_loss})
 
-
-def _evaluate(run, options, dataset, prefix):
-    """Evaluates the weights at hand, prints and records the figures, keeps the best."""
-    figures = run.evaluate(dataset, options.max_eval_steps)
-    run.wait_for_checkpoint()
-    best = run.is_chief and results.record(
-        options.loop.output_dir,
-        run.step,
-        {"global_step": run.step, **figures},
-        prefix,
+    return evaluation.Evaluator(
+        run,
+        evaluate,
         KEY_METRIC,
+        "{first}{saved}{rest}",  # of the original
+        shown=("loss", *heads.PRETRAINING.figures),
         initial_best=0.0,
-        # The original has the copied files after the first key.
-        block=lambda lines, best_before, value, saved: [lines[0], *saved, *lines[1:]],
-        save_moments_for_best=options.loop.save_moments_for_best,
     )
-    run.figures.evaluation(run.step, figures, ("loss", *heads.PRETRAINING.figures), best)
-
-
-def _evaluate_directory(run, options, dataset):
-    """Evaluates the newest checkpoint of output_dir, and newer ones while they come.
-
-    Where there is none, the given checkpoint is evaluated: released weights, on one's own text.
-    """
-    directory, last_step = options.loop.output_dir, options.loop.train_steps
-    evaluated = 0
-    for prefix in results.follow(directory, last_step, options.eval_timeout):
-        run.load_weights_and_step(prefix)
-        _evaluate(run, options, dataset, prefix)
-        evaluated += 1
-    if not evaluated and options.init_checkpoint:
-        prefix = run_directory.find(options.init_checkpoint)
-        print(f"--output_dir={directory} holds no checkpoint: evaluating {prefix}")
-        run.load_weights_and_step(prefix)
-        _evaluate(run, options, dataset, prefix)
-    elif not evaluated:
-        raise UserError(f"--output_dir={directory} holds no checkpoint to evaluate")
-    elif run.step < last_step:
-        print(
-            f"No checkpoint after step {run.step} of --num_train_steps={last_step}. "
-            "To follow a run that goes on, set --continuous_eval_timeout."
-        )

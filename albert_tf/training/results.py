@@ -14,6 +14,7 @@ from albert_tf.errors import UserError
 EVAL_RESULTS = "eval_results.txt"
 PREDICT_RESULTS = "predict_results.txt"
 BEST_STATE = "best_trial.txt"
+RULE = "=" * 50 + "\n"  # between the blocks of eval_results.txt
 _BEST_STATE = re.compile(r"(\d{1,18}):(-1|\d{1,18}):([-+.\de]+)", re.ASCII)
 
 
@@ -49,7 +50,15 @@ def read_best(directory):
 
 
 def record(
-    directory, step, figures, prefix, key_metric, initial_best, block, save_moments_for_best=False
+    directory,
+    step,
+    figures,
+    prefix,
+    key_metric,
+    initial_best,
+    layout,
+    content=None,
+    save_moments_for_best=False,
 ):
     """Adds an evaluation to `eval_results.txt` and keeps the checkpoint if it is the best so far.
 
@@ -61,22 +70,29 @@ def record(
         key_metric: str, name of the figure that decides; larger is better, nan is never the best.
             Of equal ones the later is the best. Step 0 is only until another step is evaluated.
         initial_best: float, what the first checkpoint has to beat.
-        block: callable, (`key = value` lines of the figures, best value before, value, saved) ->
-            list of lines, as the script's original writes them. `saved` is a line for each file
-            copied to `model.ckpt-best`.
+        layout: str, what is added, as the script's original writes it: {first} and {rest} stand
+            for the `key = value` lines of the figures, sorted; {saved} for a line for each file
+            copied to `model.ckpt-best`; {before} and {after} for the best value.
+        content: what `writers.read` gives of the checkpoint, if that may be gone by now.
         save_moments_for_best: bool, whether `model.ckpt-best` keeps the optimizer's slots.
 
     Returns:
-        bool, whether it is the best so far.
+        bool, whether it is kept as `model.ckpt-best`.
     """
-    state, saved = read_best(directory) or BestState(-1, -1, initial_best), []
+    state, saved = read_best(directory) or BestState(-1, -1, initial_best), ""
     value = float(figures[key_metric])
     improved = math.isfinite(value) and _is_better(step, value, state)
     if improved:
-        copied = _keep_best(prefix, directory, save_moments_for_best)
-        saved = [f"saved {source} to {destination}" for source, destination in copied]
-    add_lines(directory, block(sorted_lines(figures), state.best, value, saved))
+        for source, destination in _keep_best(prefix, directory, content, save_moments_for_best):
+            saved += f"saved {source} to {destination}\n"
     best = (step, value) if improved else (state.best_step, state.best)
+    first, *rest = (f"{line}\n" for line in sorted_lines(figures))
+    _add(
+        directory,
+        layout.format(
+            first=first, rest="".join(rest), saved=saved, before=state.best, after=best[1]
+        ),
+    )
     files.write_text(os.path.join(directory, BEST_STATE), ":".join(map(str, (step, *best))))
     return improved
 
@@ -89,18 +105,24 @@ def _is_better(step, value, state):
     return step > 0 and (state.best_step == 0 or value >= state.best)
 
 
-def _keep_best(prefix, directory, save_moments):
+def _keep_best(prefix, directory, content, save_moments):
     """Copies a checkpoint to `model.ckpt-best`; returns pairs (source file, target file)."""
     best = os.path.join(directory, run_directory.BEST)
-    if save_moments or not writers.drop_moments(prefix, best):
+    if content:
+        writers.write(best, *content)
+    elif save_moments or not writers.drop_moments(prefix, best):
         return run_directory.copy(prefix, best)
     return [(prefix + end, best + end) for end in (".data-00000-of-00001", ".index")]
 
 
 def add_lines(directory, lines):
     """Adds lines to `eval_results.txt`."""
+    _add(directory, "".join(f"{line}\n" for line in lines))
+
+
+def _add(directory, text):
     path = os.path.join(directory, EVAL_RESULTS)
-    files.write_text(path, files.read_text(path) + "".join(f"{line}\n" for line in lines))
+    files.write_text(path, files.read_text(path) + text)
 
 
 def report_predictions(directory, figures, step):

@@ -35,11 +35,14 @@ class Evaluation(NamedTuple):
         warnings: tuple of str or None.
         keep: callable or None, writes files that belong to the best checkpoint; called if this
             one is.
+        weighted: dict of str to float or None, for the line and the curves in place of figures that
+            the original averages over batches, of which the last may be smaller.
     """
 
     figures: dict
     warnings: tuple = ()
     keep: Callable[[], None] | None = None
+    weighted: dict | None = None
 
 
 class Predicted(NamedTuple):
@@ -70,6 +73,8 @@ class Task(Protocol):
         shown_figures: tuple of str, the figures that an evaluation prints; None for all.
         takes_head: bool, whether training starts with the head of the checkpoint it is given.
         labels: sequence of str or None, names of the classes, for exports.
+        results_layout: str, of an evaluation in `eval_results.txt`, as the task's original has it
+            (`results.record`).
         export_folder: str, where in the directory of exports those of the task lie.
     """
 
@@ -80,6 +85,7 @@ class Task(Protocol):
     shown_figures: tuple | None
     takes_head: bool
     labels: tuple | None
+    results_layout: str
     export_folder: str
 
     def make_model(self, config, **encoder_options):
@@ -96,9 +102,6 @@ class Task(Protocol):
 
     def evaluate(self, splits, outputs, batch_size):
         """The Evaluation of outputs, a dict from key to what the model made of that split."""
-
-    def results_end(self, best_before, value, saved):
-        """Last lines of an evaluation in eval_results.txt, as the task's original has them."""
 
     def read_test_set(self):
         """Reads what is to be predicted, so that errors in it come before the training."""

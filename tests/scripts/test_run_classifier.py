@@ -749,13 +749,6 @@ def test_collapse_warning():
     assert collapse_warning(None, np.float32([[1.0], [1.0]])) is None
 
 
-def test_warnings_are_said_when_they_begin_to_hold(capsys):
-    warner = finetuning.Warner()
-    for warnings in (["a", None], ["a"], ["a", "b"], [None], ["a"]):
-        warner.say(warnings)
-    assert re.findall(r"Warning: (\w)", capsys.readouterr().out) == ["a", "b", "a"]
-
-
 def test_batch_size_of_training_is_no_matter_without_training(
     run_main, flags, trained, monkeypatch, capsys
 ):

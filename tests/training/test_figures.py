@@ -89,7 +89,7 @@ def test_training_and_evaluation_share_the_names_of_their_curves(capsys):
     assert trained["loss"] == 1.0 and "eval_loss" not in trained
     assert capsys.readouterr().out == (
         "Evaluation at step 1: eval_loss 0.2500, eval_accuracy 0.7500, loss 0.5000, f1 0.1250 "
-        "(best so far)\n"
+        "(kept as model.ckpt-best)\n"
     )
 
 

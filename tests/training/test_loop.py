@@ -288,7 +288,7 @@ def test_the_best_checkpoint_holds_moments_if_asked_for(keeps, run, tmp_path):
         str(tmp_path / "model.ckpt-0"),
         "f",
         0,
-        lambda lines, *_: lines,
+        "{first}",
         save_moments_for_best=keeps,
     )
     shapes = readers.TensorFlowReader(str(tmp_path / "model.ckpt-best")).shapes

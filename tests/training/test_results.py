@@ -24,7 +24,7 @@ def record(directory, step, value):
         write_checkpoint(directory, step),
         "figure",
         initial_best=-1.0,
-        block=lambda lines, best_before, value, saved: [*lines, f"best = {best_before}", *saved],
+        layout="{first}{rest}best = {before}\n{saved}",
     )
 
 

@@ -222,6 +222,7 @@ class SquadTask:
     kind = None  # the variables of its checkpoints tell
     labels = None
     key_metric = "f1"
+    results_layout = "{first}{rest}{saved}best f1 = {after}\n" + results.RULE
     takes_head = True
     export_folder = "saved_model"
     choices = 1  # sequences of a window
@@ -382,10 +383,6 @@ class SquadTask:
             self._keep_threshold(predictions, figures)
 
         return Evaluation(figures, keep=keep)
-
-    def results_end(self, best_before, value, saved):
-        """The original shows the best after this evaluation."""
-        return [*saved, f"best f1 = {value if saved else best_before}"]
 
     def write_predictions(self, splits, members, batch_size):
         """Writes the answers, and scores them where that can be."""

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluating the checkpoints of a run, as they are written or afterwards."""
+
+import math
+import os
+import time
+
+from albert_tf.checkpoints import readers, run_directory, writers
+from albert_tf.errors import UserError
+from albert_tf.training import results
+from albert_tf.training.progress_line import say
+
+SECONDS_TO_REWRITE = 1.0  # after which a checkpoint that could not be read is read again
+
+
+class Evaluator:
+    """Evaluates checkpoints of a run: writes their figures down, keeps the best, prints a line.
+
+    Args:
+        run: loop.Run.
+        evaluate: callable, () -> task.Evaluation of the weights that the run holds.
+        key_metric: str, the figure that chooses the best checkpoint; larger is better.
+        layout: str, of a block of `eval_results.txt` (`results.record`).
+        shown: sequence of str, the figures of the line; None for all.
+        initial_best: float, what the first checkpoint has to beat.
+        keep: int or None, of the checkpoints that `each` evaluates, the newest to keep; None or 0
+            for all.
+    """
+
+    def __init__(
+        self, run, evaluate, key_metric, layout, *, shown=None, initial_best=-1, keep=None
+    ):
+        self._run, self._evaluate, self._key_metric = run, evaluate, key_metric
+        self._layout, self._shown, self._initial_best = layout, shown, initial_best
+        self._keep, self._directory = keep or math.inf, run.settings.output_dir
+        self._warnings = set()  # that hold now
+
+    def __call__(self, prefix, content=None):
+        """Evaluates the weights that the run holds, those of `prefix`.
+
+        Args:
+            prefix: str.
+            content: what `writers.read` gives of it; None to read it now.
+        """
+        run, evaluation = self._run, self._evaluate()
+        run.wait_for_checkpoint()
+        best = run.is_chief and results.record(
+            self._directory,
+            run.step,
+            {"global_step": run.step} | evaluation.figures,
+            prefix,
+            self._key_metric,
+            self._initial_best,
+            self._layout,
+            content=content,
+            save_moments_for_best=run.settings.save_moments_for_best,
+        )
+        if best and evaluation.keep:
+            evaluation.keep()
+        figures = evaluation.figures | (evaluation.weighted or {})
+        run.figures.evaluation(run.step, figures, self._shown or figures, best)
+        if run.step:  # before training it is no news
+            now = set(evaluation.warnings) - {None}
+            for warning in sorted(now - self._warnings):
+                say(f"Warning: {warning}")
+            self._warnings = now
+
+    def each(self, prefixes):
+        """Evaluates checkpoints as they come, and leaves out those that cannot be read.
+
+        Returns:
+            int, how many were evaluated.
+        """
+        evaluated = []
+        for prefix in prefixes:
+            content = self._load(prefix)
+            if content is None:
+                continue
+            self(prefix, content)
+            evaluated.append(prefix)
+            if len(evaluated) > self._keep:
+                run_directory.delete(evaluated[-1 - self._keep])
+        return len(evaluated)
+
+    def _load(self, prefix, tries=2):
+        """Loads a checkpoint; returns its content, as another process may delete it at any time.
+
+        None if it cannot be read. A training that goes on elsewhere also writes older checkpoints
+        anew, without moments, so a failure is tried again.
+        """
+        moments = self._run.settings.save_moments_for_best
+        for seconds in [SECONDS_TO_REWRITE] * (tries - 1) + [0]:
+            try:
+                self._run.load_weights_and_step(prefix)
+                return writers.read(prefix, moments)
+            except UserError as caught:
+                is_there, error = run_directory.exists(prefix), caught
+                if is_there and not isinstance(error, readers.DamagedError):
+                    raise
+            time.sleep(seconds)
+        gone = f"{prefix} was deleted before it was read"
+        say(f"{error if is_there else gone}. It is left out.")
+        return None
+
+    def make_up(self, first_step=0):
+        """Evaluates what an earlier process of the run saved and did not evaluate any more.
+
+        Args:
+            first_step: int, steps before are left out.
+        """
+        seen = max(results.evaluated_step(self._directory), first_step - 1)
+        pending = results.follow(self._directory, -1, 0, seen, newest_only=False)
+        if self.each(pending):
+            self._run.restore_newest()
+
+    def evaluate_directory(self, timeout, given=None, newest_only=False):
+        """Evaluates the run's checkpoints that were not evaluated yet, and newer ones as they come.
+
+        A directory with a best checkpoint and no `best_trial.txt`, such as the original's RACE
+        runs, has that one evaluated first: later ones must beat it.
+
+        Args:
+            timeout: float, seconds to wait for the next checkpoint of a run elsewhere.
+            given: str or None, the checkpoint to evaluate if the directory holds none.
+            newest_only: bool, whether the newest is evaluated, anew if need be, and no older one.
+
+        Raises:
+            UserError: there is no checkpoint at all.
+        """
+        directory, last_step = self._directory, self._run.settings.train_steps
+        best = os.path.join(directory, run_directory.BEST)
+        if not newest_only and results.read_best(directory) is None and run_directory.exists(best):
+            self.each([best])
+        state = None if newest_only else results.read_best(directory)
+        seen = -1 if state is None else state.step
+        if self.each(results.follow(directory, last_step, timeout, seen, newest_only)):
+            if newest_only and self._run.step < last_step:
+                print(
+                    f"No checkpoint after step {self._run.step} of --num_train_steps={last_step}. "
+                    "To follow a run that goes on, set --continuous_eval_timeout."
+                )
+        elif state:
+            print(f"Nothing newer to evaluate: step {seen} is done, the best is {state.best_step}.")
+        elif given:
+            given = run_directory.find(given)
+            print(f"--output_dir={directory} holds no checkpoint: evaluating {given}")
+            self.each([given])
+        else:
+            raise UserError(f"--output_dir={directory} holds no checkpoint to evaluate")
