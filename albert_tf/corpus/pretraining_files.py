@@ -176,8 +176,8 @@ def _make(work, corpus_directory, flag, outputs, settings, vocabulary, stages):
     counts = [sum(figures["kinds"]) for figures in planned]
     if sum(counts) < len(outputs):
         raise UserError(
-            f"--{flag}: {len(outputs)} files for {sum(counts)} records, and training takes no empty "
-            "file; name fewer files, or give more text"
+            f"--{flag}: {len(outputs)} files for {sum(counts)} records, and training takes no "
+            "empty file; name fewer files, or give more text"
         )
     writer = pretraining_stages.Writer(
         corpus_directory, plans, notes, counts, outputs, settings, *vocabulary

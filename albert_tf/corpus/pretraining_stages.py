@@ -7,7 +7,6 @@ run here in processes of one machine, and in `beam_pipeline` on many.
 
 import dataclasses
 import functools
-import itertools
 import json
 import os
 from typing import NamedTuple

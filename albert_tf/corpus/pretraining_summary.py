@@ -157,8 +157,8 @@ class Summary:
             )
         if (share := self.tokens_of_long_sentences / self.tokens) > _MANY_IN_LONG_SENTENCES:
             yield (
-                f"warning: {self.long_sentences} sentences are far longer than --max_seq_length, with "
-                f"{share:.1%} of the tokens, and only a part of each is used. "
+                f"warning: {self.long_sentences} sentences are far longer than --max_seq_length, "
+                f"with {share:.1%} of the tokens, and only a part of each is used. "
                 + self._advice("no text without ends of sentences")
             )
         if self.unknown_share > _MANY_UNKNOWN:
