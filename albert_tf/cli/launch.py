@@ -27,13 +27,15 @@ def set_up_devices():
     Returns:
         tf.distribute.Strategy.
     """
-    devices.hide_log_lines()
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(gpu, True)
     name = "tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy
     strategy = devices.create_strategy(
         name, FLAGS.num_gpus, FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project
     )
+    # Each may have its own path to the directory that they share, which training checks.
+    given = {flag.name: str(flag.value) for flag in flag_groups.own_flags()}
+    devices.check_same_flags(strategy, given | {"output_dir": ""})
     devices.set_seed(FLAGS.seed)
     devices.set_precision(FLAGS.dtype)
     names = ", ".join(strategy.extended.worker_devices)

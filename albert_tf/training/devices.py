@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run computes on and with: the strategy of its devices, and the precision."""
 
-import contextlib
-import ctypes
+import functools
+import itertools
+import json
 import os
 import re
 
@@ -11,21 +12,7 @@ import tf_keras
 from official.common import distribute_utils
 
 from albert_tf.choices import PRECISIONS, STRATEGIES
-from albert_tf.errors import UserError, parse_json
-
-# absl::SetMinLogLevel in the pinned TensorFlow; there is no way to it from Python.
-_SET_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
-
-
-def hide_log_lines():
-    """Lets TF_CPP_MIN_LOG_LEVEL hold for XLA too, which logs through absl's own library.
-
-    In a TensorFlow other than the pinned one it may have no effect.
-    """
-    path = os.path.join(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2")
-    with contextlib.suppress(OSError, AttributeError, ValueError):
-        library = ctypes.CDLL(path, os.RTLD_NOW | os.RTLD_NOLOAD)  # the one in use, or an OSError
-        getattr(library, _SET_LOG_LEVEL)(int(os.environ["TF_CPP_MIN_LOG_LEVEL"]))
+from albert_tf.errors import UserError
 
 
 def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_project=None):
@@ -58,69 +45,43 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
                 f"--num_gpus={num_gpus} needs --distribution_strategy=mirrored. Received: {name}"
             )
     if name == "multi_worker_mirrored":
-        return _create_multi_worker_strategy(wanted)
+        return _create_multi_worker_strategy()
     return distribute_utils.get_distribution_strategy(name, num_gpus=wanted)
 
 
-def _create_multi_worker_strategy(num_gpus):
-    check_cluster(os.environ.get("TF_CONFIG", ""))
-    try:
-        return distribute_utils.get_distribution_strategy(
-            "multi_worker_mirrored", num_gpus=num_gpus
+def _create_multi_worker_strategy():
+    text = os.environ.get("TF_CONFIG", "")
+    if not _describes_cluster(text):
+        raise UserError(
+            "--distribution_strategy=multi_worker_mirrored needs TF_CONFIG, which names the "
+            "address of each worker once and says which of them this is, like "
+            '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
+            f'"task": {{"type": "worker", "index": 0}}}}. Received: {text[:1000]!r}'
         )
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
     except tf.errors.UnknownError as error:  # no server at this worker's own address
         raise UserError(
-            f"TF_CONFIG={os.environ['TF_CONFIG']}: this worker cannot listen at its own address "
+            f"TF_CONFIG={text}: this worker cannot listen at its own address "
             f"({error.message}). Check that it is of this machine and its port is free"
         ) from error
 
 
-def check_cluster(text):
-    """Finds out before anything connects whether TF_CONFIG describes this worker and its cluster.
-
-    Args:
-        text: str, value of TF_CONFIG; empty if it is not set.
-
-    Raises:
-        UserError: it does not; the message says what is wrong.
-    """
-    example = (
-        '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, '
-        '"task": {"type": "worker", "index": 0}}'
-    )
-
-    def refuse(reason):
-        raise UserError(f"TF_CONFIG {reason}. Received: {text!r}. It must be like {example}")
-
-    if not text:
-        refuse("is not set, and --distribution_strategy=multi_worker_mirrored needs it")
-    config = parse_json(text, f"TF_CONFIG={text!r} must be like {example}, and it")
-    config = config if isinstance(config, dict) else {}
-    cluster, task = config.get("cluster"), config.get("task")
-    if not isinstance(cluster, dict) or not isinstance(task, dict):
-        refuse("must have the objects cluster and task")
-    jobs = {name: cluster[name] for name in ("chief", "worker") if name in cluster}
-    for name, addresses in jobs.items():
-        if not isinstance(addresses, list) or not addresses:
-            refuse(f"must have a list of addresses as {name} of cluster")
-        for address in addresses:
-            if not isinstance(address, str) or not _is_address(address):
-                refuse(f"has an address that is not host:port, {address!r}")
-    every = [address for addresses in jobs.values() for address in addresses]
-    if not every:
-        refuse("has no worker in cluster")
-    if len(set(every)) < len(every):
-        refuse("has the same address twice")
-    kind, index = task.get("type"), task.get("index")
-    if kind not in list(jobs):  # it may be of any type
-        refuse(f"has the task type {kind!r}, which is not one of {', '.join(jobs)}")
-    if not str(index).isdecimal() or int(index) >= len(jobs[kind]):
-        refuse(f"has the task index {index!r}, and cluster has {len(jobs[kind])} of type {kind}")
-
-
-def _is_address(text):
-    match = re.fullmatch(r"\S+:(\d{1,5})", text, re.ASCII)
-    return match is not None and 0 < int(match[1]) < 2**16
+def _describes_cluster(text):
+    """Whether TF_CONFIG names workers and one of them; TensorFlow would wait or crash otherwise."""
+    try:
+        config = json.loads(text)
+        cluster, task = config["cluster"], config["task"]
+        jobs = {name: cluster[name] for name in ("chief", "worker") if name in cluster}
+        addresses = [address for job in jobs.values() for address in job]
+        ports = [int(re.fullmatch(r"\S+:(\d{1,5})", a, re.ASCII)[1]) for a in addresses]
+        return (
+            all(0 < port < 2**16 for port in ports)
+            and len(set(addresses)) == len(addresses)
+            and int(str(task["index"])) in range(len(jobs[task["type"]]))
+        )
+    except (LookupError, TypeError, ValueError, RecursionError):
+        return False
 
 
 def _create_tpu_strategy(tpu_name, tpu_zone, gcp_project):
@@ -172,9 +133,54 @@ def sum_over_workers(strategy, values):
     workers = num_workers(strategy)
     if workers == 1:
         return values
-    each = strategy.run(tf.constant, args=(values,), kwargs={"dtype": tf.int64})
-    totals = strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None).numpy()
+    totals = _sum_function(strategy)(tf.constant(values, tf.int64)).numpy()
     return [int(total) * workers // strategy.num_replicas_in_sync for total in totals]
+
+
+@functools.lru_cache(maxsize=1)
+def _sum_function(strategy):
+    @tf.function  # the strategy is slow without one
+    def total(values):
+        each = strategy.run(tf.identity, args=(values,))
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, each, axis=None)
+
+    return total
+
+
+def check_same_flags(strategy, flags):
+    """Makes sure that all workers were given the same flags; all of them have to call it.
+
+    Args:
+        strategy: tf.distribute.Strategy.
+        flags: dict of str -> str, the flags of this worker. All workers have the same names.
+
+    Raises:
+        UserError: they were not; the message names the flags and their values.
+    """
+    if num_workers(strategy) == 1:
+        return
+    resolver = strategy.cluster_resolver
+    cluster = resolver.cluster_spec().as_dict()
+    workers = [(job, index) for job in sorted(cluster) for index in range(len(cluster[job]))]
+    own = workers.index((resolver.task_type, resolver.task_id))
+    text = list(json.dumps(flags).encode())
+    # Each worker adds its text to zeros, at a place of its own.
+    sizes = sum_over_workers(strategy, [len(text) * (i == own) for i in range(len(workers))])
+    starts = [0, *itertools.accumulate(sizes)]
+    around = [0] * starts[own], [0] * (starts[-1] - starts[own + 1])
+    texts = sum_over_workers(strategy, [*around[0], *text, *around[1]])
+    each = [json.loads(bytes(texts[a:b])) for a, b in itertools.pairwise(starts)]
+    different = []
+    for name in flags:
+        if len({given[name] for given in each}) > 1:
+            values = zip(each, workers, strict=True)
+            told = [f"{given[name]} ({job} {index})" for given, (job, index) in values]
+            different.append(f"--{name}: {', '.join(told)}")
+    if different:
+        raise UserError(
+            f"the workers were given different flags: {'; '.join(different)}. Start all of them "
+            "with the same ones"
+        )
 
 
 def num_workers(strategy):

@@ -778,10 +778,33 @@ def test_workers_that_share_no_directory_are_told(run_main, run_script, flags, t
         assert done.returncode == 1 and f"this one from {(2, 0)[index]}: --output_dir=" in line
 
 
+@pytest.mark.long
+def test_workers_that_are_given_different_flags_are_told(run_script, flags):
+    """With and without a seed or a length of training, they would wait for each other for ever."""
+    del flags["seed"]
+
+    def work(index, environment):
+        return run_script(
+            "run_pretraining",
+            environment=environment,
+            **flags | [{}, {"seed": 3, "learning_rate": 0.002, "num_train_steps": 4}][index],
+            distribution_strategy="multi_worker_mirrored",
+        )
+
+    for done in in_two_workers(work):
+        line = done.stderr.strip().splitlines()[-1]
+        assert done.returncode == 1 and line.startswith(
+            "run_pretraining: error: the workers were given different flags: "
+        )
+        assert "--learning_rate: 0.001 (worker 0), 0.002 (worker 1)" in line
+        assert "--seed: None (worker 0), 3 (worker 1)" in line
+        assert "--num_train_steps: 2 (worker 0), 4 (worker 1)" in line
+
+
 WORKER = """
 import runpy, sys
-from albert_tf.training import progress_line
-progress_line.CHECK_SECONDS = float(sys.argv.pop(1))
+from albert_tf.training import figures
+figures.CHECK_SECONDS = float(sys.argv.pop(1))
 sys.argv[0] = "run_pretraining.py"
 runpy.run_path("run_pretraining.py", run_name="__main__")
 """
@@ -809,6 +832,7 @@ def test_workers_report_at_the_same_steps_whatever_their_clocks_say(flags, tmp_p
 
     for done in in_two_workers(work):
         assert done.returncode == 0, done.stderr
+        assert "eagerly" not in done.stderr  # a warning of TensorFlow about slow collectives
     assert run_directory.latest_in(str(tmp_path / "two")).endswith("model.ckpt-40")
 
 

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategies are built as asked, or not at all."""
 
-import subprocess
-import sys
-
 import pytest
 import tensorflow as tf
 
 from albert_tf.errors import UserError
 from albert_tf.training import devices
-from tests import ROOT
 from tests.training.clusters import cluster
 
 TWO = ["a:1", "b:1"]
@@ -22,18 +18,6 @@ def test_batch_size_must_divide_among_replicas():
         devices.check_batch_size(strategy, 0, "train_batch_size")
 
 
-@pytest.mark.long
-def test_what_xla_compiles_says_nothing():
-    code = """
-from albert_tf.training import devices
-import tensorflow as tf
-devices.hide_log_lines()
-print(tf.function(tf.nn.gelu, jit_compile=True)(tf.zeros([2])).numpy())
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[0. 0.]\n", "")
-
-
 def test_gpus_that_are_not_there_are_an_error():
     available = len(tf.config.list_physical_devices("GPU"))
     with pytest.raises(ValueError, match=f"--num_gpus={available + 1}, but"):
@@ -41,39 +25,39 @@ def test_gpus_that_are_not_there_are_an_error():
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    "text",
     [
-        ("", "is not set, and --distribution_strategy=multi_worker_mirrored needs it"),
-        ("{'cluster': 1}", "is not JSON"),
-        ("[" * 100_000, "nested too deeply"),
-        ("[]", "must have the objects cluster and task"),
-        ('{"task": {"type": "worker", "index": 0}}', "must have the objects cluster and task"),
-        ('{"cluster": {"worker": ["a:1"]}}', "must have the objects cluster and task"),
-        ('{"cluster": {}, "task": {}}', "has no worker in cluster"),
-        (cluster([]), "must have a list of addresses as worker of cluster"),
-        (cluster("a:1"), "must have a list of addresses as worker of cluster"),
-        (cluster([1]), "has an address that is not host:port, 1"),
-        (cluster(["a"]), "has an address that is not host:port, 'a'"),
-        (cluster(["a:1", "b:"]), "has an address that is not host:port, 'b:'"),
-        (cluster(["a:0"]), "has an address that is not host:port, 'a:0'"),
-        (cluster(["a:65536"]), "has an address that is not host:port, 'a:65536'"),
-        (cluster(["a:1", "a:1"]), "has the same address twice"),
-        (cluster(TWO, "master"), "has the task type 'master', which is not one of worker"),
-        (cluster(TWO, "ps", ps=["c:1"]), "has the task type 'ps', which is not one of worker"),
-        (cluster(TWO, ["worker"]), r"has the task type \['worker'\]"),
-        (cluster(TWO, index=2), "has the task index 2, and cluster has 2 of type worker"),
-        (cluster(TWO, index=-1), "has the task index -1"),
-        (cluster(TWO, index=None), "has the task index None"),
-        (cluster(TWO, index=True), "has the task index True"),
-        (cluster(TWO, "chief", 1, chief=["c:1"]), "cluster has 1 of type chief"),
+        "",
+        "{'cluster': 1}",
+        "[" * 100_000,
+        "[]",
+        '{"task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": ["a:1"]}}',
+        '{"cluster": {}, "task": {}}',
+        cluster([]),
+        cluster("a:1"),
+        cluster([1]),
+        cluster(["a"]),
+        cluster(["a:1", "b:"]),
+        cluster(["a:0"]),
+        cluster(["a:65536"]),
+        cluster(["a:1", "a:1"]),
+        cluster(TWO, "master"),
+        cluster(TWO, "ps", ps=["c:1"]),
+        cluster(TWO, ["worker"]),
+        cluster(TWO, index=2),
+        cluster(TWO, index=-1),
+        cluster(TWO, index=None),
+        cluster(TWO, index=True),
+        cluster(TWO, "chief", 1, chief=["c:1"]),
     ],
     ids=range(23),
 )
-def test_mistakes_in_tf_config_are_named(text, message, monkeypatch):
+def test_mistakes_in_tf_config_are_refused(text, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match="TF_CONFIG, which names the address of each") as error:
         devices.create_strategy("multi_worker_mirrored")
-    assert "TF_CONFIG" in str(error.value) and "\n" not in str(error.value)
+    assert f"Received: {text[:1000]!r}" in str(error.value) and "\n" not in str(error.value)
     assert '"task": {"type": "worker", "index": 0}' in str(error.value)  # how it must be
 
 
@@ -84,7 +68,7 @@ def test_clusters_that_are_described_well():
         cluster(["[::1]:2222", "host-2.example:80"]),
         cluster(TWO, "chief", chief=["c:1"], evaluator=["d:1"]),
     ):
-        devices.check_cluster(text)
+        assert devices._describes_cluster(text)
 
 
 def test_a_worker_that_cannot_listen_at_its_address_is_told(monkeypatch):
@@ -92,7 +76,7 @@ def test_a_worker_that_cannot_listen_at_its_address_is_told(monkeypatch):
         raise tf.errors.UnknownError(None, None, "Could not start gRPC server")
 
     monkeypatch.setenv("TF_CONFIG", cluster(["a:1"]))
-    monkeypatch.setattr(devices.distribute_utils, "get_distribution_strategy", fail)
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", fail)
     with pytest.raises(UserError, match=r"at its own address \(Could not start"):
         devices.create_strategy("multi_worker_mirrored")
 
