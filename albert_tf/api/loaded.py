@@ -6,21 +6,24 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.api import masked_text, predictions
+from albert_tf.api import masked_text
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
 from albert_tf.training.prediction import Predictor
+from albert_tf.training.task import Split
 
 POOLINGS = ("pooled", "mean")
+# Input of a model -> the argument of `predict` for one or many of them, where it is another name.
+_ARGUMENTS = {"text": "texts", "text_pair": "pairs"}
 
 
 class Loaded:
-    """What `albert_tf.load` returns.
+    """A model with its tokenizer, as `albert_tf.load` returns it.
 
-    Every method takes a str, or a list of any number of them, and answers with one result or a
-    list (an array, for numbers) of as many.
+    Every method takes a str, or a list of any number of them, and returns one result or a list (an
+    array, for numbers) of as many.
 
     Attributes:
         model: AlbertModel, or one of `albert_tf.heads`: a tf_keras model.
@@ -94,7 +97,7 @@ class Loaded:
         )
         return found[0] if isinstance(texts, str) else found
 
-    def sentence_order(self, firsts, seconds):
+    def sentence_order(self, firsts, seconds=None):
         """The probability that the second text follows the first, and not the other way round.
 
         Args:
@@ -105,9 +108,11 @@ class Loaded:
             float32 array [n]; float of two str.
 
         Raises:
-            UserError: there is no sentence-order head, or a text is empty.
+            UserError: there is no sentence-order head, or a second text is missing or empty.
         """
         self._check_head("sentence_order", "sentence_order")
+        if seconds is None:
+            raise UserError("sentence_order compares two texts: sentence_order(firsts, seconds)")
         features = sequences.packed(self.tokenizer, firsts, seconds, self.max_seq_length)
         if not features["segment_ids"].any(axis=1).all():
             raise UserError("sentence_order compares two texts, and a second one is empty")
@@ -116,14 +121,19 @@ class Loaded:
         return float(values[0]) if isinstance(firsts, str) else values
 
     def predict(self, *inputs, **named):
-        """What a fine-tuned model is for; `albert_tf.api.predictions` has the arguments.
+        """Predictions of a fine-tuned model.
 
-        Classification and regression: `predict(texts, pairs=None)`. Named entities:
-        `predict(texts)`. SQuAD: `predict(question, context)`. RACE: `predict(article, question,
-        options)`.
+        Classification and regression: `predict(texts)` or, of pairs, `predict(texts, pairs)`. Named
+        entities: `predict(texts)`. SQuAD: `predict(question, context)`. RACE: `predict(article,
+        question, options)`, with four options for each question. One str goes with each entry of
+        the lists next to it, such as a context with its questions.
 
         Returns:
-            dict for str, a list of them for lists.
+            dict of str, a list of dicts of lists. Classification: `label` and `probabilities` by
+            label; regression: `predictions`, the score; named entities: `words`, `labels` and
+            `scores`; RACE: `label` (A to D) and `probabilities` by letter; SQuAD: `answer`, ""
+            for none, `probability`, its share among the best answers to the question, and in
+            version 2 `no_answer_score`, high where there is no answer.
 
         Raises:
             UserError: the model is not fine-tuned, or the inputs are not those of its task.
@@ -133,13 +143,72 @@ class Loaded:
                 f"{self.checkpoint} is not fine-tuned, so it predicts nothing: use fill_mask, "
                 "sentence_order or embed, or give the directory of a fine-tuning"
             )
-        run = functools.partial(self._run, "task", self.model)
-        return predictions.of_task(self._task)(self._task, run, *inputs, **named)
+        examples, is_single = self._examples(inputs, named)
+        found = self.answers(examples)
+        return found[0] if is_single else found
+
+    def answers(self, examples):
+        """Predictions for examples.
+
+        Args:
+            examples: list of dicts with the names in `inputs` as keys.
+
+        Returns:
+            list of as many dicts, as of `predict`.
+        """
+        if not examples:
+            return []
+        task = self._task
+        content = task.examples(examples)
+        split = Split(task.features(content), content)
+        arrays = {name: split.arrays[name] for name in task.inputs}
+        return task.answers(split, self._run("task", self.model, arrays))
 
     @property
     def inputs(self):
-        """Names of what `predict` takes, in its order: tuple of str; () if not fine-tuned."""
-        return predictions.inputs_of(self._task) if self._task else ()
+        """Names of the inputs of an example: tuple of str; () if the model is not fine-tuned."""
+        return self._task.input_names if self._task else ()
+
+    @property
+    def optional_inputs(self):
+        """Those of `inputs` that an example may lack: tuple of str."""
+        return getattr(self._task, "optional_inputs", ())
+
+    def _examples(self, inputs, named):
+        """Arguments of `predict` as a list of dicts, and whether they are of one example."""
+        names = {_ARGUMENTS.get(name, name): name for name in self.inputs}
+        given = dict(zip(names, inputs, strict=False)) | named
+        given = {argument: value for argument, value in given.items() if value is not None}
+        wrong = [argument for argument in given if argument not in names]
+        if wrong or len(inputs) > len(names) or {*[*names][: len(inputs)]} & {*named}:
+            what = ", ".join(wrong) or f"{len(inputs) + len(named)} arguments"
+            raise UserError(f"predict of this model takes {', '.join(names)}. Received: {what}")
+        is_single = all(isinstance(v, str) for a, v in given.items() if a != "options")
+        lists = {
+            argument: _several_options(value, is_single)
+            if argument == "options"
+            else sequences.as_texts(value, argument)
+            for argument, value in given.items()
+        }
+        optional = self.optional_inputs
+        missing = [a for a, name in names.items() if a not in given and name not in optional]
+        if missing and (not lists or any(lists.values())):
+            raise UserError(
+                f"predict of this model takes {', '.join(names)}. Missing: {', '.join(missing)}"
+            )
+        counts = {a: len(found) for a, found in lists.items() if not isinstance(given[a], str)}
+        if isinstance(given.get("texts"), str) and counts:
+            raise UserError(
+                f"texts is one str and pairs a list of {counts['pairs']}: give as many texts as "
+                "pairs"
+            )
+        if len(set(counts.values())) > 1:
+            received = ", ".join(f"{count} {argument}" for argument, count in counts.items())
+            raise UserError(f"lists must be equally long. Received: {received}")
+        return [
+            {names[a]: found[i if a in counts else 0] for a, found in lists.items()}
+            for i in range(next(iter(counts.values()), 1))
+        ], is_single
 
     @property
     def _encoder(self):
@@ -154,15 +223,27 @@ class Loaded:
 
     def _run(self, key, function, arrays):
         """The outputs of a function of features for all rows: dict of arrays [n, ...]."""
-        arrays = {name: np.asarray(values, np.int32) for name, values in arrays.items()}
-        rows, width = arrays["input_ids"].shape
+        rows = len(arrays["input_ids"])
         if not rows:
             return {}
+        arrays = {n: np.asarray(values, np.int32).reshape(rows, -1) for n, values in arrays.items()}
+        width = arrays["input_ids"].shape[1]
         if key not in self._predictors:  # with the graph that it traces
             self._predictors[key] = Predictor(self._strategy, function)
         choices = self._task.choices if key == "task" else 1
         batches = input_pipeline.prediction_batches(arrays, self._batch_size, width // choices)
         return self._predictors[key](batches, rows)
+
+
+def _several_options(options, is_single):
+    """Options as a list of lists; of one question they are a list of str."""
+    found = [options] if is_single else options
+    if not isinstance(found, list | tuple):
+        raise UserError(
+            "options must be a list of four str for each question. Received: "
+            f"{type(options).__name__} {options!r:.80}"
+        )
+    return [list(row) if isinstance(row, tuple) else row for row in found]
 
 
 def _embedding(encoder, features, training=False):

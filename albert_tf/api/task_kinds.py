@@ -83,17 +83,21 @@ def make_task(kind, text, found, record):
         longest = (record.text if record else {}).get("max_qa_length", _LONGEST_QA)
         longest = min(longest, text.max_seq_length // 2)
         return RaceTask(text, longest, data_dir="", levels=(), output_dir="", record_files={})
-    pair = "1" if _has_pairs(kind, record) else None
+    has_pairs = _has_pairs(kind, record)
+    pair = None if has_pairs is False else "1"
     row = glue.tsv_task("0", pair, None, kind.labels, regression=kind.labels is None)
-    return ClassificationTask(kind.task_name, row, text, "", "", "")
+    optional = ("text_pair",) if has_pairs is None else ()
+    return ClassificationTask(kind.task_name, row, text, "", "", "", optional_inputs=optional)
 
 
 def _has_pairs(kind, record):
-    """Whether a classifier reads pairs of texts; where nothing tells, it may."""
+    """Whether a classifier reads pairs of texts; None where nothing tells."""
     row = glue.TASKS.get(kind.task_name.lower())
     if row:
         return len(row.text) == 2
-    return record is None or bool(record.content.get("flags", {}).get("text_pair_column"))
+    if record is None or "text_column" not in record.content.get("flags", {}):
+        return None
+    return bool(record.content["flags"].get("text_pair_column"))
 
 
 def _squad_task(text, found, record):
@@ -103,16 +107,20 @@ def _squad_task(text, found, record):
     if version.has_negatives and values[squad.THRESHOLD] is None:
         values[squad.THRESHOLD] = squad_thresholds.known(found.directory, [found.checkpoint])
     settings = squad.Settings(max_seq_length=text.max_seq_length, **values)
-    lengths = {
-        name: value
-        for name, value in (record.text if record else {}).items()
-        if name in ("doc_stride", "max_query_length")
+    trained = {"max_seq_length": 384, "doc_stride": 128, "max_query_length": 64}
+    trained |= {
+        name: value for name, value in (record.text if record else {}).items() if name in trained
     }
+    length, stride, query = trained.values()
+    if text.max_seq_length < length:  # shorter than in training: windows still have to overlap
+        stride = min(stride, max(text.max_seq_length // 3, 1))
+        query = min(query, max(text.max_seq_length // 3, 1))
     windows = WindowSettings(
         text.max_seq_length,
+        stride,
+        query,
         do_lower_case=text.do_lower_case,
         strip_accents=text.strip_accents,
-        **lengths,
     )
     return squad.SquadTask(
         version,

@@ -89,8 +89,7 @@ def main(_):
     for path in outputs:
         files.check_file_writable(path, "model_prefix")
     sentences = Sentences(paths, form, FLAGS.do_lower_case, FLAGS.strip_accents)
-    is_split = form.input_format != "sentences"
-    sample = sentencepiece_training.Sample(sentences, settings, is_split)
+    sample = sentencepiece_training.Sample(sentences, settings)
     print(
         f"training on {len(sample.kept)} of {sample.read} sentences{sample.left_out()}"
         f"{sentences.note()}; --verbosity=0 shows SentencePiece's own messages",

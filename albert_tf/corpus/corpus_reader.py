@@ -105,36 +105,12 @@ def open_corpus(directory):
         directory: str, where `write_corpus` wrote it.
     """
     figures = files.read_json(os.path.join(directory, _FIGURES))
-    figures.pop("sizes", None)
     figures["unknown"] = collections.Counter(figures["unknown"])
     arrays = {
         name: mapped_arrays.open_array(_array_file(directory, name), kind)
         for name, kind in ARRAYS.items()
     }
     return Corpus(**arrays, **figures)
-
-
-def is_whole(directory):
-    """Whether a directory holds a corpus, with all files of the size they were written with."""
-    figures = read_state(os.path.join(directory, _FIGURES))
-    return figures is not None and all(
-        size_of(_array_file(directory, name)) == size
-        for name, size in figures.get("sizes", {"": 0}).items()
-    )
-
-
-def read_state(path):
-    """The dict in a JSON file of the work directory; None if it is not there or damaged."""
-    try:
-        found = files.read_json(path)
-    except UserError:
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def size_of(path):
-    """Size of a file in bytes; None if there is none."""
-    return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else None
 
 
 def content_hashes(paths):
@@ -202,7 +178,6 @@ class Writer(contextlib.ExitStack):
             name: self.enter_context(tf.io.gfile.GFile(_array_file(directory, name), "wb"))
             for name in arrays
         }
-        self._sizes = dict.fromkeys(self._out, 0)
         self.num_tokens, self._sentences, self._last_end = 0, 0, 0
         self._unknown, self._other_unknown = collections.Counter(), 0
         self._lines_dropped, self._text_bytes = 0, 0
@@ -213,9 +188,7 @@ class Writer(contextlib.ExitStack):
         self.num_documents = 0
 
     def _append(self, name, values):
-        content = np.asarray(values, ARRAYS[name]).tobytes()
-        self._out[name].write(content)
-        self._sizes[name] += len(content)
+        self._out[name].write(np.asarray(values, ARRAYS[name]).tobytes())
 
     def add(self, lines):
         """Adds EncodedLines."""
@@ -265,8 +238,9 @@ class Writer(contextlib.ExitStack):
         self._end_documents(np.array([self._sentences]))
         for file in self._out.values():
             file.flush()
-        content = (figures or self._figures()) | {"sizes": self._sizes}
-        files.write_text(os.path.join(self._directory, _FIGURES), json.dumps(content))
+        files.write_text(
+            os.path.join(self._directory, _FIGURES), json.dumps(figures or self._figures())
+        )
 
     def _figures(self):
         others = {"": self._other_unknown} if self._other_unknown else {}

@@ -43,8 +43,7 @@ def repeats(signatures, used, similarity, directory):
         bool array [documents], False for those that are not used.
     """
     result = os.path.join(directory, "repeats.bin")
-    if corpus_reader.size_of(result) != len(used):
-        files.remove(directory)
+    if not os.path.isdir(directory):
         with files.replacing_directory(directory) as name:
             path = os.path.join(name, "signatures.bin")
             found = np.zeros(len(used), bool)

@@ -24,6 +24,7 @@ from albert_tf.publish.export_signatures import (
 )
 
 NO_ANSWER = tf.float32.min  # score where no span answers: below any other, and finite
+NO_WINDOW = 1_000_000.0  # no-answer score of a context without a piece, as the scripts have it
 
 
 class AnswerSettings(NamedTuple):
@@ -109,6 +110,7 @@ class SquadFunctions:
         lowest = tf.math.unsorted_segment_min(
             spans.no_answer_scores, windows.example, tf.size(question)
         )
+        lowest = tf.where(windows.char_starts.row_lengths() > 0, lowest, NO_WINDOW)
         threshold = tf.fill(tf.shape(lowest), self._settings.null_threshold)
         found = _without_answer(found, lowest >= threshold)
         return found | {"no_answer_score": lowest, "threshold": threshold}

@@ -34,6 +34,8 @@ class ClassificationTask(UsualTask):
         submission_dir: str or None, where predictions go as the GLUE server takes them.
         shuffle_buffer_size: int, of the training.
         threshold: float or None, a number to export with the model.
+        optional_inputs: tuple of the names in `input_names` that an example may lack, where
+            nothing tells whether the model is for pairs.
     """
 
     name: str
@@ -45,6 +47,7 @@ class ClassificationTask(UsualTask):
     submission_dir: str | None = None
     shuffle_buffer_size: int = WINDOW
     threshold: float | None = None
+    optional_inputs: tuple = ()
 
     @property
     def kind(self):
@@ -159,6 +162,37 @@ class ClassificationTask(UsualTask):
             yield classification_features.features(
                 chunk, row, self.text.tokenizer, self.text.max_seq_length
             )
+
+    # --- Prediction of any texts ---
+
+    @property
+    def input_names(self):
+        """Names of the texts of an example."""
+        return ("text", "text_pair")[: len(self.row.text)]
+
+    def examples(self, inputs):
+        """Examples of dicts of the texts; an empty second text is none."""
+        normalize = self.text.tokenizer.normalize
+        return [
+            tsv_files.Example(
+                "",
+                normalize(given["text"]),
+                normalize(given["text_pair"]) if "text_pair" in given else None,
+                self.row.stand_in,
+            )
+            for given in inputs
+        ]
+
+    def features(self, examples):
+        """Arrays of examples, as in the records."""
+        return classification_features.features(
+            examples, self.row, self.text.tokenizer, self.text.max_seq_length
+        )
+
+    def answers(self, split, outputs):
+        """What is said of each example: dicts, as `classification_metrics.answers`."""
+        predicted = classification_metrics.predictions(self.row, outputs["logits"])
+        return classification_metrics.answers(self.row, predicted)
 
     # --- Prediction and export ---
 

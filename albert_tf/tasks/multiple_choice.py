@@ -5,6 +5,9 @@ import dataclasses
 import functools
 import os
 
+import numpy as np
+import scipy.special
+
 from albert_tf import files
 from albert_tf.model import heads
 from albert_tf.publish import classifier_functions, text_inputs
@@ -48,6 +51,7 @@ class RaceTask(UsualTask):
 
     kind = FinetunedTask("race", tuple(race.LETTERS))
     labels = tuple(race.LETTERS)
+    input_names = ("article", "question", "options")
     choices = len(race.LETTERS)  # sequences of a question
     objective = heads.CLASSIFICATION
     key_metric = "eval_accuracy"
@@ -128,6 +132,39 @@ class RaceTask(UsualTask):
             yield race.features(
                 chunk, self.text.tokenizer, self.text.max_seq_length, self.max_qa_length
             )
+
+    # --- Prediction of any texts ---
+
+    def examples(self, inputs):
+        """Questions of dicts of `article`, `question` and `options`."""
+        examples = []
+        for number, given in enumerate(inputs):
+            passage = {
+                "id": str(number),
+                "article": given["article"],
+                "questions": [given["question"]],
+                "options": [given["options"]],
+            }
+            place = f"example {number}"
+            examples += race.read_passage(passage, place, self.text.tokenizer.normalize)
+        return examples
+
+    def features(self, examples):
+        """Arrays of questions, as in the records."""
+        return race.features(
+            examples, self.text.tokenizer, self.text.max_seq_length, self.max_qa_length
+        )
+
+    def answers(self, split, outputs):
+        """What is said of each question: dicts of `label` and `probabilities` by letter."""
+        probabilities = scipy.special.softmax(outputs["logits"], axis=-1)
+        return [
+            {
+                "label": self.labels[np.argmax(row)],
+                "probabilities": dict(zip(self.labels, map(float, row), strict=True)),
+            }
+            for row in probabilities
+        ]
 
     # --- Prediction and export ---
 

@@ -260,8 +260,8 @@ def features(sentences, labels, tokenizer, max_seq_length, counts):
             label_rows[-1][1, places] = 1
     special_ids = tokenizer.special_ids(with_mask=False)
     packed = pack_segments(rows, [None] * len(rows), special_ids, max_seq_length)
-    label_ids, label_mask = np.stack(label_rows, axis=1)
-    return packed | {"label_ids": label_ids, "label_mask": label_mask}
+    labels = np.array(label_rows, np.int32).reshape(-1, 2, max_seq_length)
+    return packed | {"label_ids": labels[:, 0], "label_mask": labels[:, 1]}
 
 
 # === Figures and predictions ===
@@ -347,6 +347,7 @@ class NerTask(UsualTask):
     output_dir: str
     cached_dir: str
 
+    input_names = ("text",)
     objective = heads.TOKEN_CLASSIFICATION
     key_metric = "f1"
 
@@ -419,6 +420,29 @@ class NerTask(UsualTask):
             yield features(
                 chunk, self.labels, self.text.tokenizer, self.text.max_seq_length, counts
             )
+
+    # --- Prediction of any texts ---
+
+    def examples(self, inputs):
+        """Lists of Word of dicts of `text`, whose words have white space between them."""
+        return [[Word(word, "", 0) for word in given["text"].split()] for given in inputs]
+
+    def features(self, examples):
+        """Arrays of sentences, as in the records; a sentence without words has no row."""
+        return features(
+            list(filter(None, examples)),
+            self.labels,
+            self.text.tokenizer,
+            self.text.max_seq_length,
+            collections.Counter(),
+        )
+
+    def answers(self, split, outputs):
+        """What is said of each sentence: dicts, as the function `answers`."""
+        logits = np.zeros([0, len(self.labels)])
+        if outputs:
+            logits = outputs["logits"][split.arrays["label_mask"] > 0]
+        return answers(split.content, self.labels, logits)
 
     # --- Prediction and export ---
 

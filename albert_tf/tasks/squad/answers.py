@@ -30,10 +30,32 @@ class Predictions(NamedTuple):
             has logits under the last two names, as the original.
         null_odds: float, the no-answer logit: the higher, the less there is an answer. None in
             version 1.
+        spanless: ids of the questions for which no part of the paragraph can be an answer; their
+            only entry in `nbest` is the original's stand-in.
     """
 
     nbest: dict
     null_odds: dict | None = None
+    spanless: frozenset = frozenset()
+
+    def answers(self, null_threshold=None):
+        """What is said of each question, for people and programs.
+
+        Args:
+            null_threshold: as of `texts`.
+
+        Returns:
+            list of dicts: `answer`, "" for none, and `probability`, its share among the best
+            answers to the question; in version 2 also `no_answer_score`, of `null_odds`.
+        """
+        found = []
+        for qas_id, text in self.texts(null_threshold).items():
+            is_none = qas_id in self.spanless
+            probability = 0.0 if is_none else self.nbest[qas_id][0]["probability"]
+            found.append({"answer": "" if is_none else text, "probability": probability})
+            if self.null_odds is not None:
+                found[-1]["no_answer_score"] = self.null_odds[qas_id]
+        return found
 
     def texts(self, null_threshold=None):
         """The answer to each question.
@@ -109,8 +131,8 @@ def predict_v1(examples, features, runs, n_best_size, max_answer_length):
         # Every start with every end.
         beams = _Beams(starts, start_scores, ends[:, np.newaxis], end_scores[:, np.newaxis])
         candidates.append(_candidates(features, beams, max_answer_length))
-    nbest = _nbest_lists(examples, features, candidates, n_best_size, _FALLBACK_V1)
-    return Predictions(nbest)
+    nbest, spanless = _nbest_lists(examples, features, candidates, n_best_size, _FALLBACK_V1)
+    return Predictions(nbest, spanless=spanless)
 
 
 def predict_v2(examples, features, runs, n_best_size, max_answer_length):
@@ -144,8 +166,9 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
         lowest = np.full(len(examples), NULL_SCORE_WITHOUT_WINDOW)
         np.minimum.at(lowest, features.example_index, run["cls_logits"].astype(np.float64))
         null_scores += lowest
-    nbest = _nbest_lists(examples, features, candidates, n_best_size, _FALLBACK_V2)
-    return Predictions(nbest, dict(zip(nbest, (null_scores / len(runs)).tolist(), strict=True)))
+    nbest, spanless = _nbest_lists(examples, features, candidates, n_best_size, _FALLBACK_V2)
+    null_odds = dict(zip(nbest, (null_scores / len(runs)).tolist(), strict=True))
+    return Predictions(nbest, null_odds, spanless)
 
 
 def write_json(path, values):
@@ -273,18 +296,20 @@ def _averaged(runs):
 
 
 def _nbest_lists(examples, features, runs, n_best_size, fallback):
-    """N-best list of every question, by its id."""
+    """N-best list of every question, by its id; and the ids of those without any span."""
     candidates = _averaged(runs)
     example = features.example_index[candidates.feature]
     bounds = np.searchsorted(example, np.arange(len(examples) + 1))
     total = candidates.start_score + candidates.end_score
-    lists = {}
+    lists, spanless = {}, set()
     for number, (begin, end) in enumerate(itertools.pairwise(bounds)):
         order = begin + np.argsort(-total[begin:end], kind="stable")
         text = examples[number].paragraph_text
         entries = _distinct_texts(text, features, number, candidates, order, n_best_size)
         lists[examples[number].qas_id] = _with_probabilities(entries or [fallback])
-    return lists
+        if not entries:
+            spanless.add(examples[number].qas_id)
+    return lists, frozenset(spanless)
 
 
 def _distinct_texts(text, features, example, candidates, order, n_best_size):

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from albert_tf.checkpoints import readers, run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import heads
@@ -190,7 +192,7 @@ class Settings:
 
 
 class Questions(NamedTuple):
-    """Questions of --predict_file: examples, and their windows as squad_features.Features."""
+    """Questions to predict: examples, and their windows as squad_features.Features."""
 
     examples: list
     features: squad_features.Features
@@ -220,6 +222,7 @@ class SquadTask:
     record_files: dict
 
     kind = None  # the variables of its checkpoints tell
+    input_names = ("question", "context")
     labels = None
     key_metric = "f1"
     results_layout = "{first}{rest}{saved}best f1 = {after}\n" + results.RULE
@@ -315,8 +318,8 @@ class SquadTask:
     # --- Evaluation and prediction ---
 
     @functools.cached_property
-    def examples(self):
-        """The questions to predict: list of SquadExample."""
+    def questions(self):
+        """The questions of --predict_file: list of SquadExample."""
         found = squad_questions.read_examples(self.predict_file, training=False)
         squad_questions.report_oddities(found, self.predict_file)
         return found
@@ -328,11 +331,11 @@ class SquadTask:
 
     @functools.cached_property
     def _without_answers(self):
-        return squad_questions.unlabelled(self.examples, self.version.has_negatives)
+        return squad_questions.unlabelled(self.questions, self.version.has_negatives)
 
     def read_test_set(self):
         """Reads what is to be predicted, so that errors in it come before the training."""
-        return self.examples
+        return self.questions
 
     def evaluation_splits(self):
         """The questions of --predict_file."""
@@ -345,16 +348,41 @@ class SquadTask:
     @functools.cached_property
     def _splits(self):
         arguments = self._feature_arguments("predict", self.predict_file)
-        features, path = squad_features.prediction_features(examples=self.examples, **arguments)
+        features, path = squad_features.prediction_features(examples=self.questions, **arguments)
         arrays = input_pipeline.load_arrays(path, self._schema(False, ("unique_ids", *self.inputs)))
         without = self._without_answers
         if without:
-            print(
-                f"{len(without)} of {len(self.examples)} questions have no gold answers: no scores."
-            )
-        return {"": Split(arrays, Questions(self.examples, features))}
+            count = len(self.questions)
+            print(f"{len(without)} of {count} questions have no gold answers: no scores.")
+        return {"": Split(arrays, Questions(self.questions, features))}
+
+    def examples(self, inputs):
+        """The questions of dicts of `question` and `context`, with their windows."""
+        examples = [
+            squad_questions.SquadExample(str(number), given["question"], given["context"])
+            for number, given in enumerate(inputs)
+        ]
+        features = squad_features.convert_examples(
+            examples, self.text.tokenizer, self.windows, training=False
+        )
+        return Questions(examples, features)
+
+    def features(self, questions):
+        """Arrays of the windows of Questions."""
+        batches = list(questions.features.batches(max(len(questions.features), 1)))
+        return batches[0] if batches else dict.fromkeys(self.inputs, np.zeros([0, 1], np.int32))
 
     def answers(self, split, outputs):
+        """What is said of each question: dicts, as `Predictions.answers`."""
+        if not len(split.content.features):  # the model was given nothing
+            found = {"answer": "", "probability": 0.0}
+            if self.version.has_negatives:
+                found["no_answer_score"] = squad_predictions.NULL_SCORE_WITHOUT_WINDOW
+            return [dict(found) for _ in split.content.examples]
+        predictions = self.predictions(split, [outputs])
+        return predictions.answers(self.settings.null_score_diff_threshold)
+
+    def predictions(self, split, outputs):
         """Predictions from the outputs of one model, or of several to be averaged."""
         ids = {"unique_ids": split.arrays["unique_ids"]}
         return self.version.predict(
@@ -366,7 +394,7 @@ class SquadTask:
 
     def _scores(self, predictions):
         """Figures of labelled questions, null_score_diff_threshold among them in version 2."""
-        gold = {example.qas_id: example.answers for example in self.examples}
+        gold = {example.qas_id: example.answers for example in self.questions}
         if not self.version.has_negatives:
             return squad_metrics.evaluate_v1(gold, predictions.texts())
         return squad_metrics.evaluate_run_v2(
@@ -375,7 +403,7 @@ class SquadTask:
 
     def evaluate(self, splits, outputs, batch_size):
         """The official scores; the best checkpoint's answers and threshold are kept."""
-        predictions = self.answers(splits[""], [outputs[""]])
+        predictions = self.predictions(splits[""], [outputs[""]])
         figures = self._scores(predictions)
 
         def keep():
@@ -386,7 +414,7 @@ class SquadTask:
 
     def write_predictions(self, splits, members, batch_size):
         """Writes the answers, and scores them where that can be."""
-        predictions = self.answers(splits[""], [member.outputs[""] for member in members])
+        predictions = self.predictions(splits[""], [member.outputs[""] for member in members])
         threshold = None
         if self.is_labelled:
             figures = self._scores(predictions)
@@ -400,7 +428,7 @@ class SquadTask:
         elif self.version.has_negatives:
             threshold = self._known_threshold([member.prefix for member in members])
         self._write_answers(predictions, threshold)
-        print(f"Answered {len(self.examples)} questions: {self.output_dir}/predictions.json")
+        print(f"Answered {len(self.questions)} questions: {self.output_dir}/predictions.json")
 
     def _write_answers(self, predictions, null_threshold):
         """Writes the original's files of answers."""
