@@ -96,14 +96,15 @@ def main(_):
     )
     finetuning_flags.check_writable("cached_dir", "glue_submission_dir")
     finetuned_task.check(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
+    strategy = launch.set_up_devices()
     settings = finetuning_flags.read_options(
-        FLAGS.train_step,
+        finetuning_flags.train_steps(task),
         FLAGS.warmup_step,
         # Without evaluation, another process may evaluate later: until then all have to stay.
         FLAGS.keep_checkpoint_max if FLAGS.do_eval else None,
         num_trials=FLAGS.num_trials,
     )
-    finetuning.fine_tune(task, config, settings, launch.set_up_devices())
+    finetuning.fine_tune(task, config, settings, strategy)
 
 
 def run():

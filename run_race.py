@@ -84,13 +84,14 @@ def main(_):
     finetuning_flags.check_writable(**record_files)
     if FLAGS.do_train:
         warn_of_version(config)
+    strategy = launch.set_up_devices()
     settings = finetuning_flags.read_options(
-        FLAGS.train_step,
+        finetuning_flags.train_steps(task),
         FLAGS.warmup_step,
         # Without evaluation, another process may evaluate later: until then all have to stay.
         FLAGS.num_keep_checkpoint if FLAGS.do_eval else None,
     )
-    finetuning.fine_tune(task, config, settings, launch.set_up_devices())
+    finetuning.fine_tune(task, config, settings, strategy)
 
 
 def run():

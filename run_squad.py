@@ -94,7 +94,10 @@ def main(_):
     task.check_thresholds(prefixes)
     steps = squad.last_step(FLAGS.output_dir, FLAGS.continuous_eval_timeout)
     if FLAGS.do_train:
-        steps = task.train_steps(FLAGS.train_batch_size, FLAGS.num_train_epochs)
+        # An epoch is as many examples as questions, as in the original; windows are more.
+        steps = finetuning.steps_of_epochs(
+            len(task.train_examples), FLAGS.train_batch_size, FLAGS.num_train_epochs
+        )
     can_evaluate = FLAGS.do_predict and task.is_labelled and not FLAGS.ensemble_dirs
     record_files = {flag: task.record_file(use) for use, flag in RECORD_FLAGS.items()}
     finetuning_flags.check_writable(**record_files)

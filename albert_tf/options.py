@@ -208,7 +208,10 @@ class Checkpoints(Options):
 
     save_checkpoints_steps: int = option(1000, "Updates between checkpoints.", low=1)
     iterations_per_loop: int = option(
-        1000, "Updates between two points of the TensorBoard curves.", low=1
+        1000,
+        "Updates between two points of the curves. If it is not given, a hundredth of the training "
+        "and 1000 at most.",
+        low=1,
     )
     steps_per_loop: int | None = option(
         None, "The Model Garden's name of --iterations_per_loop.", low=1
@@ -366,6 +369,9 @@ class FineTuningSteps(Options):
     """The length of a training that is counted in updates."""
 
     train_step: int = option(1000, "Updates in all; the decay ends there.", low=1)
+    num_train_epochs: float | None = option(
+        None, "Passes over the training data, in place of --train_step.", above=0, high=INT32_MAX
+    )
     warmup_step: int = option(0, "Updates of the linear warm-up.", low=0)
 
 

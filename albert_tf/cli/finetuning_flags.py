@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags of the fine-tuning scripts, and the values that they become."""
 
+import sys
+
 from absl import flags
 
 from albert_tf import choices
@@ -9,6 +11,7 @@ from albert_tf.errors import UserError
 
 files = lazy.module("albert_tf.files")
 finetuning = lazy.module("albert_tf.training.finetuning")
+record_index = lazy.module("albert_tf.records.record_index")
 results = lazy.module("albert_tf.training.results")
 profile = lazy.module("albert_tf.training.profile")
 served = lazy.module("albert_tf.publish.served")
@@ -27,6 +30,12 @@ def check():
         raise UserError("--export_tflite needs --export_dir")
     if not (FLAGS.export_text or FLAGS.export_dir):
         raise UserError("--export_text=false needs --export_dir")
+    counts_steps = "train_step" in FLAGS and not FLAGS["train_step"].using_default_value
+    if counts_steps and FLAGS.num_train_epochs is not None:
+        raise UserError(
+            f"--train_step={FLAGS.train_step} and --num_train_epochs={FLAGS.num_train_epochs} both "
+            "say how long to train: give one of them"
+        )
     profile.parse_steps(FLAGS.profile_steps)
     finetuning.check_strategy(FLAGS.distribution_strategy)
 
@@ -63,6 +72,20 @@ def trained_checkpoint():
 def given_checkpoint():
     """A fine-tuned model to use where --output_dir holds none; None in training."""
     return None if FLAGS.do_train else FLAGS.init_checkpoint
+
+
+def train_steps(task):
+    """Updates that --train_step or --num_train_epochs ask for.
+
+    Args:
+        task: training.task.Task.
+    """
+    if FLAGS.num_train_epochs is None:
+        return FLAGS.train_step
+    if not FLAGS.do_train:
+        return sys.maxsize  # only the timeout ends a wait for checkpoints
+    count = sum(file.count for file in record_index.read(task.training_records().paths))
+    return finetuning.steps_of_epochs(count, FLAGS.train_batch_size, FLAGS.num_train_epochs)
 
 
 def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):

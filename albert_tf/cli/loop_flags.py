@@ -11,6 +11,7 @@ profile = lazy.module("albert_tf.training.profile")
 FLAGS = flags.FLAGS
 
 
+POINTS = 100  # of the curves of a training, at least where their interval is not given
 PAPER_BATCH = 4096  # what the default learning rate of pre-training belongs to, section 4.1
 
 
@@ -21,11 +22,14 @@ def read_settings(train_steps, keep_checkpoint_max):
         train_steps: int, updates to train for.
         keep_checkpoint_max: int or None for all.
     """
+    interval = FLAGS.iterations_per_loop
+    if FLAGS["iterations_per_loop"].using_default_value:
+        interval = min(max(train_steps // POINTS, 1), interval)
     return loop.Settings(
         output_dir=FLAGS.output_dir,
         train_steps=train_steps,
         save_checkpoints_steps=FLAGS.save_checkpoints_steps,
-        steps_per_loop=FLAGS.steps_per_loop or FLAGS.iterations_per_loop,
+        steps_per_loop=FLAGS.steps_per_loop or interval,
         keep_checkpoint_max=keep_checkpoint_max,
         save_moments_for_best=FLAGS.save_moments_for_best,
         gradient_accumulation_steps=FLAGS.gradient_accumulation_steps,

@@ -144,6 +144,26 @@ def check_strategy(name):
         )
 
 
+def steps_of_epochs(count, batch_size, epochs):
+    """Updates of a training, as the original counts them.
+
+    Args:
+        count: int, examples of an epoch.
+        batch_size: int.
+        epochs: float.
+
+    Raises:
+        UserError: there is not one update.
+    """
+    steps = int(count / batch_size * epochs)
+    if steps < 1:
+        raise UserError(
+            f"{count} examples, --train_batch_size={batch_size} and --num_train_epochs={epochs} "
+            "give less than one update: lower the batch size or raise the number of epochs"
+        )
+    return steps
+
+
 # --- Training ------------------------------------------------------------------------------------
 
 

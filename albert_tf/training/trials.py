@@ -11,7 +11,8 @@ from albert_tf.errors import UserError
 from albert_tf.training import finetuned_task, results, run_record
 
 SUMMARY = "trials.txt"
-_KEPT = (*run_record.FILES, finetuned_task.FILE)  # beside the best checkpoint
+# Next to the best checkpoint.
+_KEPT = (*run_record.FILES, finetuned_task.FILE, results.BEST_STATE)
 
 
 def run(run_trial, output_dir, seeds, key_metric):
@@ -32,6 +33,7 @@ def run(run_trial, output_dir, seeds, key_metric):
     for seed in seeds:
         directory = os.path.join(output_dir, f"trial-{seed}")
         print(f"Trial with seed {seed}: {directory}")
+        before = results.read_best(directory)
         try:
             run_trial(directory, seed)
         except UserError as error:
@@ -39,8 +41,15 @@ def run(run_trial, output_dir, seeds, key_metric):
             print(f"Trial with seed {seed} failed: {reason}")
             lines.append(f"{directory}\tfailed: {reason}")
         else:
-            values[directory] = results.read_best(directory).best
-            lines.append(f"{directory}\t{values[directory]}")
+            state = results.read_best(directory)
+            values[directory] = state.best
+            lines.append(f"{directory}\t{state.best}")
+            if state == before:
+                lines[-1] += "\tof an earlier start"
+                print(
+                    f"Trial with seed {seed} was finished before: {key_metric} {state.best:.4f} is "
+                    "of that start. For a new trial, give another --output_dir or --seed"
+                )
         _write(output_dir, lines)
     if not values:
         raise UserError(f"all {len(seeds)} trials failed, the last one: {reason}")

@@ -24,7 +24,7 @@ from albert_tf.records import input_pipeline
 from albert_tf.tasks import classification, classification_features, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
-from albert_tf.training import devices, figures, finetuned_task, finetuning, loop, results
+from albert_tf.training import devices, figures, finetuned_task, finetuning, history, loop, results
 from albert_tf.training.finetuned_task import FinetunedTask
 from albert_tf.training.task import Split
 from tests import GOLDEN, TINY_CONFIG
@@ -324,6 +324,50 @@ def test_ones_own_files(run_main, flags, tmp_path):
     assert blocks(tmp_path / "out")[-1] == before[-1]
 
 
+def options_of(run_main, monkeypatch, flags):
+    """What `fine_tune` is asked for, by a run that does not train."""
+    found = []
+    with monkeypatch.context() as patched:
+        patched.setattr(finetuning, "fine_tune", lambda *values: found.append(values[2]))
+        run_main(run_classifier, **flags)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [
+        ({"train_step": 500}, 5),
+        ({"train_step": 20}, 1),
+        ({"train_step": 200_000}, 1000),
+        ({"train_step": 500, "iterations_per_loop": 1000}, 1000),
+        ({"train_step": 500, "steps_per_loop": 7}, 7),
+    ],
+)
+def test_points_of_the_curves_follow_the_length_of_the_training_unless_given(
+    given, steps, run_main, monkeypatch, flags
+):
+    assert options_of(run_main, monkeypatch, flags | given).loop.steps_per_loop == steps
+
+
+def test_epochs_are_counted_in_examples(run_main, monkeypatch, flags):
+    flags = {name: value for name, value in flags.items() if name != "train_step"}
+    flags |= {"train_batch_size": 4, "num_train_epochs": 3.5}
+    examples = len((flags["data_dir"] / "RTE" / "train.tsv").read_text().splitlines()) - 1
+    recipe = options_of(run_main, monkeypatch, flags).recipe
+    assert recipe.train_steps == int(examples / 4 * 3.5)
+    with pytest.raises(UserError, match=r"epochs=0\.1 give less than one update"):
+        options_of(run_main, monkeypatch, flags | {"num_train_epochs": 0.1})
+    with pytest.raises(UserError, match=r"--train_step=1000 and --num_train_epochs=3\.5 both say"):
+        options_of(run_main, monkeypatch, flags | {"train_step": 1000})
+
+
+def test_the_history_has_the_evaluation_of_step_0_and_plain_names(train_once):
+    curves = history.read(str(train_once("RTE")))
+    assert curves["eval"]["accuracy"][0] == [0, 1, 2]
+    assert curves["train"]["accuracy"][0] == [1, 2]
+    assert not any(name.startswith("eval_") for kind in curves.values() for name in kind)
+
+
 @pytest.mark.long
 def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags, tmp_path, capsys):
     run_main(run_classifier, **flags | {"train_step": 1}, num_trials=2)
@@ -350,6 +394,25 @@ def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags,
     theirs = readers.TensorFlowReader(str(tmp_path / f"out/trial-{best}/model.ckpt-best"))
     np.testing.assert_array_equal(kept["output_weights"], theirs["output_weights"])
     assert (tmp_path / "out" / "submit_results.tsv").exists()
+    assert results.read_best(str(tmp_path / "out")).best == values[best]
+
+
+def test_trials_in_a_used_directory_have_their_own_figure_and_say_which_are_old(
+    run_main, flags, tmp_path, trials_that_fail, capsys
+):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "best_trial.txt").write_text("8:1:0.75")  # of a run without trials
+    trials_that_fail(set())
+    run_main(run_classifier, **flags, num_trials=2)
+    printed = capsys.readouterr().out
+    assert (out / "best_trial.txt").read_text() == "1:1:0.2"
+    assert "was finished before" not in printed
+    trials_that_fail({3})
+    run_main(run_classifier, **flags | {"seed": 2}, num_trials=2)
+    printed = capsys.readouterr().out
+    assert "Trial with seed 2 was finished before: eval_accuracy 0.2000 is of that" in printed
+    assert (out / "trials.txt").read_text().splitlines()[0].endswith("0.2\tof an earlier start")
 
 
 @pytest.fixture

@@ -284,26 +284,6 @@ class SquadTask:
         squad_questions.report_oddities(found, self.train_file)
         return found
 
-    def train_steps(self, batch_size, epochs):
-        """Updates of a training; an epoch is as many examples as questions, as in the original.
-
-        Args:
-            batch_size: int.
-            epochs: float.
-
-        Raises:
-            UserError: there is not one update.
-        """
-        count = len(self.train_examples)
-        steps = int(count / batch_size * epochs)
-        if steps < 1:
-            raise UserError(
-                f"{count} questions, --train_batch_size={batch_size} and "
-                f"--num_train_epochs={epochs} give less than one update: lower the batch size or "
-                "raise the number of epochs"
-            )
-        return steps
-
     def input_files(self, do_eval):
         """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
         return [self.train_file] + [self.predict_file] * do_eval
