@@ -45,38 +45,40 @@ def define_flags():
 
 
 def glue_task(row=None):
-    """What makes the task of a GlueTask, by default the one that --task_name names."""
+    """What makes the task of a GlueTask, by default of --task_name, and what its data set."""
     row = row or glue.find_task(FLAGS.task_name)
-    make, file = classification.ClassificationTask, {}
+    threshold = None if math.isnan(FLAGS.threshold_to_export) else FLAGS.threshold_to_export
+    task = functools.partial(
+        classification.ClassificationTask, FLAGS.task_name.lower(), row, threshold=threshold
+    )
+    data, file = classification.GlueData, {}
     if FLAGS.predict_file:
-        make = predicted_file.FileClassification
+        data = predicted_file.FileClassification
         file = {"file": classifier_flags.texts_to_predict(row)}
-    return functools.partial(
-        make,
-        name=FLAGS.task_name.lower(),
+    return task, functools.partial(
+        data,
         row=row,
         submission_dir=FLAGS.glue_submission_dir,
         shuffle_buffer_size=FLAGS.shuffle_buffer_size,
-        threshold=None if math.isnan(FLAGS.threshold_to_export) else FLAGS.threshold_to_export,
         **file,
     )
 
 
 def tsv_task():
-    """What makes the task of one's own texts with labels or scores."""
+    """The same of one's own texts with labels or scores."""
     columns = (FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
     return glue_task(glue.tsv_task(*columns, FLAGS.labels, FLAGS.regression, FLAGS.data_dir or ""))
 
 
 def ner_task():
-    """What makes the task of words with labels."""
-    labels = ner.find_labels(FLAGS.data_dir or "", FLAGS.labels)
+    """The same of words with labels."""
+    task = functools.partial(ner.NerTask, ner.find_labels(FLAGS.data_dir or "", FLAGS.labels))
     if FLAGS.predict_file:
-        return functools.partial(predicted_file.FileOfWords, labels, path=FLAGS.predict_file)
-    return functools.partial(ner.NerTask, labels)
+        return task, functools.partial(predicted_file.FileOfWords, path=FLAGS.predict_file)
+    return task, ner.NerData
 
 
-TASKS = {"tsv": tsv_task, "ner": ner_task}  # --task_name -> what makes the task; else GLUE's
+TASKS = {"tsv": tsv_task, "ner": ner_task}  # --task_name -> task and data set; else GLUE's
 
 
 def main(_):
@@ -85,26 +87,23 @@ def main(_):
     finetuning_flags.check()
     classifier_flags.follow_task()
     classifier_flags.check()
-    make_task = TASKS.get(FLAGS.task_name.lower(), glue_task)()
+    make_task, make_data = TASKS.get(FLAGS.task_name.lower(), glue_task)()
     finetuning_flags.follow_run(predicts_file=bool(FLAGS.predict_file))
     config = model_flags.read_config()
-    task = make_task(
-        text=model_flags.text_input([config]),
-        data_dir=FLAGS.data_dir or "",
-        output_dir=FLAGS.output_dir,
-        cached_dir=FLAGS.cached_dir or FLAGS.output_dir,
-    )
+    task = make_task(text=model_flags.text_input([config]))
+    cached_dir = FLAGS.cached_dir or FLAGS.output_dir
+    data = make_data(task, FLAGS.data_dir or "", FLAGS.output_dir, cached_dir)
     finetuning_flags.check_writable("cached_dir", "glue_submission_dir")
     finetuned_task.check(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
     strategy = launch.set_up_devices()
     settings = finetuning_flags.read_options(
-        finetuning_flags.train_steps(task),
+        finetuning_flags.train_steps(data),
         FLAGS.warmup_step,
         # Without evaluation, another process may evaluate later: until then all have to stay.
         FLAGS.keep_checkpoint_max if FLAGS.do_eval else None,
         num_trials=FLAGS.num_trials,
     )
-    finetuning.fine_tune(task, config, settings, strategy)
+    finetuning.fine_tune(data, config, settings, strategy)
 
 
 def run():

@@ -13,7 +13,6 @@ from absl import flags
 from albert_tf import options
 from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags
 
-multiple_choice = lazy.module("albert_tf.tasks.multiple_choice")
 race = lazy.module("albert_tf.tasks.race")
 finetuned_task = lazy.module("albert_tf.training.finetuned_task")
 finetuning = lazy.module("albert_tf.training.finetuning")
@@ -70,28 +69,28 @@ def main(_):
     levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
     finetuning_flags.follow_run()
     config = model_flags.read_config()
-    task = multiple_choice.RaceTask(
-        text=model_flags.text_input([config]),
-        max_qa_length=FLAGS.max_qa_length,
-        data_dir=FLAGS.data_dir,
+    task = race.RaceTask(model_flags.text_input([config]), FLAGS.max_qa_length, FLAGS.dropout_prob)
+    data = race.RaceData(
+        task,
+        FLAGS.data_dir,
+        FLAGS.output_dir,
+        cached_dir=FLAGS.output_dir,
         levels=levels,
-        output_dir=FLAGS.output_dir,
         record_files={split: FLAGS[flag].value for split, flag in RECORD_FLAGS.items()},
-        dropout_prob=FLAGS.dropout_prob,
     )
     finetuned_task.check(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
-    record_files = {flag: task.record_file(split) for split, flag in RECORD_FLAGS.items()}
+    record_files = {flag: data.record_file(split) for split, flag in RECORD_FLAGS.items()}
     finetuning_flags.check_writable(**record_files)
     if FLAGS.do_train:
         warn_of_version(config)
     strategy = launch.set_up_devices()
     settings = finetuning_flags.read_options(
-        finetuning_flags.train_steps(task),
+        finetuning_flags.train_steps(data),
         FLAGS.warmup_step,
         # Without evaluation, another process may evaluate later: until then all have to stay.
         FLAGS.num_keep_checkpoint if FLAGS.do_eval else None,
     )
-    finetuning.fine_tune(task, config, settings, strategy)
+    finetuning.fine_tune(data, config, settings, strategy)
 
 
 def run():

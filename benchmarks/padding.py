@@ -24,7 +24,8 @@ from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, optimization
 from albert_tf.records import input_pipeline, record_index, schemas
-from albert_tf.tasks import classification_features, glue, tsv_files
+from albert_tf.tasks import classification, glue, tsv_files
+from albert_tf.tasks.text_input import TextInput
 from albert_tf.text.tokenization import FullTokenizer
 
 KINDS = ("cut", "padded")
@@ -32,12 +33,18 @@ INPUTS = ("input_ids", "input_mask", "segment_ids")
 WARM_UP = 2  # batches of each kind before the clock runs, for tracing and first allocations
 
 
+def features(examples, task, tokenizer, args):
+    """Arrays of examples of a row of `glue.TASKS`."""
+    text = TextInput(tokenizer, "", True, args.max_seq_length, None, None)
+    return classification.ClassificationTask("any", task, text).features(examples)
+
+
 def training_batches(task, examples, tokenizer, args):
     """The same endless batches of both kinds: dict from kind to iterator."""
     schema = task.schema(args.max_seq_length)
     # Not a `with` block: the iterators read on.
     path = os.path.join(tempfile.mkdtemp(), "train.tf_record")
-    arrays = classification_features.features(examples, task, tokenizer, args.max_seq_length)
+    arrays = features(examples, task, tokenizer, args)
     schemas.write_records(path, schema, [arrays])
     files = record_index.read([path])
     return {
@@ -50,7 +57,7 @@ def training_batches(task, examples, tokenizer, args):
 
 def prediction_batches(task, examples, tokenizer, args):
     """All rows in batches of both kinds: dict from kind to iterator."""
-    arrays = classification_features.features(examples, task, tokenizer, args.max_seq_length)
+    arrays = features(examples, task, tokenizer, args)
     arrays = {name: arrays[name].astype("int32") for name in INPUTS}
     return {
         kind: (

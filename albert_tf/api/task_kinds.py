@@ -5,7 +5,6 @@ from albert_tf.checkpoints import huggingface, name_table
 from albert_tf.errors import UserError
 from albert_tf.tasks import glue, ner, race
 from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.tasks.multiple_choice import RaceTask
 from albert_tf.tasks.squad import task as squad
 from albert_tf.tasks.squad import thresholds as squad_thresholds
 from albert_tf.tasks.squad.features import WindowSettings
@@ -67,7 +66,7 @@ def _labels_of(task, labels, numbered):
 
 
 def make_task(kind, text, found, record):
-    """The object that knows a task: a training.task.Task without any files to read.
+    """The object that knows a task: a tasks.base.Task.
 
     Args:
         kind: FinetunedTask.
@@ -78,16 +77,16 @@ def make_task(kind, text, found, record):
     if kind.task_name == SQUAD:
         return _squad_task(text, found, record)
     if kind.task_name == "ner":
-        return ner.NerTask(kind.labels, text, data_dir="", output_dir="", cached_dir="")
+        return ner.NerTask(kind.labels, text)
     if kind.task_name == "race":
         longest = (record.text if record else {}).get("max_qa_length", _LONGEST_QA)
         longest = min(longest, text.max_seq_length // 2)
-        return RaceTask(text, longest, data_dir="", levels=(), output_dir="", record_files={})
+        return race.RaceTask(text, longest)
     has_pairs = _has_pairs(kind, record)
     pair = None if has_pairs is False else "1"
     row = glue.tsv_task("0", pair, None, kind.labels, regression=kind.labels is None)
     optional = ("text_pair",) if has_pairs is None else ()
-    return ClassificationTask(kind.task_name, row, text, "", "", "", optional_inputs=optional)
+    return ClassificationTask(kind.task_name, row, text, optional_inputs=optional)
 
 
 def _has_pairs(kind, record):

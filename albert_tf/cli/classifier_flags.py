@@ -9,7 +9,7 @@ from albert_tf.cli import finetuning_flags, flag_groups, lazy
 from albert_tf.errors import UserError
 
 run_directory = lazy.module("albert_tf.checkpoints.run_directory")
-classification_features = lazy.module("albert_tf.tasks.classification_features")
+sequences = lazy.module("albert_tf.text.sequences")
 glue = lazy.module("albert_tf.tasks.glue")
 predicted_file = lazy.module("albert_tf.tasks.predicted_file")
 finetuned_task = lazy.module("albert_tf.training.finetuned_task")
@@ -134,7 +134,7 @@ def check():
         raise UserError("--threshold_to_export is not for --task_name=ner")
     if math.isinf(FLAGS.threshold_to_export):
         raise UserError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
-    classification_features.check_max_seq_length(FLAGS.max_seq_length)
+    sequences.check_max_seq_length(FLAGS.max_seq_length)
     if FLAGS.num_trials > 1 and not (FLAGS.do_train and FLAGS.do_eval):
         raise UserError("--num_trials compares runs: it needs --do_train and --do_eval")
     if any("\t" in label or "\n" in label for label in FLAGS.labels or ()):

@@ -74,17 +74,17 @@ def given_checkpoint():
     return None if FLAGS.do_train else FLAGS.init_checkpoint
 
 
-def train_steps(task):
+def train_steps(data):
     """Updates that --train_step or --num_train_epochs ask for.
 
     Args:
-        task: training.task.Task.
+        data: tasks.base.DataSet.
     """
     if FLAGS.num_train_epochs is None:
         return FLAGS.train_step
     if not FLAGS.do_train:
         return sys.maxsize  # only the timeout ends a wait for checkpoints
-    count = sum(file.count for file in record_index.read(task.training_records().paths))
+    count = sum(file.count for file in record_index.read(data.training_records().paths))
     return finetuning.steps_of_epochs(count, FLAGS.train_batch_size, FLAGS.num_train_epochs)
 
 

@@ -13,7 +13,7 @@ from albert_tf import files
 from albert_tf.errors import UserError
 from albert_tf.records import record_checks, schemas
 
-_CACHE_FORMAT = 1  # raise it when the same text and settings come to give other features
+_CACHE_FORMAT = 2  # raise it when the same text and settings come to give other features
 
 
 class Cache(NamedTuple):

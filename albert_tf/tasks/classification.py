@@ -1,51 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The task object of GLUE and of one's own tab-separated files; `glue` knows the files."""
+"""Classification and regression of texts and pairs of texts, of GLUE and of one's own tables."""
 
+import collections
 import dataclasses
-import functools
 import os
+from typing import ClassVar
 
-from albert_tf import files
+import numpy as np
+
 from albert_tf.choices import WINDOW
 from albert_tf.model import heads
 from albert_tf.publish import classifier_functions, text_inputs
-from albert_tf.records import feature_cache, input_pipeline, schemas
-from albert_tf.tasks import classification_features, classification_metrics, glue, tsv_files
-from albert_tf.tasks.figures import collapse_warning, mean_over_batches
+from albert_tf.tasks import base, classification_metrics, glue, tsv_files
+from albert_tf.tasks.figures import mean_over_batches
 from albert_tf.tasks.text_input import TextInput
-from albert_tf.tasks.usual_task import UsualTask
+from albert_tf.text.sequences import check_max_seq_length, cut, pack_segments
 from albert_tf.training.finetuned_task import FinetunedTask
-from albert_tf.training.task import Evaluation, RecordFiles, Split
 
 HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationTask(UsualTask):
-    """A training.task.Task for a row of `glue.TASKS` or one of `glue.tsv_task`.
+class ClassificationTask(base.Task):
+    """A class, or a number, for a text or a pair of texts.
 
     Attributes:
         name: str, in lower case.
-        row: GlueTask.
+        row: GlueTask, of `glue.TASKS` or one of `glue.tsv_task`.
         text: TextInput.
-        data_dir: str, directory of the GLUE data, or of one's own files.
-        output_dir: str, where predictions go.
-        cached_dir: str, where record files go.
-        submission_dir: str or None, where predictions go as the GLUE server takes them.
-        shuffle_buffer_size: int, of the training.
         threshold: float or None, a number to export with the model.
-        optional_inputs: tuple of the names in `input_names` that an example may lack, where
-            nothing tells whether the model is for pairs.
+        optional_inputs: tuple of str, ("text_pair",) where nothing tells whether there are pairs.
     """
 
     name: str
     row: tsv_files.GlueTask
     text: TextInput
-    data_dir: str
-    output_dir: str
-    cached_dir: str
-    submission_dir: str | None = None
-    shuffle_buffer_size: int = WINDOW
     threshold: float | None = None
     optional_inputs: tuple = ()
 
@@ -60,9 +49,19 @@ class ClassificationTask(UsualTask):
         return self.row.labels
 
     @property
+    def input_names(self):
+        """Names of one text or two."""
+        return ("text", "text_pair")[: len(self.row.text)]
+
+    @property
     def key_metric(self):
         """The figure that chooses the best checkpoint."""
         return self.row.key_metric
+
+    @property
+    def schema(self):
+        """Schema of the records."""
+        return self.row.schema(self.text.max_seq_length, **self.text.sizes)
 
     @property
     def objective(self):
@@ -78,171 +77,69 @@ class ClassificationTask(UsualTask):
             **encoder_options,
         )
 
-    # --- Training and evaluation ---
-
-    def input_files(self, do_eval):
-        """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
-        splits = ["train"] + ["dev"] * do_eval
-        return [tsv_files.input_file(self.row, self.data_dir, split) for split in splits]
-
-    def training_records(self):
-        """RecordFiles of the training set, made if they are not there."""
-        return RecordFiles([self._records(self.row, "train", "_train")], self._schema(self.row))
-
-    def evaluation_splits(self):
-        """The development set, and those of the task's companions."""
-        splits = {}
-        for suffix, row in glue.with_companions(self.row, self.data_dir, "dev").items():
-            path = self._records(row, "dev", f"{suffix}_eval")
-            splits[suffix] = Split(input_pipeline.load_arrays(path, self._schema(row)), row)
-        return splits
-
-    def evaluate(self, splits, outputs, batch_size):
-        """Figures of the development sets, the original's `loss` among them."""
-        figures, warnings = {}, []
-        for suffix, (arrays, row) in splits.items():
-            logits, labels = outputs[suffix]["logits"], arrays["label_ids"][:, 0]
-            found = classification_metrics.evaluate(row, logits, labels)
-            found["loss"] = mean_over_batches(
-                classification_metrics.example_losses(row, logits, labels), batch_size
-            )
-            figures |= {f"{name}{suffix}": value for name, value in found.items()}
-            warnings.append(collapse_warning(row.labels, logits))
-        return Evaluation(figures, tuple(warnings))
-
-    def _schema(self, row):
-        return row.schema(self.text.max_seq_length, **self.text.sizes)
-
-    def _records(self, row, split, name):
-        """Makes the record file of a split, unless it is there and made of the same; its path."""
-
-        def make(cache):
-            examples, counts = self._examples(row, split)
-            cache.counts.update(counts)
-            return self._batches(row, examples)
-
-        columns = dataclasses.asdict(row) | dict.fromkeys(("guid", "test_guid"))
-        cache = feature_cache.cached_records(
-            os.path.join(self.cached_dir, f"{self.name}{name}.tf_record"),
-            self._schema(row),
-            {"task": columns, **self.text.cache_settings},
-            [tsv_files.input_file(row, self.data_dir, split), self.text.vocabulary_file],
-            make,
-            add_key=True,
-        )
-        self._say_counts(split, cache.counts)
-        return cache.path
-
-    def _examples(self, row, split):
-        """Reads a split; returns its examples and what is to be said of it."""
-        examples, left_out = tsv_files.read_examples(row, self.data_dir, split, self.text.tokenizer)
-        return examples, {
-            "left_out": left_out,
-            "without_text": sum(not (example.text_a or example.text_b) for example in examples),
-            "sorted_by_label": classification_features.num_sorted(row, examples)
-            if split == "train"
-            else 0,
-        }
-
-    def _say_counts(self, split, counts):
-        """Prints what is noteworthy of a split, whether it was read now or before."""
-        if counts["left_out"]:
-            print(f"{split}: {counts['left_out']} rows without the columns needed are left out")
-        if counts["without_text"]:
-            print(f"{split}: {counts['without_text']} rows have no text and are taken as they are")
-        warning = classification_features.order_warning(
-            counts["sorted_by_label"], self.shuffle_buffer_size
-        )
-        if warning:
-            print(f"Warning: {warning}.")
-
-    def _batches(self, row, examples):
-        """Feature arrays of examples, some at a time."""
-        for chunk in schemas.in_chunks(examples):
-            yield classification_features.features(
-                chunk, row, self.text.tokenizer, self.text.max_seq_length
-            )
-
-    # --- Prediction of any texts ---
-
-    @property
-    def input_names(self):
-        """Names of the texts of an example."""
-        return ("text", "text_pair")[: len(self.row.text)]
-
     def examples(self, inputs):
-        """Examples of dicts of the texts; an empty second text is none."""
+        """Examples of dicts of `text` and, of pairs, `text_pair`."""
         normalize = self.text.tokenizer.normalize
         return [
             tsv_files.Example(
-                "",
-                normalize(given["text"]),
-                normalize(given["text_pair"]) if "text_pair" in given else None,
-                self.row.stand_in,
+                guid=str(number),
+                text_a=normalize(given["text"]),
+                text_b=normalize(given["text_pair"]) if "text_pair" in given else None,
+                label=self.row.stand_in,
             )
-            for given in inputs
+            for number, given in enumerate(inputs)
         ]
 
-    def features(self, examples):
-        """Arrays of examples, as in the records."""
-        return classification_features.features(
-            examples, self.row, self.text.tokenizer, self.text.max_seq_length
-        )
+    def features(self, examples, counts=None):
+        """Arrays of the records: [CLS] a [SEP], or [CLS] a [SEP] b [SEP], cut to max_seq_length.
+
+        Of a pair that is too long, the longer text loses its last tokens until both are equally
+        long.
+
+        Args:
+            examples: list of n Examples.
+            counts: not used.
+
+        Returns:
+            dict of numpy arrays, which fit `schema`: input_ids (int32), input_mask and segment_ids
+            (int8) [n, T]; label_ids (int32, or float32 in regression) and is_real_example (int8)
+            [n].
+
+        Raises:
+            UserError: max_seq_length is too short.
+        """
+        tokenizer, length = self.text.tokenizer, self.text.max_seq_length
+        check_max_seq_length(length)
+        firsts, seconds = [], []
+        for example in examples:
+            first = tokenizer.encode_ids(example.text_a, is_normalized=True)
+            second = []
+            if example.text_b:
+                second = tokenizer.encode_ids(example.text_b, is_normalized=True)
+            first, second = cut(first, second, length)
+            firsts.append(first)
+            seconds.append(second or None)
+        return pack_segments(firsts, seconds, tokenizer.special_ids(with_mask=False), length) | {
+            "label_ids": _label_ids(examples, self.row),
+            "is_real_example": np.ones(len(examples), np.int8),
+        }
 
     def answers(self, split, outputs):
-        """What is said of each example: dicts, as `classification_metrics.answers`."""
+        """`label` and `probabilities` by label; in regression `predictions`, the score."""
         predicted = classification_metrics.predictions(self.row, outputs["logits"])
         return classification_metrics.answers(self.row, predicted)
 
-    # --- Prediction and export ---
+    def figures(self, split, outputs, batch_size):
+        """Metrics of the task, and the original's `loss`."""
+        arguments = self.row, outputs["logits"], split.arrays["label_ids"]
+        losses = classification_metrics.example_losses(*arguments)
+        loss = mean_over_batches(losses, batch_size)
+        return classification_metrics.evaluate(*arguments) | {"loss": loss}
 
-    def read_test_set(self):
-        """Reads what is to be predicted, so that errors in it come before the training."""
-        return self._test_sets
-
-    @functools.cached_property
-    def _test_sets(self):
-        """Dict of suffix -> (row, examples)."""
-        sets = {}
-        for suffix, row in glue.with_companions(self.row, self.data_dir, "test").items():
-            examples, counts = self._examples(row, "test")
-            self._say_counts("test", counts)
-            sets[suffix] = (row, examples)
-        return sets
-
-    def prediction_splits(self):
-        """The test sets, and those of the task's companions."""
-        splits = {}
-        for suffix, (row, examples) in self._test_sets.items():
-            path = os.path.join(self.output_dir, f"predict{suffix}.tf_record")
-            schema = self._schema(row)
-            schemas.write_records(path, schema, self._batches(row, examples))
-            splits[suffix] = Split(input_pipeline.load_arrays(path, schema), (row, examples))
-        return splits
-
-    def write_predictions(self, splits, members, batch_size):
-        """Writes the original's two files of each test set, and those for the GLUE server."""
-        member = members[0]
-        for suffix, (_, (row, examples)) in splits.items():
-            logits = member.outputs[suffix]["logits"]
-            warning = collapse_warning(row.labels, logits)
-            if warning:
-                print(f"Warning: {warning}")
-            predicted = classification_metrics.predictions(row, logits)
-            answers = classification_metrics.submit_results(row, examples, predicted)
-            named = {"test": classification_metrics.test_results(predicted), "submit": answers}
-            texts = {
-                os.path.join(self.output_dir, f"{name}_results{suffix}.tsv"): text
-                for name, text in named.items()
-            }
-            if self.submission_dir:
-                path = os.path.join(self.submission_dir, row.submission_file)
-                texts[path] = classification_metrics.glue_submission(row, examples, predicted)
-            for path, text in texts.items():
-                files.write_text(path, text)
-            print(f"Predicted {len(examples)} examples with {member.source}: {', '.join(texts)}")
-
-    make_served_model = make_model
+    def label_counts(self, examples):
+        """Counter of the classes."""
+        labels = () if self.row.is_regression else (example.label for example in examples)
+        return collections.Counter(labels)
 
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""
@@ -251,3 +148,131 @@ class ClassificationTask(UsualTask):
         return classifier_functions.ClassifierFunctions(
             model, texts, self.row.labels, self.threshold
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueData(base.DataSet):
+    """A folder of GLUE, or one's own files.
+
+    Attributes:
+        row: GlueTask, the task's or one of its companions.
+        suffix: str, what names of its figures and files end in.
+        submission_dir: str or None, where predictions go as the GLUE server takes them.
+        shuffle_buffer_size: int, of the training.
+    """
+
+    row: tsv_files.GlueTask
+    suffix: str = ""
+    submission_dir: str | None = None
+    shuffle_buffer_size: int = WINDOW
+
+    notes: ClassVar[dict] = {
+        "left_out": "{} rows without the columns needed are left out",
+        "without_text": "{} rows have no text and are taken as they are",
+    }
+
+    @property
+    def settings(self):
+        """The columns, whose names for examples do not count."""
+        return {"task": dataclasses.asdict(self.row) | dict.fromkeys(("guid", "test_guid"))}
+
+    def parts(self, split):
+        """The task's own sets, and those of its companions."""
+        return {
+            suffix: dataclasses.replace(self, row=row, suffix=suffix)
+            for suffix, row in glue.with_companions(self.row, self.data_dir, split).items()
+        }
+
+    def sources(self, split):
+        """Path of the file of a split, in a list."""
+        return [tsv_files.input_file(self.row, self.data_dir, split)]
+
+    def record_file(self, split):
+        """Path of the features of a split."""
+        if split == "test":
+            return os.path.join(self.output_dir, f"predict{self.suffix}.tf_record")
+        name = f"{self.task.name}{self.suffix}_{'train' if split == 'train' else 'eval'}.tf_record"
+        return os.path.join(self.cached_dir, name)
+
+    def read(self, split):
+        """Reads a split; returns its examples and what is to be said of it."""
+        tokenizer = self.task.text.tokenizer
+        examples, left_out = tsv_files.read_examples(self.row, self.data_dir, split, tokenizer)
+        counts = {
+            "left_out": left_out,
+            "without_text": sum(not (example.text_a or example.text_b) for example in examples),
+        }
+        if split == "train":
+            counts["sorted_by_label"] = num_sorted(self.row, examples)
+        return examples, counts
+
+    def _say(self, split, counts):
+        super()._say(split, counts)
+        warning = order_warning(counts["sorted_by_label"], self.shuffle_buffer_size)
+        if warning:
+            print(f"Warning: {warning}.")
+
+    def described(self):
+        """The training file and its columns."""
+        names = [*self.task.input_names, *(["label"] * (self.row.label is not None))]
+        columns = [repr(x) if isinstance(x, str) else x for x in (*self.row.text, self.row.label)]
+        named = (f"{name} in column {x}" for name, x in zip(names, columns, strict=False))
+        return f"{self.sources('train')[0]}: {', '.join(named)}".replace("column -1", "the last")
+
+    def prediction_files(self, split, outputs):
+        """The original's two files, and that for the GLUE server."""
+        predicted = classification_metrics.predictions(self.row, outputs["logits"])
+        named = {
+            "test": classification_metrics.test_results(predicted),
+            "submit": classification_metrics.submit_results(self.row, split.content, predicted),
+        }
+        texts = {
+            os.path.join(self.output_dir, f"{name}_results{self.suffix}.tsv"): text
+            for name, text in named.items()
+        }
+        if self.submission_dir:
+            path = os.path.join(self.submission_dir, self.row.submission_file)
+            texts[path] = classification_metrics.glue_submission(self.row, split.content, predicted)
+        return texts
+
+
+def num_sorted(task, examples):
+    """How many examples there are if they stand sorted by label; 0 if they do not.
+
+    Args:
+        task: GlueTask.
+        examples: list of Examples.
+    """
+    labels = _label_ids(examples, task)
+    steps = np.diff(labels)
+    if task.is_regression:
+        in_order = bool(np.all(steps >= 0) or np.all(steps <= 0))
+    else:  # one block of each class
+        in_order = np.count_nonzero(steps) == len(np.unique(labels)) - 1
+    return len(examples) if in_order and np.any(steps) else 0
+
+
+def order_warning(count, shuffle_buffer_size):
+    """A warning if training examples stand sorted by label and the shuffling cannot mend it.
+
+    Args:
+        count: int, of `num_sorted`.
+        shuffle_buffer_size: int, the window of `input_pipeline.train_batches`.
+
+    Returns:
+        str, or None if there is nothing to warn of.
+    """
+    if count <= shuffle_buffer_size:
+        return None
+    return (
+        f"the {count} training examples are sorted by label and "
+        f"--shuffle_buffer_size={shuffle_buffer_size}, so batches are of one label: shuffle the "
+        f"file, or give --shuffle_buffer_size={count}"
+    )
+
+
+def _label_ids(examples, task):
+    if task.is_regression:
+        return np.array([example.label for example in examples], np.float32)
+    ids = {label: id_ for id_, label in enumerate(task.labels)}
+    return np.array([ids[example.label] for example in examples], np.int32)

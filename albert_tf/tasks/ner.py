@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token classification, such as named entities: CoNLL files -> features; outputs -> figures, files.
+"""Token classification, such as named entities, on CoNLL files.
 
 A line of a file is a word and its label (O, B-x or I-x); a blank line ends a sentence. The label of
 a word stands at its first piece. All that is counted is counted in words.
@@ -8,12 +8,11 @@ a word stands at its first piece. All that is counted is counted in words.
 import codecs
 import collections
 import dataclasses
-import functools
 import itertools
 import os
 import re
 import reprlib
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy.special
@@ -27,15 +26,13 @@ from albert_tf import files
 from albert_tf.errors import UserError, decode
 from albert_tf.model import heads
 from albert_tf.publish import token_functions, token_inputs
-from albert_tf.records import feature_cache, input_pipeline, schemas
-from albert_tf.tasks.figures import collapse_warning, cross_entropy, mean_over_batches
+from albert_tf.records import schemas
+from albert_tf.tasks import base
+from albert_tf.tasks.figures import cross_entropy, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
-from albert_tf.tasks.usual_task import UsualTask
 from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
-from albert_tf.training import results
 from albert_tf.training.finetuned_task import FinetunedTask
-from albert_tf.training.task import Evaluation, RecordFiles, Split
 
 ENDINGS = (".conll", ".txt")  # in order of preference
 DOCUMENT_START = "-DOCSTART-"
@@ -53,28 +50,22 @@ class Word(NamedTuple):
     line: int
 
 
-class Corpus(NamedTuple):
-    """A file: its lines as they stand, and the words on them by sentence.
+class Corpus(list):
+    """The sentences of a file, lists of Word, none of them empty.
 
     Attributes:
         path: str.
-        lines: list of str, without line ends.
-        sentences: list of lists of Word, none of them empty.
+        lines: list of str, all lines as they stand, without line ends.
     """
 
-    path: str
-    lines: list
-    sentences: list
+    def __init__(self, sentences, path, lines):
+        super().__init__(sentences)
+        self.path, self.lines = path, lines
 
     @property
     def words(self):
         """List of Word."""
-        return list(itertools.chain.from_iterable(self.sentences))
-
-    @property
-    def labels(self):
-        """Labels of the words, a list of lists of str."""
-        return [[word.label for word in sentence] for sentence in self.sentences]
+        return list(itertools.chain.from_iterable(self))
 
     @property
     def has_labels(self):
@@ -141,8 +132,8 @@ def read_words(path):
     lines = [decode(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]
     words = [_word(line, number, path) for number, line in enumerate(lines, start=1)]
     groups = itertools.groupby(words, key=bool)
-    corpus = Corpus(path, lines, [list(group) for is_words, group in groups if is_words])
-    if not corpus.sentences:
+    corpus = Corpus([list(group) for is_words, group in groups if is_words], path, lines)
+    if not corpus:
         raise UserError(f"{path} holds no word; a line is a word and its label")
     return corpus
 
@@ -218,134 +209,20 @@ def with_labels(corpus, labels):
     return "\n".join(lines) + "\n"
 
 
-# === Features ===
-
-
-def features(sentences, labels, tokenizer, max_seq_length, counts):
-    """Arrays of the records: [CLS] words [SEP], a row for each part of each sentence.
-
-    A word belongs to part i // (T - 2) of its sentence, where i is the place of its first piece in
-    the sentence. A part has room for T - 2 pieces, and the last ones of its last word may be cut. A
-    word without any piece, such as a control character, becomes the unknown piece.
-
-    Args:
-        sentences: list of lists of Word.
-        labels: sequence of str in the order of their ids.
-        tokenizer: FullTokenizer.
-        max_seq_length: int, T.
-        counts: Counter, to which is added how many words are `without_piece`, how many sentences
-            are `split` and how many pieces are `cut`.
-
-    Returns:
-        dict of numpy arrays [n, T], which fit `schemas.token_classification_schema`; rows and
-        their first pieces (label_mask = 1) are in the order of the words.
-    """
-    ids = {label: id_ for id_, label in enumerate(labels)}
-    room, unknown = max_seq_length - 2, tokenizer.convert_tokens_to_ids([UNKNOWN])
-    rows, label_rows = [], []
-    for words in sentences:
-        pieces = [tokenizer.encode_ids(word.text) for word in words]
-        counts["without_piece"] += pieces.count([])
-        pieces = [found or unknown for found in pieces]
-        firsts = np.cumsum([0, *map(len, pieces[:-1])])
-        starts = [0, *(np.flatnonzero(np.diff(firsts // room)) + 1).tolist()]
-        counts["split"] += len(starts) > 1
-        for start, end in itertools.pairwise([*starts, len(words)]):
-            row = list(itertools.chain.from_iterable(pieces[start:end]))
-            counts["cut"] += max(len(row) - room, 0)
-            rows.append(row[:room])
-            places = firsts[start:end] - firsts[start] + 1  # [CLS] comes first
-            label_rows.append(np.zeros([2, max_seq_length], np.int32))  # ids and mask
-            label_rows[-1][0, places] = [ids.get(word.label, 0) for word in words[start:end]]
-            label_rows[-1][1, places] = 1
-    special_ids = tokenizer.special_ids(with_mask=False)
-    packed = pack_segments(rows, [None] * len(rows), special_ids, max_seq_length)
-    labels = np.array(label_rows, np.int32).reshape(-1, 2, max_seq_length)
-    return packed | {"label_ids": labels[:, 0], "label_mask": labels[:, 1]}
-
-
-# === Figures and predictions ===
-
-
-def evaluate(corpus, labels, arrays, logits, batch_size):
-    """Precision, recall and F1 of entities, accuracy of words, losses.
-
-    An entity counts as found if its first and last word and its type are right, as by conlleval.
-
-    Args:
-        corpus: Corpus with labels.
-        labels: sequence of C str.
-        arrays: dict of arrays [n, T], of `features`.
-        logits: array [n, T, C].
-        batch_size: int, rows whose loss is averaged for `loss`.
-
-    Returns:
-        dict of str to float.
-    """
-    mask = arrays["label_mask"] > 0
-    label_ids, logits = arrays["label_ids"][mask], logits[mask]
-    losses = cross_entropy(logits, label_ids)
-    of_rows = np.bincount(np.nonzero(mask)[0], losses)
-    found = predicted_labels(corpus, labels, logits)
-    scores = precision_recall_fscore_support(corpus.labels, found, average="micro", zero_division=0)
-    return dict(zip(("precision", "recall", "f1"), map(float, scores), strict=False)) | {
-        "eval_accuracy": float(np.mean(np.argmax(logits, axis=-1) == label_ids)),
-        "eval_loss": float(np.mean(losses)),
-        "loss": mean_over_batches(of_rows, batch_size, mask.sum(axis=1)),
-    }
-
-
-def predicted_labels(corpus, labels, logits):
-    """Labels from logits [words, C], a list of lists of str as the sentences of the file."""
-    found = iter(np.argmax(logits, axis=-1).tolist())
-    return [[labels[next(found)] for _ in sentence] for sentence in corpus.sentences]
-
-
-def answers(sentences, labels, logits):
-    """What is said of each sentence, for people and programs.
-
-    Args:
-        sentences: list of lists of Word.
-        labels: sequence of C str.
-        logits: array [words, C].
-
-    Returns:
-        list of dicts of `words`, `labels` and `scores`, the probabilities of the labels.
-    """
-    rows = iter(scipy.special.softmax(logits, axis=-1))
-    found = []
-    for sentence in sentences:
-        scores = [next(rows) for _ in sentence]
-        found.append(
-            {
-                "words": [word.text for word in sentence],
-                "labels": [labels[np.argmax(row)] for row in scores],
-                "scores": [float(np.max(row)) for row in scores],
-            }
-        )
-    return found
-
-
 # === The task ===
 
 
 @dataclasses.dataclass(frozen=True)
-class NerTask(UsualTask):
-    """A training.task.Task for words with labels.
+class NerTask(base.Task):
+    """A label for each word, such as those of named entities; examples are lists of Word.
 
     Attributes:
         labels: tuple of str.
         text: TextInput.
-        data_dir: str, directory of train, dev and test, each with an ending of `ENDINGS`.
-        output_dir: str, where predictions go.
-        cached_dir: str, where record files go.
     """
 
     labels: tuple
     text: TextInput
-    data_dir: str
-    output_dir: str
-    cached_dir: str
 
     input_names = ("text",)
     objective = heads.TOKEN_CLASSIFICATION
@@ -356,6 +233,13 @@ class NerTask(UsualTask):
         """What checkpoints of it are of: a FinetunedTask."""
         return FinetunedTask("ner", self.labels)
 
+    @property
+    def schema(self):
+        """Schema of the records."""
+        return schemas.token_classification_schema(
+            self.text.max_seq_length, num_labels=len(self.labels), **self.text.sizes
+        )
+
     def make_model(self, config, **encoder_options):
         """The model that classifies pieces."""
         return heads.TokenClassificationModel(
@@ -365,124 +249,113 @@ class NerTask(UsualTask):
             **encoder_options,
         )
 
-    # --- Training and evaluation ---
-
-    def input_files(self, do_eval):
-        """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
-        return [input_file(self.data_dir, split) for split in ["train"] + ["dev"] * do_eval]
-
-    def training_records(self):
-        """RecordFiles of the training set, made if they are not there."""
-        return RecordFiles([self._records(self._read("train"), "train")], self._schema)
-
-    def evaluation_splits(self):
-        """The development set."""
-        corpus = self._read("dev")
-        return {
-            "": Split(
-                input_pipeline.load_arrays(self._records(corpus, "dev"), self._schema), corpus
-            )
-        }
-
-    def evaluate(self, splits, outputs, batch_size):
-        """Figures of entities and words; none without labels."""
-        (arrays, corpus), logits = splits[""], outputs[""]["logits"]
-        warning = collapse_warning(self.labels, logits[arrays["label_mask"] > 0])
-        if not corpus.has_labels:
-            return Evaluation({}, (warning,))
-        return Evaluation(evaluate(corpus, self.labels, arrays, logits, batch_size), (warning,))
-
-    @property
-    def _schema(self):
-        return schemas.token_classification_schema(
-            self.text.max_seq_length, num_labels=len(self.labels), **self.text.sizes
-        )
-
-    def _read(self, split):
-        return read(input_file(self.data_dir, split), self.labels, needs_labels=split != "test")
-
-    def _records(self, corpus, split):
-        """Makes the record file of a split, unless it is there and made of the same; its path."""
-        cache = feature_cache.cached_records(
-            os.path.join(self.cached_dir, f"ner_{split}.tf_record"),
-            self._schema,
-            {"labels": self.labels, **self.text.cache_settings},
-            [corpus.path, self.text.vocabulary_file],
-            lambda cache: self._batches(corpus, cache.counts),
-            add_key=True,
-        )
-        _say_counts(split, corpus, cache.counts)
-        return cache.path
-
-    def _batches(self, corpus, counts):
-        """Feature arrays of sentences, some at a time."""
-        for chunk in schemas.in_chunks(corpus.sentences):
-            yield features(
-                chunk, self.labels, self.text.tokenizer, self.text.max_seq_length, counts
-            )
-
-    # --- Prediction of any texts ---
-
-    def examples(self, inputs):
-        """Lists of Word of dicts of `text`, whose words have white space between them."""
-        return [[Word(word, "", 0) for word in given["text"].split()] for given in inputs]
-
-    def features(self, examples):
-        """Arrays of sentences, as in the records; a sentence without words has no row."""
-        return features(
-            list(filter(None, examples)),
-            self.labels,
-            self.text.tokenizer,
-            self.text.max_seq_length,
-            collections.Counter(),
-        )
-
-    def answers(self, split, outputs):
-        """What is said of each sentence: dicts, as the function `answers`."""
-        logits = np.zeros([0, len(self.labels)])
-        if outputs:
-            logits = outputs["logits"][split.arrays["label_mask"] > 0]
-        return answers(split.content, self.labels, logits)
-
-    # --- Prediction and export ---
-
-    def read_test_set(self):
-        """Reads what is to be predicted, so that errors in it come before the training."""
-        return self._test_corpus
-
-    @functools.cached_property
-    def _test_corpus(self):
-        return self._read("test")
-
-    def prediction_splits(self):
-        """The test set."""
-        path, counts = os.path.join(self.output_dir, "predict.tf_record"), collections.Counter()
-        schemas.write_records(path, self._schema, self._batches(self._test_corpus, counts))
-        _say_counts("test", self._test_corpus, counts)
-        return {"": Split(input_pipeline.load_arrays(path, self._schema), self._test_corpus)}
-
-    def write_predictions(self, splits, members, batch_size):
-        """Writes the labels, and their figures where the right ones are known."""
-        _, step, outputs, source = members[0]
-        arrays, corpus = splits[""]
-        figures, (warning,), *_ = self.evaluate(splits, outputs, batch_size)
-        if warning:
-            print(f"Warning: {warning}")
-        of_words = outputs[""]["logits"][arrays["label_mask"] > 0]
-        predicted = predicted_labels(corpus, self.labels, of_words)
-        path = os.path.join(self.output_dir, "test_results.conll")
-        files.write_text(path, with_labels(corpus, itertools.chain.from_iterable(predicted)))
-        print(f"Predicted {len(of_words)} words with {source}: {path}")
-        if not figures:
-            print("The test set has no labels, so there are no figures.")
-            return
-        if {*itertools.chain(*corpus.labels, *predicted)} != {"O"}:  # seqeval needs an entity
-            print(classification_report(corpus.labels, predicted, zero_division=0))
-        results.report_predictions(self.output_dir, figures, step)
-
     def make_served_model(self, config):
         """The model to export."""
         return heads.TokenClassificationModel(config, len(self.labels))
+
+    def examples(self, inputs):
+        """Examples of dicts of `text`, words with white space between them."""
+        return [[Word(word, "", 0) for word in given["text"].split()] for given in inputs]
+
+    def features(self, examples, counts=None):
+        """Arrays of the records: [CLS] words [SEP], a row for each part of each sentence.
+
+        A word belongs to part i // (T - 2) of its sentence, where i is the place of its first piece
+        in the sentence. A part has room for T - 2 pieces, and the last ones of its last word may be
+        cut. A word without any piece, such as a control character, becomes the unknown piece. An
+        example without words has no row.
+
+        Args:
+            examples: list of lists of Word.
+            counts: Counter or None, to which is added how many `words` and `sentences` there are,
+                how many words are `without_piece`, how many sentences are `split` and how many
+                pieces are `cut`.
+
+        Returns:
+            dict of numpy arrays [n, T], which fit `schema`; rows and their first pieces
+            (label_mask = 1) are in the order of the words.
+        """
+        counts = collections.Counter() if counts is None else counts
+        tokenizer, length = self.text.tokenizer, self.text.max_seq_length
+        ids = {label: id_ for id_, label in enumerate(self.labels)}
+        room, unknown = length - 2, tokenizer.convert_tokens_to_ids([UNKNOWN])
+        rows, label_rows = [], []
+        for words in filter(None, examples):
+            pieces = [tokenizer.encode_ids(word.text) for word in words]
+            counts.update(words=len(words), sentences=1, without_piece=pieces.count([]))
+            pieces = [found or unknown for found in pieces]
+            firsts = np.cumsum([0, *map(len, pieces[:-1])])
+            starts = [0, *(np.flatnonzero(np.diff(firsts // room)) + 1).tolist()]
+            counts["split"] += len(starts) > 1
+            for start, end in itertools.pairwise([*starts, len(words)]):
+                row = list(itertools.chain.from_iterable(pieces[start:end]))
+                counts["cut"] += max(len(row) - room, 0)
+                rows.append(row[:room])
+                places = firsts[start:end] - firsts[start] + 1  # [CLS] comes first
+                label_rows.append(np.zeros([2, length], np.int32))  # ids and mask
+                label_rows[-1][0, places] = [ids.get(word.label, 0) for word in words[start:end]]
+                label_rows[-1][1, places] = 1
+        special_ids = tokenizer.special_ids(with_mask=False)
+        packed = pack_segments(rows, [None] * len(rows), special_ids, length)
+        label_ids, label_mask = (
+            np.reshape(label_rows, [-1, 2, length]).swapaxes(0, 1).astype(np.int32)
+        )
+        return packed | {"label_ids": label_ids, "label_mask": label_mask}
+
+    def logits(self, split, outputs):
+        """Logits of the words [words, C]."""
+        if not outputs:  # no example has a word
+            return np.zeros([0, len(self.labels)])
+        return outputs["logits"][split.arrays["label_mask"] > 0]
+
+    def target(self, row):
+        """The labels of the words."""
+        return " ".join(self.labels[id_] for id_ in row["label_ids"][row["label_mask"] > 0])
+
+    def predicted_labels(self, split, outputs):
+        """Predicted labels: a list of lists of str, as the words."""
+        found = iter(np.argmax(self.logits(split, outputs), axis=-1).tolist())
+        return [[self.labels[next(found)] for _ in words] for words in split.content]
+
+    def answers(self, split, outputs):
+        """`words`, `labels` and `scores`, the probabilities of the labels."""
+        probabilities = scipy.special.softmax(self.logits(split, outputs), axis=-1)
+        rows = iter(probabilities.max(axis=-1).tolist())
+        return [
+            {
+                "words": [word.text for word in words],
+                "labels": labels,
+                "scores": [next(rows) for _ in words],
+            }
+            for words, labels in zip(
+                split.content, self.predicted_labels(split, outputs), strict=True
+            )
+        ]
+
+    def figures(self, split, outputs, batch_size):
+        """Precision, recall and F1 of entities, accuracy of words, losses; none without labels.
+
+        An entity counts as found if its first and last word and its type are right, as by
+        conlleval. `loss` is the mean over batches of rows.
+        """
+        gold = true_labels(split.content)
+        if not all(itertools.chain.from_iterable(gold)):
+            return {}
+        mask, logits = split.arrays["label_mask"] > 0, self.logits(split, outputs)
+        label_ids = split.arrays["label_ids"][mask]
+        losses = cross_entropy(logits, label_ids)
+        of_rows = np.bincount(np.nonzero(mask)[0], losses)
+        found = self.predicted_labels(split, outputs)
+        scores = precision_recall_fscore_support(gold, found, average="micro", zero_division=0)
+        return dict(zip(("precision", "recall", "f1"), map(float, scores), strict=False)) | {
+            "eval_accuracy": float(np.mean(np.argmax(logits, axis=-1) == label_ids)),
+            "eval_loss": float(np.mean(losses)),
+            "loss": mean_over_batches(of_rows, batch_size, mask.sum(axis=1)),
+        }
+
+    def label_counts(self, examples):
+        """Counter of the words' labels."""
+        return collections.Counter(itertools.chain.from_iterable(true_labels(examples)))
 
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""
@@ -491,12 +364,70 @@ class NerTask(UsualTask):
         return token_functions.TokenFunctions(model, texts, self.labels)
 
 
-def _say_counts(split, corpus, counts):
-    """Prints how much there is and what is noteworthy, whether it was read now or before."""
-    print(f"{split}: {len(corpus.words)} words in {len(corpus.sentences)} sentences")
-    if counts["without_piece"]:
-        print(f"{split}: {counts['without_piece']} words have no piece and count as unknown ones")
-    if counts["split"]:
-        print(f"{split}: {counts['split']} sentences exceed --max_seq_length and are split")
-    if counts["cut"]:
-        print(f"{split}: {counts['cut']} pieces at the ends of words do not fit and are cut")
+def true_labels(examples):
+    """Labels of the words of examples: list of lists of str."""
+    return [[word.label for word in words] for words in examples]
+
+
+@dataclasses.dataclass(frozen=True)
+class NerData(base.DataSet):
+    """Files of words: train, dev and test, each with an ending of `ENDINGS`."""
+
+    notes: ClassVar[dict] = {
+        "without_piece": "{} words have no piece and count as unknown ones",
+        "split": "{} sentences exceed --max_seq_length and are split",
+        "cut": "{} pieces at the ends of words do not fit and are cut",
+    }
+    labels_of_test = "labels"
+
+    @property
+    def settings(self):
+        """What features depend on besides the text's."""
+        return {"labels": self.task.labels}
+
+    def sources(self, split):
+        """Path of the file of a split, in a list."""
+        return [input_file(self.data_dir, split)]
+
+    def record_file(self, split):
+        """Path of the features of a split."""
+        if split == "test":
+            return os.path.join(self.output_dir, "predict.tf_record")
+        return os.path.join(self.cached_dir, f"ner_{split}.tf_record")
+
+    def read(self, split):
+        """The Corpus of a split; what is notable is counted with the features."""
+        return read(self.sources(split)[0], self.task.labels, needs_labels=split != "test"), {}
+
+    def _say(self, split, counts):
+        if counts["words"]:
+            print(f"{split}: {counts['words']} words in {counts['sentences']} sentences")
+        super()._say(split, counts)
+
+    def described(self):
+        """The training file and its columns."""
+        return f"{self.sources('train')[0]}: word in the first column, label in the last"
+
+    def prediction_files(self, split, outputs):
+        """The test file with the predicted labels."""
+        predicted = itertools.chain.from_iterable(self.task.predicted_labels(split, outputs))
+        path = os.path.join(self.output_dir, "test_results.conll")
+        return {path: with_labels(split.content, predicted)}
+
+    def predicted(self, examples):
+        """What was done."""
+        return f"Predicted {len(examples.words)} words"
+
+    def write_predictions(self, splits, members, batch_size):
+        """Besides files and figures, those of each type are printed."""
+        super().write_predictions(splits, members, batch_size)
+        split = splits[""]
+        gold = true_labels(split.content)
+        found = self.task.predicted_labels(split, members[0].outputs[""])
+        # seqeval needs an entity
+        if (
+            self.labels_of_test
+            and split.content.has_labels
+            and {*itertools.chain(*gold, *found)} != {"O"}
+        ):
+            print(classification_report(gold, found, zero_division=0))

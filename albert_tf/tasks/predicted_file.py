@@ -7,12 +7,10 @@ import json
 import os
 from typing import NamedTuple
 
-from albert_tf import files
 from albert_tf.errors import UserError
-from albert_tf.tasks import classification_metrics, ner
-from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.tasks.figures import collapse_warning
-from albert_tf.tasks.tsv_files import Example, TsvFile
+from albert_tf.tasks import ner
+from albert_tf.tasks.classification import GlueData
+from albert_tf.tasks.tsv_files import TsvFile
 
 TABLE = "predictions.tsv"
 JSON_LINES = "predictions.jsonl"
@@ -69,14 +67,18 @@ class TextFile(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class FileClassification(ClassificationTask):
-    """A ClassificationTask that predicts a file in place of the test set.
+class FileClassification(GlueData):
+    """A GlueData that predicts a file in place of the test set.
 
     Attributes:
         file: TextFile.
     """
 
     file: TextFile = dataclasses.field(kw_only=True)
+
+    def parts(self, split):
+        """The file alone, without companions, or what is evaluated."""
+        return {"": self} if split == "test" else super().parts(split)
 
     @functools.cached_property
     def _given(self):
@@ -86,35 +88,17 @@ class FileClassification(ClassificationTask):
             print(f"{self.file.path}: {num_blank} blank lines are left out")
         return examples
 
-    @functools.cached_property
-    def _test_sets(self):
-        normalize = self.text.tokenizer.normalize
-        return {
-            "": (
-                self.row,
-                [
-                    Example(
-                        str(given["line"]),
-                        normalize(given["text"]),
-                        normalize(given["text_pair"]) if "text_pair" in given else None,
-                        self.row.stand_in,
-                    )
-                    for given in self._given
-                ],
-            )
-        }
+    def read(self, split):
+        """The examples of the file, or of the development set."""
+        if split == "test":
+            return self.task.examples(self._given), {}
+        return super().read(split)
 
-    def write_predictions(self, splits, members, batch_size):
-        """Writes the answers beside what they answer."""
-        logits = members[0].outputs[""]["logits"]
-        predicted = classification_metrics.predictions(self.row, logits)
-        answers = classification_metrics.answers(self.row, predicted)
+    def prediction_files(self, split, outputs):
+        """The answers, next to what they answer."""
+        answers = self.task.answers(split, outputs)
         lines = [given | answer for given, answer in zip(self._given, answers, strict=True)]
-        warning = collapse_warning(self.row.labels, logits)
-        if warning:
-            print(f"Warning: {warning}")
-        paths = _write(self.output_dir, lines, map(_flat, lines))
-        print(f"Predicted {len(lines)} examples with {members[0].source}: {', '.join(paths)}")
+        return _texts(self.output_dir, lines, map(_flat, lines))
 
 
 def _flat(line):
@@ -125,8 +109,8 @@ def _flat(line):
 
 
 @dataclasses.dataclass(frozen=True)
-class FileOfWords(ner.NerTask):
-    """A NerTask that predicts a file in place of the test set.
+class FileOfWords(ner.NerData):
+    """A NerData that predicts a file in place of the test set.
 
     Attributes:
         path: str, of a file with a word on each line; what follows it is not read.
@@ -134,31 +118,29 @@ class FileOfWords(ner.NerTask):
 
     path: str = dataclasses.field(kw_only=True)
 
-    @functools.cached_property
-    def _test_corpus(self):
+    labels_of_test = None
+
+    def read(self, split):
+        """The words of the file, or of the development set."""
+        if split != "test":
+            return super().read(split)
         corpus = ner.read_words(self.path)
         _check_columns(corpus)
-        return corpus
+        return corpus, {}
 
-    def write_predictions(self, splits, members, batch_size):
-        """Writes a row of the table for each word, and a JSON line for each sentence."""
-        arrays, corpus = splits[""]
-        logits = members[0].outputs[""]["logits"][arrays["label_mask"] > 0]
-        answers = ner.answers(corpus.sentences, self.labels, logits)
+    def prediction_files(self, split, outputs):
+        """A row of the table for each word, and a JSON line for each sentence."""
+        answers = self.task.answers(split, outputs)
         lines = [
             {"line": sentence[0].line} | answer
-            for sentence, answer in zip(corpus.sentences, answers, strict=True)
+            for sentence, answer in zip(split.content, answers, strict=True)
         ]
-        warning = collapse_warning(self.labels, logits)
-        if warning:
-            print(f"Warning: {warning}")
         rows = (
             {"line": word.line, "word": word.text, "label": label, "score": score}
-            for sentence, answer in zip(corpus.sentences, answers, strict=True)
+            for sentence, answer in zip(split.content, answers, strict=True)
             for word, label, score in zip(sentence, answer["labels"], answer["scores"], strict=True)
         )
-        paths = _write(self.output_dir, lines, rows)
-        print(f"Predicted {len(logits)} words with {members[0].source}: {', '.join(paths)}")
+        return _texts(self.output_dir, lines, rows)
 
 
 def _check_columns(corpus):
@@ -175,16 +157,12 @@ def _check_columns(corpus):
             )
 
 
-def _write(directory, lines, rows):
-    """Writes dicts as JSON lines, and others as a table; returns the two paths."""
+def _texts(directory, lines, rows):
+    """Dicts as JSON lines, and others as a table: dict from path to text."""
     rows = list(rows)
     table = ["\t".join(rows[0]), *("\t".join(map(str, row.values())) for row in rows)]
     texts = {
         TABLE: table,
         JSON_LINES: [json.dumps(line, ensure_ascii=False) for line in lines],
     }
-    paths = []
-    for name, content in texts.items():
-        paths.append(os.path.join(directory, name))
-        files.write_text(paths[-1], "\n".join(content) + "\n")
-    return paths
+    return {os.path.join(directory, name): "\n".join(x) + "\n" for name, x in texts.items()}

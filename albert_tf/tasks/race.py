@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RACE: passages with questions of four options -> features; model outputs -> metrics and answers.
+"""RACE: questions with four options about passages.
 
 Paper: section 4.2 (RACE). The dataset has two levels, middle and high school.
 """
 
+import collections
+import dataclasses
 import json
 import os
 import reprlib
@@ -15,12 +17,23 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.errors import UserError, parse_json
+from albert_tf.model import heads
+from albert_tf.publish import classifier_functions, text_inputs
 from albert_tf.records import schemas
-from albert_tf.tasks.figures import cross_entropy
+from albert_tf.tasks import base
+from albert_tf.tasks.figures import cross_entropy, mean_over_batches
+from albert_tf.tasks.text_input import TextInput
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
+from albert_tf.training import results
+from albert_tf.training.finetuned_task import FinetunedTask
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
+DEFAULT_RECORDS = {  # split -> name in the output directory
+    "train": "race_train.tf_record",
+    "dev": "race_eval.tf_record",
+    "test": "predict.tf_record",
+}
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
 
 
@@ -42,11 +55,6 @@ class Example(NamedTuple):
     context: str
     endings: tuple[str, ...]
     label: int | None
-
-
-def schema(max_seq_length, **sizes):
-    """Schema of the records; sizes are vocab_size and type_vocab_size."""
-    return schemas.multiple_choice_schema(max_seq_length, len(LETTERS), **sizes)
 
 
 # === Reading ===
@@ -231,48 +239,6 @@ def _ending(question, option):
     return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
 
 
-# === Features ===
-
-
-def features(examples, tokenizer, max_seq_length, max_qa_length):
-    """Arrays of the records: for each option [CLS] passage [SEP] question and option [SEP].
-
-    Of question and option the last tokens are kept, of the passage the first ones that still fit.
-
-    Args:
-        examples: list of n Examples.
-        tokenizer: FullTokenizer.
-        max_seq_length: int, L, tokens per option.
-        max_qa_length: int, tokens of question and option at most.
-
-    Returns:
-        dict of numpy arrays, which fit `schema`: input_ids (int32), input_mask and segment_ids
-        (int8) [n, 4, L]; label_ids (int32, 0 where the answer is not known) and is_real_example
-        (int8) [n].
-
-    Raises:
-        UserError: the lengths don't go together.
-    """
-    check_lengths(max_seq_length, max_qa_length)
-    contexts, endings, encoded = [], [], {}
-    for example in examples:
-        if example.context not in encoded:  # one for all questions of a passage
-            encoded[example.context] = tokenizer.encode_ids(example.context, is_normalized=True)
-        context = encoded[example.context]
-        for text in example.endings:
-            ending = tokenizer.encode_ids(text, is_normalized=True)[-max_qa_length:]
-            contexts.append(context[: max_seq_length - NUM_SPECIALS - len(ending)])
-            endings.append(ending)
-    packed = pack_segments(
-        contexts, endings, tokenizer.special_ids(with_mask=False), max_seq_length
-    )
-    shape = (len(examples), len(LETTERS), max_seq_length)
-    return {name: values.reshape(shape) for name, values in packed.items()} | {
-        "label_ids": np.array([example.label or 0 for example in examples], np.int32),
-        "is_real_example": np.ones(len(examples), np.int8),
-    }
-
-
 def check_lengths(max_seq_length, max_qa_length):
     """Raises UserError if question and option get no token, or may leave none to the passage."""
     longest = max_seq_length - NUM_SPECIALS - 1
@@ -286,16 +252,17 @@ def check_lengths(max_seq_length, max_qa_length):
 # === Metrics and predictions ===
 
 
-def evaluate(examples, logits):
-    """Accuracy overall and of each level, and the mean loss.
+def evaluate(examples, logits, batch_size):
+    """Accuracy overall and of each level, the mean loss, and the original's `loss`.
 
     Args:
         examples: list of n Examples.
         logits: array [n, 4].
+        batch_size: int, of `loss`, the mean over batches.
 
     Returns:
         dict of str to float: eval_accuracy, eval_accuracy_middle, eval_accuracy_high (of the
-        levels there are) and eval_loss; empty if the answers are not known.
+        levels there are), eval_loss and loss; empty if the answers are not known.
     """
     if any(example.label is None for example in examples):
         return {}
@@ -303,17 +270,13 @@ def evaluate(examples, logits):
     labels = np.array([example.label for example in examples])
     levels = np.array([example.level for example in examples])
     hits = np.argmax(logits, axis=-1) == labels
-    loss = float(np.mean(example_losses(examples, logits)))
-    results = {"eval_accuracy": float(np.mean(hits)), "eval_loss": loss}
+    losses = cross_entropy(logits, labels)
+    results = {"eval_accuracy": float(np.mean(hits)), "eval_loss": float(np.mean(losses))}
+    results["loss"] = mean_over_batches(losses, batch_size)
     for level in LEVELS:
         if level in levels:
             results[f"eval_accuracy_{level}"] = float(np.mean(hits[levels == level]))
     return results
-
-
-def example_losses(examples, logits):
-    """Cross-entropy of each question, float64 [n]; the answers must be known."""
-    return cross_entropy(logits, [example.label for example in examples])
 
 
 def answers_table(examples, logits):
@@ -334,3 +297,165 @@ def answers_table(examples, logits):
         numbers = [example.passage_id, str(example.question), prediction, answer, *map(str, row)]
         lines.append("\t".join(numbers))
     return "\n".join(lines) + "\n"
+
+
+# === The task ===
+
+
+@dataclasses.dataclass(frozen=True)
+class RaceTask(base.Task):
+    """Which of four options answers a question about a passage.
+
+    Attributes:
+        text: TextInput.
+        max_qa_length: int, pieces of question and option at most.
+        dropout_prob: float, of the pooled output.
+    """
+
+    text: TextInput
+    max_qa_length: int
+    dropout_prob: float = 0.1
+
+    kind = FinetunedTask("race", tuple(LETTERS))
+    labels = tuple(LETTERS)
+    input_names = ("article", "question", "options")
+    choices = len(LETTERS)
+    objective = heads.CLASSIFICATION
+    key_metric = "eval_accuracy"
+    results_layout = "{first}{rest}best = {before}\n{saved}" + results.RULE
+
+    def __post_init__(self):
+        check_lengths(self.text.max_seq_length, self.max_qa_length)
+
+    @property
+    def schema(self):
+        """Schema of the records."""
+        return schemas.multiple_choice_schema(
+            self.text.max_seq_length, len(LETTERS), **self.text.sizes
+        )
+
+    def make_model(self, config, **encoder_options):
+        """The model that scores the options."""
+        return heads.MultipleChoiceModel(
+            config, dropout_prob=self.dropout_prob, choices=len(LETTERS), **encoder_options
+        )
+
+    def examples(self, inputs):
+        """Examples of dicts of `article`, `question` and `options`, a sequence of four str."""
+        examples = []
+        for number, given in enumerate(inputs):
+            options = given["options"]
+            passage = {
+                "id": str(number),
+                "article": given["article"],
+                "questions": [given["question"]],
+                "options": [list(options) if isinstance(options, tuple) else options],
+            }
+            examples += read_passage(passage, f"example {number}", self.text.tokenizer.normalize)
+        return examples
+
+    def features(self, examples, counts=None):
+        """Arrays of the records: for each option [CLS] passage [SEP] question and option [SEP].
+
+        Of question and option the last tokens are kept, of the passage the first that still fit.
+
+        Args:
+            examples: list of n Examples.
+            counts: not used.
+
+        Returns:
+            dict of numpy arrays, which fit `schema`: input_ids (int32), input_mask and segment_ids
+            (int8) [n, 4 * T]; label_ids (int32, 0 where the answer is not known) and
+            is_real_example (int8) [n].
+        """
+        tokenizer, length = self.text.tokenizer, self.text.max_seq_length
+        contexts, endings, encoded = [], [], {}
+        for example in examples:
+            if example.context not in encoded:  # one for all questions of a passage
+                encoded[example.context] = tokenizer.encode_ids(example.context, is_normalized=True)
+            context = encoded[example.context]
+            for text in example.endings:
+                ending = tokenizer.encode_ids(text, is_normalized=True)[-self.max_qa_length :]
+                contexts.append(context[: length - NUM_SPECIALS - len(ending)])
+                endings.append(ending)
+        packed = pack_segments(contexts, endings, tokenizer.special_ids(with_mask=False), length)
+        return {
+            name: values.reshape(len(examples), len(LETTERS) * length)
+            for name, values in packed.items()
+        } | {
+            "label_ids": np.array([example.label or 0 for example in examples], np.int32),
+            "is_real_example": np.ones(len(examples), np.int8),
+        }
+
+    def answers(self, split, outputs):
+        """`label`, A to D, and `probabilities` by letter."""
+        return [
+            {
+                "label": LETTERS[np.argmax(row)],
+                "probabilities": dict(zip(LETTERS, map(float, row), strict=True)),
+            }
+            for row in scipy.special.softmax(outputs["logits"], axis=-1)
+        ]
+
+    def figures(self, split, outputs, batch_size):
+        """Accuracy overall and of each level, and losses; none without answers."""
+        return evaluate(split.content, outputs["logits"], batch_size)
+
+    def label_counts(self, examples):
+        """Counter of the right letters."""
+        return collections.Counter(LETTERS[x.label] for x in examples if x.label is not None)
+
+    def served_functions(self, model, tokenizer, prefix):
+        """What is served of a model."""
+        texts = text_inputs.Options(tokenizer, self.text.max_seq_length, self.max_qa_length)
+        return classifier_functions.ClassifierFunctions(model, texts, self.labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class RaceData(base.DataSet):
+    """The folder RACE.
+
+    Attributes:
+        levels: tuple of str, of LEVELS.
+        record_files: dict from split to the path of its record file, or None for the default.
+    """
+
+    levels: tuple = LEVELS
+    record_files: dict = dataclasses.field(default_factory=dict)
+
+    labels_of_test = "answers"
+
+    @property
+    def settings(self):
+        """What features depend on besides the text's."""
+        return {"levels": self.levels, "max_qa_length": self.task.max_qa_length}
+
+    def sources(self, split):
+        """Paths of the files of a split."""
+        return [path for _, path in input_files(self.data_dir, split, self.levels)]
+
+    def record_file(self, split):
+        """Path of the features of a split."""
+        default = os.path.join(self.cached_dir, DEFAULT_RECORDS[split])
+        return self.record_files.get(split) or default
+
+    def is_own_name(self, split):
+        """Whether the user gave the name of the record file."""
+        return bool(self.record_files.get(split))
+
+    def read(self, split):
+        """The questions of a split; there is nothing notable."""
+        return read_examples(self.data_dir, split, self.task.text.tokenizer, self.levels), {}
+
+    def described(self):
+        """The training folder and its levels."""
+        return f"{os.path.join(self.data_dir, 'RACE', 'train')}: {' and '.join(self.levels)} school"
+
+    def prediction_files(self, split, outputs):
+        """The table of answers."""
+        path = os.path.join(self.output_dir, "predictions.tsv")
+        return {path: answers_table(split.content, outputs["logits"])}
+
+    def predicted(self, examples):
+        """What was done."""
+        return f"Answered {len(examples)} questions"

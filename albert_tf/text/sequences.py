@@ -13,6 +13,12 @@ SHORTEST = NUM_SPECIALS + 2  # sequence: a piece of either text
 _OUTPUTS = {"input_ids": "input_ids", "input_mask": "input_mask", "segment_ids": "token_type_ids"}
 
 
+def check_max_seq_length(max_seq_length):
+    """Raises UserError if there is no room for a token of either text."""
+    if max_seq_length < SHORTEST:
+        raise UserError(f"--max_seq_length={max_seq_length}: must be at least {SHORTEST}")
+
+
 def cut(first, second, max_length):
     """The ids of two texts, cut so that they fit into a sequence.
 

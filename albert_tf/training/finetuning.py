@@ -25,6 +25,9 @@ from albert_tf.training import (
 )
 from albert_tf.training.task import Predicted
 
+_MOST_SHOWN = 20  # classes in a line
+_MOST_PIECES = 40  # of an example
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -96,11 +99,11 @@ class Options:
         return dataclasses.replace(self, loop=settings, **changes)
 
 
-def fine_tune(task, config, options, strategy):
+def fine_tune(data, config, options, strategy):
     """Trains, evaluates, predicts and exports, as the options ask for.
 
     Args:
-        task: training.task.Task.
+        data: tasks.base.DataSet, with its task.
         config: AlbertConfig.
         options: Options.
         strategy: tf.distribute.Strategy.
@@ -118,17 +121,17 @@ def fine_tune(task, config, options, strategy):
     if options.do_predict and devices.is_tpu(strategy):
         devices.check_batch_size(strategy, options.predict_batch_size, "predict_batch_size")
     if options.do_predict:
-        task.read_test_set()
+        data.read_test_set()
     with locks.locked(options.output_dir, *options.purposes):
         run = None
         if options.num_trials > 1:
-            _run_trials(task, config, options, strategy)
+            _run_trials(data, config, options, strategy)
         elif options.do_train or options.do_eval:
-            run = train_and_evaluate(task, config, options, strategy)
+            run = train_and_evaluate(data, config, options, strategy)
         if options.do_predict:
-            _predict(task, config, options, strategy, run)
+            _predict(data, config, options, strategy, run)
     if options.export:
-        _export(task, config, options)
+        _export(data.task, config, options)
 
 
 def check_strategy(name):
@@ -171,7 +174,7 @@ def make_run(task, config, strategy, settings, recipe=None, seed=0):
     """Builds model, optimizer and run under a strategy.
 
     Args:
-        task: training.task.Task.
+        task: tasks.base.Task.
         config: AlbertConfig.
         strategy: tf.distribute.Strategy.
         settings: training.Settings.
@@ -198,45 +201,45 @@ def make_run(task, config, strategy, settings, recipe=None, seed=0):
     return loop.Run(strategy, what, optimizer, settings, seed)
 
 
-def _run_trials(task, config, options, strategy):
+def _run_trials(data, config, options, strategy):
     def run_trial(directory, seed):
         files.check_writable(directory, "output_dir")
         trial = options.in_directory(directory, seed=seed)
         with locks.locked(directory, *trial.purposes):
-            train_and_evaluate(task, config, trial, strategy)
+            train_and_evaluate(data, config, trial, strategy)
 
     first = options.seed or 0
     seeds = range(first, first + options.num_trials)
-    trials.run(run_trial, options.output_dir, seeds, task.key_metric)
+    trials.run(run_trial, options.output_dir, seeds, data.task.key_metric)
 
 
-def train_and_evaluate(task, config, options, strategy):
+def train_and_evaluate(data, config, options, strategy):
     """Trains and evaluates once; returns the run."""
     if options.do_train:
         seed = run_record.seed_of(options.output_dir, options.seed, strategy)
         options = dataclasses.replace(options, seed=seed)
     devices.set_seed(options.seed)
-    run = make_run(task, config, strategy, options.loop, options.recipe, options.seed)
+    run = make_run(data.task, config, strategy, options.loop, options.recipe, options.seed)
     if options.do_train:
-        _start(run, task, config, options)
-    evaluator = make_evaluator(run, task, options) if options.do_eval else None
+        _start(run, data, config, options)
+    evaluator = make_evaluator(run, data, options) if options.do_eval else None
     if options.do_train:
-        _train(run, task, options, evaluator)
+        _train(run, data, options, evaluator)
     else:
         given = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
         evaluator.evaluate_directory(options.eval_timeout, given)
     if evaluator:
-        results.check_key_metric(options.output_dir, task.key_metric)
+        results.check_key_metric(options.output_dir, data.task.key_metric)
     return run
 
 
-def make_evaluator(run, task, options):
+def make_evaluator(run, data, options):
     """evaluation.Evaluator of a run on the development set, which is read once."""
-    splits, batch_size = task.evaluation_splits(), options.eval_batch_size
+    task, splits, batch_size = data.task, data.evaluation_splits(), options.eval_batch_size
 
     def evaluate():
         outputs = model_outputs(run, task, splits, batch_size, options.max_seq_length)
-        return task.evaluate(splits, outputs, batch_size)
+        return data.evaluate(splits, outputs, batch_size)
 
     return evaluation.Evaluator(
         run,
@@ -248,28 +251,30 @@ def make_evaluator(run, task, options):
     )
 
 
-def _start(run, task, config, options):
+def _start(run, data, config, options):
     """Fills the model, says from where, and writes down what the run is made with."""
-    inputs = task.input_files(options.do_eval)
+    inputs = data.input_files(options.do_eval)
     started_with = (options.output_dir, options.record, config, run, inputs)
     run_changes.check(*started_with, options.allow_changes_on_resume)
     source = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
     line = run.initialize(
         source,
-        take_heads=task.takes_head,
+        take_heads=data.task.takes_head,
         allow_random_init=options.allow_random_init,
         save=False,
     )
     print(line)
     run_record.write(*started_with, options.seed)
-    if task.kind:
-        finetuned_task.write(options.output_dir, task.kind)
+    if data.task.kind:
+        finetuned_task.write(options.output_dir, data.task.kind)
 
 
-def _train(run, task, options, evaluator):
+def _train(run, data, options, evaluator):
     """Trains; checkpoints that an earlier process left without evaluation are evaluated first."""
     recipe, directory = options.recipe, options.output_dir
-    paths, schema = task.training_records()
+    records = data.training_records()
+    paths, schema = records.paths, records.schema
+    _say_data(records, data.task)
     if run.step == 0:
         run.save()
         run.wait_for_checkpoint()
@@ -294,12 +299,28 @@ def _train(run, task, options, evaluator):
         run.train(batches_of, recipe.batch_size, evaluator)
 
 
+def _say_data(records, task):
+    """Prints what the training reads: its columns, its classes, and an example as pieces."""
+    print(f"Training on {records.described}")
+    counted = [f"{label} ({count:,})" for label, count in records.labels.items()]
+    if counted:
+        more = f" and {len(counted) - _MOST_SHOWN} more" * (len(counted) > _MOST_SHOWN)
+        print(f"Classes: {', '.join(counted[:_MOST_SHOWN])}{more}")
+    dataset = input_pipeline.eval_dataset(records.paths[:1], records.schema, 1)
+    row = {name: values[0] for name, values in next(dataset.as_numpy_iterator()).items()}
+    length = task.text.max_seq_length  # of several choices the first is shown
+    ids = row["input_ids"][:length][row["input_mask"][:length] > 0].tolist()
+    pieces = task.text.tokenizer.convert_ids_to_tokens(ids)
+    shown = " ".join(pieces[:_MOST_PIECES]) + " ..." * (len(pieces) > _MOST_PIECES)
+    print(f"First example: {shown} = {task.target(row)}; vocabulary: {task.text.vocabulary_file}")
+
+
 # --- Prediction ----------------------------------------------------------------------------------
 
 
-def _predict(task, config, options, strategy, run):
+def _predict(data, config, options, strategy, run):
     """Predicts with the best checkpoint or an ensemble; `run` is None or that of the training."""
-    splits, members = task.prediction_splits(), []
+    task, splits, members = data.task, data.prediction_splits(), []
     one = functools.partial(results.find_best, options.output_dir, options.init_checkpoint)
     for member_config, prefix in options.ensemble or [(config, one())]:
         if run is None or options.ensemble:
@@ -311,7 +332,7 @@ def _predict(task, config, options, strategy, run):
             run, task, splits, options.predict_batch_size, options.max_seq_length
         )
         members.append(Predicted(prefix, run.step, outputs, source))
-    task.write_predictions(splits, members, options.predict_batch_size)
+    data.write_predictions(splits, members, options.predict_batch_size)
 
 
 def _export(task, config, options):
@@ -339,7 +360,7 @@ def model_outputs(run, task, splits, batch_size, max_seq_length):
 
     Args:
         run: training.Run, its weights loaded.
-        task: training.task.Task.
+        task: tasks.base.Task.
         splits: dict of key -> Split.
         batch_size: int.
         max_seq_length: int, T.

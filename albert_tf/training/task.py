@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fine-tuning needs to know of a task; the tasks themselves are in `albert_tf.tasks`."""
+"""What fine-tuning and data sets hand to each other; those are `albert_tf.tasks.base.DataSet`."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
-
-from albert_tf.model.heads import Objective
-from albert_tf.training.finetuned_task import FinetunedTask
+from typing import NamedTuple
 
 
 class RecordFiles(NamedTuple):
-    """Record files to train on, and the schema of their records."""
+    """Record files to train on.
+
+    Attributes:
+        paths: list of str.
+        schema: dict from feature name to FeatureSpec.
+        described: str, what they are made of, in words.
+        labels: dict from label to how often it occurs; empty if that says nothing.
+    """
 
     paths: list
     schema: dict
+    described: str
+    labels: dict
 
 
 class Split(NamedTuple):
@@ -59,61 +65,3 @@ class Predicted(NamedTuple):
     step: int
     outputs: dict
     source: str
-
-
-class Task(Protocol):
-    """A task to fine-tune on.
-
-    Attributes:
-        kind: FinetunedTask, kept with the run so that checkpoints of another task are refused; None
-            if the checkpoint's variables tell.
-        inputs: tuple of str, the features that the model reads.
-        objective: heads.Objective, the loss and the figures of training.
-        key_metric: str, the figure that chooses the best checkpoint; larger is better.
-        shown_figures: tuple of str, the figures that an evaluation prints; None for all.
-        takes_head: bool, whether training starts with the head of the checkpoint it is given.
-        labels: sequence of str or None, names of the classes, for exports.
-        results_layout: str, of an evaluation in `eval_results.txt`, as the task's original has it
-            (`results.record`).
-        export_folder: str, where in the directory of exports those of the task lie.
-    """
-
-    kind: FinetunedTask | None
-    inputs: tuple
-    objective: Objective
-    key_metric: str
-    shown_figures: tuple | None
-    takes_head: bool
-    labels: tuple | None
-    results_layout: str
-    export_folder: str
-
-    def make_model(self, config, **encoder_options):
-        """The model to train, evaluate and predict with; options are those of AlbertModel."""
-
-    def input_files(self, do_eval):
-        """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
-
-    def training_records(self):
-        """RecordFiles of the training set, made if they are not there."""
-
-    def evaluation_splits(self):
-        """Dict of key -> Split: the development set, with what else is evaluated beside it."""
-
-    def evaluate(self, splits, outputs, batch_size):
-        """The Evaluation of outputs, a dict from key to what the model made of that split."""
-
-    def read_test_set(self):
-        """Reads what is to be predicted, so that errors in it come before the training."""
-
-    def prediction_splits(self):
-        """Dict of key -> Split: what is to be predicted."""
-
-    def write_predictions(self, splits, members, batch_size):
-        """Writes and prints what `members`, a list of Predicted, come to."""
-
-    def make_served_model(self, config):
-        """The model to export."""
-
-    def served_functions(self, model, tokenizer, prefix):
-        """What is served of a model (`publish.serving`) with the checkpoint's weights."""

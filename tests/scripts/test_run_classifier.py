@@ -21,7 +21,7 @@ from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import graph_tokenization
 from albert_tf.records import input_pipeline
-from albert_tf.tasks import classification, classification_features, classification_metrics, glue
+from albert_tf.tasks import base, classification, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.training import devices, figures, finetuned_task, finetuning, history, loop, results
@@ -292,6 +292,19 @@ def test_a_damaged_head_file_is_named(content, tmp_path):
         finetuned_task.check(FinetunedTask("rte", None), str(tmp_path))
 
 
+def test_what_is_trained_on_is_said_in_three_lines(train_once):
+    printed = (train_once("RTE") / "printed.txt").read_text()
+    said = re.search(
+        r"^Training on (.*)\nClasses: (.*)\nFirst example: (.*)$", printed, re.MULTILINE
+    )
+    path = BASE["data_dir"] / "RTE" / "train.tsv"
+    assert said[1] == f"{path}: text in column 1, text_pair in column 2, label in the last"
+    rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
+    counts = [sum(row[-1] == label for row in rows) for label in ("entailment", "not_entailment")]
+    assert said[2] == f"entailment ({counts[0]}), not_entailment ({counts[1]})"
+    assert re.fullmatch(rf"\[CLS\] ▁.* = {rows[0][-1]}; vocabulary: {VOCABULARY}", said[3])
+
+
 def test_diagnostic_set_is_predicted_with_an_mnli_model(run_main, flags, tmp_path, train_once):
     out = shutil.copytree(train_once("MNLI"), tmp_path / "out")
     run_main(run_classifier, **flags | PREDICT | {"task_name": "ax"})
@@ -491,7 +504,7 @@ def test_records_are_shuffled_in_windows_of_the_size_given(run_main, flags, monk
 
     monkeypatch.setattr(input_pipeline, "train_batches", spy)
     monkeypatch.setattr(
-        classification_features, "order_warning", lambda *arguments: f"sorted {arguments[-1]}"
+        classification, "order_warning", lambda *arguments: f"sorted {arguments[-1]}"
     )
     values = {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 1}
     run_main(run_classifier, **flags | values, shuffle_buffer_size=7)
@@ -794,7 +807,7 @@ def test_key_metric_that_is_never_a_number_is_an_error(run_main, flags, trained,
 def test_collapse_into_one_class_is_warned_of(run_main, flags, trained, capsys, monkeypatch):
     """Once in the evaluation, of three checkpoints, and once in the prediction."""
     forget_evaluations(trained)
-    monkeypatch.setattr(classification, "collapse_warning", lambda labels, outputs: "all alike")
+    monkeypatch.setattr(base, "collapse_warning", lambda labels, outputs: "all alike")
     run_main(run_classifier, **flags | EVALUATE)
     out = capsys.readouterr().out
     assert out.count("Warning: all alike") == 1

@@ -232,7 +232,7 @@ def test_text_gets_the_labels_of_the_scripts_prediction(name, request, run_main,
     assert expected.std(axis=0).max() > 100 * CLOSE  # else the test shows little
 
     corpus = ner.read(str(data / "test.conll"))
-    texts = [" ".join(word.text for word in sentence) for sentence in corpus.sentences]
+    texts = [" ".join(word.text for word in sentence) for sentence in corpus]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
     target = tmp_path / "out.jsonl"
     run_main(predict, saved_model=export, input_file=tmp_path / "in.jsonl", output_file=target)

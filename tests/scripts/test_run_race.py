@@ -14,8 +14,8 @@ import run_race
 from albert_tf.checkpoints import loading, name_table, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
-from albert_tf.records import input_pipeline
-from albert_tf.tasks import multiple_choice, race
+from albert_tf.records import input_pipeline, schemas
+from albert_tf.tasks import base, race
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import devices, finetuned_task, finetuning, results
 from tests import GOLDEN, TINY_CONFIG
@@ -153,7 +153,7 @@ def test_files_of_the_predictions(first_run):
 
 
 def test_features_are_the_originals(first_run):
-    schema = race.schema(64)
+    schema = schemas.multiple_choice_schema(64)
     (path,) = first_run.glob("race_train-????????.tf_record")
     arrays = input_pipeline.load_arrays(str(path), schema)
     golden = np.load(GOLDEN / "finetune" / "race_features.npz")
@@ -320,9 +320,7 @@ def test_settings_of_training_matter_in_training_alone(run_main, flags, trained,
 def test_collapse_is_warned_of_once(run_main, flags, trained, capsys, monkeypatch):
     for path in [*trained.glob("model.ckpt-best*"), trained / "best_trial.txt"]:
         path.unlink()
-    monkeypatch.setattr(
-        multiple_choice, "collapse_warning", lambda labels, outputs: f"all {labels[0]}"
-    )
+    monkeypatch.setattr(base, "collapse_warning", lambda labels, outputs: f"all {labels[0]}")
     run_main(run_race, **flags | EVALUATE)
     assert capsys.readouterr().out.count("Warning: all A") == 1
     run_main(run_race, **flags | PREDICT)

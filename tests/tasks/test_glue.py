@@ -15,12 +15,13 @@ import tensorflow as tf
 from albert_tf.errors import UserError
 from albert_tf.records import feature_cache, input_pipeline, schemas
 from albert_tf.tasks import (
-    classification_features,
+    classification,
     classification_metrics,
     glue,
     tables,
     tsv_files,
 )
+from albert_tf.tasks.text_input import TextInput
 from albert_tf.tasks.tsv_files import Example
 from albert_tf.text import sequences
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
@@ -65,6 +66,11 @@ def read(task, folder, split, tokenizer):
     return tsv_files.read_examples(glue.TASKS[task], str(folder), split, tokenizer)
 
 
+def features(examples, row, tokenizer, max_seq_length):
+    text = TextInput(tokenizer, "", True, max_seq_length, 30000, 2)
+    return classification.ClassificationTask("any", row, text).features(examples)
+
+
 # --- The original's examples, features and records ---
 
 
@@ -82,7 +88,7 @@ def test_examples_and_features(case, tokenizers):
     assert [example._asdict() for example in examples] == EXAMPLES[case]
     assert skipped == (name == "qqp" and split != "test")
 
-    arrays = classification_features.features(examples, task, tokenizer, LENGTHS[mode])
+    arrays = features(examples, task, tokenizer, LENGTHS[mode])
     for feature, values in arrays.items():
         golden = FEATURES[f"{case}/{feature}"]
         # The last row of the original's fills a batch up and is no real example.
@@ -102,7 +108,7 @@ def test_records(name, tokenizer, tmp_path):
     task = glue.TASKS[name]
     examples, _ = read(name, DATA, "train", tokenizer)
     path = str(tmp_path / "train.tf_record")
-    arrays = classification_features.features(examples, task, tokenizer, 24)
+    arrays = features(examples, task, tokenizer, 24)
     assert schemas.write_records(path, task.schema(24), [arrays]) == len(examples)
     golden = str(GOLDEN / "finetune" / f"glue_{name}_train.tfrecord")
     assert parsed(path) == parsed(golden)
@@ -184,7 +190,7 @@ def test_pack_segments():
 
 def test_max_seq_length_too_short(tokenizer):
     with pytest.raises(ValueError, match="--max_seq_length=4: must be at least 5"):
-        classification_features.features([], glue.TASKS["cola"], tokenizer, 4)
+        features([], glue.TASKS["cola"], tokenizer, 4)
 
 
 # --- Bad input ---
@@ -415,7 +421,7 @@ def test_any_character_and_any_length_of_text(tokenizer, tmp_path):
     odd = "nul \0 bell \a no-break\xa0"
     write(tmp_path, "RTE/dev.tsv", "header", f"0\t{odd}\t{'long ' * 200_000}\tentailment")
     examples, _ = read("rte", tmp_path, "dev", tokenizer)
-    arrays = classification_features.features(examples, glue.TASKS["rte"], tokenizer, 64)
+    arrays = features(examples, glue.TASKS["rte"], tokenizer, 64)
     assert arrays["input_mask"].sum() == 64
 
 
@@ -432,7 +438,7 @@ def test_tsv_by_name(tokenizer, tmp_path):
         Example("train-1", "buy now", None, "Spam"),
         Example("train-2", "hello", None, "Ham"),
     ]
-    assert classification_features.features(examples, task, tokenizer, 8)["label_ids"].tolist() == [
+    assert features(examples, task, tokenizer, 8)["label_ids"].tolist() == [
         1,
         0,
     ]
@@ -448,7 +454,7 @@ def test_tsv_by_number_and_given_labels(tokenizer, tmp_path):
         Example("dev-0", "one", "two", "yes"),
         Example("dev-1", "three", "four", "no"),
     ]
-    assert classification_features.features(examples, task, tokenizer, 8)["label_ids"].tolist() == [
+    assert features(examples, task, tokenizer, 8)["label_ids"].tolist() == [
         0,
         1,
     ]
@@ -463,7 +469,7 @@ def test_tsv_blank_rows_keep_their_place_in_the_test_file(header, tokenizer, tmp
     test, left_out = tsv_files.read_examples(task, str(tmp_path), "test", tokenizer)
     assert [example.text_a for example in test] == rows and left_out == 0
     assert [example.guid for example in test] == ["0", "1", "2", "3", "4"]
-    arrays = classification_features.features(test, task, tokenizer, 8)
+    arrays = features(test, task, tokenizer, 8)
     assert arrays["input_mask"].sum(axis=1).tolist()[1::2] == [2, 2]
     labelled = glue.tsv_task(
         "text" if header else 0, None, 0 if not header else "text", ["yes", "no"]
@@ -658,15 +664,15 @@ def test_correlations_of_a_single_example_are_nan():
 )
 def test_order_warning(name, labels, is_sorted):
     examples = [Example(str(i), "a", "b", label) for i, label in enumerate(labels)]
-    count = classification_features.num_sorted(glue.TASKS[name], examples)
+    count = classification.num_sorted(glue.TASKS[name], examples)
     assert count == (6 if is_sorted else 0)
-    warning = classification_features.order_warning(count, shuffle_buffer_size=5)
+    warning = classification.order_warning(count, shuffle_buffer_size=5)
     if is_sorted:
         assert "6 training examples are sorted" in warning
         assert "--shuffle_buffer_size=6" in warning
     else:
         assert warning is None
-    assert classification_features.order_warning(count, shuffle_buffer_size=6) is None
+    assert classification.order_warning(count, shuffle_buffer_size=6) is None
 
 
 def test_the_task_of_a_model():
@@ -869,7 +875,7 @@ def test_real_data(name, shared_data):
     for split, rows in zip(tsv_files.SPLITS, ROWS[name], strict=True):
         examples, skipped = read(name, shared_data / "glue", split, tokenizer)
         assert (len(examples), skipped) == (rows, 0)
-        arrays = classification_features.features(examples[:200], task, tokenizer, 64)
+        arrays = features(examples[:200], task, tokenizer, 64)
         assert arrays["input_mask"].sum(axis=1).min() >= 3
         unknown = (arrays["input_ids"] == 1).sum() / arrays["input_mask"].sum()
         assert unknown < 0.01

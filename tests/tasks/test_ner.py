@@ -15,7 +15,9 @@ from albert_tf.publish import token_inputs
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.records import schemas
 from albert_tf.tasks import ner
+from albert_tf.tasks.text_input import TextInput
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.task import Split
 from tests import GOLDEN
 
 VOCABULARIES = {
@@ -55,7 +57,7 @@ def corpus_of(written, *sentences):
 
 
 def words_of(corpus):
-    return [[word.text for word in sentence] for sentence in corpus.sentences]
+    return [[word.text for word in sentence] for sentence in corpus]
 
 
 # --- Files ---
@@ -70,7 +72,7 @@ def test_sentences_words_and_labels(written, line_end, start, last):
     corpus = ner.read(written(start + "\n".join(lines).replace("\n", line_end)))
     # A word may hold white space if its line holds a tab, and line ends are those of ASCII alone.
     assert words_of(corpus) == [["Mr.", "Smith"], ["in", "New York"], ["a\u2028b\u3000", "c"]]
-    assert corpus.labels == [["B-PER", "I-PER"], ["O", "B-LOC"], ["O", "O"]]
+    assert ner.true_labels(corpus) == [["B-PER", "I-PER"], ["O", "B-LOC"], ["O", "O"]]
     assert [word.line for word in corpus.words] == [3, 4, 8, 9, 11, 12]
     assert corpus.has_labels and len(corpus.lines) == 12
 
@@ -140,9 +142,15 @@ def test_a_file_with_other_labels(written):
 # --- Features ---
 
 
+def task(tokenizer, max_seq_length, labels=LABELS):
+    return ner.NerTask(labels, TextInput(tokenizer, "", True, max_seq_length, 30000, 2))
+
+
 def features(corpus, tokenizer, max_seq_length):
+    """Features, and what is counted besides words and sentences."""
     counts = collections.Counter()
-    found = ner.features(corpus.sentences, LABELS, tokenizer, max_seq_length, counts)
+    found = task(tokenizer, max_seq_length).features(corpus, counts)
+    assert (counts.pop("words"), counts.pop("sentences")) == (len(corpus.words), len(corpus))
     return found, counts
 
 
@@ -152,7 +160,7 @@ def test_a_label_is_at_the_first_piece_of_its_word(written, tokenizer):
     assert not +counts
     schema = schemas.token_classification_schema(32, num_labels=5, vocab_size=3000)
     assert found.keys() == schema.keys()
-    for row, sentence in enumerate(corpus.sentences):
+    for row, sentence in enumerate(corpus):
         pieces = [tokenizer.encode_ids(word.text) for word in sentence]
         ids = [2, *itertools.chain(*pieces), 3]
         np.testing.assert_array_equal(found["input_ids"][row, : len(ids)], ids)
@@ -268,6 +276,10 @@ def logits_of(arrays, predicted):
     return logits
 
 
+def figures(corpus, arrays, logits, batch_size):
+    return task(None, 8).figures(Split(arrays, corpus), {"logits": logits}, batch_size)
+
+
 def test_figures_by_hand(written, tokenizer):
     """Of 4 entities 2 are found, and 3 are predicted; 5 of 7 labels are right."""
     corpus = corpus_of(
@@ -275,7 +287,7 @@ def test_figures_by_hand(written, tokenizer):
     )
     arrays, _ = features(corpus, tokenizer, 40)
     logits = logits_of(arrays, "B-PER I-PER O O B-LOC O B-PER")
-    found = ner.evaluate(corpus, LABELS, arrays, logits, batch_size=1)
+    found = figures(corpus, arrays, logits, 1)
     assert found == pytest.approx(
         {
             "precision": 2 / 3,
@@ -286,7 +298,7 @@ def test_figures_by_hand(written, tokenizer):
             "loss": math.log(2) * ((3 + 3) / 4 + (2 + 3) / 3) / 2,  # the mean of two batches
         }
     )
-    whole = ner.evaluate(corpus, LABELS, arrays, logits, batch_size=2)
+    whole = figures(corpus, arrays, logits, 2)
     assert whole == pytest.approx(found | {"loss": found["eval_loss"]})
 
 
@@ -305,7 +317,7 @@ def test_entities_are_right_as_a_whole(written, tokenizer, predicted, f1):
     corpus = corpus_of(written, "The/O Redondo/B-LOC Redondo/I-LOC walked/I-LOC")
     arrays, counts = features(corpus, tokenizer, 6)
     assert counts["split"] == 1
-    found = ner.evaluate(corpus, LABELS, arrays, logits_of(arrays, predicted), 8)
+    found = figures(corpus, arrays, logits_of(arrays, predicted), 8)
     assert found["f1"] == f1
 
 
@@ -321,8 +333,7 @@ def test_all_words_of_wnut17_are_read_and_kept(shared_data, written):
         lines[name] = len(corpus.lines)
         assert [[word.text, word.label] for word in corpus.words] == wanted
         labels = sorted({label for _, label in wanted}, reverse=True)
-        counts = collections.Counter()
-        arrays = ner.features(corpus.sentences, labels, tokenizer, 32, counts)
+        arrays = task(tokenizer, 32, labels).features(corpus)
         ids = arrays["label_ids"][arrays["label_mask"] > 0]
         text = ner.with_labels(corpus, [labels[id_] for id_ in ids])
         assert text == re.sub(r"(?m)^[ \t]+$", "", content)

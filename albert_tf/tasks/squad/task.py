@@ -200,7 +200,7 @@ class Questions(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SquadTask:
-    """A training.task.Task for questions about paragraphs.
+    """A task and its data set: questions about paragraphs.
 
     Attributes:
         version: Version.
@@ -293,7 +293,25 @@ class SquadTask:
         examples = squad_questions.shuffled(self.train_examples)
         arguments = self._feature_arguments("train", self.train_file)
         path = squad_features.write_training_records(examples=examples, **arguments)
-        return RecordFiles([path], self._schema(True, (*self.inputs, *LABELS)))
+        schema = self._schema(True, (*self.inputs, *LABELS))
+        unanswerable = sum(example.is_impossible for example in examples)
+        described = (
+            f"{self.train_file}: {len(examples):,} questions, {unanswerable:,} without answer"
+        )
+        return RecordFiles([path], schema, described, {})
+
+    @property
+    def task(self):
+        """The task of this data set: itself."""
+        return self
+
+    def target(self, row):
+        """The answer in a window, from its features: str."""
+        first, last = row["start_positions"][0], row["end_positions"][0]
+        pieces = self.text.tokenizer.convert_ids_to_tokens(
+            row["input_ids"][first : last + 1].tolist()
+        )
+        return " ".join(pieces)
 
     # --- Evaluation and prediction ---
 

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tasks have in common: `Task`, a question to a model, and `DataSet`, files of examples."""
+
+import collections
+import dataclasses
+import functools
+from typing import ClassVar
+
+import numpy as np
+
+from albert_tf import files
+from albert_tf.records import feature_cache, input_pipeline, schemas
+from albert_tf.tasks.figures import collapse_warning
+from albert_tf.training import results
+from albert_tf.training.task import Evaluation, RecordFiles, Split
+
+
+class Task:
+    """What a model is asked, apart from files; each task has a subclass.
+
+    Examples become features, and what the model makes of these becomes answers, or figures if the
+    examples have labels. A `split` is a Split of features and examples, `outputs` a dict of what
+    the model has made of it, arrays [n, ...].
+
+    Attributes:
+        text: tasks.text_input.TextInput.
+        kind: FinetunedTask, kept with a run so that checkpoints of another task are refused; None
+            if the checkpoint's variables tell.
+        labels: tuple of str, the classes; None if there are none.
+        input_names: tuple of str, keys of `examples`' inputs and arguments of a served model.
+        optional_inputs: tuple of those at its end that an example may lack.
+        schema: dict from feature name to FeatureSpec, of the records.
+        inputs: tuple of str, the features that the model reads.
+        choices: int, sequences of a row of features.
+        objective: heads.Objective, the loss and the figures of training.
+        key_metric: str, the figure that chooses the best checkpoint; larger is better.
+        shown_figures: tuple of str, the figures that an evaluation prints; None for all.
+        takes_head: bool, whether training starts with the head of the checkpoint it is given.
+        results_layout: str, of an evaluation in `eval_results.txt`, as the task's original has it
+            (`results.record`).
+        export_folder: str, where in the directory of exports those of the task lie.
+    """
+
+    kind = None
+    optional_inputs = ()
+    inputs = ("input_ids", "input_mask", "segment_ids")
+    choices = 1
+    shown_figures = None
+    takes_head = False
+    results_layout = "{first}{rest}best = {before}\n" + results.RULE
+    export_folder = ""
+
+    def make_model(self, config, **encoder_options):
+        """The model to train, evaluate and predict with; options are those of AlbertModel."""
+        raise NotImplementedError
+
+    def examples(self, inputs):
+        """Examples without labels: a list, from a list of dicts by `input_names`."""
+        raise NotImplementedError
+
+    def features(self, examples, counts=None):
+        """Arrays of examples, a dict as `schema`; what is notable is counted in `counts`."""
+        raise NotImplementedError
+
+    def answers(self, split, outputs):
+        """What the model says of each example, for people and programs: list of dicts."""
+        raise NotImplementedError
+
+    def figures(self, split, outputs, batch_size):
+        """How good the outputs are: dict of str to float, empty if the examples have no labels.
+
+        `loss` among them is the mean over batches of `batch_size`, as the original computes it.
+        """
+        raise NotImplementedError
+
+    def label_counts(self, examples):
+        """Counter of the labels of examples; empty if they are numbers."""
+        raise NotImplementedError
+
+    def logits(self, split, outputs):
+        """Logits [n, C] of all that is classified."""
+        return outputs["logits"]
+
+    def warning(self, split, outputs):
+        """A sign of failed training: str or None."""
+        return collapse_warning(self.labels, self.logits(split, outputs))
+
+    def target(self, row):
+        """The label of an example, from its features: str."""
+        value = row["label_ids"][0]
+        return str(self.labels[value] if self.labels else value)
+
+    def make_served_model(self, config):
+        """The model to export."""
+        return self.make_model(config)
+
+    def served_functions(self, model, tokenizer, prefix):
+        """What is served of a model with a checkpoint's weights (`publish.served`)."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSet:
+    """Where the examples of a task lie, where features are kept and predictions go.
+
+    Attributes:
+        task: Task.
+        data_dir: str.
+        output_dir: str, the run's, where predictions go.
+        cached_dir: str, where record files go.
+    """
+
+    task: Task
+    data_dir: str
+    output_dir: str
+    cached_dir: str
+
+    notes: ClassVar[dict] = {}  # key of counts -> what is to be said of so many
+    labels_of_test = None  # what test files may have, to be told the figures of predictions
+
+    # --- Each data set has its own ---
+
+    def sources(self, split):
+        """Paths of the files of a split: train, dev or test."""
+        raise NotImplementedError
+
+    def read(self, split):
+        """The examples of a split, and what is notable of their files: (list, dict of int)."""
+        raise NotImplementedError
+
+    def record_file(self, split):
+        """Path of the features of a split."""
+        raise NotImplementedError
+
+    def is_own_name(self, split):
+        """Whether the user gave the name of the record file, which then stays as it is."""
+        return False
+
+    @property
+    def settings(self):
+        """All that features depend on but files, length and casing: dict for JSON."""
+        return {}
+
+    def parts(self, split):
+        """The data sets that are evaluated or predicted: dict from suffix of names to DataSet."""
+        return {"": self}
+
+    def described(self):
+        """Where in the training files what stands, in words: str."""
+        raise NotImplementedError
+
+    def prediction_files(self, split, outputs):
+        """What is written of predictions: dict from path to text."""
+        raise NotImplementedError
+
+    def predicted(self, examples):
+        """What was done, such as "Predicted 3 examples": str."""
+        return f"Predicted {len(examples)} examples"
+
+    # --- Training and evaluation ---
+
+    def input_files(self, do_eval):
+        """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
+        return [path for split in ["train"] + ["dev"] * do_eval for path in self.sources(split)]
+
+    def training_records(self):
+        """RecordFiles of the training set, made if they are not there."""
+        path, counts, _ = self._records("train")
+        labels = {label: counts[f"label {label}"] for label in self.task.labels or ()}
+        return RecordFiles([path], self.task.schema, self.described(), labels)
+
+    def evaluation_splits(self):
+        """Dict of key -> Split: the development set, with what else is evaluated next to it."""
+        return {suffix: part._split("dev") for suffix, part in self.parts("dev").items()}
+
+    def evaluate(self, splits, outputs, batch_size):
+        """The Evaluation of outputs, a dict from key to what the model made of that split."""
+        figures, warnings = {}, []
+        for suffix, split in splits.items():
+            found = self.task.figures(split, outputs[suffix], batch_size)
+            figures |= {f"{name}{suffix}": value for name, value in found.items()}
+            warnings.append(self.task.warning(split, outputs[suffix]))
+        return Evaluation(figures, tuple(warnings))
+
+    def _split(self, split):
+        given = self.read(split)
+        path, _, made = self._records(split, given)
+        return Split(made or input_pipeline.load_arrays(path, self.task.schema), given[0])
+
+    def _records(self, split, given=None):
+        """Makes the record file of a split, unless it is there and made of the same.
+
+        Returns:
+            (path, Counter of what was counted, arrays of examples `given` if they were made now).
+        """
+        made = []
+
+        def make(cache):
+            examples, counts = given or self.read(split)
+            cache.counts.update(counts)
+            labels = self.task.label_counts(examples)
+            cache.counts.update({f"label {label}": count for label, count in labels.items()})
+            return self._batches(examples, cache.counts, made if given else None)
+
+        cache = feature_cache.cached_records(
+            self.record_file(split),
+            self.task.schema,
+            self.settings | self.task.text.cache_settings,
+            [*self.sources(split), self.task.text.vocabulary_file],
+            make,
+            add_key=not self.is_own_name(split),
+        )
+        self._say(split, cache.counts)
+        return cache.path, cache.counts, _joined(made)
+
+    def _batches(self, examples, counts, made):
+        """Yields the features of examples, some at a time, and adds them to `made`."""
+        for chunk in schemas.in_chunks(examples):
+            arrays = self.task.features(chunk, counts)
+            if made is not None:
+                made.append(arrays)
+            yield arrays
+
+    def _say(self, split, counts):
+        """Prints what is notable of a split, whether it was read now or before."""
+        for name, note in self.notes.items():
+            if counts[name]:
+                print(f"{split}: {note.format(counts[name])}")
+
+    # --- Prediction ---
+
+    def read_test_set(self):
+        """Reads what is to be predicted, so that errors in it come before the training."""
+        return self.test_sets
+
+    @functools.cached_property
+    def test_sets(self):
+        """Dict of suffix -> (DataSet, examples)."""
+        found = {}
+        for suffix, part in self.parts("test").items():
+            examples, counts = part.read("test")
+            part._say("test", collections.Counter(counts))
+            found[suffix] = (part, examples)
+        return found
+
+    def prediction_splits(self):
+        """Dict of key -> Split: what is to be predicted."""
+        splits = {}
+        for suffix, (part, examples) in self.test_sets.items():
+            counts, made = collections.Counter(), []
+            batches = part._batches(examples, counts, made)
+            schemas.write_records(part.record_file("test"), self.task.schema, batches)
+            part._say("test", counts)
+            splits[suffix] = Split(_joined(made), examples)
+        return splits
+
+    def write_predictions(self, splits, members, batch_size):
+        """Writes and prints what a model, the only one of `members`, makes of the test sets."""
+        (member,) = members
+        for suffix, split in splits.items():
+            warning = self.task.warning(split, member.outputs[suffix])
+            if warning:
+                print(f"Warning: {warning}")
+            part, examples = self.test_sets[suffix]
+            texts = part.prediction_files(split, member.outputs[suffix])
+            for path, text in texts.items():
+                files.write_text(path, text)
+            print(f"{part.predicted(examples)} with {member.source}: {', '.join(texts)}")
+        if self.labels_of_test is None:
+            return
+        figures = self.evaluate(splits, member.outputs, batch_size).figures
+        if figures:
+            results.report_predictions(self.output_dir, figures, member.step)
+        else:
+            print(f"The test set has no {self.labels_of_test}, so there are no figures.")
+
+
+def _joined(batches):
+    """Arrays of all batches as `input_pipeline.load_arrays` would read them; {} of none."""
+    arrays = {}
+    for name in batches[0] if batches else ():
+        values = np.concatenate([batch[name] for batch in batches])
+        is_float = values.dtype.kind == "f"
+        arrays[name] = values.reshape(len(values), -1).astype(np.float32 if is_float else np.int32)
+    return arrays
