@@ -16,7 +16,7 @@ from albert_tf.errors import UserError
 files = lazy.module("albert_tf.files")
 pretraining = lazy.module("albert_tf.training.pretraining")
 
-profile = lazy.module("albert_tf.training.profile")
+profiling = lazy.module("albert_tf.training.profiling")
 
 FLAGS = flags.FLAGS
 
@@ -44,7 +44,7 @@ def check_flags():
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise UserError("nothing to do: give --do_train, --do_eval or both")
     masking_flags.check()
-    profile.parse_steps(FLAGS.profile_steps)
+    profiling.parse_steps(FLAGS.profile_steps)
 
 
 def warn():

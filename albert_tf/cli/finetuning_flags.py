@@ -13,7 +13,7 @@ files = lazy.module("albert_tf.files")
 finetuning = lazy.module("albert_tf.training.finetuning")
 record_index = lazy.module("albert_tf.records.record_index")
 results = lazy.module("albert_tf.training.results")
-profile = lazy.module("albert_tf.training.profile")
+profiling = lazy.module("albert_tf.training.profiling")
 served = lazy.module("albert_tf.publish.served")
 
 FLAGS = flags.FLAGS
@@ -36,7 +36,7 @@ def check():
             f"--train_step={FLAGS.train_step} and --num_train_epochs={FLAGS.num_train_epochs} both "
             "say how long to train: give one of them"
         )
-    profile.parse_steps(FLAGS.profile_steps)
+    profiling.parse_steps(FLAGS.profile_steps)
     finetuning.check_strategy(FLAGS.distribution_strategy)
 
 

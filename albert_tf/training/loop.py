@@ -24,7 +24,7 @@ from albert_tf.training import (
     figures,
     history,
     prediction,
-    profile,
+    profiling,
     progress_line,
     saving,
     steps,
@@ -91,7 +91,7 @@ class _Parts(NamedTuple):
     step: steps.TrainStep
     request: stopping.StopRequest
     meeting: stopping.Meeting
-    profiler: profile.Profiler
+    profiler: profiling.Profiler
 
 
 class Run:
@@ -337,7 +337,7 @@ class Run:
             ),
             request=request,
             meeting=stopping.Meeting(self.strategy, self.figures, request),
-            profiler=profile.Profiler(
+            profiler=profiling.Profiler(
                 settings.profile_steps if self.is_chief else None,
                 os.path.join(settings.output_dir, "train"),
             ),

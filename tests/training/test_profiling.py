@@ -5,23 +5,23 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import UserError
-from albert_tf.training import profile
+from albert_tf.training import profiling
 
 
 def test_steps_are_parsed():
-    assert profile.parse_steps("3:5") == (3, 5)
-    assert profile.parse_steps(None) is None and profile.parse_steps("") is None
+    assert profiling.parse_steps("3:5") == (3, 5)
+    assert profiling.parse_steps(None) is None and profiling.parse_steps("") is None
 
 
 @pytest.mark.parametrize("text", ["5", "0:5", "5:5", "5:3", "-1:5", "1:2:3", "a:b", "1: 2", "1,2"])
 def test_other_steps_are_refused(text):
     with pytest.raises(UserError, match=f"--profile_steps .* 0 < first < last.*Received: {text}"):
-        profile.parse_steps(text)
+        profiling.parse_steps(text)
 
 
 def profiled(directory, steps, first, last):
     """Makes updates `first` to `last` with a profiler; the files it wrote."""
-    profiler = profile.Profiler(steps, str(directory))
+    profiler = profiling.Profiler(steps, str(directory))
     value = tf.Variable(tf.ones([4, 4]))
     try:
         for step in range(first, last + 1):
