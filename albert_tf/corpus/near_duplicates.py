@@ -3,14 +3,16 @@
 
 Broder, "On the resemblance and containment of documents" (1997); with shingles of five tokens, as
 Lee et al., "Deduplicating Training Data Makes Language Models Better" (2022), section 4.2. The
-signatures lie in a file. Memory holds 40 to 200 bytes for each document, more if many are repeated.
+signatures lie in a file. Memory holds 40 bytes for each document, and up to 1 KB for each that has
+something in common with another.
 """
 
+import collections
 import dataclasses
+import itertools
 import os
 
 import numpy as np
-from scipy import sparse
 
 from albert_tf import files, progress
 from albert_tf.corpus import corpus_reader, index_permutation, mapped_arrays
@@ -22,6 +24,7 @@ _SEED = 1
 _TOGETHER = 1024  # documents
 _TOKENS_TOGETHER = 1 << 15
 _PAIRS_TOGETHER = 1 << 14
+_MOST_COMPARED = 64  # documents that stay, of those with one value of a band; bounds the time
 _BEYOND = np.uint64(1 << 32)  # in place of a token after the end of a document
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
@@ -29,8 +32,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 def repeats(signatures, used, similarity, directory):
     """Which documents nearly repeat an earlier one.
 
-    Documents that are similar enough are linked. Of those linked with one another, directly or
-    through others, the first stays.
+    A document is left out if it is similar enough to an earlier one that stays.
 
     Args:
         signatures: iterable of uint32 arrays [n, HASHES], those of all documents in their order.
@@ -47,7 +49,7 @@ def repeats(signatures, used, similarity, directory):
         with files.replacing_directory(directory) as name:
             path = os.path.join(name, "signatures.bin")
             found = np.zeros(len(used), bool)
-            found[used] = _is_later(_written(signatures, used, path), similarity)
+            found[used] = _is_repeat(_written(signatures, used, path), similarity)
             found.tofile(os.path.join(name, os.path.basename(result)))
             os.remove(path)
     return np.fromfile(result, bool)
@@ -151,11 +153,27 @@ def _lower(signatures, hashes, documents):
 # === Comparison ===
 
 
-def _is_later(signatures, similarity):
-    """Whether documents are linked with an earlier one: bool array [n]."""
-    count = len(signatures)
-    firsts = np.arange(count)  # of the groups of linked documents
-    rows = _rows_of_a_band(similarity)
+def _is_repeat(signatures, similarity):
+    """Whether documents are similar to an earlier one that stays: bool array [n]."""
+    found, staying = np.zeros(len(signatures), bool), collections.defaultdict(list)
+    for number, (document, meetings) in enumerate(_meetings(signatures, similarity)):
+        others = list({other for meeting in meetings for other in staying[meeting]})
+        agreement = np.mean(signatures[others] == signatures[document], axis=1)
+        if (agreement >= similarity).any():
+            found[document] = True
+        else:
+            for meeting in meetings:
+                if len(staying[meeting]) < _MOST_COMPARED:
+                    staying[meeting].append(document)
+        if number % _PAIRS_TOGETHER == 0:
+            mapped_arrays.release(signatures)
+    return found
+
+
+def _meetings(signatures, similarity):
+    """Yields (document, numbers of the bands' values that it has in common with others)."""
+    count, rows = len(signatures), _rows_of_a_band(similarity)
+    documents, values, num_values = [], [], 0
     for column in range(0, HASHES - rows + 1, rows):
         keys = np.concatenate(
             [
@@ -163,27 +181,17 @@ def _is_later(signatures, similarity):
                 for start in range(0, count, _PAIRS_TOGETHER)
             ]
         )
-        pairs = _pairs_of_equals(keys)
-        pairs = pairs[firsts[pairs[:, 0]] != firsts[pairs[:, 1]]]
-        is_similar = np.zeros(len(pairs), bool)
-        for start in range(0, len(pairs), _PAIRS_TOGETHER):
-            some = slice(start, start + _PAIRS_TOGETHER)
-            one, other = pairs[some].T
-            is_similar[some] = np.mean(signatures[one] == signatures[other], axis=1) >= similarity
-        firsts = _joined(firsts, pairs[is_similar])
+        _, numbers, sizes = np.unique(keys, return_inverse=True, return_counts=True)
+        documents.append(np.flatnonzero(sizes[numbers] > 1))
+        values.append(num_values + numbers[documents[-1]])
+        num_values += len(sizes)
         mapped_arrays.release(signatures)
-    return firsts != np.arange(count)
-
-
-def _joined(firsts, links):
-    """The first document of each one's group, after more documents are linked."""
-    if not len(links):
-        return firsts
-    later = np.flatnonzero(firsts != np.arange(len(firsts)))
-    one, other = np.concatenate([links, np.stack([firsts[later], later], axis=1)]).T
-    graph = sparse.coo_array((np.ones(len(one), bool), (one, other)), 2 * (len(firsts),))
-    _, groups = sparse.csgraph.connected_components(graph, directed=False)
-    return np.unique(groups, return_index=True)[1][groups]
+    documents, values = np.concatenate(documents), np.concatenate(values)
+    order = np.argsort(documents, kind="stable")
+    documents, values = documents[order], values[order]
+    firsts = np.flatnonzero(np.diff(documents, prepend=-1, append=-1))
+    for first, stop in itertools.pairwise(firsts.tolist()):
+        yield int(documents[first]), values[first:stop].tolist()
 
 
 def _rows_of_a_band(similarity):
@@ -198,14 +206,3 @@ def _keys(band):
     for column in band.T:
         keys = index_permutation.mixed(keys * _FACTOR + column)
     return keys
-
-
-def _pairs_of_equals(keys):
-    """Pairs of places with equal keys: each with the first and with the last before it."""
-    order = np.argsort(keys, kind="stable")
-    is_equal = np.diff(keys[order]) == 0
-    later = np.flatnonzero(is_equal) + 1
-    firsts = np.maximum.accumulate(np.where(np.append(False, is_equal), 0, np.arange(len(keys))))
-    pairs = np.stack([order[firsts[later]], order[later]], axis=1)
-    neighbours = np.stack([order[later - 1], order[later]], axis=1)
-    return np.concatenate([pairs, neighbours[later - 1 != firsts[later]]])

@@ -74,15 +74,18 @@ def test_similar_documents_are_found_and_the_first_stays(tmp_path):
     assert found == [False] * 40 + [True, True, False, False, False, True]
 
 
-def test_documents_linked_through_others_are_one_group(tmp_path):
+def test_documents_are_compared_with_those_that_stay(tmp_path):
     (first,) = some_documents(1, 1000)
     second = [*first[60:], *range(60)]
     third = [*second[60:], *range(100, 160)]
-    assert jaccard(first, second) > 0.85 < jaccard(second, third)
-    assert jaccard(first, third) < 0.8
-    assert repeats(tmp_path / "a", [first, second, third]) == [False, True, True]
-    used = np.array([True, False, True])
-    assert repeats(tmp_path / "b", [first, second, third], used=used) == [False, False, False]
+    fourth = [*third[60:], *range(200, 260)]
+    documents = [first, second, third, fourth]
+    assert all(jaccard(one, other) > 0.85 for one, other in itertools.pairwise(documents))
+    assert jaccard(first, third) < 0.8 > jaccard(second, fourth)
+    # The third is similar to the second only, which is left out; the fourth to the third.
+    assert repeats(tmp_path / "a", documents) == [False, True, False, True]
+    used = np.array([True, False, True, False])
+    assert repeats(tmp_path / "b", documents, used=used) == [False] * 4
 
 
 def test_signatures_agree_as_often_as_the_documents_are_similar(tmp_path):
