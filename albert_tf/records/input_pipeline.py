@@ -152,12 +152,8 @@ def load_arrays(path, schema):
         UserError: a record is damaged or does not fit the schema.
     """
     with record_checks.naming_bad_records([path], schema, remedy=record_checks.CACHE_REMEDY):
-        # One pass to count them, so that no array has to be copied to grow.
-        count = (
-            schemas.serialized([path])
-            .batch(1024)
-            .reduce(np.int64(0), lambda total, batch: total + tf.size(batch, tf.int64))
-        )
+        with record_checks.advising(record_checks.CACHE_REMEDY):
+            count = len(record_checks.lengths(path))
         arrays = {
             name: np.empty(
                 [count, feature.length], np.int32 if feature.dtype == tf.int64 else np.float32

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checking TFRecord files: before training, and after an error, to name the bad record."""
+"""Checking TFRecord files: before they are read, and after an error, to name the bad record."""
 
 import contextlib
+import gzip
 import itertools
+import zlib
 
 import numpy as np
 import tensorflow as tf
@@ -12,7 +14,9 @@ from albert_tf.errors import UserError, one_line
 from albert_tf.records import schemas
 
 CACHE_REMEDY = "If the file is damaged, delete it: it is then made anew"
-# What the range of a feature hangs on, for messages.
+_HEAD_BYTES, _CHECKSUM_BYTES = 12, 4  # before a record, its length with a checksum; after it
+_LONGEST_PACKED = 1 << 28  # bytes of a record; the size of a compressed file says nothing
+# What limits each feature, for messages.
 _LIMITED_BY = {
     "input_ids": "vocab_size in --albert_config_file: another vocabulary than the records'",
     "masked_lm_ids": "vocab_size in --albert_config_file: another vocabulary than the records'",
@@ -26,11 +30,51 @@ _LIMITED_BY = {
 _DATA_ERRORS = (tf.errors.DataLossError, tf.errors.InvalidArgumentError)
 
 
+def lengths(path):
+    """Sizes of the records of a file in bytes, int64 array [n].
+
+    TensorFlow's reader trusts the length that a record begins with and asks for that much memory,
+    so nothing may be read with it before each length is known to lie within the file.
+
+    Args:
+        path: str.
+
+    Raises:
+        UserError: the file cannot be read, or a record goes on beyond its end.
+    """
+    return np.fromiter((length for length, _ in _walk(path, most_kept=0)), np.int64)
+
+
+def first_records(path, count):
+    """The features of the first records of a file, as tf.train.Features maps them.
+
+    The file is opened once, and read without TensorFlow's reader. Checksums are not looked at.
+
+    Args:
+        path: str.
+        count: int, records at most.
+
+    Returns:
+        list of dict, at least one.
+
+    Raises:
+        UserError: there is none, or one of them is damaged.
+    """
+    records = [record for _, record in itertools.islice(_walk(path, count), count)]
+    if not records:
+        raise UserError(f"{path} holds no record; remove it from the input or make it anew")
+    try:
+        return [_features(record, f"record {n} of {path}") for n, record in enumerate(records, 1)]
+    except UserError:
+        list(itertools.islice(_serialized(path), len(records)))  # perhaps a checksum is wrong
+        raise
+
+
 def check_records(files, schema, flags=None, remedy=None):
     """Compares the first record of each file with the schema, before any training.
 
     Args:
-        files: list of str.
+        files: list of str, paths; or dict from path to the first of its `first_records`.
         schema: dict from feature name to `FeatureSpec`.
         flags: dict from feature name to the flag that sets its length, for the message.
         remedy: str or None, a sentence for the message.
@@ -39,11 +83,9 @@ def check_records(files, schema, flags=None, remedy=None):
         UserError: a file is empty or no TFRecord file, or its first record does not fit.
     """
     for path in files:
-        with _advising(remedy):
-            first = next(_serialized(path), None)
-            if first is None:
-                raise UserError(f"{path} holds no record; remove it from the input or make it anew")
-            _check_record(first, f"record 1 of {path}", schema, flags or {})
+        with advising(remedy):
+            first = files[path] if isinstance(files, dict) else first_records(path, 1)[0]
+            _check_features(first, f"record 1 of {path}", schema, flags or {})
 
 
 def find_bad_record(files, schema, flags=None, remedy=None):
@@ -59,9 +101,10 @@ def find_bad_record(files, schema, flags=None, remedy=None):
         UserError: about the first record that does not fit, with its number.
     """
     for path in files:
-        with _advising(remedy):
+        with advising(remedy):
             for number, record in enumerate(_serialized(path), start=1):
-                _check_record(record, f"record {number} of {path}", schema, flags or {})
+                where = f"record {number} of {path}"
+                _check_features(_features(record, where), where, schema, flags or {})
 
 
 @contextlib.contextmanager
@@ -84,28 +127,46 @@ def naming_bad_records(files, schema, flags=None, remedy=None):
         raise
 
 
-def first_features(path, count):
-    """Yields the features of the first records of a file, as tf.train.Features maps them.
+@contextlib.contextmanager
+def advising(remedy):
+    """Adds a sentence to the message of a UserError.
 
     Args:
-        path: str.
-        count: int, records at most.
-
-    Raises:
-        UserError: such a record is damaged.
+        remedy: str or None.
     """
-    for number, record in enumerate(itertools.islice(_serialized(path), count), start=1):
-        yield _features(record, f"record {number} of {path}")
-
-
-@contextlib.contextmanager
-def _advising(remedy):
     try:
         yield
     except UserError as error:
         if not remedy:
             raise
         raise UserError(f"{error}. {remedy}") from error
+
+
+def _walk(path, most_kept):
+    """Yields (length, content of one of the first `most_kept` records, else None) of records."""
+    count, is_packed = 0, bool(schemas.compression_of(path))
+    try:
+        size = None if is_packed else tf.io.gfile.stat(path).length
+        with contextlib.ExitStack() as stack:
+            # GFile would take most of the time here.
+            opened = tf.io.gfile.GFile if "://" in path else open
+            file = stack.enter_context(opened(path, "rb"))
+            if is_packed:
+                file = stack.enter_context(gzip.GzipFile(fileobj=file))
+            end = 0
+            while head := file.read(_HEAD_BYTES):
+                length, begin = int.from_bytes(head[:8], "little"), end + _HEAD_BYTES
+                end = begin + length + _CHECKSUM_BYTES
+                if len(head) < _HEAD_BYTES or end > (size or begin + _LONGEST_PACKED):
+                    raise _damaged(path, count, f"the next one has {length} bytes by its length")
+                content = file.read(length) if count < most_kept else None
+                file.seek(end)
+                if file.tell() < end:
+                    raise _damaged(path, count, "the next one ends before it is whole")
+                yield length, content
+                count += 1
+    except (tf.errors.OpError, OSError, EOFError, zlib.error) as error:
+        raise _damaged(path, count, one_line(error)) from error
 
 
 def _serialized(path):
@@ -116,12 +177,17 @@ def _serialized(path):
             yield record
             count += 1
     except tf.errors.OpError as error:
-        if not count and not schemas.compression_of(path) and _is_gzipped(path):
-            raise UserError(
-                f"{path} is compressed: unpack it with gunzip, or have its name end in .gz"
-            ) from error
-        state = f"is damaged after record {count}" if count else "is not a readable TFRecord file"
-        raise UserError(f"{path} {state}: {one_line(error)}") from error
+        raise _damaged(path, count, one_line(error)) from error
+
+
+def _damaged(path, count, reason):
+    """UserError about a file of which so many records can be read."""
+    if not count and not schemas.compression_of(path) and _is_gzipped(path):
+        return UserError(
+            f"{path} is compressed: unpack it with gunzip, or have its name end in .gz"
+        )
+    state = f"is damaged after record {count}" if count else "is not a readable TFRecord file"
+    return UserError(f"{path} {state}: {reason}")
 
 
 def _is_gzipped(path):
@@ -139,8 +205,7 @@ def _features(record, where):
         raise UserError(f"{where} is not a tf.train.Example") from error
 
 
-def _check_record(record, where, schema, flags):
-    features = _features(record, where)
+def _check_features(features, where, schema, flags):
     for name, feature in schema.items():
         if name not in features:
             raise UserError(

@@ -18,7 +18,7 @@ _SUMMARY = "summary-"
 _ENTRY = ("size", "mtime_nsec", "count", "offsets")
 STEP = 4096  # records from one known offset to the next: some MB, which are skipped in no time
 _AROUND_RECORD = 16  # bytes of a TFRecord file beside the data of a record: length and checksums
-_COUNTED_TOGETHER = 1024
+_READ_TOGETHER = 1024
 _SECONDS_BETWEEN_LINES = 30
 
 
@@ -56,9 +56,8 @@ def read(paths, index_file=None, *, save=True, remedy=None):
         UserError: a file cannot be read, is damaged, or there is no record at all.
     """
     states = {path: state(path) for path in paths}
-    kept, known = _read_index(index_file) if index_file else {}, {}
-    for source in (_from_summaries(paths), kept):
-        known |= {p: source[p] for p in states if _is_current(source.get(p), states[p])}
+    kept = _read_index(index_file) if index_file else {}
+    known = _known(states, kept)
     missing = [path for path in states if path not in known]
     for path, found in _count_all(missing, states, remedy):
         known[path] = states[path] | found
@@ -69,6 +68,29 @@ def read(paths, index_file=None, *, save=True, remedy=None):
     if not any(file.count for file in indexed):
         raise UserError(f"{', '.join(paths)} hold no record to train on")
     return indexed
+
+
+def check_lengths(paths):
+    """Checks that records end within their files, for reading without counts.
+
+    Args:
+        paths: sequence of str. Those that a summary describes as they are have been written whole.
+
+    Raises:
+        UserError: a file cannot be read or is damaged.
+    """
+    known = _known({path: state(path) for path in paths})
+    for path in paths:
+        if path not in known:
+            record_checks.lengths(path)
+
+
+def _known(states, *kept):
+    """The entries of files that a summary, or one of the indices `kept`, describes as they are."""
+    known = {}
+    for source in (_from_summaries(states), *kept):
+        known |= {p: source[p] for p in states if _is_current(source.get(p), states[p])}
+    return known
 
 
 def index_content(entries):
@@ -209,23 +231,19 @@ def _count_all(paths, states, remedy):
     next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
     total, done = sum(states[path]["size"] for path in paths), 0
     for path in paths:
-        lengths = []
-        for batch in _record_lengths(path, remedy):
-            lengths.append(batch)
-            if time.monotonic() >= next_line:
-                next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
-                read_bytes = done + sum(map(np.sum, lengths))
-                print(f"Counting the records: {read_bytes / 1e9:.1f} of {total / 1e9:.1f} GB")
+        with record_checks.advising(remedy):
+            lengths = record_checks.lengths(path) + _AROUND_RECORD
+        read = 0
+        with record_checks.naming_bad_records([path], schema={}, remedy=remedy):
+            # For the checksums.
+            for batch in schemas.serialized([path]).batch(_READ_TOGETHER).map(tf.size):
+                read += int(batch)
+                if time.monotonic() >= next_line:
+                    next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+                    read_bytes = done + lengths[:read].sum()
+                    print(f"Counting the records: {read_bytes / 1e9:.1f} of {total / 1e9:.1f} GB")
         done += states[path]["size"]
-        yield path, _index_of(path, np.concatenate([np.zeros(0, np.int64), *lengths]))
-
-
-def _record_lengths(path, remedy):
-    """Yields arrays of the sizes that records take in a file, int64."""
-    batches = schemas.serialized([path]).batch(_COUNTED_TOGETHER)
-    with record_checks.naming_bad_records([path], schema={}, remedy=remedy):
-        for lengths in batches.map(tf.strings.length).as_numpy_iterator():
-            yield lengths.astype(np.int64) + _AROUND_RECORD
+        yield path, _index_of(path, lengths)
 
 
 def _index_of(path, lengths):

@@ -191,8 +191,12 @@ def _checked_source(config, options, paths, *, may_be_masked):
     )
     boundary = {"token_boundary": schema.pop("token_boundary")}  # the model does not read it
     unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
-    record_checks.check_records(paths, unmasked, _record_flags(unmasked))
-    masked = [path for path in paths if _is_masked(path)]
+    first, masked = {}, []
+    for path in paths:  # each is opened once
+        records = record_checks.first_records(path, _RECORDS_LOOKED_AT)
+        first[path] = records[0]
+        masked += [path] * any(map(_is_masked, records))
+    record_checks.check_records(first, unmasked, _record_flags(unmasked))
     masking = None if may_be_masked and masked == paths else options.masking
     if masking is None and masked != paths:
         path = next(path for path in paths if path not in masked)
@@ -206,20 +210,19 @@ def _checked_source(config, options, paths, *, may_be_masked):
             "are masked. Leave the flag out, or make records with --masked_lm_prob=0"
         )
     if masking:
-        _check_vocabulary(masking, paths[0])
+        _check_vocabulary(masking, paths[0], first[paths[0]])
         schema = unmasked | boundary
-    record_checks.check_records(paths, schema, _record_flags(schema))
+    record_checks.check_records(first, schema, _record_flags(schema))
     return _Source(paths, schema, masking)
 
 
-def _is_masked(path):
-    """Whether any of the first records of a file has something to predict."""
-    first = record_checks.first_features(path, _RECORDS_LOOKED_AT)
-    return any(any(features["masked_lm_weights"].float_list.value) for features in first)
+def _is_masked(features):
+    """Whether a record has something to predict."""
+    name = "masked_lm_weights"
+    return name in features and any(features[name].float_list.value)
 
 
-def _check_vocabulary(masking, path):
-    (features,) = record_checks.first_features(path, 1)
+def _check_vocabulary(masking, path, features):
     found, expected = features["input_ids"].int64_list.value[0], masking.special_ids.cls
     if found != expected:
         raise UserError(

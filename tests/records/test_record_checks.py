@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import UserError
-from albert_tf.records import input_pipeline, record_checks, schemas
+from albert_tf.records import input_pipeline, record_checks, record_index, schemas
 from albert_tf.records.schemas import FeatureSpec
 from tests.records.small_records import FLAGS, SCHEMA, example, train_batches, write
 
@@ -112,6 +112,43 @@ def test_damaged_files_are_named_in_one_line(five_files, tmp_path, damage, messa
         record_checks.check_records([str(path)], SCHEMA)
         input_pipeline.load_arrays(str(path), SCHEMA)
     assert str(error.value).startswith(f"{path} {message}") and "\n" not in str(error.value)
+
+
+def masked_crc32c(content):
+    """The checksum of TFRecord files."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+
+
+@pytest.mark.parametrize("length", [2**62, 2**40, 2**29, 4000])
+@pytest.mark.parametrize("before", [0, 39])
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_length_beyond_the_file_is_found_before_tensorflow_reads_it(
+    five_files, tmp_path, length, before, ending
+):
+    """TensorFlow's reader would ask for that much memory; its checksum is right."""
+    content = Path(five_files[0]).read_bytes()
+    size = record_checks.lengths(five_files[0])[0] + 16
+    head = length.to_bytes(8, "little")
+    assert masked_crc32c(content[:8]) == int.from_bytes(content[8:12], "little")
+    head += masked_crc32c(head).to_bytes(4, "little")
+    content = content[: size * before] + head + content[size * before + 12 :]
+    path = tmp_path / f"file{ending}"
+    path.write_bytes(gzip.compress(content) if ending else content)
+    message = "is damaged after record 39" if before else "is not a readable TFRecord file"
+    for read in (
+        record_index.read,
+        record_index.check_lengths,
+        lambda paths: input_pipeline.load_arrays(*paths, SCHEMA),
+        lambda paths: record_checks.first_records(*paths, 40),
+    ):
+        with pytest.raises(UserError, match=f"{path} {message}: the next one "):
+            read([str(path)])
 
 
 SMALL_SCHEMA = {

@@ -10,20 +10,20 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import UserError
-from albert_tf.records import record_index
+from albert_tf.records import record_checks, record_index
 from tests.records.small_records import write
 
 
 @pytest.fixture
 def counted(monkeypatch):
     """Paths of the files that are counted, not taken from an index."""
-    paths, count = [], record_index._record_lengths
+    paths, lengths = [], record_checks.lengths
 
-    def spy(path, remedy):
+    def spy(path):
         paths.append(path)
-        return count(path, remedy)
+        return lengths(path)
 
-    monkeypatch.setattr(record_index, "_record_lengths", spy)
+    monkeypatch.setattr(record_checks, "lengths", spy)
     return paths
 
 
