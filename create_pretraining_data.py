@@ -8,7 +8,7 @@ python create_pretraining_data.py --input_file='text/*.txt' --output_file=train.
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy
+from albert_tf.cli import flag_groups, launch, lazy, paths
 from albert_tf.errors import UserError
 
 files = lazy.module("albert_tf.files")
@@ -59,13 +59,14 @@ def main(_):
         print("--input_file_mode has no effect any more: input is read as UTF-8 text.")
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise UserError("one of --spm_model_file and --vocab_file is needed, and none was given")
+    paths.check_exist("input_file", "spm_model_file" if FLAGS.spm_model_file else "vocab_file")
     settings = flag_groups.values_of(pretraining.Settings)
     if not settings.masked_lm_prob and FLAGS["dupe_factor"].using_default_value:
         print(
             f"--masked_lm_prob=0 with --dupe_factor={settings.dupe_factor}, the default: the text "
             "is written so many times, and --dupe_factor=1 is usually enough without masks."
         )
-    paths = files.expand_patterns(FLAGS.input_file, "input_file")
+    text_files = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = schemas.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
     heldout_outputs = []
     if FLAGS.heldout_output_file:
@@ -78,7 +79,7 @@ def main(_):
         strip_accents=FLAGS.strip_accents,
     )
     summary = pretraining_files.create(
-        paths,
+        text_files,
         outputs,
         tokenizer,
         settings,

@@ -10,7 +10,7 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy, model_flags
+from albert_tf.cli import flag_groups, launch, lazy, model_flags, paths
 from albert_tf.errors import UserError
 
 tf = lazy.module("tensorflow")
@@ -51,7 +51,7 @@ def check_flags():
             f"--checkpoint_name={name} leads out of --albert_directory: give the name of a "
             "checkpoint in it"
         )
-    model_flags.check_albert_directory()
+    paths.check_albert_directory(CONFIGS)
 
 
 def read_config():

@@ -11,7 +11,7 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy, model_flags
+from albert_tf.cli import flag_groups, launch, lazy, model_flags, paths
 from albert_tf.errors import UserError
 
 tf = lazy.module("tensorflow")
@@ -136,7 +136,7 @@ def main(_):
     flag_groups.check_not_empty("albert_directory", "export_path")
     if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
-    model_flags.check_albert_directory()
+    paths.check_albert_directory((CONFIG,) if FLAGS.export_type == "model" else ())
     saved_models.check_export_path(FLAGS.export_path, "export_path")
     vocabulary, arguments = model_flags.directory_vocabulary()
     exporters = {"model": export_model, "preprocessing": export_preprocessing}

@@ -85,8 +85,10 @@ def main(_):
     """Makes values of the flags; then trains, evaluates, predicts and exports."""
     flag_groups.note_obsolete_flags()
     finetuning_flags.check()
-    classifier_flags.follow_task()
     classifier_flags.check()
+    finetuning_flags.check_model()
+    classifier_flags.follow_task()
+    classifier_flags.check_task()
     make_task, make_data = TASKS.get(FLAGS.task_name.lower(), glue_task)()
     finetuning_flags.follow_run(predicts_file=bool(FLAGS.predict_file))
     config = model_flags.read_config()

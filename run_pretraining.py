@@ -10,13 +10,11 @@ python run_pretraining.py \
 from absl import flags
 
 from albert_tf import choices, options
-from albert_tf.cli import flag_groups, launch, lazy, loop_flags, masking_flags, model_flags
+from albert_tf.cli import flag_groups, launch, lazy, loop_flags, masking_flags, model_flags, paths
 from albert_tf.errors import UserError
 
 files = lazy.module("albert_tf.files")
 pretraining = lazy.module("albert_tf.training.pretraining")
-
-profiling = lazy.module("albert_tf.training.profiling")
 
 FLAGS = flags.FLAGS
 
@@ -44,7 +42,14 @@ def check_flags():
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise UserError("nothing to do: give --do_train, --do_eval or both")
     masking_flags.check()
-    profiling.parse_steps(FLAGS.profile_steps)
+    paths.check_exist("albert_config_file", "input_file", "eval_input_file")
+    paths.check_config(FLAGS.albert_config_file)
+    if FLAGS.masked_lm_budget:
+        paths.check_exist("spm_model_file" if FLAGS.spm_model_file else "vocab_file")
+    if not paths.holds_run(FLAGS.output_dir):
+        paths.check_exist("init_checkpoint")
+    if not FLAGS.do_train:
+        paths.check_run()
 
 
 def warn():

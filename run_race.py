@@ -11,7 +11,7 @@ python run_race.py \
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags
+from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags, paths
 
 race = lazy.module("albert_tf.tasks.race")
 finetuned_task = lazy.module("albert_tf.training.finetuned_task")
@@ -42,7 +42,9 @@ def define_flags():
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
     finetuning_flags.check()
-    race.check_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
+    options.check_race_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
+    paths.check_exist("data_dir")
+    finetuning_flags.check_model()
 
 
 def warn_of_version(config):

@@ -11,7 +11,7 @@ python run_squad.py \
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags
+from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags, paths
 from albert_tf.errors import UserError
 
 squad = lazy.module("albert_tf.tasks.squad.task")
@@ -47,17 +47,19 @@ def check_flags():
     finetuning_flags.check()
     if FLAGS.ensemble_dirs and (FLAGS.do_train or FLAGS.export_dir):
         raise UserError("--ensemble_dirs cannot be combined with --do_train or --export_dir")
-    for flag, file in (("do_train", "train_file"), ("do_predict", "predict_file")):
-        if FLAGS[flag].value and not FLAGS[file].value:
-            raise UserError(f"--{flag} needs --{file}")
+    needed = ["train_file"] * FLAGS.do_train + ["predict_file"] * FLAGS.do_predict
+    for name in needed:
+        if not FLAGS[name].value:
+            raise UserError(f"--do_{name.removesuffix('_file')} needs --{name}")
     for name in ("start_n_top", "end_n_top"):
         if FLAGS[name].value > FLAGS.max_seq_length:
             raise UserError(
                 f"--{name} must be at most --max_seq_length={FLAGS.max_seq_length}. "
                 f"Received: {FLAGS[name].value}"
             )
-    flag_groups.values_of(squad.Settings)
-    flag_groups.values_of(squad_features.WindowSettings)
+    options.check_windows(FLAGS.max_seq_length, FLAGS.doc_stride)
+    paths.check_exist("ensemble_dirs", *needed)
+    finetuning_flags.check_model()
 
 
 def make_task(version, configs):

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from absl import logging
 
-from albert_tf import files
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, parse_json
 
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "")
@@ -212,7 +211,22 @@ class AlbertConfig:
         Raises:
             UserError: the file is missing, is not a JSON object, or makes no model.
         """
-        values = files.read_json(path)
+        from albert_tf import files  # here, because of its slow import of TensorFlow
+
+        return cls.from_json(files.read_bytes(path), path)
+
+    @classmethod
+    def from_json(cls, content, path):
+        """A config of the content of `albert_config.json`.
+
+        Args:
+            content: bytes.
+            path: str, for messages.
+
+        Raises:
+            UserError: it is not a JSON object, or makes no model.
+        """
+        values = parse_json(content, path)
         if not isinstance(values, dict):
             raise UserError(f"{path} must hold one JSON object. Received: {type(values).__name__}")
         try:

@@ -7,6 +7,7 @@ TensorFlow, so that --help and mistakes in flags are answered at once.
 """
 
 import dataclasses
+import difflib
 import errno
 import math
 import operator
@@ -30,9 +31,13 @@ TEXT_FORMATS = ("sentences", "documents", "jsonl")
 ON_DECODE_ERROR = ("stop", "skip")
 WORD_STARTS = ("original", "piece")
 EMBEDDINGS = ("pooled_output", "sequence_output")
+GLUE_TASKS = (
+    "cola", "mnli", "mismnli", "mrpc", "sst-2", "sts-b", "qqp", "qnli", "rte", "wnli", "ax",
+)  # fmt: skip
+OWN_FILES = ("tsv", "ner")  # tasks of files that are no data set
 SIZES = ("tiny", "mini", "small", "base", "large", "xlarge", "xxlarge")
 WINDOW = 10_000  # records shuffled together; 30 MB of pre-training records of length 512
-NUM_SPECIALS = 3  # [CLS], [SEP], [SEP]
+NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
 # The original's README, on training SentencePiece; the comma separates values in that flag.
 SPM_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 _LONGEST = 2**16  # far beyond any model; a record of this size takes megabytes while it is made
@@ -53,7 +58,7 @@ _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and 
 
 def option(
     default, text, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
-    repeated=False, is_path=False,
+    repeated=False, path=None,
 ):  # fmt: skip
     """A field of a group.
 
@@ -67,7 +72,8 @@ def option(
         or_zero: bool, whether 0 is allowed too, for "off".
         choices: names that it may be.
         repeated: bool, whether the flag may be given several times.
-        is_path: bool, whether it names files: a path, or patterns with commas between them.
+        path: str, what it names: "file", "directory", "files" (patterns with commas between them),
+            "checkpoint" (a prefix or a directory) or "output"; None for what is no path.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -76,7 +82,7 @@ def option(
         "or_zero": or_zero,
         "choices": choices,
         "repeated": repeated,
-        "is_path": is_path,
+        "path": path,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -93,7 +99,7 @@ def kind_of(field):
 
 def check(field, value):
     """Raises UserError if an option cannot have a value; the message names its flag."""
-    if field.metadata["is_path"]:
+    if field.metadata["path"]:
         for path in [value] if isinstance(value, str) else value or ():
             check_path(field.name, path)
     limits, or_zero = field.metadata["limits"], field.metadata["or_zero"]
@@ -130,6 +136,72 @@ def check_path(name, paths):
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
                 raise UserError(f"--{name}={path}: {error.strerror}") from error
+
+
+def parse_profile_steps(text):
+    """First and last update to profile, of --profile_steps.
+
+    Args:
+        text: str, "first:last"; None or "" for none.
+
+    Returns:
+        (int, int) or None.
+
+    Raises:
+        UserError: it is something else.
+    """
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text, re.ASCII)
+    if not match or not 0 < int(match[1]) < int(match[2]):
+        raise UserError(
+            "--profile_steps must be first:last with 0 < first < last, such as 100:110. "
+            f"Received: {text}"
+        )
+    return int(match[1]), int(match[2])
+
+
+def check_task_name(name):
+    """Raises UserError for a name, in any case, that is no task of run_classifier.py."""
+    names = (*GLUE_TASKS, *OWN_FILES)
+    if name.lower() not in names:
+        close = difflib.get_close_matches(name.lower(), names, 1)
+        hint = f". Did you mean {close[0]}?" if close else ""
+        raise UserError(
+            f"--task_name={name} is unknown; known are {', '.join(GLUE_TASKS)}, and tsv and ner "
+            f"for files of your own{hint}"
+        )
+
+
+def check_pair_length(max_seq_length):
+    """Raises UserError if a sequence has no room for a piece of either of two texts."""
+    if max_seq_length < NUM_SPECIALS + 2:
+        raise UserError(f"--max_seq_length={max_seq_length}: must be at least {NUM_SPECIALS + 2}")
+
+
+def check_race_lengths(max_seq_length, max_qa_length):
+    """Raises UserError if question and option get no piece, or may leave none to the passage."""
+    longest = max_seq_length - NUM_SPECIALS - 1
+    if not 1 <= max_qa_length <= longest:
+        raise UserError(
+            f"--max_qa_length={max_qa_length}: must lie between 1 and {longest} with "
+            f"--max_seq_length={max_seq_length}, so that a token of the passage fits too"
+        )
+
+
+def check_windows(max_seq_length, doc_stride):
+    """Raises UserError if no window of a paragraph fits, or windows leave gaps between them."""
+    widest = max_seq_length - NUM_SPECIALS
+    if widest < 1:
+        raise UserError(
+            f"--max_seq_length={max_seq_length} leaves no room: a sequence holds "
+            f"{NUM_SPECIALS} special pieces, the question and a window of the paragraph"
+        )
+    if not 1 <= doc_stride <= widest:
+        raise UserError(
+            f"--doc_stride={doc_stride} must lie between 1 and {widest}, the widest "
+            f"window with --max_seq_length={max_seq_length}"
+        )
 
 
 class Options:
@@ -259,6 +331,10 @@ class Memory(Options):
         "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.",
     )
 
+    def __post_init__(self):
+        super().__post_init__()
+        parse_profile_steps(self.profile_steps)
+
 
 @group("Memory and speed")
 class Operations(Options):
@@ -304,7 +380,7 @@ class SquadLeftovers(Options):
 class FineTuningWork(Options):
     """The parts of the work, and where it is done."""
 
-    output_dir: str | None = option(None, "Directory for checkpoints and results.", is_path=True)
+    output_dir: str | None = option(None, "Directory for checkpoints and results.", path="output")
     do_train: bool = option(False, "Train.")
     do_eval: bool = option(False, "Evaluate every checkpoint and keep the best.")
     do_predict: bool = option(False, "Predict the test set with the best checkpoint.")
@@ -318,13 +394,13 @@ class FineTunedModel(Options):
         None,
         "JSON file with the model's architecture: albert_config.json, or config.json of the "
         "transformers library.",
-        is_path=True,
+        path="file",
     )
     spm_model_file: str | None = option(
-        None, "SentencePiece model; empty or unset where --vocab_file is given.", is_path=True
+        None, "SentencePiece model; empty or unset where --vocab_file is given.", path="file"
     )
     vocab_file: str | None = option(
-        None, "WordPiece vocabulary, for models without the former.", is_path=True
+        None, "WordPiece vocabulary, for models without the former.", path="file"
     )
     init_checkpoint: str | None = option(
         None,
@@ -332,14 +408,14 @@ class FineTunedModel(Options):
         "model.safetensors of the transformers library. The head starts afresh. Without "
         "--do_train: a fine-tuned model to evaluate or predict with. Not read if --output_dir "
         "holds a run.",
-        is_path=True,
+        path="checkpoint",
     )
     albert_hub_module_handle: str | None = option(
         None,
         "Local directory of an exported module, of TensorFlow 1 or 2, in place of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
         "--do_lower_case.",
-        is_path=True,
+        path="directory",
     )
     max_seq_length: int = option(512, "Longest sequence, in pieces.")
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.")
@@ -383,7 +459,7 @@ class Export(Options):
         None,
         "Where to write the best checkpoint as a SavedModel, in a folder named after the time: ids "
         "in or text in, predictions out. predict.py runs it. Settings of text are the training's.",
-        is_path=True,
+        path="output",
     )
     export_text: bool = option(
         True,
@@ -394,6 +470,13 @@ class Export(Options):
         False,
         "Write TFLite files of the model into --export_dir too: float32, float16 and int8.",
     )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.export_tflite and not self.export_dir:
+            raise UserError("--export_tflite needs --export_dir")
+        if not (self.export_text or self.export_dir):
+            raise UserError("--export_text=false needs --export_dir")
 
 
 FINE_TUNING = (  # of every fine-tuning script, after those of its task
@@ -420,7 +503,7 @@ class ClassifierData(Options):
         None,
         "Directory of the GLUE data, a folder for each task. --predict_file and --export_dir alone "
         "do without it.",
-        is_path=True,
+        path="directory",
     )
     task_name: str | None = option(
         None,
@@ -432,7 +515,7 @@ class ClassifierData(Options):
     cached_dir: str | None = option(
         None,
         "Where the TFRecords of features are kept; --output_dir by default.",
-        is_path=True,
+        path="output",
     )
     text_column: str | None = option("0", "tsv: column of the text, a name or a number from 0.")
     text_pair_column: str | None = option(None, "tsv: column of a second text.")
@@ -446,7 +529,7 @@ class ClassifierData(Options):
         low=1,
     )
     glue_submission_dir: str | None = option(
-        None, "Where to write predictions as the GLUE server takes them.", is_path=True
+        None, "Where to write predictions as the GLUE server takes them.", path="output"
     )
     threshold_to_export: float = option(
         math.nan, "A number to give back with the export's predictions."
@@ -469,7 +552,7 @@ class PredictedFile(Options):
         "File that --do_predict predicts in place of the test set: tab-separated columns, of which "
         "--text_column and --text_pair_column are read, those of the training by default; for ner "
         "a word on each line. What was trained is taken from the run's record.",
-        is_path=True,
+        path="file",
     )
     id_column: str | None = option(None, "Column of it to be written beside the predictions.")
 
@@ -481,15 +564,20 @@ class PredictedFile(Options):
 class Race(Options):
     """Questions of RACE, and the files of their features."""
 
-    data_dir: str | None = option(None, "Directory that holds the folder RACE.", is_path=True)
+    data_dir: str | None = option(None, "Directory that holds the folder RACE.", path="directory")
     task_name: str = option("race", "There is no other.", choices=("race",))
-    train_file: str | None = option(None, _FEATURES.format("training"), is_path=True)
-    eval_file: str | None = option(None, _FEATURES.format("development"), is_path=True)
-    predict_file: str | None = option(None, _FEATURES.format("test"), is_path=True)
+    train_file: str | None = option(None, _FEATURES.format("training"), path="output")
+    eval_file: str | None = option(None, _FEATURES.format("development"), path="output")
+    predict_file: str | None = option(None, _FEATURES.format("test"), path="output")
     dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1)
     max_qa_length: int = option(128, "Longest question and option; its last pieces are kept.")
     high_only: bool = option(False, "Only the high school's questions.")
     middle_only: bool = option(False, "Only the middle school's questions.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.middle_only and self.high_only:
+            raise UserError("--middle_only and --high_only exclude each other; give one of them")
 
 
 @group("Training and evaluation")
@@ -506,18 +594,20 @@ class RaceCheckpoints(Options):
 class Squad(Options):
     """Questions about paragraphs, the files of their features, and how they are answered."""
 
-    train_file: str | None = option(None, "SQuAD JSON to train on.", is_path=True)
+    train_file: str | None = option(None, "SQuAD JSON to train on.", path="file")
     predict_file: str | None = option(
         None,
         "SQuAD JSON to answer. With answers in it, every checkpoint is evaluated on it and the one "
         "with the best f1 is kept.",
-        is_path=True,
+        path="file",
     )
     train_feature_file: str | None = option(
-        None, "TFRecord file for the features to train; in --output_dir by default.", is_path=True
+        None, "TFRecord file for the features to train; in --output_dir by default.", path="output"
     )
     predict_feature_file: str | None = option(
-        None, "TFRecord file for the features to predict; in --output_dir by default.", is_path=True
+        None,
+        "TFRecord file for the features to predict; in --output_dir by default.",
+        path="output",
     )
     version_2_with_negative: bool | None = option(
         None,
@@ -533,7 +623,7 @@ class Squad(Options):
         (),
         "Directories of trained runs to predict with together: their scores are averaged. Each "
         "with its albert_config.json; in place of --albert_config_file and --init_checkpoint.",
-        is_path=True,
+        path="directory",
     )
     doc_stride: int = option(128, "Pieces from one window of a paragraph to the next.")
     max_query_length: int = option(64, "Pieces of a question; the rest is cut off.", low=1)
@@ -551,6 +641,15 @@ class Squad(Options):
         0.1, "Share of the updates for the linear warm-up.", low=0, high=1
     )
 
+    def __post_init__(self):
+        super().__post_init__()
+        threshold = self.null_score_diff_threshold
+        if not math.isfinite(threshold or 0):
+            raise UserError(
+                "--null_score_diff_threshold must be a number, such as -1e9 for no answers and 1e9 "
+                f"for answers everywhere. Received: {threshold}"
+            )
+
 
 # === run_pretraining.py ==========================================================================
 
@@ -560,23 +659,23 @@ class PretrainingData(Options):
     """The model, and the records to train and evaluate on."""
 
     albert_config_file: str | None = option(
-        None, "JSON file with the model's architecture.", is_path=True
+        None, "JSON file with the model's architecture.", path="file"
     )
     input_file: str | None = option(
-        None, "Comma-separated globs of TFRecords to train on.", is_path=True
+        None, "Comma-separated globs of TFRecords to train on.", path="files"
     )
     eval_input_file: str | None = option(
         None,
         "Comma-separated globs of held-out TFRecords. Unset, --input_file is evaluated on, as in "
         "the original, which says little about other text.",
-        is_path=True,
+        path="files",
     )
-    output_dir: str | None = option(None, "Directory for checkpoints and results.", is_path=True)
+    output_dir: str | None = option(None, "Directory for checkpoints and results.", path="output")
     init_checkpoint: str | None = option(
         None,
         "Weights to start from: a prefix, its .index file or a directory. Step and moments are not "
         "taken. Not read if --output_dir holds a run to resume.",
-        is_path=True,
+        path="checkpoint",
     )
     init_from_group0: bool = option(
         False, "Fill every parameter group from the checkpoint's group 0."
@@ -647,10 +746,10 @@ class OnlineMasking(Options):
         None,
         "With --masked_lm_budget: SentencePiece model of the records. Either this or --vocab_file "
         "is needed, for [MASK] and the random pieces.",
-        is_path=True,
+        path="file",
     )
     vocab_file: str | None = option(
-        None, "With --masked_lm_budget: WordPiece vocabulary of the records.", is_path=True
+        None, "With --masked_lm_budget: WordPiece vocabulary of the records.", path="file"
     )
     length_buckets: list | None = option(
         None,
@@ -671,7 +770,7 @@ class Corpus(Options):
         None,
         "Comma-separated glob patterns of UTF-8 text files, plain, .gz or .bz2: one sentence per "
         "line, a blank line between documents. See --input_format for other forms.",
-        is_path=True,
+        path="files",
     )
     do_lower_case: bool = option(True, "Lower-case the text. True for the published models.")
     strip_accents: bool = option(True, _STRIP_ACCENTS)
@@ -715,12 +814,12 @@ class CorpusVocabulary(Options):
     spm_model_file: str | None = option(
         None,
         "SentencePiece model, for instance 30k-clean.model. Either this or --vocab_file is needed.",
-        is_path=True,
+        path="file",
     )
     vocab_file: str | None = option(
         None,
         "WordPiece vocabulary, one token per line. Not used if there is a --spm_model_file.",
-        is_path=True,
+        path="file",
     )
     input_file_mode: str = option(
         "r", "Accepted and without effect: input is always read as UTF-8 text."
@@ -834,10 +933,10 @@ class RecordFiles(Options):
         "Comma-separated names of the TFRecord files to write; the instances go to them in turn. "
         "Names that end in .gz are compressed. name@64 stands for 64 files: name-00000-of-00064 "
         "and so on.",
-        is_path=True,
+        path="output",
     )
     heldout_output_file: str | None = option(
-        None, "As --output_file, for the documents held out.", is_path=True
+        None, "As --output_file, for the documents held out.", path="output"
     )
     num_output_shards: int | None = option(
         None, "Files to write, if --output_file is a single name: as name@N.", low=1
@@ -854,7 +953,7 @@ class RecordFiles(Options):
         "tokenised text and the state of the run. It is kept, "
         "and a later run with other settings takes the tokenised text from it. By default a hidden "
         "one beside the first output file, removed at the end.",
-        is_path=True,
+        path="output",
     )
 
 
@@ -881,7 +980,7 @@ class SentencePieceFile(Options):
     model_prefix: str | None = option(
         None,
         "Path of the model without its ending; .model and .vocab are added.",
-        is_path=True,
+        path="output",
     )
 
 
@@ -922,10 +1021,10 @@ class ConfigFile(Options):
 
     size: str = option("base", "The size of the model.", choices=SIZES)
     vocab: str | None = option(
-        None, "The SentencePiece model, or a WordPiece vocabulary (a file *.txt).", is_path=True
+        None, "The SentencePiece model, or a WordPiece vocabulary (a file *.txt).", path="file"
     )
     max_position_embeddings: int = option(512, "Longest sequence of the model, in pieces.")
-    output_file: str = option("albert_config.json", "File to write.", is_path=True)
+    output_file: str = option("albert_config.json", "File to write.", path="output")
 
 
 @group("Flags")
@@ -936,12 +1035,12 @@ class CheckpointExport(Options):
         None,
         "Directory with the checkpoint and albert_config.json; for --export_format=hf with the "
         "SentencePiece model or vocab.txt too.",
-        is_path=True,
+        path="directory",
     )
     checkpoint_name: str = option(
         "model.ckpt-best",
         "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.",
-        is_path=True,
+        path="output",
     )
     do_lower_case: bool = option(
         True,
@@ -950,7 +1049,7 @@ class CheckpointExport(Options):
     )
     strip_accents: bool = option(True, _STRIP_ACCENTS)
     export_path: str | None = option(
-        None, "Prefix to write; for --export_format=hf a directory.", is_path=True
+        None, "Prefix to write; for --export_format=hf a directory.", path="output"
     )
     export_format: str = option(
         "tf1",
@@ -968,10 +1067,10 @@ class HubExport(Options):
         None,
         "Directory with albert_config.json, the checkpoint, and the SentencePiece model (with its "
         ".vocab, if there is one) or vocab.txt.",
-        is_path=True,
+        path="directory",
     )
     checkpoint_name: str = option(
-        "model.ckpt-best", "Prefix of the checkpoint in that directory.", is_path=True
+        "model.ckpt-best", "Prefix of the checkpoint in that directory.", path="output"
     )
     do_lower_case: bool = option(True, "Whether the model is for lower-cased text.")
     strip_accents: bool = option(True, _STRIP_ACCENTS)
@@ -981,7 +1080,7 @@ class HubExport(Options):
         "albert_config.json is there and has fewer.",
         low=3,  # [CLS], a piece, [SEP]
     )
-    export_path: str | None = option(None, "Directory to make.", is_path=True)
+    export_path: str | None = option(None, "Directory to make.", path="output")
     export_type: str = option(
         "model",
         "model: the encoder, with .mlm and .sop where the heads are there. preprocessing: text to "
@@ -1000,14 +1099,14 @@ class PredictedModel(Options):
     saved_model: str | None = option(
         None,
         "Directory of the export, or one of several: then the newest is taken.",
-        is_path=True,
+        path="directory",
     )
     model: str | None = option(
         None,
         "In place of --saved_model: directory of a training, an unpacked release, a hub module or "
         "of the transformers library, or the prefix of a checkpoint. Of a fine-tuned directory the "
         "best checkpoint is taken.",
-        is_path=True,
+        path="checkpoint",
     )
 
 
@@ -1026,7 +1125,7 @@ class Examples(Options):
     input_file: str | None = option(
         None,
         "File of examples, one a line; standard input if no text is given.",
-        is_path=True,
+        path="file",
     )
     header: bool | None = option(
         None,
@@ -1034,7 +1133,7 @@ class Examples(Options):
         "named there.",
     )
     output_file: str | None = option(
-        None, "Where the lines go; standard output by default.", is_path=True
+        None, "Where the lines go; standard output by default.", path="output"
     )
     fill_mask: list | None = option(
         None,
@@ -1064,10 +1163,10 @@ class TrainedModel(Options):
     """What the directory of a model may lack."""
 
     albert_config_file: str | None = option(
-        None, "JSON file with the model's architecture.", is_path=True
+        None, "JSON file with the model's architecture.", path="file"
     )
-    spm_model_file: str | None = option(None, "SentencePiece model.", is_path=True)
-    vocab_file: str | None = option(None, "WordPiece vocabulary.", is_path=True)
+    spm_model_file: str | None = option(None, "SentencePiece model.", path="file")
+    vocab_file: str | None = option(None, "WordPiece vocabulary.", path="file")
     do_lower_case: bool | None = option(None, "Whether the text is lower-cased.")
     max_seq_length: int | None = option(None, "Longest sequence, in pieces.")
     task_name: str | None = option(

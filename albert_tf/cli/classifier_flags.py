@@ -5,19 +5,17 @@ import math
 
 from absl import flags
 
-from albert_tf.cli import finetuning_flags, flag_groups, lazy
+from albert_tf import options
+from albert_tf.cli import finetuning_flags, flag_groups, lazy, paths
 from albert_tf.errors import UserError
 
 run_directory = lazy.module("albert_tf.checkpoints.run_directory")
-sequences = lazy.module("albert_tf.text.sequences")
 glue = lazy.module("albert_tf.tasks.glue")
 predicted_file = lazy.module("albert_tf.tasks.predicted_file")
 finetuned_task = lazy.module("albert_tf.training.finetuned_task")
 run_record = lazy.module("albert_tf.training.run_record")
-tf = lazy.module("tensorflow")
 
 FLAGS = flags.FLAGS
-OWN_FILES = ("tsv", "ner")  # tasks of files that are no data set
 TEXT_COLUMNS = ("text_column", "text_pair_column")
 TSV_FLAGS = (*TEXT_COLUMNS, "label_column", "labels", "regression")
 FLAGS_OF = {"tsv": TSV_FLAGS, "ner": ("labels",)}  # --task_name -> flags that others do not have
@@ -53,7 +51,7 @@ def follow_task():
     if FLAGS.task_name is None:
         FLAGS.task_name = _name_of(kind, directory)
     task_name = FLAGS.task_name.lower()
-    if kind is None or kind.task_name != task_name or task_name not in OWN_FILES:
+    if kind is None or kind.task_name != task_name or task_name not in options.OWN_FILES:
         return
     if not (FLAGS.labels or FLAGS.regression):
         FLAGS.labels = list(kind.labels or ())
@@ -68,7 +66,7 @@ def _name_of(kind, directory):
         raise UserError(
             f"{directory} holds no {finetuned_task.FILE} to tell what was trained: give --task_name"
         )
-    if kind.task_name not in (*glue.TASKS, *OWN_FILES):
+    if kind.task_name not in (*glue.TASKS, *options.OWN_FILES):
         raise UserError(f"{directory} was trained for {kind}, which is not for run_classifier.py")
     return kind.task_name
 
@@ -122,27 +120,21 @@ def texts_to_predict(row):
 
 
 def check():
-    """Raises UserError for values that make no run, to be called after `follow_task`."""
-    task_name = FLAGS.task_name.lower()
-    if task_name not in OWN_FILES:
-        glue.find_task(FLAGS.task_name)
-    if FLAGS.do_train and task_name == "tsv":
-        _check_text_column()
+    """Raises UserError for values that make no run, before anything is read."""
+    if FLAGS.task_name:  # else it is that of the run
+        check_task()
     if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
         raise UserError("--threshold_to_export needs --export_dir")
-    if not math.isnan(FLAGS.threshold_to_export) and task_name == "ner":
-        raise UserError("--threshold_to_export is not for --task_name=ner")
     if math.isinf(FLAGS.threshold_to_export):
         raise UserError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
-    sequences.check_max_seq_length(FLAGS.max_seq_length)
+    options.check_pair_length(FLAGS.max_seq_length)
     if FLAGS.num_trials > 1 and not (FLAGS.do_train and FLAGS.do_eval):
         raise UserError("--num_trials compares runs: it needs --do_train and --do_eval")
     if any("\t" in label or "\n" in label for label in FLAGS.labels or ()):
         raise UserError(f"--labels={FLAGS.labels}: a column's values hold no tabs and no line ends")
-    if FLAGS.glue_submission_dir and task_name in OWN_FILES:
-        raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
-    _check_predict_file(task_name)
-    _check_task_flags(task_name)
+    _check_predict_file()
+    if _reads_data_set():
+        paths.check_exist("data_dir")
 
 
 def _check_text_column():
@@ -158,22 +150,32 @@ def _check_text_column():
         )
 
 
-def _check_predict_file(task_name):
+def _check_predict_file():
     path = FLAGS.predict_file
     flag_groups.check_not_empty("predict_file")
-    if FLAGS.id_column and (not path or task_name == "ner"):
-        raise UserError("--id_column is a column of --predict_file, of texts and not of words")
+    if FLAGS.id_column and not path:
+        raise UserError("--id_column is a column of --predict_file: give that too")
     if not path:
         return
     if not FLAGS.do_predict:
         raise UserError("--predict_file needs --do_predict")
     if FLAGS.glue_submission_dir:
         raise UserError("--glue_submission_dir is for test sets: leave it or --predict_file out")
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise UserError(f"--predict_file={path} is no file")
+    paths.check_exist("predict_file")
 
 
-def _check_task_flags(task_name):
+def check_task():
+    """Raises UserError for a task that is unknown, or that some flags are not for."""
+    options.check_task_name(FLAGS.task_name)
+    task_name = FLAGS.task_name.lower()
+    if FLAGS.do_train and task_name == "tsv":
+        _check_text_column()
+    if not math.isnan(FLAGS.threshold_to_export) and task_name == "ner":
+        raise UserError("--threshold_to_export is not for --task_name=ner")
+    if FLAGS.id_column and task_name == "ner":
+        raise UserError("--id_column is a column of --predict_file, of texts and not of words")
+    if FLAGS.glue_submission_dir and task_name in options.OWN_FILES:
+        raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
     given = [name for name in TSV_FLAGS if FLAGS[name].present]
     given = [name for name in given if FLAGS[name].value != FLAGS[name].default]
     free = TEXT_COLUMNS if FLAGS.predict_file and task_name != "ner" else ()

@@ -6,14 +6,13 @@ import sys
 from absl import flags
 
 from albert_tf import choices
-from albert_tf.cli import flag_groups, lazy, loop_flags, model_flags
+from albert_tf.cli import flag_groups, lazy, loop_flags, model_flags, paths
 from albert_tf.errors import UserError
 
 files = lazy.module("albert_tf.files")
 finetuning = lazy.module("albert_tf.training.finetuning")
 record_index = lazy.module("albert_tf.records.record_index")
 results = lazy.module("albert_tf.training.results")
-profiling = lazy.module("albert_tf.training.profiling")
 served = lazy.module("albert_tf.publish.served")
 
 FLAGS = flags.FLAGS
@@ -26,18 +25,41 @@ def check():
     if not (FLAGS.export_dir or any(FLAGS[name].value for name in wanted)):
         names = [f"--{name}" for name in wanted]
         raise UserError(f"nothing to do: give {', '.join(names)} or --export_dir")
-    if FLAGS.export_tflite and not FLAGS.export_dir:
-        raise UserError("--export_tflite needs --export_dir")
-    if not (FLAGS.export_text or FLAGS.export_dir):
-        raise UserError("--export_text=false needs --export_dir")
     counts_steps = "train_step" in FLAGS and not FLAGS["train_step"].using_default_value
     if counts_steps and FLAGS.num_train_epochs is not None:
         raise UserError(
             f"--train_step={FLAGS.train_step} and --num_train_epochs={FLAGS.num_train_epochs} both "
             "say how long to train: give one of them"
         )
-    profiling.parse_steps(FLAGS.profile_steps)
-    finetuning.check_strategy(FLAGS.distribution_strategy)
+    if FLAGS.distribution_strategy == "multi_worker_mirrored":
+        raise UserError(
+            f"--distribution_strategy={FLAGS.distribution_strategy} is for run_pretraining.py: "
+            "fine-tune on one machine, with mirrored if it has several GPUs"
+        )
+
+
+def check_model():
+    """Raises UserError if the flags name no model, or one that is not there."""
+    paths.check_exist("albert_config_file", "albert_hub_module_handle")
+    paths.check_config(FLAGS.albert_config_file)
+    if not FLAGS.albert_hub_module_handle:  # which has its own
+        paths.check_exist("spm_model_file" if FLAGS.spm_model_file else "vocab_file")
+    if paths.holds_run(FLAGS.output_dir) or ("ensemble_dirs" in FLAGS and FLAGS.ensemble_dirs):
+        return
+    paths.check_exist("init_checkpoint")
+    if FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle:
+        return
+    if not FLAGS.do_train:
+        paths.check_run()
+    elif not FLAGS.allow_random_init:
+        raise UserError(
+            "no weights to start from: give --init_checkpoint (or, to train from random "
+            "weights on purpose, --allow_random_init)"
+        )
+    elif not FLAGS.albert_config_file:
+        raise UserError("give --albert_config_file or --albert_hub_module_handle")
+    elif not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        raise UserError("give --spm_model_file or --vocab_file")
 
 
 def check_writable(*directories, **record_files):

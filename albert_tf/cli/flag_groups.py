@@ -45,7 +45,8 @@ def define(*groups, **defaults):
     for group in groups:
         for field in options.options_of(group):
             _define_flag(field, defaults.pop(field.name, field.default))
-            FLAGS[field.name].option, FLAGS[field.name].subject = field, group.heading
+            flag = FLAGS[field.name]
+            flag.option, flag.group, flag.subject = field, group, group.heading
     if defaults:
         raise TypeError(f"no options of these groups: {', '.join(defaults)}")
 
@@ -63,9 +64,9 @@ def _define_flag(field, default):
 
 
 def check_values():
-    """Raises UserError for a flag whose value is out of its range, or no path where one is due."""
-    for flag in own_flags():
-        options.check(flag.option, flag.value)
+    """Raises UserError for values that no option can have, or not together with one another."""
+    for group in dict.fromkeys(flag.group for flag in own_flags()):
+        values_of(group)
 
 
 def values_of(kind, **others):
@@ -79,7 +80,7 @@ def values_of(kind, **others):
         UserError: the dataclass refuses a value.
     """
     names = {field.name for field in dataclasses.fields(kind)} - others.keys()
-    return kind(**{name: FLAGS[name].value for name in names}, **others)
+    return kind(**{name: FLAGS[name].value for name in names if name in FLAGS}, **others)
 
 
 def check_not_empty(*names):

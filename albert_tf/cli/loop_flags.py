@@ -3,10 +3,10 @@
 
 from absl import flags
 
+from albert_tf import options
 from albert_tf.cli import lazy
 
 loop = lazy.module("albert_tf.training.loop")
-profiling = lazy.module("albert_tf.training.profiling")
 
 FLAGS = flags.FLAGS
 
@@ -37,7 +37,7 @@ def read_settings(train_steps, keep_checkpoint_max):
         gradient_clip_norm=FLAGS.gradient_clip_norm,
         enable_xla=FLAGS.enable_xla,
         stop_on_divergence=FLAGS.stop_on_divergence,
-        profile_steps=profiling.parse_steps(FLAGS.profile_steps),
+        profile_steps=options.parse_profile_steps(FLAGS.profile_steps),
         peak_tflops=FLAGS["peak_tflops"].value if "peak_tflops" in FLAGS else None,
     )
 

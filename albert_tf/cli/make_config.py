@@ -13,7 +13,7 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy
+from albert_tf.cli import flag_groups, launch, lazy, paths
 from albert_tf.errors import UserError
 
 albert_config = lazy.module("albert_tf.config")
@@ -67,6 +67,7 @@ def config_of(size, vocab_size, max_position_embeddings):
 def main(_):
     """Reads the vocabulary and writes the config."""
     flag_groups.check_not_empty("vocab", "output_file")
+    paths.check_exist("vocab")
     kind = tokenization.vocabulary_argument(FLAGS.vocab)
     vocab_size = tokenization.FullTokenizer(**{kind: FLAGS.vocab}).vocab_size
     config = config_of(FLAGS.size, vocab_size, FLAGS.max_position_embeddings)

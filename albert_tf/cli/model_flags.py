@@ -153,13 +153,6 @@ def vocabulary_arguments():
     return {kind: path, "do_lower_case": do_lower_case(), "strip_accents": strip_accents()}
 
 
-def check_albert_directory():
-    """Raises UserError if --albert_directory is a file."""
-    path = FLAGS.albert_directory
-    if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
-        raise UserError(f"--albert_directory={path} is a file: give the directory that holds it")
-
-
 def directory_vocabulary():
     """The vocabulary in --albert_directory.
 

@@ -25,7 +25,7 @@ from absl import flags
 from tqdm import tqdm
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy, predict_examples, predict_models
+from albert_tf.cli import flag_groups, launch, lazy, paths, predict_examples, predict_models
 from albert_tf.cli.predict_examples import INPUTS
 from albert_tf.errors import UserError
 
@@ -93,9 +93,12 @@ def check_flags():
             "--sentence_order compares two texts: give the flag twice. "
             f"Received: {len(FLAGS.sentence_order)}"
         )
-    for name in ("input_file", "output_file"):
-        if FLAGS[name].value and tf.io.gfile.isdir(FLAGS[name].value):
-            raise UserError(f"--{name}={FLAGS[name].value} is a directory: give a file")
+    if FLAGS.output_file and os.path.isdir(FLAGS.output_file):
+        raise UserError(f"--output_file={FLAGS.output_file} is a directory: give a file")
+    paths.check_exist(
+        "input_file", "saved_model", "model", "albert_config_file", "spm_model_file", "vocab_file"
+    )
+    paths.check_config(FLAGS.albert_config_file)
 
 
 def _check_one_of(*groups):

@@ -13,7 +13,7 @@ import signal
 from absl import flags, logging
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy
+from albert_tf.cli import flag_groups, launch, lazy, paths
 from albert_tf.errors import UserError
 from albert_tf.text.sentencepiece_options import Options
 
@@ -78,17 +78,18 @@ def signals_end_at_once():
 
 def main(_):
     """Reads the flags, trains the model, writes it and prints what it was made of."""
-    settings = flag_groups.values_of(Options)
-    form = flag_groups.values_of(text_formats.Format)
-    paths = files.expand_patterns(FLAGS.input_file, "input_file")
+    paths.check_exist("input_file")
     if not FLAGS.model_prefix or FLAGS.model_prefix.endswith("/"):
         raise UserError(
             f"--model_prefix={FLAGS.model_prefix}: give a name for the files, as dir/spm"
         )
+    settings = flag_groups.values_of(Options)
+    form = flag_groups.values_of(text_formats.Format)
+    text_files = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = [f"{FLAGS.model_prefix}{ending}" for ending in (".vocab", ".model")]
     for path in outputs:
         files.check_file_writable(path, "model_prefix")
-    sentences = Sentences(paths, form, FLAGS.do_lower_case, FLAGS.strip_accents)
+    sentences = Sentences(text_files, form, FLAGS.do_lower_case, FLAGS.strip_accents)
     sample = sentencepiece_training.Sample(sentences, settings)
     print(
         f"training on {len(sample.kept)} of {sample.read} sentences{sample.left_out()}"

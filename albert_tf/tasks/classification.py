@@ -10,11 +10,12 @@ import numpy as np
 
 from albert_tf.choices import WINDOW
 from albert_tf.model import heads
+from albert_tf.options import check_pair_length
 from albert_tf.publish import classifier_functions, text_inputs
 from albert_tf.tasks import base, classification_metrics, glue, tsv_files
 from albert_tf.tasks.figures import mean_over_batches
 from albert_tf.tasks.text_input import TextInput
-from albert_tf.text.sequences import check_max_seq_length, cut, pack_segments
+from albert_tf.text.sequences import cut, pack_segments
 from albert_tf.training.finetuned_task import FinetunedTask
 
 HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
@@ -109,7 +110,7 @@ class ClassificationTask(base.Task):
             UserError: max_seq_length is too short.
         """
         tokenizer, length = self.text.tokenizer, self.text.max_seq_length
-        check_max_seq_length(length)
+        check_pair_length(length)
         firsts, seconds = [], []
         for example in examples:
             first = tokenizer.encode_ids(example.text_a, is_normalized=True)

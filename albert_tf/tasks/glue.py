@@ -2,11 +2,11 @@
 """The tasks of GLUE (paper, section 4.2), rows of `TASKS`, and that of one's own TSV files."""
 
 import dataclasses
-import difflib
 import reprlib
 
 import tensorflow as tf
 
+from albert_tf import options
 from albert_tf.errors import UserError
 from albert_tf.tasks.tsv_files import (
     SPLITS,
@@ -119,13 +119,7 @@ def find_task(name):
     Raises:
         UserError: there is no such task.
     """
-    if name.lower() not in TASKS:
-        close = difflib.get_close_matches(name.lower(), [*TASKS, "tsv", "ner"], 1)
-        hint = f". Did you mean {close[0]}?" if close else ""
-        raise UserError(
-            f"--task_name={name} is unknown; known are {', '.join(TASKS)}, and tsv and ner for "
-            f"files of your own{hint}"
-        )
+    options.check_task_name(name)
     return TASKS[name.lower()]
 
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.errors import UserError, parse_json
 from albert_tf.model import heads
+from albert_tf.options import check_race_lengths
 from albert_tf.publish import classifier_functions, text_inputs
 from albert_tf.records import schemas
 from albert_tf.tasks import base
@@ -61,13 +62,7 @@ class Example(NamedTuple):
 
 
 def choose_levels(middle_only=False, high_only=False):
-    """Levels to read.
-
-    Raises:
-        UserError: both are excluded.
-    """
-    if middle_only and high_only:
-        raise UserError("--middle_only and --high_only exclude each other; give one of them")
+    """Levels to read."""
     chosen = {(True, False): ("middle",), (False, True): ("high",)}
     return chosen.get((bool(middle_only), bool(high_only)), LEVELS)
 
@@ -239,16 +234,6 @@ def _ending(question, option):
     return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
 
 
-def check_lengths(max_seq_length, max_qa_length):
-    """Raises UserError if question and option get no token, or may leave none to the passage."""
-    longest = max_seq_length - NUM_SPECIALS - 1
-    if not 1 <= max_qa_length <= longest:
-        raise UserError(
-            f"--max_qa_length={max_qa_length}: must lie between 1 and {longest} with "
-            f"--max_seq_length={max_seq_length}, so that a token of the passage fits too"
-        )
-
-
 # === Metrics and predictions ===
 
 
@@ -325,7 +310,7 @@ class RaceTask(base.Task):
     results_layout = "{first}{rest}best = {before}\n{saved}" + results.RULE
 
     def __post_init__(self):
-        check_lengths(self.text.max_seq_length, self.max_qa_length)
+        check_race_lengths(self.text.max_seq_length, self.max_qa_length)
 
     @property
     def schema(self):

@@ -6,17 +6,11 @@ import itertools
 import numpy as np
 
 from albert_tf.errors import UserError
+from albert_tf.options import NUM_SPECIALS
 
-NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
 SHORTEST = NUM_SPECIALS + 2  # sequence: a piece of either text
 # Name in records -> name in the output of a tokenizer.
 _OUTPUTS = {"input_ids": "input_ids", "input_mask": "input_mask", "segment_ids": "token_type_ids"}
-
-
-def check_max_seq_length(max_seq_length):
-    """Raises UserError if there is no room for a token of either text."""
-    if max_seq_length < SHORTEST:
-        raise UserError(f"--max_seq_length={max_seq_length}: must be at least {SHORTEST}")
 
 
 def cut(first, second, max_length):

@@ -134,19 +134,6 @@ def fine_tune(data, config, options, strategy):
         _export(data.task, config, options)
 
 
-def check_strategy(name):
-    """Raises UserError for a strategy that fine-tuning has no use for.
-
-    Args:
-        name: str, value of --distribution_strategy.
-    """
-    if name == "multi_worker_mirrored":
-        raise UserError(
-            f"--distribution_strategy={name} is for run_pretraining.py: fine-tune on one machine, "
-            "with mirrored if it has several GPUs"
-        )
-
-
 def steps_of_epochs(count, batch_size, epochs):
     """Updates of a training, as the original counts them.
 

@@ -1,34 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--profile_steps`: a profile of some updates for TensorBoard."""
 
-import re
-
 import tensorflow as tf
-
-from albert_tf.errors import UserError
-
-
-def parse_steps(text):
-    """First and last update to profile.
-
-    Args:
-        text: str, "first:last"; None or "" for none.
-
-    Returns:
-        (int, int) or None.
-
-    Raises:
-        UserError: it is something else.
-    """
-    if not text:
-        return None
-    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text, re.ASCII)
-    if not match or not 0 < int(match[1]) < int(match[2]):
-        raise UserError(
-            "--profile_steps must be first:last with 0 < first < last, such as 100:110. "
-            f"Received: {text}"
-        )
-    return int(match[1]), int(match[2])
 
 
 class Profiler:

@@ -2,12 +2,15 @@
 """Bad values of flags in all commands: one plain line that names the flag, first of all."""
 
 import importlib
+import json
 import re
+import subprocess
 import sys
 
 import pytest
 
 from albert_tf.cli import flag_groups, launch
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import COMMANDS, as_called
 from tests import ROOT
 from tests.conftest import flags_of
@@ -27,7 +30,7 @@ def names_of(script, test):
 
 
 def is_path(flag):
-    return flag.option.metadata["is_path"]
+    return flag.option.metadata["path"]
 
 
 def answer_to(script, launched, *words):
@@ -115,3 +118,255 @@ def test_help_names_the_command_as_it_was_called(monkeypatch, capsys):
         launch.run(module.main)
     shown = capsys.readouterr().out
     assert "albert-spm --input_file" in shown and "python " not in shown
+
+
+# --- Before TensorFlow is imported ---------------------------------------------------------------
+
+RUN = r"""
+import json, runpy, sys
+sys.path.insert(0, ".")
+sys.modules["tensorflow"] = None  # an import is an error, which ends in a traceback
+for script, words in json.loads(sys.argv[1]):
+    sys.argv = [f"{script}.py", *words]
+    for name in [name for name in sys.modules if name.split(".")[0] in ("absl", "albert_tf")]:
+        del sys.modules[name]
+    try:
+        runpy.run_path(f"{script}.py", run_name="__main__")
+    except SystemExit as end:
+        print(f"exit code {end.code}", file=sys.stderr)
+    except BaseException as error:
+        print(f"{error!r}\nno exit", file=sys.stderr)
+"""
+CONFIG = "--albert_config_file={here}/config.json"
+MODEL = (CONFIG, "--vocab_file={here}/vocab.txt")
+FRESH = (*MODEL, "--allow_random_init")
+TRAIN = ("--output_dir={here}/out", "--do_train")
+PREDICT = ("--output_dir={here}/ou", "--do_predict")
+GLUE = ("--task_name=rte", "--data_dir={here}")
+DATA = ("--output_file={here}/x.tfrecord", "--vocab_file={here}/vocab.txt")
+RECORDS = (CONFIG, "--output_dir={here}/out")
+EXPORT = ("--export_path={here}/export",)
+NO_FILE = "there is no such file"
+MISTAKES = [
+    (
+        "run_classifier",
+        (*GLUE, *TRAIN, "--vocab_file=none", CONFIG),
+        "--vocab_file=none: " + NO_FILE,
+    ),
+    (
+        "run_classifier",
+        (*GLUE, *TRAIN, "--albert_config_file=none"),
+        "config_file=none: " + NO_FILE,
+    ),
+    ("run_classifier", (*GLUE, *TRAIN, "--albert_config_file={here}"), "is a directory: give a"),
+    ("run_classifier", (*GLUE, *TRAIN, "--albert_config_file={here}/bad.json"), "is not JSON"),
+    ("run_classifier", (*GLUE, *TRAIN, "--albert_config_file={here}/list.json"), "one JSON object"),
+    ("run_classifier", (*GLUE, *TRAIN, "--albert_config_file={here}/no.json"), "no.json: "),
+    ("run_classifier", (*GLUE, *TRAIN, *MODEL), "no weights to start from: give --init_checkpoint"),
+    ("run_classifier", (*GLUE, *TRAIN, "--allow_random_init"), "give --albert_config_file or"),
+    ("run_classifier", (*GLUE, *TRAIN, CONFIG, "--allow_random_init"), "give --spm_model_file or"),
+    (
+        "run_classifier",
+        (*GLUE, *TRAIN, *MODEL, "--init_checkpoint=none"),
+        "--init_checkpoint=none:",
+    ),
+    ("run_classifier", (*GLUE, *TRAIN, "--albert_hub_module_handle=none"), "is no directory"),
+    (
+        "run_classifier",
+        (*GLUE, *TRAIN, *FRESH, "--data_dir=none"),
+        "--data_dir=none is no directory",
+    ),
+    ("run_classifier", (*GLUE, *TRAIN, *FRESH, "--data_dir={here}/vocab.txt"), "is a file: give"),
+    ("run_classifier", (*GLUE, *TRAIN, *FRESH, "--task_name=SST2"), "Did you mean sst-2?"),
+    ("run_classifier", (*GLUE, *TRAIN, *FRESH, "--max_seq_length=4"), "must be at least 5"),
+    (
+        "run_classifier",
+        (*GLUE, *TRAIN, *FRESH, "--export_tflite"),
+        "--export_tflite needs --export",
+    ),
+    ("run_classifier", (*GLUE, *TRAIN, *FRESH, "--id_column=a"), "--id_column is a column of"),
+    ("run_classifier", (*GLUE, *TRAIN, *FRESH, "--text_column=a"), "for --task_name=tsv"),
+    ("run_classifier", (*GLUE, *TRAIN, *FRESH, "--profile_steps=9"), "must be first:last"),
+    (
+        "run_classifier",
+        (*GLUE, *PREDICT, *MODEL),
+        "/ou does not exist, so it holds no",
+    ),
+    ("run_classifier", (*GLUE, *PREDICT, *MODEL, "--output_dir={here}"), "holds no checkpoint to"),
+    (
+        "run_classifier",
+        (*PREDICT, "--predict_file=none", "--init_checkpoint={here}"),
+        "file=none: ",
+    ),
+    ("run_race", (*TRAIN, *FRESH, "--data_dir=none"), "--data_dir=none is no directory"),
+    (
+        "run_race",
+        (*TRAIN, *FRESH, "--data_dir={here}", "--max_qa_length=510"),
+        "--max_qa_length=510",
+    ),
+    (
+        "run_race",
+        (*TRAIN, "--data_dir={here}", "--high_only", "--middle_only"),
+        "exclude each other",
+    ),
+    (
+        "run_race",
+        (*TRAIN, *FRESH, "--data_dir={here}", "--dropout_prob=1"),
+        "--dropout_prob must be",
+    ),
+    (
+        "run_race",
+        (*PREDICT, "--data_dir={here}", "--nodo_train"),
+        "/ou does not exist",
+    ),
+    ("run_squad", (*TRAIN, *FRESH), "--do_train needs --train_file"),
+    ("run_squad", (*TRAIN, *FRESH, "--train_file=none"), "--train_file=none: " + NO_FILE),
+    ("run_squad", (*TRAIN, *FRESH, "--train_file={here}"), "is a directory: give a file"),
+    (
+        "run_squad",
+        (*TRAIN, *FRESH, "--train_file={here}/bad.json", "--doc_stride=400"),
+        "_stride=400",
+    ),
+    (
+        "run_squad",
+        (*PREDICT, *MODEL, "--predict_file={here}/bad.json"),
+        "/ou does not exist",
+    ),
+    (
+        "run_squad",
+        (*PREDICT, "--predict_file={here}/bad.json", "--ensemble_dirs=a,b"),
+        "_dirs=a is no",
+    ),
+    ("run_squad", (*PREDICT, "--predict_file=x", "--null_score_diff_threshold=nan"), "be a number"),
+    ("run_pretraining", (*RECORDS, "--input_file=none*"), "--input_file: no file matches 'none*'"),
+    (
+        "run_pretraining",
+        (*RECORDS, "--input_file={here}/*", "--eval_input_file=none"),
+        "matches 'none'",
+    ),
+    (
+        "run_pretraining",
+        (*RECORDS, "--input_file={here}/*", "--init_checkpoint=none"),
+        "=none: there",
+    ),
+    ("run_pretraining", (*RECORDS, "--input_file={here}/*", CONFIG[:-4]), NO_FILE),
+    (
+        "run_pretraining",
+        (*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"),
+        "needs the voc",
+    ),
+    (
+        "run_pretraining",
+        (*RECORDS, "--input_file={here}/*", "--ngram=2"),
+        "--ngram is about masking",
+    ),
+    (
+        "run_pretraining",
+        (*RECORDS, "--input_file=x", "--nodo_train"),
+        "nothing to do: give --do_train",
+    ),
+    (
+        "run_pretraining",
+        (*RECORDS, "--input_file={here}/*", "--nodo_train", "--do_eval"),
+        "out does not exist, so it holds no checkpoint to evaluate",
+    ),
+    (
+        "create_pretraining_data",
+        (*DATA, "--input_file=none"),
+        "--input_file: no file matches 'none'",
+    ),
+    ("create_pretraining_data", (*DATA, "--input_file={here}/*", "--vocab_file=none"), NO_FILE),
+    ("create_pretraining_data", (*DATA, "--input_file={here}/*", "--dupe_factor=0"), "at least 1"),
+    (
+        "create_pretraining_data",
+        (*DATA[:1], "--input_file={here}/*"),
+        "one of --spm_model_file and",
+    ),
+    (
+        "create_pretraining_data",
+        (*DATA, "--input_file={here}/*", "--document_per_line"),
+        "is for --in",
+    ),
+    ("train_sentencepiece", ("--input_file=none", "--model_prefix=x"), "no file matches 'none'"),
+    ("train_sentencepiece", ("--input_file={here}/*", "--model_prefix=x/"), "give a name for the"),
+    (
+        "train_sentencepiece",
+        ("--input_file=x", "--model_prefix=x", "--vocab_size=2"),
+        "--vocab_size",
+    ),
+    ("make_config", ("--vocab=none",), "--vocab=none: " + NO_FILE),
+    ("make_config", ("--vocab={here}",), "is a directory: give a file"),
+    (
+        "export_checkpoints",
+        (*EXPORT, "--albert_directory=none"),
+        "--albert_directory=none is no dir",
+    ),
+    (
+        "export_checkpoints",
+        (*EXPORT, "--albert_directory={here}/empty"),
+        "holds no albert_config.json: put",
+    ),
+    (
+        "export_checkpoints",
+        (*EXPORT, "--albert_directory={here}/model"),
+        "no checkpoint at ",
+    ),
+    ("export_checkpoints", (*EXPORT, "--albert_directory={here}/bad"), "is not JSON"),
+    ("export_to_tfhub", (*EXPORT, "--albert_directory={here}/bad"), "is not JSON"),
+    ("export_to_tfhub", (*EXPORT, "--albert_directory={here}/vocab.txt"), "is a file: give the"),
+    (
+        "export_to_tfhub",
+        (*EXPORT, "--albert_directory={here}/model"),
+        "no checkpoint at ",
+    ),
+    (
+        "export_to_tfhub",
+        (*EXPORT, "--albert_directory={here}", "--max_seq_length=9"),
+        "is for --export",
+    ),
+    ("predict", (), "give --saved_model, an export, or --model"),
+    ("predict", ("--saved_model=none", "--text=a"), "--saved_model=none is no directory"),
+    ("predict", ("--model=none", "--text=a"), "--model=none: there is no such checkpoint or"),
+    ("predict", ("--model={here}", "--input_file=none"), "--input_file=none: " + NO_FILE),
+    ("predict", ("--model={here}", "--text=a", "--spm_model_file=none"), "_file=none: " + NO_FILE),
+    (
+        "predict",
+        ("--model={here}", "--text=a", "--albert_config_file={here}/bad.json"),
+        "is not JSON",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def said_without_tensorflow(tmp_path_factory):
+    """The line on standard error and the exit code of each of MISTAKES, where TensorFlow is not."""
+    here = tmp_path_factory.mktemp("files")
+    config = AlbertConfig(vocab_size=5, hidden_size=8, num_attention_heads=2, intermediate_size=8)
+    for folder, text in (("model", config.to_json_string()), ("bad", "{")):
+        (here / folder).mkdir()
+        (here / folder / "albert_config.json").write_text(text)
+    (here / "empty").mkdir()
+    (here / "config.json").write_text(config.to_json_string())
+    (here / "bad.json").write_text("{")
+    (here / "list.json").write_text("[1]")
+    (here / "no.json").write_text('{"vocab_size": -1}')
+    (here / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    calls = [
+        (script, [w.replace("{here}", str(here)) for w in words]) for script, words, _ in MISTAKES
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, json.dumps(calls)],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2 * len(MISTAKES), done.stderr
+    return list(zip(lines[::2], lines[1::2], strict=True))
+
+
+@pytest.mark.parametrize("number", range(len(MISTAKES)))
+def test_mistakes_are_answered_before_tensorflow_is_imported(number, said_without_tensorflow):
+    script, _, message = MISTAKES[number]
+    line, code = said_without_tensorflow[number]
+    assert line.startswith(f"{script}: error: ") and message in line
+    assert code == "exit code 1"

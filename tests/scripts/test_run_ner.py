@@ -310,7 +310,7 @@ def changed(name, old, new):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"data_dir": "nowhere"}, "neither nowhere/train.conll nor nowhere/train.txt"),
+        ({"data_dir": "nowhere"}, "--data_dir=nowhere is no directory"),
         (changed("train.conll", " X B-LOC", ""), "the label is missing"),
         (changed("dev.conll", "B-LOC", "B-DATE"), "unknown label B-DATE; known are O, B-LOC"),
         (changed("test.conll", "B-LOC", "LOC"), "a label is O, B-x or I-x. Received: 'LOC'"),

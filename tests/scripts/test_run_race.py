@@ -368,7 +368,7 @@ def without_a_level(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"data_dir": "nowhere"}, "nowhere/RACE/"),
+        ({"data_dir": "nowhere"}, "--data_dir=nowhere is no directory"),
         (without_a_level, "RACE/test/high"),
         ({"middle_only": True, "high_only": True}, "exclude each other"),
         ({"max_qa_length": 61}, "--max_qa_length=61: must lie between 1 and 60"),
@@ -380,7 +380,7 @@ def without_a_level(tmp_path):
         ({"allow_random_init": False}, "--init_checkpoint"),
         (below_a_file("output_dir"), "--output_dir="),
         (below_a_file("train_file"), "--train_file="),
-        (PREDICT, "holds no fine-tuned checkpoint"),
+        (PREDICT, "holds no checkpoint to predict with"),
         (EVALUATE, "holds no checkpoint to evaluate"),
     ],
 )

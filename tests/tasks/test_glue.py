@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import options
 from albert_tf.errors import UserError
 from albert_tf.records import feature_cache, input_pipeline, schemas
 from albert_tf.tasks import (
@@ -197,6 +198,7 @@ def test_max_seq_length_too_short(tokenizer):
 
 
 def test_find_task():
+    assert (*glue.TASKS,) == options.GLUE_TASKS
     assert glue.find_task("MisMNLI") is glue.TASKS["mismnli"]
     with pytest.raises(ValueError, match="--task_name=mnly is unknown; known are cola, mnli,"):
         glue.find_task("mnly")

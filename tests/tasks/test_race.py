@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import options
 from albert_tf.errors import UserError
 from albert_tf.records import schemas
 from albert_tf.tasks import race
@@ -164,7 +165,7 @@ def test_files_are_sorted_and_levels_in_order(tmp_path):
 def test_levels_exclude_each_other():
     assert list(LEVELS.values()) == [("middle", "high"), ("middle",), ("high",)]
     with pytest.raises(ValueError, match="--middle_only and --high_only exclude each other"):
-        race.choose_levels(middle_only=True, high_only=True)
+        options.Race(middle_only=True, high_only=True)
 
 
 def test_missing_files(tokenizer, tmp_path):
@@ -280,7 +281,7 @@ def test_lengths_that_do_not_go_together(max_seq_length, max_qa_length, tokenize
     message = f"--max_qa_length={max_qa_length}: must lie between 1 and {max_seq_length - 4} "
     with pytest.raises(ValueError, match=message):
         features([], tokenizer, max_seq_length, max_qa_length)
-    race.check_lengths(max_seq_length, max_seq_length - 4)
+    options.check_race_lengths(max_seq_length, max_seq_length - 4)
 
 
 # --- Metrics and answers ---

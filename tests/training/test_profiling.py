@@ -4,19 +4,20 @@
 import pytest
 import tensorflow as tf
 
+from albert_tf import options
 from albert_tf.errors import UserError
 from albert_tf.training import profiling
 
 
 def test_steps_are_parsed():
-    assert profiling.parse_steps("3:5") == (3, 5)
-    assert profiling.parse_steps(None) is None and profiling.parse_steps("") is None
+    assert options.parse_profile_steps("3:5") == (3, 5)
+    assert options.parse_profile_steps(None) is None and options.parse_profile_steps("") is None
 
 
 @pytest.mark.parametrize("text", ["5", "0:5", "5:5", "5:3", "-1:5", "1:2:3", "a:b", "1: 2", "1,2"])
 def test_other_steps_are_refused(text):
     with pytest.raises(UserError, match=f"--profile_steps .* 0 < first < last.*Received: {text}"):
-        profiling.parse_steps(text)
+        options.parse_profile_steps(text)
 
 
 def profiled(directory, steps, first, last):

@@ -13,7 +13,7 @@ import itertools
 
 import numpy as np
 
-from albert_tf import files
+from albert_tf import files, options
 from albert_tf.errors import UserError
 from albert_tf.records import feature_cache, schemas
 from albert_tf.tasks.squad.alignment import UNLINKED, align, convert_positions
@@ -61,17 +61,7 @@ class WindowSettings:
     strip_accents: bool = True
 
     def __post_init__(self):
-        widest = self.max_seq_length - NUM_SPECIALS
-        if widest < 1:
-            raise UserError(
-                f"--max_seq_length={self.max_seq_length} leaves no room: a sequence holds "
-                f"{NUM_SPECIALS} special pieces, the question and a window of the paragraph"
-            )
-        if not 1 <= self.doc_stride <= widest:
-            raise UserError(
-                f"--doc_stride={self.doc_stride} must lie between 1 and {widest}, the widest "
-                f"window with --max_seq_length={self.max_seq_length}"
-            )
+        options.check_windows(self.max_seq_length, self.doc_stride)
         if self.max_query_length < 1:
             raise UserError(f"--max_query_length={self.max_query_length} must be at least 1")
 
