@@ -73,7 +73,7 @@ def load(
     config = config or found.read_config()
     text = _text_input(found, record, config, given)
     shapes = readers.open_reader(found.checkpoint).shapes
-    kind = task_kinds.kind_of(found, shapes, task, labels and tuple(labels))
+    kind = task_kinds.kind_of(found, shapes, task, labels)
     of_kind = kind and task_kinds.make_task(kind, text, found, record)
     if of_kind:
         model = of_kind.make_model(config)

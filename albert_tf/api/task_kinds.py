@@ -8,6 +8,7 @@ from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.squad import task as squad
 from albert_tf.tasks.squad import thresholds as squad_thresholds
 from albert_tf.tasks.squad.features import WindowSettings
+from albert_tf.text.sequences import NUM_SPECIALS
 from albert_tf.training import finetuned_task
 from albert_tf.training.finetuned_task import FinetunedTask
 
@@ -32,37 +33,60 @@ def kind_of(found, shapes, task=None, labels=None):
         found: checkpoints.source.Source.
         shapes: dict of original name -> list of int, of the checkpoint.
         task: str or None, what the caller says it is.
-        labels: tuple of str or None, the classes the caller says it has.
+        labels: sequence of str or None, the classes the caller says it has.
 
     Raises:
-        UserError: it has a head, and nothing tells what for; or the caller's task is unknown.
+        UserError: it has a head, and nothing tells what for; the caller's task is unknown; or task
+            or labels are not those that are recorded, or not as many as the checkpoint has outputs.
     """
-    if any(version.variable in shapes for version in (squad.VERSION_1, squad.VERSION_2)):
-        return FinetunedTask(SQUAD, None)
+    if isinstance(labels, str):
+        raise UserError(f"labels must be a list of str. Received: the str {labels!r}")
+    labels = None if labels is None else tuple(labels)
     weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
+    recorded = finetuned_task.read(found.directory) if weights else None
+    if any(version.variable in shapes for version in (squad.VERSION_1, squad.VERSION_2)):
+        recorded = FinetunedTask(SQUAD, None)
+    if recorded:
+        _check_recorded(found, recorded, task, labels)
+        return recorded
     if not weights:
         return None
-    if task is None:
-        kind = finetuned_task.read(found.directory)
-        if kind:
-            return kind
-        task = huggingface.read_task(found.directory, weights[0])
-        labels = labels or huggingface.read_labels(found.directory)
+    task = task or huggingface.read_task(found.directory, weights[0])
     if task is None and weights[0] == 1:
         raise UserError(
             f"{found.checkpoint} has one output, as regression and RACE have, and nothing beside "
             'it tells which: pass task="regression" or task="race"'
         )
-    numbered = tuple(str(number) for number in range(weights[0]))
-    return FinetunedTask(task or "tsv", _labels_of(task, labels, numbered))
-
-
-def _labels_of(task, labels, numbered):
     if task in (None, "tsv", "ner"):
-        return labels or numbered
-    if task == "race":
-        return tuple(race.LETTERS)
-    return None if task == REGRESSION else glue.find_task(task).labels
+        labels = labels or huggingface.read_labels(found.directory)
+        labels = labels or tuple(str(number) for number in range(weights[0]))
+        num_outputs = len(labels)
+    else:
+        fixed = {"race": race.RaceTask.labels, REGRESSION: None}
+        known = fixed[task] if task in fixed else glue.find_task(task).labels
+        if labels not in (None, known):
+            raise UserError(f"labels={list(labels)}, but those of task={task!r} are {known}")
+        labels, num_outputs = known, 1 if known is None or task == "race" else len(known)
+    if num_outputs != weights[0]:
+        raise UserError(
+            f"{found.checkpoint} has {weights[0]} outputs, but {num_outputs} belong to "
+            f"task={task or 'tsv'!r} with labels={labels and list(labels)}"
+        )
+    return FinetunedTask(task or "tsv", labels)
+
+
+def _check_recorded(found, recorded, task, labels):
+    """Raises UserError if the caller says otherwise than what a run recorded."""
+    names = [recorded.task_name, *([REGRESSION] if recorded.labels is None else [])]
+    what = SQUAD if recorded.task_name == SQUAD else recorded
+    if task is not None and glue.model_task(task) not in names:
+        raise UserError(
+            f"task={task!r}, but {found.directory} was trained for {what}: leave it out"
+        )
+    if labels not in (None, recorded.labels):
+        raise UserError(
+            f"labels={list(labels)}, but {found.directory} was trained for {what}: leave them out"
+        )
 
 
 def make_task(kind, text, found, record):
@@ -80,7 +104,8 @@ def make_task(kind, text, found, record):
         return ner.NerTask(kind.labels, text)
     if kind.task_name == "race":
         longest = (record.text if record else {}).get("max_qa_length", _LONGEST_QA)
-        longest = min(longest, text.max_seq_length // 2)
+        if longest >= text.max_seq_length - NUM_SPECIALS:  # shorter than in training
+            longest = text.max_seq_length // 2
         return race.RaceTask(text, longest)
     has_pairs = _has_pairs(kind, record)
     pair = None if has_pairs is False else "1"

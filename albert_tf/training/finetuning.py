@@ -4,11 +4,12 @@
 import dataclasses
 import functools
 import os
+import shlex
 
 from albert_tf import files, locks
 from albert_tf.checkpoints import loading, name_table, run_directory
 from albert_tf.choices import ORIGINAL_CONSTANTS, WINDOW, OptimizerConstants
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, as_called
 from albert_tf.model import optimization
 from albert_tf.publish import saved_models, served
 from albert_tf.publish.graph_tokenization import GraphTokenizer
@@ -132,6 +133,23 @@ def fine_tune(data, config, options, strategy):
             _predict(data, config, options, strategy, run)
     if options.export:
         _export(data.task, config, options)
+    if options.do_train or options.do_eval:
+        _say_end(data.task, options.output_dir)
+
+
+def _say_end(task, directory):
+    """Prints where the model lies, and the command that predicts with it."""
+    prefix = results.trained_in(directory)
+    if prefix is None:  # that of another directory was evaluated
+        return
+    kind = "best" if os.path.basename(prefix) == run_directory.BEST else "newest"
+    source = results.describe(prefix, loading.step_in(prefix), task.key_metric)
+    names = [
+        name for name in task.input_names for _ in range(task.choices if name == "options" else 1)
+    ]
+    given = " ".join(f'--{name}="some {name}"' for name in names)
+    print(f"The {kind} model is {source}")
+    print(as_called("Next: python predict.py"), f"--model={shlex.quote(directory)} {given}")
 
 
 def steps_of_epochs(count, batch_size, epochs):

@@ -19,6 +19,7 @@ from albert_tf.checkpoints import huggingface, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
+from albert_tf.tasks import race
 from albert_tf.training import finetuned_task, run_record
 from tests import GOLDEN, ROOT
 from tests.api import sources
@@ -219,6 +220,46 @@ def test_a_classifier_without_labels_has_numbers(classifier, capsys):
     capsys.readouterr()
     assert albert_tf.load(classifier).labels == ("bad", "good")
     assert "fine-tuned for tsv (labels bad, good)" in capsys.readouterr().out
+
+
+def test_what_is_recorded_cannot_be_changed(classifier):
+    finetuned_task.write(str(classifier), finetuned_task.FinetunedTask("tsv", ("bad", "good")))
+    for same in ({"task": "tsv"}, {"labels": ["bad", "good"]}, {"task": "TSV", "labels": None}):
+        assert albert_tf.load(classifier, **same).labels == ("bad", "good")
+    for arguments, message in [
+        ({"task": "rte"}, r"task='rte', but .* was trained for tsv \(labels bad, good\): leave"),
+        ({"task": "ner"}, "task='ner', but .* was trained for tsv"),
+        ({"task": "regression"}, "task='regression', but .* was trained for tsv"),
+        ({"labels": ["good", "bad"]}, r"labels=\['good', 'bad'\], but .*labels bad, good"),
+        ({"labels": ["a", "b", "c"]}, r"labels=\['a', 'b', 'c'\], but .* was trained for tsv"),
+        ({"labels": "abc"}, "labels must be a list of str. Received: the str 'abc'"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            albert_tf.load(classifier, **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"labels": ["a", "b", "c"]}, r"has 2 outputs, but 3 belong to task='tsv' with labels="),
+        ({"task": "mnli"}, "has 2 outputs, but 3 belong to task='mnli'"),
+        ({"task": "race"}, "has 2 outputs, but 1 belong to task='race'"),
+        ({"task": "rte", "labels": ["no", "yes"]}, r"labels=\['no', 'yes'\], but those of task"),
+        ({"task": "regression", "labels": ["a", "b"]}, "but those of task='regression' are None"),
+    ],
+)
+def test_a_wrong_number_of_labels_is_named(classifier, arguments, message):
+    with pytest.raises(UserError, match=message):
+        albert_tf.load(classifier, **arguments)
+
+
+@pytest.mark.parametrize("length, expected", [(None, 40), (44, 40), (43, 21)])
+def test_the_longest_question_of_race_is_the_recorded_one(length, expected, tmp_path):
+    sources.write_release(tmp_path, heads.MultipleChoiceModel)
+    finetuned_task.write(str(tmp_path), race.RaceTask.kind)
+    text = {"max_seq_length": 48, "max_qa_length": 40, "do_lower_case": True}
+    (tmp_path / "run.json").write_text(json.dumps({"text": text, "config": sources.WIDE}))
+    assert albert_tf.load(tmp_path, max_seq_length=length)._task.max_qa_length == expected
 
 
 def test_one_output_has_to_be_explained(tmp_path):

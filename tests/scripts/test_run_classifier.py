@@ -305,6 +305,18 @@ def test_what_is_trained_on_is_said_in_three_lines(train_once):
     assert re.fullmatch(rf"\[CLS\] ▁.* = {rows[0][-1]}; vocabulary: {VOCABULARY}", said[3])
 
 
+def test_where_the_best_lies_and_what_comes_next(train_once):
+    out = train_once("RTE")
+    *_, best, command = (out / "printed.txt").read_text().splitlines()
+    state = results.read_best(str(out))
+    assert best == (
+        f"The best model is {out}/model.ckpt-best (step {state.best_step}, "
+        f"eval_accuracy {state.best:.4f})"
+    )
+    texts = '--text="some text" --text_pair="some text_pair"'
+    assert command == f"Next: python predict.py --model={out} {texts}"
+
+
 def test_diagnostic_set_is_predicted_with_an_mnli_model(run_main, flags, tmp_path, train_once):
     out = shutil.copytree(train_once("MNLI"), tmp_path / "out")
     run_main(run_classifier, **flags | PREDICT | {"task_name": "ax"})
