@@ -71,6 +71,7 @@ def one_line(error):
         str, the name of its type where it says nothing.
     """
     text = getattr(error, "message", None) or str(error)
+    text = text.replace("\n\t when ", " when ")  # of remote files; their names follow
     # Of an error in a graph, the line before the name of the node tells what happened.
     in_graph = re.search(r"^(.*\S.*)\n\s*\[\[\{\{node", text, re.MULTILINE)
     text = in_graph[1] if in_graph else text.strip().partition("\n")[0]

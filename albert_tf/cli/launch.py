@@ -67,6 +67,7 @@ def run(main):
             if os.environ.get("ALBERT_TF_TRACEBACK") or not _is_for_users(error):
                 raise
             message = str(error) if isinstance(error, UserError) else one_line(error)
+            message = message.replace("\n\t", "")  # of remote files, as part of a UserError
             print(f"{script}: error: {as_called(message)}", file=sys.stderr)
             sys.exit(1)
         finally:

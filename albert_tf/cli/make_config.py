@@ -84,6 +84,13 @@ def main(_):
         f"{FLAGS.output_file}: ALBERT-{FLAGS.size} for the {vocab_size:,} pieces of {name}, "
         f"{config.num_parameters:,} parameters"
     )
+    if config.embedding_size == config.hidden_size:
+        print(
+            f"embedding_size is hidden_size, {config.hidden_size}, so the embeddings have no "
+            "projection, and export_checkpoints.py --export_format=hf refuses the model: the "
+            "transformers library always has one. To export it there, set embedding_size to "
+            f"{config.hidden_size // 2} before training."
+        )
 
 
 def run():

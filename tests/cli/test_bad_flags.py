@@ -370,3 +370,47 @@ def test_mistakes_are_answered_before_tensorflow_is_imported(number, said_withou
     line, code = said_without_tensorflow[number]
     assert line.startswith(f"{script}: error: ") and message in line
     assert code == "exit code 1"
+
+
+# --- Remote paths --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def valid(tmp_path):
+    """Flags of each script that hold together, up to what lies in the files: script -> dict."""
+    config = AlbertConfig(vocab_size=5, hidden_size=8, num_attention_heads=2, intermediate_size=8)
+    text, vocabulary = tmp_path / "text.txt", tmp_path / "vocab.txt"
+    config_file = tmp_path / "albert_config.json"
+    text.write_text("a\n")
+    config_file.write_text(config.to_json_string())
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    (tmp_path / "model.ckpt-best.index").write_text("")
+    model = {"albert_config_file": config_file, "vocab_file": vocabulary}
+    tuning = model | {"output_dir": tmp_path / "out", "do_train": True, "allow_random_init": True}
+    export = {"albert_directory": tmp_path, "export_path": tmp_path / "export" / "x"}
+    return {
+        "create_pretraining_data": {
+            "input_file": text, "output_file": tmp_path / "x", "vocab_file": vocabulary
+        },
+        "run_pretraining": {
+            "albert_config_file": config_file, "input_file": text, "output_dir": tmp_path / "out"
+        },
+        "run_classifier": tuning | {"task_name": "rte", "data_dir": tmp_path},
+        "run_race": tuning | {"data_dir": tmp_path},
+        "run_squad": tuning | {"train_file": text},
+        "predict": {"model": tmp_path, "text": "a"},
+        "make_config": {"vocab": vocabulary, "output_file": tmp_path / "config.json"},
+        "export_to_tfhub": export,
+        "export_checkpoints": export,
+        "train_sentencepiece": {"input_file": text, "model_prefix": tmp_path / "spm"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("script", COMMANDS)
+def test_remote_paths_of_no_known_file_system(script, valid, launched):
+    for name in names_of(script, is_path):
+        flags = {"predict": {"text": "a"}}.get(script, valid[script])
+        done = launched(module_of(script), **flags | {name: "foo://x/y"})
+        last = done.stderr.splitlines()[-1:]
+        assert "Traceback" not in done.stderr and done.returncode == 1 and last, name
+        assert last[0].startswith(f"{script}: error: "), (name, last)

@@ -130,6 +130,11 @@ IN_GRAPH = (
     "\t [[{{node a/b}}]]\nHint: none [Op:__inference_1]"
 )
 
+UNKNOWN = "File system scheme 'foo' not implemented (file: 'foo://x')"
+OUT_OF_REACH = tf.errors.FailedPreconditionError(
+    None, None, "Could not resolve host: x\n\t when reading metadata of gs://nowhere/y"
+)
+
 
 @pytest.mark.parametrize(
     "error, line",
@@ -138,6 +143,8 @@ IN_GRAPH = (
         (tf.errors.ResourceExhaustedError(None, None, IN_GRAPH), "OOM at [8]"),
         (tf.errors.UnavailableError(None, None, ""), "UnavailableError"),
         (MemoryError(), "MemoryError"),
+        (OUT_OF_REACH, "Could not resolve host: x when reading metadata of gs://nowhere/y"),
+        (tf.errors.UnimplementedError(None, None, UNKNOWN), UNKNOWN),
     ],
 )
 def test_errors_of_the_machine_take_one_line(error, line):

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configs of the usual sizes."""
 
+import dataclasses
+
 import pytest
 
+from albert_tf.checkpoints import huggingface
 from albert_tf.cli import make_config
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
@@ -29,15 +32,21 @@ def test_a_config_for_a_vocabulary(run_main, tmp_path, capsys):
     run_main(make_config, **flags)
     config = AlbertConfig.from_json_file(str(path))
     assert (config.vocab_size, config.num_hidden_layers, config.hidden_size) == (7, 2, 128)
-    assert "ALBERT-tiny for the 7 pieces of vocab.txt" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "ALBERT-tiny for the 7 pieces of vocab.txt" in said
+    assert "--export_format=hf refuses" in said and "set embedding_size to 64 before" in said
+    with pytest.raises(UserError):
+        huggingface.check_expressible(config)
+    huggingface.check_expressible(dataclasses.replace(config, embedding_size=64))
     run_main(make_config, **flags)  # the same once more
     with pytest.raises(UserError, match="holds another config"):
         run_main(make_config, **flags | {"max_position_embeddings": 64})
     assert AlbertConfig.from_json_file(str(path)) == config
 
 
-def test_a_sentencepiece_model(run_main, tmp_path):
+def test_a_sentencepiece_model(run_main, tmp_path, capsys):
     model = GOLDEN / "tokenization" / "spm_uncased.model"
     path = tmp_path / "config.json"
     run_main(make_config, vocab=model, output_file=path)
+    assert "hf" not in capsys.readouterr().out
     assert AlbertConfig.from_json_file(str(path)).num_hidden_layers == 12
