@@ -15,9 +15,9 @@ from albert_tf import files, progress
 from albert_tf.corpus import line_encoding, mapped_arrays, text_formats
 from albert_tf.errors import UserError
 
-_MOST_UNKNOWN = 100_000  # different unknown pieces that are counted one by one
+_MOST_UNKNOWN = 100_000  # different unknown pieces that are told apart
 TOKENS = {"ids": np.int32, "opens_word": np.bool_}
-INDEX = {"sentences": np.int64, "documents": np.int64}
+INDEX = {"sentences": np.int64, "documents": np.int64, "unknown": np.int64, "pieces": np.int32}
 ARRAYS = TOKENS | INDEX
 _MOST_NAMED = 5
 _BOUNDS_TOGETHER = 1 << 20
@@ -33,34 +33,33 @@ class Corpus:
         opens_word: bool [tokens], whether the piece starts a word; or None.
         sentences: int64 [number of sentences + 1], offsets into `ids`; the last one is its length.
         documents: int64 [number of documents + 1], offsets into `sentences`.
-        unknown: Counter of the pieces that are not in the vocabulary. The most frequent have their
-            own counts; of a text with very many different ones, "" is the rest.
-        lines_dropped: int, lines with text in which the tokenizer found no piece.
-        text_bytes: int, size of the text.
-        tokens_read: int, tokens of the text; more than here if documents were left out.
-        lines_skipped: int, lines left out because they are not UTF-8.
-        first_skipped: list of str, where the first of them are.
-        marked, inner_letters: int, sums of those of line_encoding.EncodedLines.
+        unknown: int64 array, ascending offsets into `ids` of pieces not in the vocabulary.
+        pieces: int32 array, these pieces as indices into `piece_texts`.
+        piece_texts: list of str; "" stands for all but the first very many different ones.
+        counts: Counter of tokens_read and the `counts` of all line_encoding.EncodedLines; more
+            than here if documents were left out.
+        first_skipped: list of str, where the first lines left out are.
     """
 
     ids: np.ndarray
     opens_word: np.ndarray
     sentences: np.ndarray
     documents: np.ndarray
-    unknown: collections.Counter = dataclasses.field(default_factory=collections.Counter)
-    lines_dropped: int = 0
-    text_bytes: int = 0
-    tokens_read: int = 0
-    lines_skipped: int = 0
+    unknown: np.ndarray | None = None
+    pieces: np.ndarray | None = None
+    piece_texts: list = dataclasses.field(default_factory=list)
+    counts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     first_skipped: list = dataclasses.field(default_factory=list)
-    marked: int = 0
-    inner_letters: int = 0
 
     @property
     def figures(self):
         """Dict of all that is no array."""
-        names = [field.name for field in dataclasses.fields(self) if field.name not in ARRAYS]
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("piece_texts", "counts", "first_skipped")}
+
+    @property
+    def text_bytes(self):
+        """Size of the text, also of documents that were left out."""
+        return self.counts["text_bytes"]
 
     @property
     def num_documents(self):
@@ -80,6 +79,11 @@ class Corpus:
     def single_sentences(self):
         """Documents of a single sentence."""
         return sum(int(np.sum(lengths == 1)) for lengths in _differences(self.documents))
+
+    def unknown_pieces(self):
+        """Counter of the pieces that are not in the vocabulary."""
+        numbers = np.bincount(self.pieces, minlength=len(self.piece_texts)).tolist()
+        return +collections.Counter(dict(zip(self.piece_texts, numbers, strict=True)))
 
     def tokens_in_sentences_beyond(self, length):
         """(sentences of more tokens than `length`, tokens in them)."""
@@ -105,7 +109,7 @@ def open_corpus(directory):
         directory: str, where `write_corpus` wrote it.
     """
     figures = files.read_json(os.path.join(directory, _FIGURES))
-    figures["unknown"] = collections.Counter(figures["unknown"])
+    figures["counts"] = collections.Counter(figures["counts"])
     arrays = {
         name: mapped_arrays.open_array(_array_file(directory, name), kind)
         for name, kind in ARRAYS.items()
@@ -179,10 +183,8 @@ class Writer(contextlib.ExitStack):
             for name in arrays
         }
         self.num_tokens, self._sentences, self._last_end = 0, 0, 0
-        self._unknown, self._other_unknown = collections.Counter(), 0
-        self._lines_dropped, self._text_bytes = 0, 0
-        self._lines_skipped, self._first_skipped = 0, []
-        self._marked, self._inner_letters = 0, 0
+        self._pieces = {"": 0}  # text -> number
+        self._counts, self._first_skipped = collections.Counter(), []
         for name in ("sentences", "documents"):
             self._append(name, [0])
         self.num_documents = 0
@@ -199,19 +201,17 @@ class Writer(contextlib.ExitStack):
         self._append("sentences", self.num_tokens + ends)
         before = self._sentences + np.cumsum(is_sentence)
         self._end_documents(before[lines.lengths == line_encoding.BLANK])
+        self._append("unknown", self.num_tokens + lines.unknown)
+        self._append("pieces", list(map(self._piece_number, lines.pieces)))
         self.num_tokens += int(lines.lengths[is_sentence].sum())
         self._sentences += len(ends)
-        self._lines_dropped += int(np.sum(lines.lengths == 0))
-        self._text_bytes += lines.size
-        self._lines_skipped += len(lines.skipped)
+        self._counts += lines.counts
         self._first_skipped += lines.skipped[: _MOST_NAMED - len(self._first_skipped)]
-        self._marked += lines.marked
-        self._inner_letters += lines.inner_letters
-        self._unknown.update(lines.unknown)
-        if len(self._unknown) > 2 * _MOST_UNKNOWN:
-            total = self._unknown.total()
-            self._unknown = collections.Counter(dict(self._unknown.most_common(_MOST_UNKNOWN)))
-            self._other_unknown += total - self._unknown.total()
+
+    def _piece_number(self, piece):
+        if len(self._pieces) > _MOST_UNKNOWN:
+            return self._pieces.get(piece, 0)
+        return self._pieces.setdefault(piece, len(self._pieces))
 
     def _end_documents(self, ends):
         ends = np.unique(ends)
@@ -230,6 +230,9 @@ class Writer(contextlib.ExitStack):
             self._append(name, getattr(corpus, name)[tokens])
         self._append("sentences", self.num_tokens + sentences[1:] - sentences[0])
         self._end_documents(self._sentences + documents[1:] - documents[0])
+        unknown = slice(*np.searchsorted(corpus.unknown, [tokens.start, tokens.stop]))
+        self._append("unknown", self.num_tokens + corpus.unknown[unknown] - tokens.start)
+        self._append("pieces", corpus.pieces[unknown])
         self.num_tokens += tokens.stop - tokens.start
         self._sentences += len(sentences) - 1
 
@@ -243,16 +246,10 @@ class Writer(contextlib.ExitStack):
         )
 
     def _figures(self):
-        others = {"": self._other_unknown} if self._other_unknown else {}
         return {
-            "unknown": dict(self._unknown) | others,
-            "lines_dropped": self._lines_dropped,
-            "text_bytes": self._text_bytes,
-            "tokens_read": self.num_tokens,
-            "lines_skipped": self._lines_skipped,
+            "piece_texts": list(self._pieces),
+            "counts": dict(self._counts) | {"tokens_read": self.num_tokens},
             "first_skipped": self._first_skipped,
-            "marked": self._marked,
-            "inner_letters": self._inner_letters,
         }
 
 

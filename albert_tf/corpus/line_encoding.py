@@ -7,7 +7,6 @@ are taken apart into pieces.
 """
 
 import collections
-import itertools
 import unicodedata
 from typing import NamedTuple
 
@@ -31,26 +30,26 @@ class EncodedLines(NamedTuple):
     """Tokens of lines.
 
     Attributes:
-        size: int, bytes of the text.
         ids: int32 array [tokens].
         opens_word: bool array [tokens].
         lengths: int array [lines], tokens of each line; BLANK for one that ends a document, 0 for
             one with text in which the tokenizer finds no piece.
-        unknown: Counter of the pieces that are not in the vocabulary.
+        unknown: int64 array, the places in `ids` of pieces that are not in the vocabulary.
+        pieces: list of str, these pieces.
         skipped: list of str, the lines left out because they are not UTF-8.
-        marked, inner_letters: int, tokens that begin with SentencePiece's mark of a space, and
-            tokens that do not, but open a word because of letters that are not in a-z. Letters of
-            languages without spaces, such as Chinese, do not count.
+        counts: Counter of text_bytes; lines_dropped, those of length 0; lines_skipped; marked and
+            inner_letters, tokens that begin with SentencePiece's mark of a space, and tokens that
+            do not, but open a word because of letters that are not in a-z. Letters of languages
+            without spaces, such as Chinese, do not count.
     """
 
-    size: int
     ids: np.ndarray
     opens_word: np.ndarray
     lengths: np.ndarray
-    unknown: collections.Counter
+    unknown: np.ndarray
+    pieces: list
     skipped: list
-    marked: int
-    inner_letters: int
+    counts: collections.Counter
 
 
 class LineEncoder:
@@ -92,36 +91,47 @@ class LineEncoder:
         """
         lines, skipped = text_formats.sentences(chunk, self._form)
         texts = self._tokenizer.normalize_batch([line.strip() for line in lines])
-        where = [f"{chunk.path}, line {number}" for number in skipped]
-        encoded = self._encode(texts, len(chunk.content), where)
+        ids, opens_word, lengths, unknown, pieces = self._encode(texts)
+        lengths[[not text for text in texts]] = BLANK
+        marked = self._marked[ids]
+        counts = collections.Counter(
+            text_bytes=len(chunk.content),
+            lines_dropped=int(np.sum(lengths == 0)),
+            lines_skipped=len(skipped),
+            marked=int(marked.sum()),
+            inner_letters=int(np.sum(self._starts[ids] & self._foreign[ids] & ~marked)),
+        )
         report(len(chunk.content))
-        return encoded
+        where = [f"{chunk.path}, line {number}" for number in skipped]
+        return EncodedLines(ids, opens_word, lengths, unknown, pieces, where, counts)
 
-    def _encode(self, texts, size, skipped):
+    def _encode(self, texts):
+        """The first five of EncodedLines."""
         ids, lengths = self._tokenizer.encode_batch(texts)
+        if not self._odd.any():  # WordPiece: an unknown word has no text of its own
+            unknown = np.flatnonzero(self._is_unknown[ids])
+            pieces = self._tokenizer.convert_ids_to_tokens(ids[unknown].tolist())
+            return ids.astype(np.int32), self._starts[ids], lengths, unknown, pieces
         ends = np.cumsum(lengths)
         opens_word = self._starts[ids]
         kept, known_starts, done = [], [], 0  # parts between the lines that are taken apart
-        unknown = collections.Counter()
+        unknown, unknown_pieces, grown = [], [], 0
         for line in np.unique(np.searchsorted(ends, np.flatnonzero(self._odd[ids]), "right")):
             pieces = self._tokenizer.tokenize(texts[line], is_normalized=True)
+            before = slice(done, ends[line] - lengths[line])
+            for place, piece in enumerate(pieces, start=int(before.stop) + grown):
+                if piece not in self._known:
+                    unknown.append(place)
+                    unknown_pieces.append(piece)
             # By the piece and not by its id: an unknown piece still has the text that decides.
             starts = list(map(self._is_start_piece.__getitem__, pieces))
-            unknown.update(itertools.filterfalse(self._known.__contains__, pieces))
-            before = slice(done, ends[line] - lengths[line])
             kept += [ids[before], self._tokenizer.convert_tokens_to_ids(pieces)]
             known_starts += [opens_word[before], starts]
+            grown += len(pieces) - int(lengths[line])
             done, lengths[line] = ends[line], len(pieces)
         ids = np.concatenate([*kept, ids[done:]], dtype=np.int32)
         opens_word = np.concatenate([*known_starts, opens_word[done:]])
-        if not self._odd.any():  # WordPiece: an unknown word has no text of its own
-            found = ids[self._is_unknown[ids]]
-            unknown.update(self._tokenizer.convert_ids_to_tokens(found.tolist()))
-        lengths[[not text for text in texts]] = BLANK
-        marked = self._marked[ids]
-        inner_letters = int(np.sum(self._starts[ids] & self._foreign[ids] & ~marked))
-        marks = int(marked.sum()), inner_letters
-        return EncodedLines(size, ids, opens_word, lengths, unknown, skipped, *marks)
+        return ids, opens_word, lengths, np.array(unknown, np.int64), unknown_pieces
 
 
 class _StartPieces(dict):

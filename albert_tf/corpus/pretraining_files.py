@@ -235,6 +235,8 @@ def _same_path(path):
 
 def _summary(corpus, planned, shards, settings):
     longest = _FAR_LONGER * settings.max_pair_length
+    names = ("inner_letters", "marked", "tokens_read")
+    inner_letters, marked, tokens_read = (corpus.counts[name] for name in names)
     long_sentences, long_tokens = corpus.tokens_in_sentences_beyond(longest)
     return pretraining_summary.Summary(
         documents=corpus.num_documents,
@@ -243,13 +245,12 @@ def _summary(corpus, planned, shards, settings):
         single_sentences=corpus.single_sentences(),
         long_sentences=long_sentences,
         tokens_of_long_sentences=long_tokens,
-        unknown=corpus.unknown,
-        lines_dropped=corpus.lines_dropped,
-        tokens_read=corpus.tokens_read,
-        lines_skipped=corpus.lines_skipped,
+        unknown=corpus.unknown_pieces(),
+        lines_dropped=corpus.counts["lines_dropped"],
+        lines_skipped=corpus.counts["lines_skipped"],
         first_skipped=corpus.first_skipped,
-        splits_words=min(corpus.inner_letters, corpus.marked) > _SPLIT_WORDS * corpus.tokens_read,
-        merges_words=corpus.marked < _MARKED * corpus.tokens_read,
+        splits_words=min(inner_letters, marked) > _SPLIT_WORDS * tokens_read,
+        merges_words=marked < _MARKED * tokens_read,
         kinds=np.sum([figures["kinds"] for figures in planned], axis=0),
         tokens_cut=sum(figures["tokens_cut"] for figures in planned),
         instance_tokens=sum(figures["instance_tokens"] for figures in shards),

@@ -20,9 +20,8 @@ class Summary:
     Args:
         documents, sentences, tokens: int, of the text.
         single_sentences: int, documents of a single sentence.
-        unknown: Counter of the pieces that are not in the vocabulary, of the whole text.
-        lines_dropped: int, lines with text but without any piece.
-        tokens_read: int, tokens of the whole text, also of documents left out.
+        unknown: Counter of the pieces in it that are not in the vocabulary.
+        lines_dropped: int, lines of the whole text, also of documents left out, without any piece.
         documents_dropped, near_duplicates: int, documents left out because they repeat an earlier
             one, exactly or nearly.
         lines_skipped: int, lines left out because they are not UTF-8.
@@ -45,7 +44,6 @@ class Summary:
     single_sentences: int
     unknown: collections.Counter
     lines_dropped: int
-    tokens_read: int
     documents_dropped: int = 0
     near_duplicates: int = 0
     lines_skipped: int = 0
@@ -75,7 +73,7 @@ class Summary:
     @property
     def unknown_share(self):
         """Unknown pieces per token of the text."""
-        return self.unknown.total() / self.tokens_read
+        return self.unknown.total() / self.tokens
 
     def as_json(self):
         """The figures as values that JSON has."""

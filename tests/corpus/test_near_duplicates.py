@@ -30,10 +30,12 @@ def write(directory, documents):
         "opens_word": np.ones(len(ids), bool),
         "sentences": np.array(sentences, np.int64),
         "documents": np.array(ends, np.int64),
+        "unknown": np.zeros(0, np.int64),
+        "pieces": np.zeros(0, np.int32),
     }
     for name, values in arrays.items():
         values.tofile(directory / f"{name}.bin")
-    (directory / "corpus.json").write_text(json.dumps({"unknown": {}, "text_bytes": len(ids)}))
+    (directory / "corpus.json").write_text(json.dumps({"counts": {"text_bytes": len(ids)}}))
     return str(directory)
 
 

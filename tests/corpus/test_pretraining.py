@@ -168,9 +168,9 @@ def test_the_end_of_a_file_ends_no_document(tmp_path, tokenizer):
 def test_what_the_tokenizer_does_not_know_is_counted(tmp_path, tokenizer):
     corpus = read(tmp_path, tokenizer, "a xyz b\n\x02\nx\n")
     assert corpus.ids.tolist() == [A, UNK, B, UNK]
-    assert corpus.unknown == {"[UNK]": 2}
+    assert corpus.unknown_pieces() == {"[UNK]": 2}
     # A line of a control character has text but no piece; it does not end the document.
-    assert corpus.lines_dropped == 1
+    assert corpus.counts["lines_dropped"] == 1
     assert corpus.num_documents == 1
 
 
@@ -180,7 +180,8 @@ def test_start_pieces_of_sentencepiece_go_by_the_text_of_unknown_pieces(tmp_path
     pieces = tokenizer.tokenize(tokenizer.normalize("holmes {{ é猫 7th"))
     assert corpus.opens_word.tolist() == [tokenizer.is_start_piece(piece) for piece in pieces]
     unknown = [piece for piece in pieces if piece not in tokenizer.vocab]
-    assert corpus.unknown == collections.Counter(unknown)
+    assert corpus.unknown_pieces() == collections.Counter(unknown)
+    assert [pieces[place] for place in corpus.unknown] == unknown
     # "{{" is unknown and starts no word, as the original has it; as an id it would be a start.
     assert "{{" in unknown
     assert not corpus.opens_word[pieces.index("{{")]
@@ -194,7 +195,7 @@ def test_words_start_at_the_mark_on_request(tmp_path):
     lines = encoder(text_formats.Chunk(text.encode(), "a", 1), lambda _: None)
     pieces = tokenizer.tokenize(tokenizer.normalize(text))
     assert lines.opens_word.tolist() == [piece.startswith("▁") for piece in pieces]
-    assert lines.marked == sum(piece.startswith("▁") for piece in pieces)
+    assert lines.counts["marked"] == sum(piece.startswith("▁") for piece in pieces)
 
 
 @pytest.mark.parametrize("language", ["russian", "greek", "arabic"])
@@ -216,7 +217,7 @@ def test_a_language_whose_words_the_rule_splits_is_warned_about(tmp_path, vocab_
     assert foreign  # no letter: it does not count
     encoder = line_encoding.LineEncoder(tokenizer, text_formats.Format())
     lines = encoder(text_formats.Chunk("holmes £5".encode(), "a", 1), lambda _: None)
-    assert lines.inner_letters == 0
+    assert lines.counts["inner_letters"] == 0
     with pytest.raises(UserError, match="--word_start=piece needs a --spm_model_file"):
         line_encoding.LineEncoder(FullTokenizer(vocab_file), text_formats.Format(), "piece")
 

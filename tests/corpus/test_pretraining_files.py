@@ -11,7 +11,12 @@ import time
 import numpy as np
 import pytest
 
-from albert_tf.corpus import pretraining_files, pretraining_stages, pretraining_summary
+from albert_tf.corpus import (
+    corpus_reader,
+    pretraining_files,
+    pretraining_stages,
+    pretraining_summary,
+)
 from albert_tf.corpus.corpus_selection import Selection
 from albert_tf.corpus.pretraining import Settings
 from albert_tf.errors import UserError
@@ -147,6 +152,33 @@ def test_documents_are_dropped_and_held_out(tmp_path, tokenizer):
     assert again.held_out.tokens == summary.held_out.tokens
 
 
+@pytest.mark.parametrize("most", [2, 100_000])
+def test_each_part_counts_its_own_unknown_pieces(tmp_path, tokenizer, monkeypatch, most):
+    monkeypatch.setattr(corpus_reader, "_MOST_UNKNOWN", most)
+    rare = ["ж", "щ", "ю", "猫"]
+    documents = [f"holmes said {n} {rare[n % 4]} .\n{rare[n % 3]} was he" for n in range(60)]
+    source = tmp_path / "in.txt"
+    source.write_text("\n\n".join(documents))
+    summary, _ = make(
+        str(source),
+        tmp_path,
+        tokenizer,
+        "train",
+        selection=Selection(heldout_fraction=0.3),
+        heldout_outputs=[str(tmp_path / "heldout")],
+    )
+    whole, _ = make(str(source), tmp_path, tokenizer, "whole")
+    parts = [summary.unknown, summary.held_out.unknown]
+    assert parts[0] + parts[1] == whole.unknown
+    for part in (summary, summary.held_out, whole):
+        assert part.unknown.total() == 2 * part.documents
+        assert part.unknown_share == part.unknown.total() / part.tokens
+    if most > 4:
+        assert whole.unknown == {"ж": 35, "щ": 35, "ю": 35, "猫": 15}
+    else:
+        assert set(whole.unknown) == {"", "ж", "щ"}
+
+
 @pytest.mark.parametrize(
     ("fraction", "outputs", "message"),
     [
@@ -186,7 +218,7 @@ def test_many_single_sentences_are_warned_about():
     def summary(single, **others):
         counts = {"kinds": np.array([1, 1, 2]), "instance_tokens": 50, "predictions": 5}
         unknown = collections.Counter()
-        return pretraining_summary.Summary(10, 20, 100, single, unknown, 0, 100, **counts, **others)
+        return pretraining_summary.Summary(10, 20, 100, single, unknown, 0, **counts, **others)
 
     assert "warning: 60.0% of the documents are a single sentence" in str(summary(6))
     assert "warning" not in str(summary(5))
