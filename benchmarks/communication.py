@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
-from albert_tf.model import heads
+from albert_tf.model import heads, objectives
 
 KINDS = {  # sharing and embedding size of each model
     "ALBERT": {"parameter_sharing": "all", "embedding_size": 128},
@@ -55,7 +55,8 @@ def step_of(strategy, variables, model, exchanges):
 
     def replica_step(features):
         with tf.GradientTape() as tape:
-            loss = heads.pretraining_loss(heads.pretraining_terms(features, model(features)))
+            terms = objectives.pretraining_terms(features, model(features))
+            loss = objectives.pretraining_loss(terms)
         gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
         if exchanges:
             context = tf.distribute.get_replica_context()

@@ -31,7 +31,7 @@ import train_step
 
 from albert_tf.checkpoints import name_table
 from albert_tf.corpus import pretraining
-from albert_tf.model import heads, optimization
+from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import graph_masking, input_pipeline, record_index, schemas
 from albert_tf.text import tokenization
 from albert_tf.training import devices, loop, steps
@@ -89,7 +89,7 @@ def make_step(strategy, config):
     """A TimedStep of pre-training with LAMB, as run_pretraining.py makes it."""
     with strategy.scope():
         model = heads.PretrainingModel(config)
-        task = loop.Task(model, name_table.named_variables(model), heads.PRETRAINING)
+        task = loop.Task(model, name_table.named_variables(model), objectives.PRETRAINING)
         optimizer = optimization.LAMB(1e-4)
         optimizer.build(list(task.variables.values()))
         return TimedStep(strategy, task, optimizer, seed=1)

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
-from albert_tf.model import heads, optimization
+from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import input_pipeline, record_index, schemas
 from albert_tf.tasks import classification, glue, tsv_files
 from albert_tf.tasks.text_input import TextInput
@@ -84,8 +84,8 @@ def make_update(model, names):
 
     def update(features):
         with tf.GradientTape() as tape:
-            terms = heads.classification_terms(features, model(features, training=True))
-            loss = heads.mean_loss(terms)
+            terms = objectives.classification_terms(features, model(features, training=True))
+            loss = objectives.mean_loss(terms)
         gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
         clipped, _ = optimization.clip_by_global_norm(gradients)
         optimizer.apply_gradients(zip(clipped, variables, strict=True))

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from albert_tf import choices
 from albert_tf.config import AlbertConfig
-from albert_tf.model import heads
+from albert_tf.model import heads, objectives
 from albert_tf.records import input_pipeline
 from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
@@ -50,10 +50,10 @@ def make_run(args):
     config = AlbertConfig.from_json_file(args.albert_config_file)
     devices.set_precision(args.dtype)
     if args.version == 1:
-        kind, terms = heads.SquadV1Model, heads.squad_v1_terms
+        kind, terms = heads.SquadV1Model, objectives.squad_v1_terms
         options = {"predicted_length": args.max_seq_length}
     else:
-        kind, terms, options = heads.SquadV2Model, heads.squad_v2_terms, {}
+        kind, terms, options = heads.SquadV2Model, objectives.squad_v2_terms, {}
     task = SimpleNamespace(make_model=lambda config, **_: kind(config, **options), terms=terms)
     settings = loop.Settings(tempfile.mkdtemp(), train_steps=1, save_checkpoints_steps=1)
     return finetuning.make_run(task, config, devices.create_strategy("one_device"), settings)

@@ -24,7 +24,7 @@ import peers
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.model import dropout, flops, fused, heads, optimization
+from albert_tf.model import dropout, flops, fused, heads, objectives, optimization
 from albert_tf.training import devices
 
 SIZES = {  # layers, hidden, intermediate, heads: Table 1, and smaller ones
@@ -84,8 +84,8 @@ def our_step(case, compiled=True):
         key = tf.stack([1, tf.cast(optimizer.iterations, tf.int32)])
         with dropout.seeded(key), fused.compiled(compiled):
             with tf.GradientTape() as tape:
-                terms = heads.pretraining_terms(features, model(features, training=True))
-                loss = heads.pretraining_loss(terms)
+                terms = objectives.pretraining_terms(features, model(features, training=True))
+                loss = objectives.pretraining_loss(terms)
             apply_clipped(tape.gradient(loss, variables), variables, optimizer)
         return loss, terms["masked_lm_accuracy"]
 
@@ -142,8 +142,8 @@ def official_step(case):
                 "masked_lm_logits": tf.cast(outputs["mlm_logits"], tf.float32),
                 "sentence_order_logits": tf.cast(outputs["order"], tf.float32),
             }
-            terms = heads.pretraining_terms(features, found)
-            loss = heads.pretraining_loss(terms)
+            terms = objectives.pretraining_terms(features, found)
+            loss = objectives.pretraining_loss(terms)
         apply_clipped(tape.gradient(loss, variables), variables, optimizer)
         return loss, terms["masked_lm_accuracy"]
 

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from albert_tf.api import masked_text
 from albert_tf.errors import UserError
-from albert_tf.model import heads
 from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
 from albert_tf.training.prediction import Predictor
@@ -247,7 +246,7 @@ def _several_options(options, is_single):
 
 
 def _embedding(encoder, features, training=False):
-    encoded = heads.encode(encoder, features, training)
+    encoded = encoder(features, training=training)
     mask = tf.cast(features["input_mask"], tf.float32)
     total = tf.linalg.matvec(encoded["sequence_output"], mask, transpose_a=True)  # [B, H]
     mean = total / tf.reduce_sum(mask, axis=1, keepdims=True)
@@ -255,5 +254,5 @@ def _embedding(encoder, features, training=False):
 
 
 def _in_order(model, features, training=False):
-    pooled = heads.encode(model.encoder, features, training)["pooled_output"]
+    pooled = model.encoder(features, training=training)["pooled_output"]
     return {"in_order": tf.nn.softmax(model.sentence_order(pooled))[:, 0]}  # class 1 is swapped

@@ -5,7 +5,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import UserError
-from albert_tf.model import heads
 from albert_tf.text import sequences
 from albert_tf.text.tokenization import WORD_START
 
@@ -66,7 +65,7 @@ def _ids(tokenizer, text, mask_id):
 
 def fill(model, top_k, features, training=False):
     """The best pieces for each mask: ids int32 and probabilities float32 [B, P, k]."""
-    encoded = heads.encode(model.encoder, features, training)
+    encoded = model.encoder(features, training=training)
     logits = model.masked_lm(
         encoded["sequence_output"], features["masked_lm_positions"], model.encoder.embedding_table
     )

@@ -1,17 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands on the encoder: heads, their losses and their metrics.
+"""Models of a task: the encoder with a head.
 
 Shapes:
     B batch, T sequence, E embedding, H hidden, V vocabulary, P predictions per sequence.
-
-A loss is a sum over examples divided by a sum of weights. These sums, `totals`, are those of the
-whole batch, and known before the model is called. So the losses and gradients of parts of a batch
-add up to those of the whole, whether the parts lie on several replicas or come one after another.
 """
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -24,11 +18,9 @@ from albert_tf.model.encoder import (
     get_activation,
     truncated_normal,
 )
-from albert_tf.model.fused import cross_entropy, hits
 from albert_tf.model.keras_model import (
     ConfiguredModel,
     model_inputs,
-    number_of_classes,
     serializable,
 )
 
@@ -80,25 +72,29 @@ class OutputWeights(Layer):
         return tf.matmul(tf.cast(x, tf.float32), self.weights_, transpose_b=True) + self.bias
 
 
-def encode(encoder, features, training=False):
-    """An encoder's outputs for features.
+class ModelWithHead(ConfiguredModel):
+    """An encoder, `encoder`, to which a subclass adds its head.
 
     Args:
-        encoder: AlbertModel.
-        features: dict of int32 [B, T], of `model_inputs`, which says what they may be named.
-        training: bool.
-
-    Returns:
-        dict, of AlbertModel.
+        config: AlbertConfig.
+        head: dict, the arguments of the subclass by name.
+        use_one_hot_embeddings: bool, of AlbertModel.
+        recompute: bool, of AlbertModel.
+        **kwargs: of tf_keras.Model.
     """
-    input_ids, input_mask, token_type_ids = model_inputs(features)
-    return encoder(
-        input_ids, input_mask=input_mask, token_type_ids=token_type_ids, training=training
-    )
+
+    def __init__(self, config, head, use_one_hot_embeddings=False, recompute=False, **kwargs):
+        options = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
+        super().__init__(config, head | options, **kwargs)
+        self.encoder = AlbertModel(config, **options, dtype=self.dtype_policy)
+
+    def _output_weights(self, outputs, stddev=0.02):
+        # The original's, whatever the config says of initializer_range.
+        return OutputWeights(outputs, self.config.hidden_size, stddev, dtype=self.dtype_policy)
 
 
 @serializable
-class PretrainingModel(ConfiguredModel):
+class PretrainingModel(ModelWithHead):
     """Encoder, masked-LM head and sentence-order head (section 3.1).
 
     Called with the features of a pre-training record (`records.pretraining_schema`), it returns
@@ -106,22 +102,16 @@ class PretrainingModel(ConfiguredModel):
 
     Args:
         config: AlbertConfig.
-        use_one_hot_embeddings: bool, for TPUs.
-        recompute: bool, of AlbertModel.
+        **options: of AlbertModel and of tf_keras.Model.
     """
 
-    def __init__(self, config, use_one_hot_embeddings=False, recompute=False, **kwargs):
-        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
-        super().__init__(config, encoder, **kwargs)
-        policy = self.dtype_policy
-        self.encoder = AlbertModel(config, **encoder, dtype=policy)
-        self.masked_lm = MaskedLM(config, dtype=policy)
-        self.sentence_order = OutputWeights(
-            2, config.hidden_size, config.initializer_range, dtype=policy
-        )
+    def __init__(self, config, **options):
+        super().__init__(config, {}, **options)
+        self.masked_lm = MaskedLM(config, dtype=self.dtype_policy)
+        self.sentence_order = self._output_weights(2, config.initializer_range)
 
     def call(self, features, training=False):
-        encoded = encode(self.encoder, features, training)
+        encoded = self.encoder(features, training=training)
         return {
             "masked_lm_logits": self.masked_lm(
                 encoded["sequence_output"],
@@ -132,102 +122,11 @@ class PretrainingModel(ConfiguredModel):
         }
 
 
-class Objective(NamedTuple):
-    """What a model is trained for.
-
-    Attributes:
-        figures: tuple of str, names of the figures.
-        weights: callable, features -> dict of name -> float32 tensor, the weights of each figure.
-        terms: callable, (features, outputs) -> dict of name -> (values, weights): figures for each
-            example, whose weighted means over all examples are the metrics. The weights add up to
-            those of `weights`.
-        loss: callable, (terms, totals) -> float32 scalar: the share of these examples in the loss
-            of a batch whose weights add up to `totals`, a dict of name -> float32 scalar.
-    """
-
-    figures: tuple
-    weights: Callable
-    terms: Callable
-    loss: Callable
-
-
-def totals_of(weights):
-    """Sums of weights: dict of name -> float32 tensor -> dict of name -> float32 scalar."""
-    return {name: tf.reduce_sum(values) for name, values in weights.items()}
-
-
-def _totals_in(terms):
-    return totals_of({name: weights for name, (_, weights) in terms.items()})
-
-
-def pretraining_weights(features):
-    """Weights of the figures of `pretraining_terms`: predictions count, and sequences."""
-    predictions = features["masked_lm_weights"]
-    sequences = tf.ones_like(predictions[:, 0])
-    return {
-        "masked_lm_loss": predictions,
-        "masked_lm_accuracy": predictions,
-        "sentence_order_loss": sequences,
-        "sentence_order_accuracy": sequences,
-    }
-
-
-def pretraining_terms(features, outputs):
-    """Each figure of a pre-training batch with its weight, from which losses and metrics follow.
-
-    Args:
-        features: dict, with masked_lm_ids int32 [B, P], masked_lm_weights float32 [B, P] and
-            next_sentence_labels int32 [B, 1]; 0 in order, 1 swapped or random.
-        outputs: dict, of `PretrainingModel`.
-
-    Returns:
-        dict of name -> (values, weights), float32 tensors of the same shape: the original's four
-        evaluation metrics.
-    """
-    masked_logits, masked_labels = outputs["masked_lm_logits"], features["masked_lm_ids"]
-    order_logits = outputs["sentence_order_logits"]
-    order_labels = tf.reshape(features["next_sentence_labels"], [-1])
-    values = {
-        "masked_lm_loss": cross_entropy(masked_labels, masked_logits),
-        "masked_lm_accuracy": hits(masked_labels, masked_logits),
-        "sentence_order_loss": cross_entropy(order_labels, order_logits),
-        "sentence_order_accuracy": hits(order_labels, order_logits),
-    }
-    weights = pretraining_weights(features)
-    return {name: (values[name], weights[name]) for name in values}
-
-
-def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
-    """Masked-LM loss plus weighted sentence loss (section 3.1; its variants in Table 5).
-
-    Args:
-        terms: dict, of `pretraining_terms`.
-        totals: dict of name -> float32 scalar, the weights' sums over the whole batch; None if
-            `terms` are of the whole batch.
-        sentence_loss_weight: float; 0 leaves the masked-LM loss alone.
-
-    Returns:
-        float32 scalar: the share of these examples in the loss of the whole batch.
-    """
-    totals = _totals_in(terms) if totals is None else totals
-    masked_losses, masked_weights = terms["masked_lm_loss"]
-    # The original's constant, which keeps a batch without predictions from dividing by 0.
-    loss = tf.reduce_sum(masked_losses * masked_weights) / (totals["masked_lm_loss"] + 1e-5)
-    if sentence_loss_weight:
-        order_losses, _ = terms["sentence_order_loss"]
-        order_loss = tf.reduce_sum(order_losses) / totals["sentence_order_loss"]
-        loss += sentence_loss_weight * order_loss
-    return loss
-
-
 # --- Fine-tuning -----------------------------------------------------------------------------
-
-# The original's, whatever the config says of initializer_range.
-_HEAD_STDDEV = 0.02
 
 
 @serializable
-class ClassificationModel(ConfiguredModel):
+class ClassificationModel(ModelWithHead):
     """Encoder with a classifier, or a regressor, on the pooled output (section 4.2).
 
     Called with input_ids, input_mask and token_type_ids, int32 [B, T], it returns `logits`
@@ -237,42 +136,26 @@ class ClassificationModel(ConfiguredModel):
         config: AlbertConfig.
         num_outputs: int, classes; 1 for regression.
         dropout_prob: float, of the pooled output; the original's is fixed at 0.1.
-        use_one_hot_embeddings: bool, for TPUs.
-        recompute: bool, of AlbertModel.
+        **options: of AlbertModel and of tf_keras.Model.
     """
 
     reads_pooler = True
+    classes_option = "num_outputs"
 
-    def __init__(
-        self,
-        config,
-        num_outputs,
-        dropout_prob=0.1,
-        use_one_hot_embeddings=False,
-        recompute=False,
-        **kwargs,
-    ):
-        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
+    def __init__(self, config, num_outputs, dropout_prob=0.1, **options):
         head = {"num_outputs": num_outputs, "dropout_prob": dropout_prob}
-        super().__init__(config, head | encoder, **kwargs)
-        policy = self.dtype_policy
-        self.encoder = AlbertModel(config, **encoder, dtype=policy)
-        self.classifier = OutputWeights(num_outputs, config.hidden_size, _HEAD_STDDEV, dtype=policy)
+        super().__init__(config, head, **options)
+        self.classifier = self._output_weights(num_outputs)
         self._dropout_prob = dropout_prob
 
-    @classmethod
-    def options_in(cls, shapes):
-        """The number of outputs of a checkpoint that has a classifier."""
-        return number_of_classes(shapes, "num_outputs")
-
     def call(self, features, training=False):
-        encoded = encode(self.encoder, features, training)
+        encoded = self.encoder(features, training=training)
         pooled = dropout(encoded["pooled_output"], self._dropout_prob, training)
         return {"logits": self.classifier(pooled)}
 
 
 @serializable
-class MultipleChoiceModel(ConfiguredModel):
+class MultipleChoiceModel(ModelWithHead):
     """Encoder that scores each of four options, RACE's (section 4.2).
 
     Called with input_ids, input_mask and token_type_ids, int32 [B, 4 * T], it returns `logits`
@@ -282,38 +165,15 @@ class MultipleChoiceModel(ConfiguredModel):
         config: AlbertConfig.
         dropout_prob: float, of the pooled output.
         choices: int.
-        use_one_hot_embeddings: bool, for TPUs.
-        recompute: bool, of AlbertModel.
+        **options: of AlbertModel and of tf_keras.Model.
     """
 
     reads_pooler = True
 
-    def __init__(
-        self,
-        config,
-        dropout_prob=0.1,
-        choices=4,
-        use_one_hot_embeddings=False,
-        recompute=False,
-        **kwargs,
-    ):
-        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
-        head = {"dropout_prob": dropout_prob, "choices": choices}
-        super().__init__(config, head | encoder, **kwargs)
-        self.scorer = ClassificationModel(
-            config, 1, dropout_prob, **encoder, dtype=self.dtype_policy
-        )
-        self._choices = choices
-
-    @property
-    def encoder(self):
-        """The encoder under the scorer."""
-        return self.scorer.encoder
-
-    @property
-    def classifier(self):
-        """The scorer's output layer."""
-        return self.scorer.classifier
+    def __init__(self, config, dropout_prob=0.1, choices=4, **options):
+        super().__init__(config, {"dropout_prob": dropout_prob, "choices": choices}, **options)
+        self.classifier = self._output_weights(1)
+        self._dropout_prob, self._choices = dropout_prob, choices
 
     def call(self, features, training=False):
         batch = tf.shape(features["input_ids"])[0]
@@ -323,12 +183,13 @@ class MultipleChoiceModel(ConfiguredModel):
             for name, values in zip(names, model_inputs(features), strict=True)
             if values is not None
         }
-        logits = self.scorer(options, training=training)["logits"]
+        pooled = self.encoder(options, training=training)["pooled_output"]
+        logits = self.classifier(dropout(pooled, self._dropout_prob, training))
         return {"logits": tf.reshape(logits, [batch, self._choices])}
 
 
 @serializable
-class TokenClassificationModel(ConfiguredModel):
+class TokenClassificationModel(ModelWithHead):
     """Encoder with a classifier of each piece, on the sequence output.
 
     Called with input_ids, input_mask and token_type_ids, int32 [B, T], it returns `logits` float32
@@ -340,112 +201,25 @@ class TokenClassificationModel(ConfiguredModel):
         dropout_prob: float, of the sequence output.
         predicted_length: int or None. With it, the outputs of prediction are [B, predicted_length,
             C], with zeros beyond T, so that batches of any length have outputs of one shape.
-        use_one_hot_embeddings: bool, for TPUs.
-        recompute: bool, of AlbertModel.
+        **options: of AlbertModel and of tf_keras.Model.
     """
 
-    def __init__(
-        self,
-        config,
-        num_labels,
-        dropout_prob=0.1,
-        predicted_length=None,
-        use_one_hot_embeddings=False,
-        recompute=False,
-        **kwargs,
-    ):
-        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
-        head = {
-            "num_labels": num_labels,
-            "dropout_prob": dropout_prob,
-            "predicted_length": predicted_length,
-        }
-        super().__init__(config, head | encoder, **kwargs)
-        policy = self.dtype_policy
-        self.encoder = AlbertModel(config, **encoder, dtype=policy)
-        self.classifier = OutputWeights(num_labels, config.hidden_size, _HEAD_STDDEV, dtype=policy)
+    classes_option = "num_labels"
+
+    def __init__(self, config, num_labels, dropout_prob=0.1, predicted_length=None, **options):
+        head = {"num_labels": num_labels, "dropout_prob": dropout_prob}
+        super().__init__(config, head | {"predicted_length": predicted_length}, **options)
+        self.classifier = self._output_weights(num_labels)
         self._dropout_prob, self._predicted_length = dropout_prob, predicted_length
 
-    @classmethod
-    def options_in(cls, shapes):
-        """The number of labels of a checkpoint that has a classifier."""
-        return number_of_classes(shapes, "num_labels")
-
     def call(self, features, training=False):
-        x = encode(self.encoder, features, training)["sequence_output"]
+        x = self.encoder(features, training=training)["sequence_output"]
         logits = _on_rows(self.classifier, dropout(x, self._dropout_prob, training))
         if not training and self._predicted_length:
             missing = self._predicted_length - tf.shape(logits)[1]
             logits = tf.pad(logits, [[0, 0], [0, missing], [0, 0]])
         return {"logits": logits}
 
-
-def example_weights(features):
-    """Weight 1 for each example [B], whatever the figure."""
-    ones = tf.ones_like(features["input_ids"][:, 0], tf.float32)
-    return {"eval_loss": ones, "eval_accuracy": ones}
-
-
-def classification_terms(features, outputs):
-    """Loss and hit of each example: logits [B, C], label_ids int32 [B, 1]."""
-    labels, logits = tf.reshape(features["label_ids"], [-1]), outputs["logits"]
-    weights = tf.ones_like(logits[:, 0])
-    return {
-        "eval_loss": (cross_entropy(labels, logits), weights),
-        "eval_accuracy": (hits(labels, logits), weights),
-    }
-
-
-def token_weights(features):
-    """Weight 1 where a word begins: label_mask int32 [B, L]."""
-    weights = tf.cast(features["label_mask"], tf.float32)
-    return {"eval_loss": weights, "eval_accuracy": weights}
-
-
-def token_classification_terms(features, outputs):
-    """Loss and hit of each piece, with weight 1 where a word begins.
-
-    Args:
-        features: dict, with label_ids and label_mask int32 [B, L]; L may exceed T, since batches
-            are trimmed to their longest sequence and labels are not.
-        outputs: dict, of `TokenClassificationModel`: logits [B, T, C].
-    """
-    logits = outputs["logits"]
-    labels, mask = (
-        features[name][:, : tf.shape(logits)[1]] for name in ("label_ids", "label_mask")
-    )
-    weights = tf.cast(mask, tf.float32)
-    return {
-        "eval_loss": (cross_entropy(labels, logits), weights),
-        "eval_accuracy": (hits(labels, logits), weights),
-    }
-
-
-def regression_terms(features, outputs):
-    """Squared error of each example: logits [B, 1], label_ids float32 [B, 1]."""
-    errors = tf.math.squared_difference(outputs["logits"], features["label_ids"])[:, 0]
-    return {"eval_loss": (errors, tf.ones_like(errors))}
-
-
-def mean_loss(terms, totals=None):
-    """Mean of `eval_loss` over a batch: the share of these examples in it (`pretraining_loss`)."""
-    losses, weights = terms["eval_loss"]
-    totals = _totals_in(terms) if totals is None else totals
-    return tf.reduce_sum(losses * weights) / totals["eval_loss"]
-
-
-_LOSS, _LOSS_AND_HITS = ("eval_loss",), ("eval_loss", "eval_accuracy")
-PRETRAINING = Objective(
-    ("masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss"),
-    pretraining_weights,
-    pretraining_terms,
-    pretraining_loss,
-)
-CLASSIFICATION = Objective(_LOSS_AND_HITS, example_weights, classification_terms, mean_loss)
-REGRESSION = Objective(_LOSS, example_weights, regression_terms, mean_loss)
-TOKEN_CLASSIFICATION = Objective(
-    _LOSS_AND_HITS, token_weights, token_classification_terms, mean_loss
-)
 
 # --- SQuAD -----------------------------------------------------------------------------------
 
@@ -454,7 +228,7 @@ _FORBIDDEN = -1e30
 
 
 @serializable
-class SquadV1Model(ConfiguredModel):
+class SquadV1Model(ModelWithHead):
     """Encoder that scores each piece as start and as end of the answer (appendix A.1).
 
     Called with input_ids, input_mask and token_type_ids, int32 [B, T], it returns `start_logits`
@@ -465,22 +239,16 @@ class SquadV1Model(ConfiguredModel):
         predicted_length: int or None. With it, the outputs of prediction are [B, predicted_length]
             and minus infinity at padding, so that they do not depend on how much padding a batch
             has. None: the logits of all T pieces, padding included, as the original.
-        use_one_hot_embeddings: bool, for TPUs.
-        recompute: bool, of AlbertModel.
+        **options: of AlbertModel and of tf_keras.Model.
     """
 
-    def __init__(
-        self, config, predicted_length=None, use_one_hot_embeddings=False, recompute=False, **kwargs
-    ):
-        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
-        super().__init__(config, {"predicted_length": predicted_length} | encoder, **kwargs)
-        policy = self.dtype_policy
-        self.encoder = AlbertModel(config, **encoder, dtype=policy)
-        self.squad = OutputWeights(2, config.hidden_size, _HEAD_STDDEV, dtype=policy)
+    def __init__(self, config, predicted_length=None, **options):
+        super().__init__(config, {"predicted_length": predicted_length}, **options)
+        self.squad = self._output_weights(2)
         self._predicted_length = predicted_length
 
     def call(self, features, training=False):
-        x = encode(self.encoder, features, training)["sequence_output"]
+        x = self.encoder(features, training=training)["sequence_output"]
         start_logits, end_logits = tf.unstack(_on_rows(self.squad, x), axis=-1)
         if not training and self._predicted_length:
             start_logits, end_logits = (
@@ -496,7 +264,7 @@ class SquadV1Model(ConfiguredModel):
 
 
 @serializable
-class SquadV2Model(ConfiguredModel):
+class SquadV2Model(ModelWithHead):
     """Encoder with a start, an end that depends on the start, and whether there is an answer.
 
     Called with input_ids, input_mask, token_type_ids and p_mask (1 where no answer can lie), int32
@@ -513,25 +281,16 @@ class SquadV2Model(ConfiguredModel):
         start_n_top: int, starts in the beam.
         end_n_top: int, ends for each of them.
         dropout_prob: float, of the hidden layer that tells whether there is an answer.
-        use_one_hot_embeddings: bool, for TPUs.
-        recompute: bool, of AlbertModel.
+        **options: of AlbertModel and of tf_keras.Model.
     """
 
-    def __init__(
-        self,
-        config,
-        start_n_top=5,
-        end_n_top=5,
-        dropout_prob=0.1,
-        use_one_hot_embeddings=False,
-        recompute=False,
-        **kwargs,
-    ):
-        encoder = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
-        head = {"start_n_top": start_n_top, "end_n_top": end_n_top, "dropout_prob": dropout_prob}
-        super().__init__(config, head | encoder, **kwargs)
+    def __init__(self, config, start_n_top=5, end_n_top=5, dropout_prob=0.1, **options):
+        super().__init__(
+            config,
+            {"start_n_top": start_n_top, "end_n_top": end_n_top, "dropout_prob": dropout_prob},
+            **options,
+        )
         policy = self.dtype_policy
-        self.encoder = AlbertModel(config, **encoder, dtype=policy)
         # Last layers compute in float32 under every precision: equal scores would be too frequent.
         self.start_logits = Linear(
             config.hidden_size, 1, config.initializer_range, dtype=tf.float32
@@ -541,7 +300,7 @@ class SquadV2Model(ConfiguredModel):
         self._start_n_top, self._end_n_top = start_n_top, end_n_top
 
     def call(self, features, training=False):
-        x = encode(self.encoder, features, training)["sequence_output"]
+        x = self.encoder(features, training=training)["sequence_output"]
         forbidden = tf.cast(features["p_mask"], tf.float32)
         start_logits = _masked(_on_rows(self.start_logits, x)[..., 0], forbidden)
         cls_logits = self.answer_class(x, start_logits, training=training)
@@ -652,36 +411,3 @@ def top(log_probs, count):
     missing = tf.maximum(count - tf.shape(log_probs)[-1], 0)
     paddings = [[0, 0]] * (log_probs.shape.rank - 1) + [[0, missing]]
     return tf.math.top_k(tf.pad(log_probs, paddings, constant_values=_FORBIDDEN), count)
-
-
-def squad_v1_terms(features, outputs):
-    """Loss of each example, the mean over start and end.
-
-    Args:
-        features: dict, with start_positions and end_positions int32 [B, 1].
-        outputs: dict, of `SquadV1Model`.
-    """
-    losses = 0.5 * sum(
-        cross_entropy(tf.reshape(features[f"{side}_positions"], [-1]), outputs[f"{side}_logits"])
-        for side in ("start", "end")
-    )
-    return {"eval_loss": (losses, tf.ones_like(losses))}
-
-
-def squad_v2_terms(features, outputs):
-    """Loss of each example, half of it for the span and half for whether there is one.
-
-    Args:
-        features: dict, with start_positions, end_positions and is_impossible int32 [B, 1].
-        outputs: dict, of `SquadV2Model` in training.
-    """
-    span_losses, weights = squad_v1_terms(features, outputs)["eval_loss"]
-    class_losses = tf.nn.sigmoid_cross_entropy_with_logits(
-        labels=tf.cast(tf.reshape(features["is_impossible"], [-1]), tf.float32),
-        logits=outputs["cls_logits"],
-    )
-    return {"eval_loss": (span_losses + 0.5 * class_losses, weights)}
-
-
-SQUAD_V1 = Objective(_LOSS, example_weights, squad_v1_terms, mean_loss)
-SQUAD_V2 = Objective(_LOSS, example_weights, squad_v2_terms, mean_loss)

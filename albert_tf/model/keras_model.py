@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all models have in common: Keras can build, save and load them; checkpoints fill them."""
+"""Base class of all models: Keras builds, saves and loads them, checkpoints fill them."""
 
 import inspect
 from collections.abc import Mapping
@@ -28,9 +28,10 @@ class ConfiguredModel(tf_keras.Model):
 
     Attributes:
         reads_pooler: bool, whether the outputs of its head depend on the pooler.
+        classes_option: str or None, the argument that is the number of a classifier's outputs.
     """
 
-    reads_pooler = False
+    reads_pooler, classes_option = False, None
 
     def __init__(self, config, options, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -103,36 +104,22 @@ class ConfiguredModel(tf_keras.Model):
         found = source.find(path)
         config = options.pop("config", None) or found.read_config()
         shapes = readers.open_reader(found.checkpoint).shapes
-        options = cls.options_in(shapes) | options
+        weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
+        if weights and cls.classes_option:
+            options = {cls.classes_option: weights[0]} | options
         needed = inspect.signature(cls).parameters.values()
-        absent = [p.name for p in needed if p.default is p.empty and p.name not in options]
-        absent = [name for name in absent if name not in ("config", "kwargs")]
+        known = {"config", *options}
+        absent = [
+            p.name
+            for p in needed
+            if p.default is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in known
+        ]
         if absent:
             raise UserError(f"{found.checkpoint} has no head that tells {absent[0]}: give it")
         model = cls(config, **options)
         named = name_table.named_variables(model)
         print(loading.load(found.checkpoint, named, reads_pooler=cls.reads_pooler))
         return model
-
-    @classmethod
-    def options_in(cls, shapes):
-        """Options that the shapes of a checkpoint tell: dict.
-
-        Args:
-            shapes: dict of original name -> list of int.
-        """
-        return {}
-
-
-def number_of_classes(shapes, option):
-    """The option of a classifier that the shapes of a checkpoint tell: dict, empty if none.
-
-    Args:
-        shapes: dict of original name -> list of int.
-        option: str, its name.
-    """
-    weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
-    return {option: weights[0]} if weights else {}
 
 
 def model_inputs(features):

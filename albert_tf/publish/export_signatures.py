@@ -5,8 +5,6 @@ import functools
 
 import tensorflow as tf
 
-from albert_tf.model import heads
-
 FEATURES = ("input_ids", "input_mask", "segment_ids")  # of the original's modules and records
 HUB_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")  # of the Hub's common API
 HUB_NAMES = dict(zip(FEATURES, HUB_INPUTS, strict=True))
@@ -42,7 +40,7 @@ def of_texts(functions):
 
 def encoded(encoder, features):
     """Pooled output [B, H] and sequence output [B, T, H], with the mask that tells the padding."""
-    found = heads.encode(encoder, features)
+    found = encoder(features)
     outputs = {name: found[name] for name in ("pooled_output", "sequence_output")}
     return outputs | {"input_mask": features["input_mask"]}
 

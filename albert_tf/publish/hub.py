@@ -4,7 +4,6 @@
 import tensorflow as tf
 
 from albert_tf.checkpoints import name_table
-from albert_tf.model import heads
 from albert_tf.publish.export_signatures import HUB_INPUTS, HUB_NAMES, POSITIONS, id_specs, traced
 
 
@@ -115,7 +114,7 @@ def _head(model, name):
 
 def _encoder_outputs(encoder, inputs, training):
     features = {name: inputs[hub_name] for name, hub_name in HUB_NAMES.items()}
-    found = heads.encode(encoder, features, training)
+    found = encoder(features, training=training)
     names = ("pooled_output", "sequence_output", "encoder_outputs")
     return {"default": found["pooled_output"]} | {name: found[name] for name in names}
 

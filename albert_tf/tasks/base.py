@@ -32,7 +32,7 @@ class Task:
         schema: dict from feature name to FeatureSpec, of the records.
         inputs: tuple of str, the features that the model reads.
         choices: int, sequences of a row of features.
-        objective: heads.Objective, the loss and the figures of training.
+        objective: objectives.Objective, the loss and the figures of training.
         key_metric: str, the figure that chooses the best checkpoint; larger is better.
         shown_figures: tuple of str, the figures that an evaluation prints; None for all.
         takes_head: bool, whether training starts with the head of the checkpoint it is given.

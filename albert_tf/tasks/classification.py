@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from albert_tf.choices import WINDOW
-from albert_tf.model import heads
+from albert_tf.model import heads, objectives
 from albert_tf.options import check_pair_length
 from albert_tf.publish import classifier_functions, text_inputs
 from albert_tf.tasks import base, classification_metrics, glue, tsv_files
@@ -67,7 +67,7 @@ class ClassificationTask(base.Task):
     @property
     def objective(self):
         """Loss and figures of the training."""
-        return heads.REGRESSION if self.row.is_regression else heads.CLASSIFICATION
+        return objectives.REGRESSION if self.row.is_regression else objectives.CLASSIFICATION
 
     def make_model(self, config, **encoder_options):
         """The classifier or regressor."""

@@ -24,7 +24,7 @@ from seqeval.metrics.sequence_labeling import (
 
 from albert_tf import files
 from albert_tf.errors import UserError, decode
-from albert_tf.model import heads
+from albert_tf.model import heads, objectives
 from albert_tf.publish import token_functions, token_inputs
 from albert_tf.records import schemas
 from albert_tf.tasks import base
@@ -225,7 +225,7 @@ class NerTask(base.Task):
     text: TextInput
 
     input_names = ("text",)
-    objective = heads.TOKEN_CLASSIFICATION
+    objective = objectives.TOKEN_CLASSIFICATION
     key_metric = "f1"
 
     @property

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.errors import UserError, parse_json
-from albert_tf.model import heads
+from albert_tf.model import heads, objectives
 from albert_tf.options import check_race_lengths
 from albert_tf.publish import classifier_functions, text_inputs
 from albert_tf.records import schemas
@@ -305,7 +305,7 @@ class RaceTask(base.Task):
     labels = tuple(LETTERS)
     input_names = ("article", "question", "options")
     choices = len(LETTERS)
-    objective = heads.CLASSIFICATION
+    objective = objectives.CLASSIFICATION
     key_metric = "eval_accuracy"
     results_layout = "{first}{rest}best = {before}\n{saved}" + results.RULE
 

@@ -17,7 +17,7 @@ import tf_keras
 
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.errors import UserError
-from albert_tf.model import heads, optimization
+from albert_tf.model import objectives, optimization
 from albert_tf.training import (
     devices,
     divergence,
@@ -39,13 +39,13 @@ class Task:
     Attributes:
         model: tf_keras.Model, called as model(features, training=bool) -> outputs.
         variables: dict of original name -> variable of the model (`name_table.named_variables`).
-        objective: heads.Objective, figures and loss.
+        objective: objectives.Objective, figures and loss.
         flops: int or None, floating-point operations of an update on one sequence, as far as known.
     """
 
     model: tf_keras.Model
     variables: Mapping[str, tf.Variable]
-    objective: heads.Objective
+    objective: objectives.Objective
     flops: int | None = None
 
 

@@ -11,7 +11,7 @@ from albert_tf import locks
 from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.choices import ORIGINAL_CONSTANTS, OptimizerConstants
 from albert_tf.errors import UserError
-from albert_tf.model import flops, heads, optimization
+from albert_tf.model import flops, heads, objectives, optimization
 from albert_tf.records import graph_masking, input_pipeline, record_checks, record_index, schemas
 from albert_tf.training import devices, evaluation, loop, run_changes, run_record
 from albert_tf.training.task import Evaluation
@@ -263,9 +263,9 @@ def _make_run(config, options, strategy):
     task = loop.Task(
         model=model,
         variables=name_table.named_variables(model),
-        objective=heads.PRETRAINING._replace(
+        objective=objectives.PRETRAINING._replace(
             loss=functools.partial(
-                heads.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
+                objectives.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
             )
         ),
         flops=flops.training_flops(
@@ -317,6 +317,6 @@ def _make_evaluator(run, options, dataset):
         evaluate,
         KEY_METRIC,
         "{first}{saved}{rest}",  # of the original
-        shown=("loss", *heads.PRETRAINING.figures),
+        shown=("loss", *objectives.PRETRAINING.figures),
         initial_best=0.0,
     )

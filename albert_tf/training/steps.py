@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from albert_tf.model import dropout, fused, heads, optimization
+from albert_tf.model import dropout, fused, objectives, optimization
 from albert_tf.training import devices
 
 
@@ -58,7 +58,7 @@ def _all_reduce(values):
 
 def _totals(objective, features):
     """Sums of the weights over the batches of all replicas."""
-    return _all_reduce(heads.totals_of(objective.weights(features)))
+    return _all_reduce(objectives.totals_of(objective.weights(features)))
 
 
 def _sums(terms, names):

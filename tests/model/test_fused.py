@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 from tensorflow.core.protobuf import saved_model_pb2
 
-from albert_tf.model import dropout, encoder, fused, heads, optimization
+from albert_tf.model import dropout, encoder, fused, heads, objectives, optimization
 from tests.model.small_config import SMALL
 
 KEY = tf.constant([1, 2])
@@ -169,7 +169,7 @@ def pretraining_step(model, features, on):
     @tf.function(autograph=False)
     def step(features):
         with dropout.seeded(KEY), fused.compiled(on), tf.GradientTape() as tape:
-            terms = heads.pretraining_terms(features, model(features, training=True))
+            terms = objectives.pretraining_terms(features, model(features, training=True))
             loss = sum(tf.reduce_mean(terms[f"{part}_loss"][0])
                        for part in ("masked_lm", "sentence_order"))  # fmt: skip
         gradients = tape.gradient(loss, model.trainable_variables)

@@ -10,7 +10,7 @@ import tf_keras
 
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
-from albert_tf.model import fused, heads
+from albert_tf.model import fused, heads, objectives
 from tests import GOLDEN
 
 VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
@@ -38,8 +38,8 @@ def golden_features(variant):
 
 def loss_and_gradients(model, named, features, **kwargs):
     with tf.GradientTape() as tape:
-        terms = heads.pretraining_terms(features, model(features, training=True))
-        loss = heads.pretraining_loss(terms, **kwargs)
+        terms = objectives.pretraining_terms(features, model(features, training=True))
+        loss = objectives.pretraining_loss(terms, **kwargs)
     gradients = tape.gradient(loss, list(named.values()))
     dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
     return loss, dict(zip(named, dense, strict=True))
@@ -67,14 +67,14 @@ def test_logits_and_losses_are_the_originals(variant):
     assert_close(order, expected["sop_logits"], FORWARD)
     assert_close(tf.nn.log_softmax(order), expected["sop_log_probs"], FORWARD)
 
-    terms = heads.pretraining_terms(features, outputs)
+    terms = objectives.pretraining_terms(features, outputs)
     masked_losses, order_losses = terms["masked_lm_loss"][0], terms["sentence_order_loss"][0]
     assert_close(tf.reshape(masked_losses, [-1]), expected["mlm_per_example_loss"], FORWARD)
     assert_close(order_losses, expected["sop_per_example_loss"], FORWARD)
-    assert_close(heads.pretraining_loss(terms), expected["total_loss"], FORWARD)
-    alone = heads.pretraining_loss(terms, sentence_loss_weight=0)
+    assert_close(objectives.pretraining_loss(terms), expected["total_loss"], FORWARD)
+    alone = objectives.pretraining_loss(terms, sentence_loss_weight=0)
     assert_close(alone, expected["mlm_loss"], FORWARD)
-    half = heads.pretraining_loss(terms, sentence_loss_weight=0.5)
+    half = objectives.pretraining_loss(terms, sentence_loss_weight=0.5)
     assert_close(half, expected["mlm_loss"] + 0.5 * expected["sop_loss"], FORWARD)
 
 
@@ -115,7 +115,7 @@ def test_a_row_without_any_token_gives_the_originals_loss():
     expected = np.load(GOLDEN / "model" / "base" / "allmasked_row.npz")
     model, _ = golden_model(GOLDEN / "model" / "base")
     features = {**golden_features("base"), "input_mask": tf.constant(expected["input_mask"])}
-    loss = heads.pretraining_loss(heads.pretraining_terms(features, model(features)))
+    loss = objectives.pretraining_loss(objectives.pretraining_terms(features, model(features)))
     assert_close(loss, expected["total_loss"], 5e-3)
 
 
@@ -126,8 +126,8 @@ def test_evaluation_metrics_are_the_originals():
     means = {name: tf_keras.metrics.Mean() for name in expected if name != "batch_total_losses"}
     for index, total in enumerate(expected["batch_total_losses"]):
         features = features_of(directory / "inputs.npz", f"{index}/")
-        terms = heads.pretraining_terms(features, model(features))
-        assert_close(heads.pretraining_loss(terms), np.float32(total), FORWARD)
+        terms = objectives.pretraining_terms(features, model(features))
+        assert_close(objectives.pretraining_loss(terms), np.float32(total), FORWARD)
         assert terms.keys() == means.keys()
         for name, (values, weights) in terms.items():
             means[name].update_state(values, sample_weight=weights)
@@ -171,7 +171,7 @@ def test_replicas_add_up_to_the_whole_batch(weight):
     counts = [float(tf.reduce_sum(part["masked_lm_weights"])) for part in parts]
     assert counts[0] != counts[1] / 3
 
-    totals = heads.totals_of(heads.pretraining_weights(whole))
+    totals = objectives.totals_of(objectives.pretraining_weights(whole))
     shares = [
         loss_and_gradients(model, named, part, totals=totals, sentence_loss_weight=weight)
         for part in parts
@@ -253,10 +253,10 @@ def test_tokens_with_a_label_alone_count():
         "label_ids": tf.constant([[0, 2, 0, 0, 0], [3, 0, 0, 0, 0]]),
         "label_mask": tf.constant([[0, 1, 0, 0, 0], [1, 1, 0, 0, 0]]),
     }
-    terms = heads.token_classification_terms(features, {"logits": tf.constant(logits)})
+    terms = objectives.token_classification_terms(features, {"logits": tf.constant(logits)})
     losses, weights = terms["eval_loss"]
     np.testing.assert_array_equal(weights, [[0, 1, 0], [1, 1, 0]])
     np.testing.assert_array_equal(terms["eval_accuracy"][0] * weights, [[0, 1, 0], [0, 1, 0]])
     wanted = [np.log(8 / 5), np.log(8), np.log(4)]
     np.testing.assert_allclose(losses.numpy()[weights.numpy() > 0], wanted, atol=1e-6)
-    assert float(heads.mean_loss(terms)) == pytest.approx(np.mean(wanted), abs=1e-6)
+    assert float(objectives.mean_loss(terms)) == pytest.approx(np.mean(wanted), abs=1e-6)

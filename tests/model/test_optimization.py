@@ -12,7 +12,7 @@ from albert_tf import choices
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.model import heads, optimization
+from albert_tf.model import heads, objectives, optimization
 from tests import GOLDEN
 
 DATA = GOLDEN / "optimizers"
@@ -258,8 +258,8 @@ def test_eight_updates_are_the_originals(case):
     @tf.function
     def update(features):
         with tf.GradientTape() as tape:
-            terms = heads.pretraining_terms(features, model(features, training=True))
-            loss = heads.pretraining_loss(terms)
+            terms = objectives.pretraining_terms(features, model(features, training=True))
+            loss = objectives.pretraining_loss(terms)
         gradients = tape.gradient(loss, list(named.values()))
         clipped, norm = optimization.clip_by_global_norm(
             [tf.convert_to_tensor(g) for g in gradients]

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.model import dropout, heads, optimization
+from albert_tf.model import dropout, heads, objectives, optimization
 
 CONFIG = AlbertConfig(
     vocab_size=40,
@@ -54,34 +54,34 @@ REGRESSION = {"label_ids": tf.constant([[0.5], [1.0], [4.0]])}
 
 # Name -> model, its features beside the inputs, terms.
 HEADS = {
-    "pretraining": (lambda: heads.PretrainingModel(CONFIG), MASKED, heads.pretraining_terms),
+    "pretraining": (lambda: heads.PretrainingModel(CONFIG), MASKED, objectives.pretraining_terms),
     "recompute": (
         lambda: heads.PretrainingModel(CONFIG, use_one_hot_embeddings=True, recompute=True),
         MASKED,
-        heads.pretraining_terms,
+        objectives.pretraining_terms,
     ),
     "classification": (
         lambda: heads.ClassificationModel(CONFIG, 3),
         {"label_ids": whole(3, BATCH, 1)},
-        heads.classification_terms,
+        objectives.classification_terms,
     ),
     "regression": (
         lambda: heads.ClassificationModel(CONFIG, 1),
         REGRESSION,
-        heads.regression_terms,
+        objectives.regression_terms,
     ),
     "multiple_choice": (
         lambda: heads.MultipleChoiceModel(CONFIG),
         {**inputs(4 * LENGTH), "label_ids": whole(4, BATCH, 1)},
-        heads.classification_terms,
+        objectives.classification_terms,
     ),
     "token_classification": (
         lambda: heads.TokenClassificationModel(CONFIG, 5),
         TOKENS,
-        heads.token_classification_terms,
+        objectives.token_classification_terms,
     ),
-    "squad_v1": (lambda: heads.SquadV1Model(CONFIG), SPANS, heads.squad_v1_terms),
-    "squad_v2": (lambda: heads.SquadV2Model(CONFIG), SPANS, heads.squad_v2_terms),
+    "squad_v1": (lambda: heads.SquadV1Model(CONFIG), SPANS, objectives.squad_v1_terms),
+    "squad_v2": (lambda: heads.SquadV2Model(CONFIG), SPANS, objectives.squad_v2_terms),
 }
 
 

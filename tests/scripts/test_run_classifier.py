@@ -18,7 +18,7 @@ from albert_tf.checkpoints import loading, name_table, readers, run_directory, w
 from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.model import heads
+from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_tokenization
 from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, classification_metrics, glue
@@ -864,8 +864,8 @@ def test_head_equals_the_original(name, outputs):
     golden, gradients = np.load(folder / "outputs.npz"), np.load(folder / "gradients.npz")
     with tf.GradientTape() as tape:
         predicted = model(features)
-        terms = heads.classification_terms(features, predicted)
-        loss = heads.mean_loss(terms)
+        terms = objectives.classification_terms(features, predicted)
+        loss = objectives.mean_loss(terms)
     np.testing.assert_allclose(predicted["logits"], golden["logits"], atol=2e-5)
     np.testing.assert_allclose(terms["eval_loss"][0], golden["per_example_loss"], atol=2e-5)
     np.testing.assert_allclose(loss, golden["loss"], atol=2e-5)
@@ -878,7 +878,7 @@ def three_classes(**options):
     """A task of three classes, as far as runs need it."""
     return SimpleNamespace(
         make_model=lambda config, **_: heads.ClassificationModel(config, 3, **options),
-        objective=heads.CLASSIFICATION,
+        objective=objectives.CLASSIFICATION,
         inputs=ClassificationTask.inputs,
     )
 
@@ -908,12 +908,12 @@ def test_five_steps_equal_the_originals(tmp_path):
 
 def test_regression_terms():
     predicted, labels = np.float32([[0.5], [-1.0], [4.0]]), np.float32([[0.0], [3.0], [4.25]])
-    terms = heads.regression_terms({"label_ids": labels}, {"logits": predicted})
+    terms = objectives.regression_terms({"label_ids": labels}, {"logits": predicted})
     assert terms.keys() == {"eval_loss"}
     losses, weights = terms["eval_loss"]
     np.testing.assert_allclose(losses, [0.25, 16.0, 0.0625])
     np.testing.assert_array_equal(weights, np.ones(3))
-    np.testing.assert_allclose(heads.mean_loss(terms), (0.25 + 16.0 + 0.0625) / 3)
+    np.testing.assert_allclose(objectives.mean_loss(terms), (0.25 + 16.0 + 0.0625) / 3)
 
 
 @pytest.mark.usefixtures("in_graphs")

@@ -21,7 +21,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import run_pretraining
 from albert_tf.checkpoints import loading, readers, run_directory
 from albert_tf.errors import UserError
-from albert_tf.model import heads
+from albert_tf.model import objectives
 from albert_tf.records import record_checks, schemas
 from albert_tf.training import figures, pretraining, results
 from tests import GOLDEN, ROOT
@@ -189,7 +189,7 @@ def test_files_of_a_run(run_main, flags, tmp_path, capsys):
     blocks = text.split("global_step = ")[1:]
     assert [int(block.split("\n")[0]) for block in blocks] == [4, 8, 12, 16, 20]
     keys = [line.split(" = ")[0] for line in blocks[-1].splitlines()[1:] if " = " in line]
-    assert keys == ["loss", *sorted(heads.PRETRAINING.figures)]
+    assert keys == ["loss", *sorted(objectives.PRETRAINING.figures)]
     lines = text.splitlines()  # what is saved stands after the first key, as in the original
     first_saved = next(i for i, line in enumerate(lines) if line.startswith("saved "))
     assert lines[first_saved - 1].startswith("global_step = ")
@@ -208,7 +208,7 @@ def test_files_of_a_run(run_main, flags, tmp_path, capsys):
 def test_tensorboard_curves(run_main, flags, tmp_path):
     run_main(run_pretraining, **flags, do_eval=True)
     train, evaluation = curves(tmp_path / "out/train"), curves(tmp_path / "out/eval")
-    figures = {"loss", *heads.PRETRAINING.figures}
+    figures = {"loss", *objectives.PRETRAINING.figures}
     assert figures | {"learning_rate", "gradient_norm", "sequences_per_second"} <= set(train)
     assert figures <= set(evaluation)
     assert train["learning_rate"] == pytest.approx([0.001, 0.0005])
@@ -418,7 +418,7 @@ def test_evaluates_the_originals_checkpoint_to_the_originals_figures(run_main, f
     )
     text = (tmp_path / "out" / "eval_results.txt").read_text()
     values = dict(re.findall(r"^(\w+) = (\S+)$", text, re.M))
-    for name in heads.PRETRAINING.figures:
+    for name in objectives.PRETRAINING.figures:
         assert float(values[name]) == pytest.approx(golden[name], abs=2e-5), name
     mean_of_batches = np.mean(golden["batch_total_losses"])
     assert float(values["loss"]) == pytest.approx(mean_of_batches, abs=2e-5)

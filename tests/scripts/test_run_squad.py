@@ -16,7 +16,7 @@ import run_squad
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.model import heads
+from albert_tf.model import heads, objectives
 from albert_tf.records import input_pipeline
 from albert_tf.tasks.squad import answers as squad_predictions
 from albert_tf.tasks.squad import features as squad_features
@@ -34,11 +34,11 @@ DATA = GOLDEN / "finetune" / "squad_data"
 VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
 FORWARD, GRADIENT = 2e-5, 1e-5  # absolute, as tests/golden/README.md says
 MODELS = {
-    "squad_v1": (heads.SquadV1Model, {}, heads.squad_v1_terms),
+    "squad_v1": (heads.SquadV1Model, {}, objectives.squad_v1_terms),
     "squad_v2": (
         heads.SquadV2Model,
         {"start_n_top": 3, "end_n_top": 4, "dropout_prob": 0.0},
-        heads.squad_v2_terms,
+        objectives.squad_v2_terms,
     ),
 }
 POOLER = {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
@@ -114,7 +114,7 @@ def test_a_batch_of_one_is_predicted_as_in_a_larger_one(name):
 def test_losses_and_gradients_are_the_originals(name):
     model, named, features = golden_model(name)
     with tf.GradientTape() as tape:
-        loss = heads.mean_loss(MODELS[name][2](features, model(features, training=True)))
+        loss = objectives.mean_loss(MODELS[name][2](features, model(features, training=True)))
     expected = np.load(GOLDEN / "heads" / name / "outputs.npz")["total_loss"]
     np.testing.assert_allclose(loss, expected, rtol=0, atol=FORWARD)
     golden = np.load(GOLDEN / "heads" / name / "gradients.npz")
@@ -144,7 +144,7 @@ def test_mixed_precision_scores_are_float32_finite_and_near(name, precision):
     finally:
         tf_keras.mixed_precision.set_global_policy(before)
     with tf.GradientTape() as tape:
-        loss = heads.mean_loss(MODELS[name][2](features, model(features, training=True)))
+        loss = objectives.mean_loss(MODELS[name][2](features, model(features, training=True)))
     expected = float(np.load(GOLDEN / "heads" / name / "outputs.npz")["total_loss"])
     assert float(loss) == pytest.approx(expected, rel=2e-2)
     assert float(loss) != pytest.approx(expected, rel=1e-7)

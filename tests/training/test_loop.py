@@ -19,7 +19,7 @@ import tensorflow as tf
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.model import heads, optimization
+from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.training import (
     devices,
@@ -49,7 +49,7 @@ def golden_run(strategy, directory, saved=True, **settings):
     with strategy.scope():
         model = heads.PretrainingModel(config)
         optimizer = devices.with_loss_scale(optimization.create_optimizer("lamb", 0.01))
-    task = loop.Task(model, name_table.named_variables(model), heads.PRETRAINING)
+    task = loop.Task(model, name_table.named_variables(model), objectives.PRETRAINING)
     golden = np.load(DATA / "lamb_onehot.npz")
     for name, variable in task.variables.items():
         variable.assign(golden[f"init/{name}"])

@@ -8,7 +8,7 @@ import tf_keras
 
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
-from albert_tf.model import heads, optimization
+from albert_tf.model import heads, objectives, optimization
 from albert_tf.training import devices, loop, steps
 from tests import TINY_CONFIG
 from tests.model.gradient_errors import assert_close_gradients
@@ -37,7 +37,7 @@ def make_step(dropout=0.0, optimizer="lamb", **options):
     tf_keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     model = heads.PretrainingModel(AlbertConfig.from_dict(TINY_CONFIG | rates))
-    task = loop.Task(model, name_table.named_variables(model), heads.PRETRAINING)
+    task = loop.Task(model, name_table.named_variables(model), objectives.PRETRAINING)
     made = devices.with_loss_scale(optimization.create_optimizer(optimizer, 0.01))
     made.build(list(task.variables.values()))
     strategy = tf.distribute.get_strategy()

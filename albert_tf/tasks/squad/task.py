@@ -12,7 +12,7 @@ import numpy as np
 
 from albert_tf.checkpoints import readers, run_directory
 from albert_tf.errors import UserError
-from albert_tf.model import heads
+from albert_tf.model import heads, objectives
 from albert_tf.publish import squad_functions, text_inputs
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks.squad import answers as squad_predictions
@@ -42,7 +42,7 @@ class Version(NamedTuple):
         model: class in `heads`.
         options: dict from argument of the model to the `Settings` that gives its value.
         served_options: dict of arguments in place of those when the model is exported.
-        objective: heads.Objective.
+        objective: objectives.Objective.
         predict: callable in `answers`.
     """
 
@@ -52,7 +52,7 @@ class Version(NamedTuple):
     model: type
     options: dict
     served_options: dict
-    objective: heads.Objective
+    objective: objectives.Objective
     predict: Callable
 
 
@@ -63,7 +63,7 @@ VERSION_1 = Version(
     model=heads.SquadV1Model,
     options={"predicted_length": "max_seq_length"},
     served_options={"predicted_length": None},
-    objective=heads.SQUAD_V1,
+    objective=objectives.SQUAD_V1,
     predict=squad_predictions.predict_v1,
 )
 VERSION_2 = Version(
@@ -73,7 +73,7 @@ VERSION_2 = Version(
     model=heads.SquadV2Model,
     options={name: name for name in ("start_n_top", "end_n_top", "dropout_prob")},
     served_options={},
-    objective=heads.SQUAD_V2,
+    objective=objectives.SQUAD_V2,
     predict=squad_predictions.predict_v2,
 )
 

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a model is trained for: losses and figures of its outputs.
+
+Shapes:
+    B batch, T sequence, P predictions per sequence, C classes, L labels of a sequence.
+
+A loss is a sum over examples divided by a sum of weights. These sums, `totals`, are those of the
+whole batch, and known before the model is called. So the losses and gradients of parts of a batch
+add up to those of the whole, whether the parts lie on several replicas or come one after another.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from albert_tf.model.fused import cross_entropy, hits
+
+
+class Objective(NamedTuple):
+    """What a model is trained for.
+
+    Attributes:
+        figures: tuple of str, names of the figures.
+        weights: callable, features -> dict of name -> float32 tensor, the weights of each figure.
+        terms: callable, (features, outputs) -> dict of name -> (values, weights): figures for each
+            example, whose weighted means over all examples are the metrics. The weights add up to
+            those of `weights`.
+        loss: callable, (terms, totals) -> float32 scalar: the share of these examples in the loss
+            of a batch whose weights add up to `totals`, a dict of name -> float32 scalar.
+    """
+
+    figures: tuple
+    weights: Callable
+    terms: Callable
+    loss: Callable
+
+
+def totals_of(weights):
+    """Sums of weights: dict of name -> float32 tensor -> dict of name -> float32 scalar."""
+    return {name: tf.reduce_sum(values) for name, values in weights.items()}
+
+
+def _totals_in(terms):
+    return totals_of({name: weights for name, (_, weights) in terms.items()})
+
+
+def pretraining_weights(features):
+    """Weights of the figures of `pretraining_terms`: predictions count, and sequences."""
+    predictions = features["masked_lm_weights"]
+    sequences = tf.ones_like(predictions[:, 0])
+    return {
+        "masked_lm_loss": predictions,
+        "masked_lm_accuracy": predictions,
+        "sentence_order_loss": sequences,
+        "sentence_order_accuracy": sequences,
+    }
+
+
+def pretraining_terms(features, outputs):
+    """Each figure of a pre-training batch with its weight, from which losses and metrics follow.
+
+    Args:
+        features: dict, with masked_lm_ids int32 [B, P], masked_lm_weights float32 [B, P] and
+            next_sentence_labels int32 [B, 1]; 0 in order, 1 swapped or random.
+        outputs: dict, of `PretrainingModel`.
+
+    Returns:
+        dict of name -> (values, weights), float32 tensors of the same shape: the original's four
+        evaluation metrics.
+    """
+    masked_logits, masked_labels = outputs["masked_lm_logits"], features["masked_lm_ids"]
+    order_logits = outputs["sentence_order_logits"]
+    order_labels = tf.reshape(features["next_sentence_labels"], [-1])
+    values = {
+        "masked_lm_loss": cross_entropy(masked_labels, masked_logits),
+        "masked_lm_accuracy": hits(masked_labels, masked_logits),
+        "sentence_order_loss": cross_entropy(order_labels, order_logits),
+        "sentence_order_accuracy": hits(order_labels, order_logits),
+    }
+    weights = pretraining_weights(features)
+    return {name: (values[name], weights[name]) for name in values}
+
+
+def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
+    """Masked-LM loss plus weighted sentence loss (section 3.1; its variants in Table 5).
+
+    Args:
+        terms: dict, of `pretraining_terms`.
+        totals: dict of name -> float32 scalar, the weights' sums over the whole batch; None if
+            `terms` are of the whole batch.
+        sentence_loss_weight: float; 0 leaves the masked-LM loss alone.
+
+    Returns:
+        float32 scalar: the share of these examples in the loss of the whole batch.
+    """
+    totals = _totals_in(terms) if totals is None else totals
+    masked_losses, masked_weights = terms["masked_lm_loss"]
+    # The original's constant, which keeps a batch without predictions from dividing by 0.
+    loss = tf.reduce_sum(masked_losses * masked_weights) / (totals["masked_lm_loss"] + 1e-5)
+    if sentence_loss_weight:
+        order_losses, _ = terms["sentence_order_loss"]
+        order_loss = tf.reduce_sum(order_losses) / totals["sentence_order_loss"]
+        loss += sentence_loss_weight * order_loss
+    return loss
+
+
+# --- Fine-tuning -----------------------------------------------------------------------------
+
+
+def example_weights(features):
+    """Weight 1 for each example [B], whatever the figure."""
+    ones = tf.ones_like(features["input_ids"][:, 0], tf.float32)
+    return {"eval_loss": ones, "eval_accuracy": ones}
+
+
+def classification_terms(features, outputs):
+    """Loss and hit of each example: logits [B, C], label_ids int32 [B, 1]."""
+    labels, logits = tf.reshape(features["label_ids"], [-1]), outputs["logits"]
+    weights = tf.ones_like(logits[:, 0])
+    return {
+        "eval_loss": (cross_entropy(labels, logits), weights),
+        "eval_accuracy": (hits(labels, logits), weights),
+    }
+
+
+def token_weights(features):
+    """Weight 1 where a word begins: label_mask int32 [B, L]."""
+    weights = tf.cast(features["label_mask"], tf.float32)
+    return {"eval_loss": weights, "eval_accuracy": weights}
+
+
+def token_classification_terms(features, outputs):
+    """Loss and hit of each piece, with weight 1 where a word begins.
+
+    Args:
+        features: dict, with label_ids and label_mask int32 [B, L]; L may exceed T, since batches
+            are trimmed to their longest sequence and labels are not.
+        outputs: dict, of `TokenClassificationModel`: logits [B, T, C].
+    """
+    logits = outputs["logits"]
+    labels, mask = (
+        features[name][:, : tf.shape(logits)[1]] for name in ("label_ids", "label_mask")
+    )
+    weights = tf.cast(mask, tf.float32)
+    return {
+        "eval_loss": (cross_entropy(labels, logits), weights),
+        "eval_accuracy": (hits(labels, logits), weights),
+    }
+
+
+def regression_terms(features, outputs):
+    """Squared error of each example: logits [B, 1], label_ids float32 [B, 1]."""
+    errors = tf.math.squared_difference(outputs["logits"], features["label_ids"])[:, 0]
+    return {"eval_loss": (errors, tf.ones_like(errors))}
+
+
+def mean_loss(terms, totals=None):
+    """Mean of `eval_loss` over a batch: the share of these examples in it (`pretraining_loss`)."""
+    losses, weights = terms["eval_loss"]
+    totals = _totals_in(terms) if totals is None else totals
+    return tf.reduce_sum(losses * weights) / totals["eval_loss"]
+
+
+def squad_v1_terms(features, outputs):
+    """Loss of each example, the mean over start and end.
+
+    Args:
+        features: dict, with start_positions and end_positions int32 [B, 1].
+        outputs: dict, of `SquadV1Model`.
+    """
+    losses = 0.5 * sum(
+        cross_entropy(tf.reshape(features[f"{side}_positions"], [-1]), outputs[f"{side}_logits"])
+        for side in ("start", "end")
+    )
+    return {"eval_loss": (losses, tf.ones_like(losses))}
+
+
+def squad_v2_terms(features, outputs):
+    """Loss of each example, half of it for the span and half for whether there is one.
+
+    Args:
+        features: dict, with start_positions, end_positions and is_impossible int32 [B, 1].
+        outputs: dict, of `SquadV2Model` in training.
+    """
+    span_losses, weights = squad_v1_terms(features, outputs)["eval_loss"]
+    class_losses = tf.nn.sigmoid_cross_entropy_with_logits(
+        labels=tf.cast(tf.reshape(features["is_impossible"], [-1]), tf.float32),
+        logits=outputs["cls_logits"],
+    )
+    return {"eval_loss": (span_losses + 0.5 * class_losses, weights)}
+
+
+_LOSS, _LOSS_AND_HITS = ("eval_loss",), ("eval_loss", "eval_accuracy")
+PRETRAINING = Objective(
+    ("masked_lm_accuracy", "masked_lm_loss", "sentence_order_accuracy", "sentence_order_loss"),
+    pretraining_weights,
+    pretraining_terms,
+    pretraining_loss,
+)
+CLASSIFICATION = Objective(_LOSS_AND_HITS, example_weights, classification_terms, mean_loss)
+REGRESSION = Objective(_LOSS, example_weights, regression_terms, mean_loss)
+TOKEN_CLASSIFICATION = Objective(
+    _LOSS_AND_HITS, token_weights, token_classification_terms, mean_loss
+)
+SQUAD_V1 = Objective(_LOSS, example_weights, squad_v1_terms, mean_loss)
+SQUAD_V2 = Objective(_LOSS, example_weights, squad_v2_terms, mean_loss)
