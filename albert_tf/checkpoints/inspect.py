@@ -41,18 +41,18 @@ def guess_config(shapes):
     try:
         names = ("word", "token_type", "position")
         words, types, positions = (shapes[f"bert/embeddings/{name}_embeddings"] for name in names)
-        hidden = shapes["bert/pooler/dense/bias"][0]
     except KeyError as error:
         raise UserError(f"there is no {error.args[0]}: this is no encoder of ALBERT") from None
     blocks = [match for match in map(_BLOCK.match, shapes) if match]
     kernels = [shape for name, shape in shapes.items() if name.endswith("ediate/dense/kernel")]
     if not (blocks and kernels):
         raise UserError("there is no layer: this is no encoder of ALBERT")
+    hidden, intermediate = kernels[0]
     return {
         "vocab_size": words[0],
         "embedding_size": words[1],
         "hidden_size": hidden,
-        "intermediate_size": kernels[0][1],
+        "intermediate_size": intermediate,
         "num_attention_heads": max(hidden // 64, 1),
         "num_hidden_groups": max(int(match[1]) for match in blocks) + 1,
         "inner_group_num": max(int(match[2]) for match in blocks) + 1,
@@ -114,7 +114,8 @@ def _check_directory(found):
         return ["config: none beside it"]
     config = found.read_config()
     model = heads.PretrainingModel(config)
-    loading.load(found.checkpoint, name_table.named_variables(model))
+    named = name_table.named_variables(model)
+    loading.load(found.checkpoint, named, reads_pooler=model.reads_pooler)
     path = found.config_file() or found.directory
     lines = [f"config: {path}, {name_of_release(config) or 'no released model'}; the shapes fit"]
     vocabulary = found.vocabulary_file()

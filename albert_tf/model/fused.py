@@ -51,6 +51,18 @@ def compiles(x):
     return _switch.on and x.shape.is_fully_defined() and x.shape.num_elements() >= SMALLEST
 
 
+def _or(compiled_form, tensor=0):
+    """Makes a plain function that takes its compiled form where `compiles` one of its tensors.
+
+    Args:
+        compiled_form: callable with the same arguments.
+        tensor: int, which of the positional arguments decides.
+    """
+    return lambda plain: functools.wraps(plain)(
+        lambda *args: (compiled_form if compiles(args[tensor]) else plain)(*args)
+    )
+
+
 # --- One tensor, several uses -------------------------------------------------------------------
 
 
@@ -85,6 +97,15 @@ def _total(parts, dtype):
 # --- Bias and activation ------------------------------------------------------------------------
 
 
+def _compiled_bias_activation(x, bias, activation):
+    @tf.custom_gradient
+    def function(x, bias):
+        return _activate(x, bias, activation), lambda dy: _activate_back(x, bias, dy, activation)
+
+    return function(x, bias)
+
+
+@_or(_compiled_bias_activation)
 def bias_activation(x, bias, activation):
     """activation(x + bias).
 
@@ -96,21 +117,7 @@ def bias_activation(x, bias, activation):
     Returns:
         tensor of x's type [R, C].
     """
-    form = _compiled_bias_activation if compiles(x) else plain_bias_activation
-    return form(x, bias, activation)
-
-
-def plain_bias_activation(x, bias, activation):
-    """`bias_activation` in plain operations."""
     return activation(tf.nn.bias_add(x, tf.cast(bias, x.dtype)))
-
-
-def _compiled_bias_activation(x, bias, activation):
-    @tf.custom_gradient
-    def function(x, bias):
-        return _activate(x, bias, activation), lambda dy: _activate_back(x, bias, dy, activation)
-
-    return function(x, bias)
 
 
 @_compile
@@ -133,6 +140,16 @@ def _activate_back(x, bias, dy, activation):
 EPSILON = 1e-12  # of layer norms
 
 
+def _compiled_add_norm(x, bias, residual, gamma, beta, keep=None, rate=0.0):
+    @tf.custom_gradient
+    def function(x, bias, residual, gamma, beta):
+        y = _add_norm(x, bias, residual, gamma, beta, keep, rate)
+        return y, lambda dy: _add_norm_back(x, bias, residual, gamma, dy, keep, rate)
+
+    return function(x, bias, residual, gamma, beta)
+
+
+@_or(_compiled_add_norm)
 def add_norm(x, bias, residual, gamma, beta, keep=None, rate=0.0):
     """LayerNorm(dropout(x + bias) + residual), computed in float32.
 
@@ -148,12 +165,6 @@ def add_norm(x, bias, residual, gamma, beta, keep=None, rate=0.0):
     Returns:
         tensor of the residual's type [R, C].
     """
-    form = _compiled_add_norm if compiles(x) else plain_add_norm
-    return form(x, bias, residual, gamma, beta, keep, rate)
-
-
-def plain_add_norm(x, bias, residual, gamma, beta, keep, rate):
-    """`add_norm` in plain operations."""
     x = dropout.drop(tf.nn.bias_add(x, tf.cast(bias, x.dtype)), keep, rate)
     y = layer_norm(tf.cast(x, tf.float32) + tf.cast(residual, tf.float32), gamma, beta)
     return tf.cast(y, residual.dtype)
@@ -164,15 +175,6 @@ def layer_norm(x, gamma, beta):
     mean = tf.reduce_mean(x, axis=-1, keepdims=True)
     variance = tf.reduce_mean(tf.math.squared_difference(x, mean), axis=-1, keepdims=True)
     return tf.nn.batch_normalization(x, mean, variance, beta, gamma, EPSILON)
-
-
-def _compiled_add_norm(x, bias, residual, gamma, beta, keep, rate):
-    @tf.custom_gradient
-    def function(x, bias, residual, gamma, beta):
-        y = _add_norm(x, bias, residual, gamma, beta, keep, rate)
-        return y, lambda dy: _add_norm_back(x, bias, residual, gamma, dy, keep, rate)
-
-    return function(x, bias, residual, gamma, beta)
 
 
 def _sum_of(x, bias, residual, keep, rate):
@@ -208,6 +210,17 @@ def _add_norm_back(x, bias, residual, gamma, dy, keep, rate):
 # --- Mask, softmax, dropout ---------------------------------------------------------------------
 
 
+def _compiled_masked_softmax(logits, mask_adder, keep=None, rate=0.0):
+    @tf.custom_gradient
+    def function(logits):
+        # The gradient needs no logits. The weights are kept anyway, for the product with values.
+        weights, *dropped = _softmax(logits, mask_adder, keep, rate)
+        return (dropped or [weights])[0], lambda dy: _softmax_back(weights, dy, keep, rate)
+
+    return function(logits)
+
+
+@_or(_compiled_masked_softmax)
 def masked_softmax(logits, mask_adder, keep=None, rate=0.0):
     """dropout(softmax(logits + mask_adder)) over the last axis, computed in float32.
 
@@ -220,24 +233,8 @@ def masked_softmax(logits, mask_adder, keep=None, rate=0.0):
     Returns:
         tensor of the logits' type [B, N, T, T].
     """
-    form = _compiled_masked_softmax if compiles(logits) else plain_masked_softmax
-    return form(logits, mask_adder, keep, rate)
-
-
-def plain_masked_softmax(logits, mask_adder, keep, rate):
-    """`masked_softmax` in plain operations."""
     weights = tf.nn.softmax(tf.cast(logits, tf.float32) + mask_adder)
     return dropout.drop(tf.cast(weights, logits.dtype), keep, rate)
-
-
-def _compiled_masked_softmax(logits, mask_adder, keep, rate):
-    @tf.custom_gradient
-    def function(logits):
-        # The gradient needs no logits. The weights are kept anyway, for the product with values.
-        weights, *dropped = _softmax(logits, mask_adder, keep, rate)
-        return (dropped or [weights])[0], lambda dy: _softmax_back(weights, dy, keep, rate)
-
-    return function(logits)
 
 
 @_compile
@@ -257,6 +254,20 @@ def _softmax_back(weights, dy, keep, rate):
 # --- Heads --------------------------------------------------------------------------------------
 
 
+def _compiled_split_heads(x, bias, scale, length, heads):
+    @tf.custom_gradient
+    def function(x, bias):
+        def gradient(dy):
+            dx = merge_heads(dy)  # XLA's transposition is slower here
+            dx = dx if scale == 1.0 else dx * scale
+            return dx, _column_sums(dx)
+
+        return _split_heads(x, bias, scale, heads, length), gradient
+
+    return function(x, bias)
+
+
+@_or(_compiled_split_heads)
 def split_heads(x, bias, scale, length, heads):
     """(x + bias) * scale, with a matrix for each head.
 
@@ -270,12 +281,6 @@ def split_heads(x, bias, scale, length, heads):
     Returns:
         tensor of x's type [B, N, T, D].
     """
-    form = _compiled_split_heads if compiles(x) else plain_split_heads
-    return form(x, bias, scale, length, heads)
-
-
-def plain_split_heads(x, bias, scale, length, heads):
-    """`split_heads` in plain operations."""
     x = tf.nn.bias_add(x, tf.cast(bias, x.dtype))
     x = x if scale == 1.0 else x * scale
     return tf.transpose(tf.reshape(x, [-1, length, heads, x.shape[-1] // heads]), [0, 2, 1, 3])
@@ -285,19 +290,6 @@ def merge_heads(x):
     """[B, N, T, D] to [B * T, N * D]."""
     rows = tf.transpose(x, [0, 2, 1, 3])
     return tf.reshape(rows, [-1, rows.shape[2] * rows.shape[3]])
-
-
-def _compiled_split_heads(x, bias, scale, length, heads):
-    @tf.custom_gradient
-    def function(x, bias):
-        def gradient(dy):
-            dx = merge_heads(dy)  # XLA's transposition is slower here
-            dx = dx if scale == 1.0 else dx * scale
-            return dx, _column_sums(dx)
-
-        return _split_heads(x, bias, scale, heads, length), gradient
-
-    return function(x, bias)
 
 
 @_compile
@@ -315,16 +307,18 @@ def _column_sums(x):
 # --- Losses and hits of many classes ------------------------------------------------------------
 
 
-def cross_entropy(labels, logits):
-    """Cross-entropy of each row: int labels [...], float32 logits [..., C] -> [...]."""
-    if not compiles(logits):
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-
+def _compiled_cross_entropy(labels, logits):
     @tf.custom_gradient
     def function(logits):
         return _cross_entropy(labels, logits), lambda dy: _cross_entropy_back(labels, logits, dy)
 
     return function(logits)
+
+
+@_or(_compiled_cross_entropy, tensor=1)
+def cross_entropy(labels, logits):
+    """Cross-entropy of each row: int labels [...], float32 logits [..., C] -> [...]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
 
 
 @_compile
@@ -339,13 +333,6 @@ def _cross_entropy_back(labels, logits, dy):
     return shares * dy[..., tf.newaxis]
 
 
-def hits(labels, logits):
-    """1.0 where the largest logit of a row, the first of equal ones, is the label's; else 0.0."""
-    if compiles(logits):
-        return _hits(labels, logits)
-    return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=labels.dtype), labels), tf.float32)
-
-
 @_compile
 def _hits(labels, logits):
     # Whether another class comes before the label is quicker to tell than which one comes first.
@@ -353,3 +340,9 @@ def _hits(labels, logits):
     earlier = tf.range(logits.shape[-1], dtype=labels.dtype) < labels[..., tf.newaxis]
     before = tf.logical_or(logits > own, tf.logical_and(tf.equal(logits, own), earlier))
     return 1.0 - tf.cast(tf.reduce_any(before, axis=-1), tf.float32)
+
+
+@_or(_hits, tensor=1)
+def hits(labels, logits):
+    """1.0 where the largest logit of a row, the first of equal ones, is the label's; else 0.0."""
+    return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=labels.dtype), labels), tf.float32)

@@ -15,7 +15,7 @@ import tensorflow as tf
 import albert_tf
 import export_checkpoints
 import export_to_tfhub
-from albert_tf.checkpoints import huggingface, name_table
+from albert_tf.checkpoints import huggingface, inspect, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
@@ -399,6 +399,12 @@ def test_models_that_read_no_pooler_do_without(kind, options, masked_lm, capsys)
 def test_models_that_read_the_pooler_say_that_it_is_absent(kind, options, masked_lm):
     with pytest.raises(UserError, match="has no pooler, and this model needs one"):
         kind.from_checkpoint(masked_lm[0], **options)
+
+
+def test_a_masked_lm_of_transformers_is_inspected(masked_lm):
+    directory, model = masked_lm
+    lines = "\n".join(inspect.describe(str(directory)))
+    assert f"hidden_size {model.config.hidden_size}," in lines and "heads: masked_lm" in lines
 
 
 def test_only_transformers_leaves_the_pooler_out(tmp_path):
