@@ -15,6 +15,7 @@ from albert_tf.errors import UserError
 
 files = lazy.module("albert_tf.files")
 pretraining = lazy.module("albert_tf.training.pretraining")
+runs = lazy.module("albert_tf.training.runs")
 
 FLAGS = flags.FLAGS
 
@@ -70,7 +71,7 @@ def read_options(config):
         config: AlbertConfig.
     """
     recipe = flag_groups.values_of(
-        pretraining.Recipe,
+        runs.Recipe,
         warmup_steps=FLAGS.num_warmup_steps,
         batch_size=FLAGS.train_batch_size,
         length_buckets=masking_flags.read_length_buckets(),

@@ -13,6 +13,7 @@ files = lazy.module("albert_tf.files")
 finetuning = lazy.module("albert_tf.training.finetuning")
 record_index = lazy.module("albert_tf.records.record_index")
 results = lazy.module("albert_tf.training.results")
+runs = lazy.module("albert_tf.training.runs")
 served = lazy.module("albert_tf.publish.served")
 
 FLAGS = flags.FLAGS
@@ -126,10 +127,12 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
     if FLAGS.do_train:
         loop_flags.warn_of_warmup(warmup_steps, train_steps)
         recipe = flag_groups.values_of(
-            finetuning.Recipe,
-            train_steps=train_steps,
+            runs.Recipe,
             warmup_steps=warmup_steps,
             batch_size=FLAGS.train_batch_size,
+            start_warmup_step=0,
+            poly_power=1.0,
+            length_buckets=None,
             constants=flag_groups.values_of(choices.OptimizerConstants),
         )
     values = {

@@ -7,21 +7,19 @@ import os
 import shlex
 
 from albert_tf import files, locks
-from albert_tf.checkpoints import loading, name_table, run_directory
-from albert_tf.choices import ORIGINAL_CONSTANTS, WINDOW, OptimizerConstants
+from albert_tf.checkpoints import loading, run_directory
 from albert_tf.errors import UserError, as_called
-from albert_tf.model import optimization
 from albert_tf.publish import saved_models, served
 from albert_tf.publish.graph_tokenization import GraphTokenizer
-from albert_tf.records import input_pipeline, record_checks, record_index
+from albert_tf.records import input_pipeline, record_checks
 from albert_tf.training import (
     devices,
     evaluation,
     finetuned_task,
     loop,
     results,
-    run_changes,
     run_record,
+    runs,
     trials,
 )
 from albert_tf.training.task import Predicted
@@ -31,25 +29,12 @@ _MOST_PIECES = 40  # of an example
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
-    """How to train; steps are updates, batches are of all replicas."""
-
-    optimizer: str
-    learning_rate: float
-    train_steps: int
-    warmup_steps: int
-    batch_size: int
-    shuffle_buffer_size: int = WINDOW
-    constants: OptimizerConstants = ORIGINAL_CONSTANTS
-
-
-@dataclasses.dataclass(frozen=True)
 class Options:
     """What to do, where and how.
 
     Attributes:
         do_train, do_eval, do_predict: bool, the parts of the work.
-        recipe: Recipe; None without training.
+        recipe: runs.Recipe; None without training.
         max_seq_length: int, T.
         eval_batch_size, predict_batch_size: int.
         loop: training.Settings.
@@ -68,7 +53,7 @@ class Options:
     do_train: bool
     do_eval: bool
     do_predict: bool
-    recipe: Recipe | None
+    recipe: runs.Recipe | None
     max_seq_length: int
     eval_batch_size: int
     predict_batch_size: int
@@ -176,34 +161,9 @@ def steps_of_epochs(count, batch_size, epochs):
 
 
 def make_run(task, config, strategy, settings, recipe=None, seed=0):
-    """Builds model, optimizer and run under a strategy.
-
-    Args:
-        task: tasks.base.Task.
-        config: AlbertConfig.
-        strategy: tf.distribute.Strategy.
-        settings: training.Settings.
-        recipe: Recipe, or None for a run that does not train.
-        seed: int, of dropout.
-
-    Returns:
-        training.Run.
-    """
-    with strategy.scope():
-        model = task.make_model(
-            config,
-            use_one_hot_embeddings=devices.is_tpu(strategy),
-            recompute=settings.recompute,
-        )
-        optimizer = None
-        if recipe is not None:
-            schedule = optimization.PolynomialDecayWithWarmup(
-                recipe.learning_rate, recipe.train_steps, recipe.warmup_steps
-            )
-            optimizer = optimization.create_optimizer(recipe.optimizer, schedule, recipe.constants)
-            optimizer = devices.with_loss_scale(optimizer)
-    what = loop.Task(model, name_table.named_variables(model), task.objective)
-    return loop.Run(strategy, what, optimizer, settings, seed)
+    """The loop.Run of a task (`runs.make_run`)."""
+    make_model = functools.partial(task.make_model, config)
+    return runs.make_run(strategy, make_model, task.objective, settings, recipe, seed)
 
 
 def _run_trials(data, config, options, strategy):
@@ -220,22 +180,50 @@ def _run_trials(data, config, options, strategy):
 
 def train_and_evaluate(data, config, options, strategy):
     """Trains and evaluates once; returns the run."""
+    task, options = data.task, runs.seeded(options, strategy)
+    run = make_run(task, config, strategy, options.loop, options.recipe, options.seed)
+    given = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
     if options.do_train:
-        seed = run_record.seed_of(options.output_dir, options.seed, strategy)
-        options = dataclasses.replace(options, seed=seed)
-    devices.set_seed(options.seed)
-    run = make_run(data.task, config, strategy, options.loop, options.recipe, options.seed)
-    if options.do_train:
-        _start(run, data, config, options)
+        runs.start(
+            run,
+            config,
+            options,
+            data.input_files(options.do_eval),
+            init_checkpoint=given,
+            take_heads=task.takes_head,
+            allow_random_init=options.allow_random_init,
+        )
+        if task.kind:
+            finetuned_task.write(options.output_dir, task.kind)
     evaluator = make_evaluator(run, data, options) if options.do_eval else None
     if options.do_train:
         _train(run, data, options, evaluator)
     else:
-        given = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
         evaluator.evaluate_directory(options.eval_timeout, given)
     if evaluator:
-        results.check_key_metric(options.output_dir, data.task.key_metric)
+        results.check_key_metric(options.output_dir, task.key_metric)
     return run
+
+
+def _train(run, data, options, evaluator):
+    records = data.training_records()
+    _say_data(records, data.task)
+    length_step = input_pipeline.LENGTH_STEP
+    if run.settings.enable_xla:  # which compiles the step for each length
+        length_step = input_pipeline.coarse_length_step(options.max_seq_length)
+    remedy = record_checks.CACHE_REMEDY
+    with record_checks.naming_bad_records(records.paths, records.schema, remedy=remedy):
+        runs.train(
+            run,
+            options,
+            records.paths,
+            records.schema,
+            evaluator,
+            evaluates_step_0=True,
+            remedy=remedy,
+            trim_to=None if devices.is_tpu(run.strategy) else options.max_seq_length,
+            length_step=length_step,
+        )
 
 
 def make_evaluator(run, data, options):
@@ -254,54 +242,6 @@ def make_evaluator(run, data, options):
         shown=task.shown_figures,
         keep=options.loop.keep_checkpoint_max,
     )
-
-
-def _start(run, data, config, options):
-    """Fills the model, says from where, and writes down what the run is made with."""
-    inputs = data.input_files(options.do_eval)
-    started_with = (options.output_dir, options.record, config, run, inputs)
-    run_changes.check(*started_with, options.allow_changes_on_resume)
-    source = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
-    line = run.initialize(
-        source,
-        take_heads=data.task.takes_head,
-        allow_random_init=options.allow_random_init,
-        save=False,
-    )
-    print(line)
-    run_record.write(*started_with, options.seed)
-    if data.task.kind:
-        finetuned_task.write(options.output_dir, data.task.kind)
-
-
-def _train(run, data, options, evaluator):
-    """Trains; checkpoints that an earlier process left without evaluation are evaluated first."""
-    recipe, directory = options.recipe, options.output_dir
-    records = data.training_records()
-    paths, schema = records.paths, records.schema
-    _say_data(records, data.task)
-    if run.step == 0:
-        run.save()
-        run.wait_for_checkpoint()
-    if evaluator:
-        evaluator.make_up()
-    index_file = os.path.join(directory, record_index.FILE)
-    length_step = input_pipeline.LENGTH_STEP
-    if run.settings.enable_xla:  # which compiles the step for each length
-        length_step = input_pipeline.coarse_length_step(options.max_seq_length)
-    batches_of = functools.partial(
-        input_pipeline.train_batches,
-        record_index.read(paths, index_file, remedy=record_checks.CACHE_REMEDY),
-        schema,
-        recipe.batch_size,
-        seed=options.seed,
-        window=recipe.shuffle_buffer_size,
-        first_step=run.step,
-        trim_to=None if devices.is_tpu(run.strategy) else options.max_seq_length,
-        length_step=length_step,
-    )
-    with record_checks.naming_bad_records(paths, schema, remedy=record_checks.CACHE_REMEDY):
-        run.train(batches_of, recipe.batch_size, evaluator)
 
 
 def _say_data(records, task):

@@ -151,7 +151,6 @@ class Run:
         init_from_group0=False,
         take_heads=True,
         allow_random_init=True,
-        save=True,
     ):
         """Fills the variables: from output_dir if it holds a run, else as told, else at random.
 
@@ -160,7 +159,6 @@ class Run:
             init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
             take_heads: bool, whether heads are taken too; a new task's starts afresh.
             allow_random_init: bool, whether a run may start without any given weights.
-            save: bool, whether a new run saves these weights at once, as step 0.
 
         Returns:
             str, one line that says where the weights come from.
@@ -181,8 +179,6 @@ class Run:
             report = loading.load(
                 init_checkpoint, named, init_from_group0, self.task.model.reads_pooler
             )
-            if save:
-                self.save()
             heads = "" if take_heads else "\n  The task's head starts afresh."
             return f"Starting at step 0 with given weights: {report}{heads}"
         if not allow_random_init:
@@ -190,8 +186,6 @@ class Run:
                 "no weights to start from: give --init_checkpoint (or, to train from random "
                 "weights on purpose, --allow_random_init)"
             )
-        if save:
-            self.save()
         return "Starting at step 0 from random weights: no checkpoint in output_dir, none given."
 
     def restore_newest(self):

@@ -4,35 +4,18 @@
 import contextlib
 import dataclasses
 import functools
-import os
 from typing import NamedTuple
 
 from albert_tf import locks
-from albert_tf.checkpoints import name_table, run_directory
-from albert_tf.choices import ORIGINAL_CONSTANTS, OptimizerConstants
+from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
-from albert_tf.model import flops, heads, objectives, optimization
+from albert_tf.model import flops, heads, objectives
 from albert_tf.records import graph_masking, input_pipeline, record_checks, record_index, schemas
-from albert_tf.training import devices, evaluation, loop, run_changes, run_record
+from albert_tf.training import devices, evaluation, loop, run_record, runs
 from albert_tf.training.task import Evaluation
 
 KEY_METRIC = "masked_lm_accuracy"
 _RECORDS_LOOKED_AT = 16  # of a file; a masked one in which no word fits into the budget is rare
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """How to train; steps are updates, batches are of all replicas."""
-
-    optimizer: str
-    learning_rate: float
-    warmup_steps: int
-    start_warmup_step: int
-    poly_power: float
-    batch_size: int
-    shuffle_buffer_size: int
-    length_buckets: tuple | None = None  # lengths that batches are cut to, up to the longest
-    constants: OptimizerConstants = ORIGINAL_CONSTANTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +29,7 @@ class Options:
         max_seq_length: int, T.
         max_predictions_per_seq: int, predictions of a record.
         sentence_loss_weight: float, weight of the sentence-order loss.
-        recipe: Recipe.
+        recipe: runs.Recipe.
         loop: training.Settings.
         eval_batch_size: int.
         max_eval_steps: int, most batches of an evaluation.
@@ -66,7 +49,7 @@ class Options:
     max_seq_length: int
     max_predictions_per_seq: int
     sentence_loss_weight: float
-    recipe: Recipe
+    recipe: runs.Recipe
     loop: loop.Settings
     eval_batch_size: int
     max_eval_steps: int
@@ -107,11 +90,7 @@ def pretrain(config, options, strategy):
     if devices.is_chief(strategy):
         lock = locks.locked(options.loop.output_dir, *purposes)
     with lock:
-        if options.do_train:
-            seed = run_record.seed_of(options.loop.output_dir, options.seed, strategy)
-            devices.set_seed(seed)
-            options = dataclasses.replace(options, seed=seed)
-        _train_and_evaluate(config, options, strategy)
+        _train_and_evaluate(config, runs.seeded(options, strategy), strategy)
 
 
 class _Source(NamedTuple):
@@ -241,67 +220,41 @@ def _record_flags(schema):
 
 
 def _make_run(config, options, strategy):
-    """Model, optimizer and run under the strategy."""
-    recipe = options.recipe
-    with strategy.scope():
-        model = heads.PretrainingModel(
-            config,
-            use_one_hot_embeddings=devices.is_tpu(strategy),
-            recompute=options.loop.recompute,
-        )
-        schedule = optimization.PolynomialDecayWithWarmup(
-            peak=recipe.learning_rate,
-            train_steps=options.loop.train_steps,
-            warmup_steps=recipe.warmup_steps,
-            power=recipe.poly_power,
-            start_warmup_step=recipe.start_warmup_step,
-        )
-        optimizer = None
-        if options.do_train:
-            optimizer = optimization.create_optimizer(recipe.optimizer, schedule, recipe.constants)
-            optimizer = devices.with_loss_scale(optimizer)
-    task = loop.Task(
-        model=model,
-        variables=name_table.named_variables(model),
-        objective=objectives.PRETRAINING._replace(
-            loss=functools.partial(
-                objectives.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
-            )
-        ),
-        flops=flops.training_flops(
-            config, 1, options.max_seq_length, options.max_predictions_per_seq
-        ),
+    loss = functools.partial(
+        objectives.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
     )
-    return loop.Run(strategy, task, optimizer, options.loop, options.seed)
+    return runs.make_run(
+        strategy,
+        functools.partial(heads.PretrainingModel, config),
+        objectives.PRETRAINING._replace(loss=loss),
+        options.loop,
+        options.recipe if options.do_train else None,
+        options.seed,
+        flops.training_flops(config, 1, options.max_seq_length, options.max_predictions_per_seq),
+    )
 
 
 def _train(run, config, options, source, evaluator):
-    """Trains from where the run stands, or from the weights given."""
-    directory, recipe = options.loop.output_dir, options.recipe
-    started_with = (directory, options.record, config, run, source.files)
-    run_changes.check(*started_with, options.allow_changes_on_resume)
-    print(run.initialize(options.init_checkpoint, options.init_from_group0))
-    run.check_workers_agree()
-    if run.is_chief:
-        run_record.write(*started_with, options.seed)
-    if evaluator:
-        evaluator.make_up(first_step=1)  # the untrained model is not evaluated here either
-    index_file = os.path.join(directory, record_index.FILE)
-    batches_of = functools.partial(
-        input_pipeline.train_batches,
-        record_index.read(source.files, index_file, save=run.is_chief),
+    runs.start(
+        run,
+        config,
+        options,
+        source.files,
+        init_checkpoint=options.init_checkpoint,
+        init_from_group0=options.init_from_group0,
+    )
+    runs.train(
+        run,
+        options,
+        source.files,
         source.schema,
-        recipe.batch_size,
-        seed=options.seed,
-        window=recipe.shuffle_buffer_size,
-        first_step=run.step,
-        length_buckets=recipe.length_buckets,
+        evaluator,
+        length_buckets=options.recipe.length_buckets,
         masking=source.masking,
     )
-    run.train(batches_of, recipe.batch_size, evaluator)
     run.wait_for_checkpoint()
-    end = f"; checkpoint {run_directory.latest_in(directory)}" if run.is_chief else ""
-    print(f"Trained to step {run.step}{end}")
+    latest = run_directory.latest_in(options.loop.output_dir)
+    print(f"Trained to step {run.step}" + (f"; checkpoint {latest}" if run.is_chief else ""))
 
 
 def _make_evaluator(run, options, dataset):

@@ -2,6 +2,7 @@
 """run_classifier.py through its real main, on the original's tiny GLUE files."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import re
@@ -24,7 +25,16 @@ from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
-from albert_tf.training import devices, figures, finetuned_task, finetuning, history, loop, results
+from albert_tf.training import (
+    devices,
+    figures,
+    finetuned_task,
+    finetuning,
+    history,
+    loop,
+    results,
+    runs,
+)
 from albert_tf.training.finetuned_task import FinetunedTask
 from albert_tf.training.task import Split
 from tests import GOLDEN, TINY_CONFIG
@@ -350,7 +360,7 @@ def test_ones_own_files(run_main, flags, tmp_path):
 
 
 def options_of(run_main, monkeypatch, flags):
-    """What `fine_tune` is asked for, by a run that does not train."""
+    """What the flags ask `fine_tune` for."""
     found = []
     with monkeypatch.context() as patched:
         patched.setattr(finetuning, "fine_tune", lambda *values: found.append(values[2]))
@@ -378,8 +388,8 @@ def test_epochs_are_counted_in_examples(run_main, monkeypatch, flags):
     flags = {name: value for name, value in flags.items() if name != "train_step"}
     flags |= {"train_batch_size": 4, "num_train_epochs": 3.5}
     examples = len((flags["data_dir"] / "RTE" / "train.tsv").read_text().splitlines()) - 1
-    recipe = options_of(run_main, monkeypatch, flags).recipe
-    assert recipe.train_steps == int(examples / 4 * 3.5)
+    train_steps = options_of(run_main, monkeypatch, flags).loop.train_steps
+    assert train_steps == int(examples / 4 * 3.5)
     with pytest.raises(UserError, match=r"epochs=0\.1 give less than one update"):
         options_of(run_main, monkeypatch, flags | {"num_train_epochs": 0.1})
     with pytest.raises(UserError, match=r"--train_step=1000 and --num_train_epochs=3\.5 both say"):
@@ -894,9 +904,10 @@ def test_five_steps_equal_the_originals(tmp_path):
         three_classes(dropout_prob=0.0),
         config,
         strategy,
-        loop.Settings(str(tmp_path), train_steps=5, save_checkpoints_steps=5),
-        finetuning.Recipe("adamw", 1e-3, train_steps=6, warmup_steps=2, batch_size=6),
+        loop.Settings(str(tmp_path), train_steps=6, save_checkpoints_steps=5),
+        runs.Recipe("adamw", 1e-3, warmup_steps=2, batch_size=6),
     )
+    run.settings = dataclasses.replace(run.settings, train_steps=5)  # of the 6 of the schedule
     loading.load(str(folder), run.task.variables)
     features = dict(np.load(folder / "inputs.npz"))
     run.train(lambda **_: tf.data.Dataset.from_tensors(features).repeat(), 6)

@@ -610,7 +610,7 @@ def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, 
     """SQuAD 1.1 and 2.0 at docs/squad.md's batches of 48; windows are more, but do not count."""
     found = []
     monkeypatch.setattr(squad.SquadTask, "train_examples", [None] * questions)
-    monkeypatch.setattr(finetuning, "fine_tune", lambda *values: found.append(values[2].recipe))
+    monkeypatch.setattr(finetuning, "fine_tune", lambda *values: found.append(values[2]))
     settings = flags | {"train_batch_size": 48, "num_train_epochs": epochs}
     settings |= {"shuffle_buffer_size": 7, "do_predict": False}
     if not steps:
@@ -618,9 +618,10 @@ def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, 
             run_main(run_squad, **settings)
         return
     run_main(run_squad, **settings)
-    assert (found[0].train_steps, found[0].warmup_steps) == (steps, warmup)
-    assert found[0].optimizer == "adamw" and found[0].learning_rate == 5e-5
-    assert found[0].shuffle_buffer_size == 7
+    recipe = found[0].recipe
+    assert (found[0].loop.train_steps, recipe.warmup_steps) == (steps, warmup)
+    assert recipe.optimizer == "adamw" and recipe.learning_rate == 5e-5
+    assert recipe.shuffle_buffer_size == 7
 
 
 @pytest.mark.parametrize(
