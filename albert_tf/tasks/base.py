@@ -52,30 +52,24 @@ class Task:
 
     def make_model(self, config, **encoder_options):
         """The model to train, evaluate and predict with; options are those of AlbertModel."""
-        raise NotImplementedError
 
     def examples(self, inputs):
         """Examples without labels: a list, from a list of dicts by `input_names`."""
-        raise NotImplementedError
 
     def features(self, examples, counts=None):
         """Arrays of examples, a dict as `schema`; what is notable is counted in `counts`."""
-        raise NotImplementedError
 
     def answers(self, split, outputs):
         """What the model says of each example, for people and programs: list of dicts."""
-        raise NotImplementedError
 
     def figures(self, split, outputs, batch_size):
         """How good the outputs are: dict of str to float, empty if the examples have no labels.
 
         `loss` among them is the mean over batches of `batch_size`, as the original computes it.
         """
-        raise NotImplementedError
 
     def label_counts(self, examples):
         """Counter of the labels of examples; empty if they are numbers."""
-        raise NotImplementedError
 
     def logits(self, split, outputs):
         """Logits [n, C] of all that is classified."""
@@ -96,7 +90,6 @@ class Task:
 
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model with a checkpoint's weights (`publish.served`)."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,15 +115,12 @@ class DataSet:
 
     def sources(self, split):
         """Paths of the files of a split: train, dev or test."""
-        raise NotImplementedError
 
     def read(self, split):
         """The examples of a split, and what is notable of their files: (list, dict of int)."""
-        raise NotImplementedError
 
     def record_file(self, split):
         """Path of the features of a split."""
-        raise NotImplementedError
 
     def is_own_name(self, split):
         """Whether the user gave the name of the record file, which then stays as it is."""
@@ -147,11 +137,9 @@ class DataSet:
 
     def described(self):
         """Where in the training files what stands, in words: str."""
-        raise NotImplementedError
 
     def prediction_files(self, split, outputs):
         """What is written of predictions: dict from path to text."""
-        raise NotImplementedError
 
     def predicted(self, examples):
         """What was done, such as "Predicted 3 examples": str."""

@@ -174,8 +174,8 @@ class GlueData(base.DataSet):
 
     @property
     def settings(self):
-        """The columns, whose names for examples do not count."""
-        return {"task": dataclasses.asdict(self.row) | dict.fromkeys(("guid", "test_guid"))}
+        """The columns and labels."""
+        return {"task": dataclasses.asdict(self.row)}
 
     def parts(self, split):
         """The task's own sets, and those of its companions."""

@@ -11,12 +11,10 @@ from albert_tf.errors import UserError
 from albert_tf.tasks.tsv_files import (
     SPLITS,
     GlueTask,
-    TsvFile,
     check_label,
-    guid_id,
-    guid_position,
-    guid_row_number,
+    input_file,
     input_paths,
+    read_rows,
 )
 
 _FILES = {split: (f"{split}.tsv",) for split in SPLITS}
@@ -50,8 +48,8 @@ TASKS: dict[str, GlueTask] = {
         metrics=("matthew_corr", *_ACCURACY),
         key_metric="matthew_corr",
         splits_with_header=("test",),
-        guid=guid_row_number,
-        test_guid=guid_id,
+        guid="row",
+        test_guid="id",
     ),
     "mnli": _task(
         "MNLI",
@@ -73,10 +71,10 @@ TASKS: dict[str, GlueTask] = {
         text=(3, 4),
         label=0,
         metrics=(*_ACCURACY, "f1"),
-        guid=guid_row_number,
-        test_guid=guid_id,
+        guid="row",
+        test_guid="id",
     ),
-    "sst-2": _task("SST-2", text=(0,), test_text=(1,), label=1, guid=guid_row_number),
+    "sst-2": _task("SST-2", text=(0,), test_text=(1,), label=1, guid="row"),
     "sts-b": _task(
         "STS-B",
         text=(7, 8),
@@ -91,8 +89,8 @@ TASKS: dict[str, GlueTask] = {
         test_text=(1, 2),
         label=5,
         metrics=(*_ACCURACY, "f1"),
-        guid=guid_id,
-        test_guid=guid_id,
+        guid="id",
+        test_guid="id",
         splits_with_short_rows=("train", "dev"),
     ),
     "qnli": _task("QNLI", text=(1, 2), labels=_ENTAILMENT),
@@ -199,8 +197,8 @@ def tsv_task(
         test_text=text,
         files=_OWN_FILES,
         splits_with_header=SPLITS if named else (),
-        guid=guid_row_number,
-        test_guid=guid_position,
+        guid="row",
+        test_guid="position",
         splits_with_blank_rows=("test",),
         normalize_labels=False,
     )
@@ -230,19 +228,19 @@ def _labels_of_training_file(task, data_dir):
             f"there is no {' or '.join(paths)} to read the labels from: check --data_dir, or give "
             "the model's labels in the order of its training as --labels"
         )
-    table, found = TsvFile(task, data_dir, "train"), []
-    for number, row in table.rows():
-        found.append(table.label(row).strip())
-        check_label(found[-1], table, number)
+    rows, _ = read_rows(task, data_dir, "train")
+    found = [row.values[-1].strip() for row in rows]
+    for text, row in zip(found, rows, strict=True):
+        check_label(text, row)
     if not task.splits_with_header and found.count(found[0]) == 1:
         raise UserError(
-            f"{table.place(0)}: label {found[0]!r} occurs only here, so this line seems to be a "
+            f"{rows[0].place}: label {found[0]!r} occurs only here, so this line seems to be a "
             "header; give the columns by name, or the labels if it is none"
         )
     labels = sorted(set(found))
     if len(found) >= _ENOUGH_ROWS and len(labels) > len(found) / 2:
         raise UserError(
-            f"{table.path}: column {task.label!r} has {len(labels)} "
+            f"{input_file(task, data_dir, 'train')}: column {task.label!r} has {len(labels)} "
             f"different values in {len(found)} rows, such as {reprlib.repr(found[0])}, so it does "
             "not hold classes. Give another --label_column; or --regression if these are numbers "
             "to predict; or all classes as --labels"

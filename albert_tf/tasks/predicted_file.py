@@ -8,13 +8,11 @@ import os
 from typing import NamedTuple
 
 from albert_tf.errors import UserError
-from albert_tf.tasks import ner
+from albert_tf.tasks import ner, tables
 from albert_tf.tasks.classification import GlueData
-from albert_tf.tasks.tsv_files import TsvFile
 
 TABLE = "predictions.tsv"
 JSON_LINES = "predictions.jsonl"
-_TEXTS = ("text", "text_pair")
 
 
 class TextFile(NamedTuple):
@@ -31,11 +29,8 @@ class TextFile(NamedTuple):
     text: tuple
     id: int | str | None
 
-    def read(self, row):
+    def read(self):
         """The examples of the file.
-
-        Args:
-            row: GlueTask, whose model is to predict them.
 
         Returns:
             (list of dicts of `id` (if it is asked for), `line` (from 1), `text` and, of pairs,
@@ -44,26 +39,17 @@ class TextFile(NamedTuple):
         Raises:
             UserError: the file cannot be read or is empty, or a row lacks columns.
         """
-        wanted = (*self.text, *([] if self.id is None else [self.id]))
-        has_header = any(isinstance(column, str) for column in wanted)
-        task = dataclasses.replace(
-            row,
-            folder="",
-            text=wanted,
-            test_text=wanted,
-            label=None,
-            files={"test": (self.path,)},
-            splits_with_header=("test",) if has_header else (),
-            splits_with_blank_rows=(),
-        )
-        table = TsvFile(task, "", "test")
-        names = (*_TEXTS[: len(self.text)], "id")
-        examples = []
-        for number, values in table.rows():
-            found = dict(zip(names, (values[column] for column in table.text), strict=False))
-            is_named = {"id": found.pop("id")} if "id" in found else {}
-            examples.append(is_named | {"line": number + 1} | found)
-        return examples, table.skipped
+        columns = (*self.text, *([] if self.id is None else [self.id]))
+        has_header = any(isinstance(column, str) for column in columns)
+        _, rows, num_blank = tables.read_columns(self.path, columns, has_header=has_header)
+        names, count = ("text", "text_pair"), len(self.text)
+        examples = [
+            dict(zip(("id",), row.values[count:], strict=False))
+            | {"line": row.line}
+            | dict(zip(names, row.values[:count], strict=False))
+            for row in rows
+        ]
+        return examples, num_blank
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +69,7 @@ class FileClassification(GlueData):
     @functools.cached_property
     def _given(self):
         """List of dicts, the examples as they stand."""
-        examples, num_blank = self.file.read(self.row)
+        examples, num_blank = self.file.read()
         if num_blank:
             print(f"{self.file.path}: {num_blank} blank lines are left out")
         return examples

@@ -51,6 +51,75 @@ def read(path, columns):
     return Table(path, list(rows(lines, path, separator)), separator)
 
 
+class Row(NamedTuple):
+    """A row of a file.
+
+    Attributes:
+        place: str, file and line, for messages.
+        line: int, its first line from 1.
+        number: int, of the row from 0, the header counted.
+        cells: list of str, all columns.
+        values: list of str, those that are asked for.
+    """
+
+    place: str
+    line: int
+    number: int
+    cells: list
+    values: list
+
+
+def read_columns(path, columns, *, has_header, keep_blank=False, skip_short=False):
+    """Reads some columns of a file.
+
+    Args:
+        path: str.
+        columns: sequence of int from 0 (-1 is the last, and must be none of the others), or str as
+            in the header.
+        has_header: bool, whether the first row names the columns.
+        keep_blank: bool, whether a blank row has empty columns; if not, it is left out.
+        skip_short: bool, whether a row that lacks columns is left out; if not, it is an error.
+
+    Returns:
+        (list of str, the first row; list of Row; int, how many rows are left out).
+
+    Raises:
+        UserError: as `read`; or a column is not there; or there is no row at all.
+    """
+    table = read(path, columns)
+    header, found, left_out = table.rows[0][1], [], 0
+    columns = [_number(column, header, path) for column in columns]
+    width = max(columns) + 1 - min(0, *columns)
+    for number, (line, cells) in enumerate(table.rows[has_header:], start=int(has_header)):
+        if not cells and keep_blank:
+            cells = [""] * width
+        place = f"{path}, line {line}"
+        if len(cells) >= width:
+            found.append(Row(place, line, number, cells, [cells[column] for column in columns]))
+        elif not cells or skip_short:
+            left_out += 1
+        else:
+            raise UserError(
+                f"{place}: {len(cells)} columns, at least {width} are expected, with "
+                f"{'a comma' if table.separator == ',' else 'a tab'} between them"
+            )
+    if not found:
+        raise UserError(f"{path} holds no example")
+    return header, found, left_out
+
+
+def _number(column, header, path):
+    """The number of a column, which may be named in the header."""
+    if isinstance(column, int):
+        return column
+    if header.count(column) != 1:
+        state = "two columns are named" if column in header else "no column"
+        raise UserError(
+            f"{path}: {state} {column!r} in its header; there are {', '.join(map(repr, header))}"
+        )
+    return header.index(column)
+
+
 def find_separator(first_line, path, columns):
     """What stands between the columns of a file.
 

@@ -5,7 +5,6 @@ import dataclasses
 import math
 import os
 import reprlib
-from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -31,30 +30,6 @@ class Example(NamedTuple):
     label: str | float
 
 
-# How an example gets its name, from (split, number of the row in the file from 0, the header
-# counted, row, header rows, normalize).
-
-
-def guid_row_number(split, number, row, headers, normalize):
-    """Split and number of the row."""
-    return f"{split}-{number}"
-
-
-def guid_position(split, number, row, headers, normalize):
-    """Number of the example from 0."""
-    return str(number - headers)
-
-
-def guid_id(split, number, row, headers, normalize):
-    """The first column."""
-    return row[0]
-
-
-def guid_normalized_id(split, number, row, headers, normalize):
-    """The first column, normalized."""
-    return normalize(row[0])
-
-
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
     """Where the texts and labels of a task stand, and how it is measured.
@@ -72,7 +47,9 @@ class GlueTask:
         files: dict from split to names, of which one file must be there; splits without a file
             are not in it.
         splits_with_header: tuple of str; elsewhere the first row is an example.
-        guid, test_guid: how examples are named in train and dev, and in test.
+        guid, test_guid: str, how examples are named in train and dev, and in test: "row" (split and
+            number of the row), "position" (number of the example), "id" (the first column) or
+            "normalized id".
         splits_with_short_rows: tuple of str, in which a row that lacks columns is left out and
             counted; elsewhere it is an error.
         splits_with_blank_rows: tuple of str, in which a blank row is an example without text, so
@@ -95,8 +72,8 @@ class GlueTask:
     test_text: tuple[int | str, ...]
     files: dict[str, tuple[str, ...]]
     splits_with_header: tuple[str, ...] = SPLITS
-    guid: Callable = guid_normalized_id
-    test_guid: Callable = guid_normalized_id
+    guid: str = "normalized id"
+    test_guid: str = "normalized id"
     splits_with_short_rows: tuple[str, ...] = ()
     splits_with_blank_rows: tuple[str, ...] = ()
     normalize_labels: bool = True
@@ -198,38 +175,79 @@ def read_examples(task, data_dir, split, tokenizer):
         UserError: the file is missing, empty or damaged, or a row lacks columns or has an unknown
             label; the message names file and line.
     """
-    table = TsvFile(task, data_dir, split)
+    rows, left_out = read_rows(task, data_dir, split)
     normalize = tokenizer.normalize
-    name = task.test_guid if split == "test" else task.guid
-    examples = []
-    for number, row in table.rows():
-        texts = [normalize(row[column]) for column in table.text]
-        examples.append(
-            Example(
-                guid=name(split, number, row, table.num_headers, normalize),
-                text_a=texts[0],
-                text_b=texts[1] if len(texts) == 2 else None,
-                label=_label(task, table, number, row, normalize),
+    first = int(split in task.splits_with_header)
+    names = {
+        "row": lambda row: f"{split}-{row.number}",
+        "position": lambda row: str(row.number - first),
+        "id": lambda row: row.cells[0],
+        "normalized id": lambda row: normalize(row.cells[0]),
+    }
+    name, examples = names[task.test_guid if split == "test" else task.guid], []
+    for row in rows:
+        texts = [normalize(text) for text in row.values[: len(task.text)]]
+        label = task.stand_in if split == "test" else _label(task, row, normalize)
+        examples.append(Example(name(row), texts[0], texts[1] if len(texts) == 2 else None, label))
+    return examples, left_out
+
+
+def read_rows(task, data_dir, split):
+    """Reads the rows of a split; arguments and errors are those of `read_examples`.
+
+    Returns:
+        (list of tables.Row with the texts and, but in the test split, the label as values; int, how
+        many rows are left out).
+    """
+    labelled = split != "test"
+    if labelled and task.label is None and split in task.files:
+        raise UserError(f"the label column is needed by {NEEDED_BY[split]} and not given")
+    path = input_file(task, data_dir, split)
+    columns = (*task.text, task.label) if labelled else task.test_text
+    has_header = split in task.splits_with_header
+    header, rows, left_out = tables.read_columns(
+        path,
+        columns,
+        has_header=has_header,
+        keep_blank=split in task.splits_with_blank_rows,
+        skip_short=split in task.splits_with_short_rows,
+    )
+    if has_header and all(isinstance(column, int) for column in columns):
+        if labelled:
+            is_example = len(header) > max(columns) and _is_label(task, header[task.label].strip())
+        else:
+            is_example = header[:1] and header[0].strip().isdecimal()
+        if is_example:
+            raise UserError(
+                f"{path}, line 1: the file has no header, with which files of this task begin: "
+                "put a line with the names of the columns first"
             )
-        )
-    return examples, table.skipped
+    return rows, left_out
 
 
-def _label(task, table, number, row, normalize):
-    if table.split == "test":
-        return task.stand_in
-    text = table.label(row)
-    text = normalize(text) if task.normalize_labels else text.strip()
-    return _score(text, table, number) if task.is_regression else _class(task, text, table, number)
-
-
-def _score(text, table, number):
-    score = _number(text)
-    if not abs(score) <= float(tf.float32.max):  # nan is not
+def _label(task, row, normalize):
+    text = normalize(row.values[-1]) if task.normalize_labels else row.values[-1].strip()
+    if task.is_regression:
+        score = _number(text)
+        if not abs(score) <= float(tf.float32.max):  # nan is not
+            raise UserError(
+                f"{row.place}: the label must be a number. Received: {reprlib.repr(text)}"
+            )
+        return score
+    check_label(text, row)
+    if text not in task.labels:
         raise UserError(
-            f"{table.place(number)}: the label must be a number. Received: {reprlib.repr(text)}"
+            f"{row.place}: unknown label {reprlib.repr(text)}; known are "
+            f"{', '.join(task.labels[:_MOST_SHOWN])}"
+            + (f" and {len(task.labels) - _MOST_SHOWN} more" * (len(task.labels) > _MOST_SHOWN))
         )
-    return score
+    return text
+
+
+def check_label(text, row):
+    """Raises UserError if the label of a row is empty: nobody means that as a class."""
+    if not text:
+        raise UserError(f"{row.place}: the label is empty; give it one or remove the row")
 
 
 def _number(text):
@@ -241,105 +259,3 @@ def _number(text):
 
 def _is_label(task, text):
     return math.isfinite(_number(text)) if task.is_regression else text in task.labels
-
-
-def _class(task, text, table, number):
-    check_label(text, table, number)
-    if text not in task.labels:
-        raise UserError(
-            f"{table.place(number)}: unknown label {reprlib.repr(text)}; known are "
-            f"{', '.join(task.labels[:_MOST_SHOWN])}"
-            + (f" and {len(task.labels) - _MOST_SHOWN} more" * (len(task.labels) > _MOST_SHOWN))
-        )
-    return text
-
-
-def check_label(text, table, number):
-    """Raises UserError if the label of a row is empty: nobody means that as a class."""
-    if not text:
-        raise UserError(f"{table.place(number)}: the label is empty; give it one or remove the row")
-
-
-class TsvFile:
-    """The rows of one file, with the columns the task asks for.
-
-    Attributes:
-        path: str.
-        split: str.
-        text: tuple of int, columns of the texts.
-        num_headers: int, rows before the first example.
-        skipped: int, rows left out so far.
-    """
-
-    def __init__(self, task, data_dir, split):
-        needs_label = split != "test"
-        if needs_label and task.label is None and split in task.files:
-            raise UserError(f"the label column is needed by {NEEDED_BY[split]} and not given")
-        self.path, self.split = input_file(task, data_dir, split), split
-        text = task.text if needs_label else task.test_text
-        wanted = (*text, task.label) if needs_label else text
-        table = tables.read(self.path, wanted)
-        self._lines, self._rows = zip(*table.rows, strict=True)
-        self._separator = "a comma" if table.separator == "," else "a tab"
-        self._may_be_short = split in task.splits_with_short_rows
-        self._keeps_blank_rows = split in task.splits_with_blank_rows
-        self.num_headers = int(split in task.splits_with_header)
-        self.text = tuple(map(self._number, text))
-        self._label = self._number(task.label) if needs_label else None
-        self._width = max(self.text) + 1
-        if needs_label:  # one that is counted from the end must not be a text as well
-            self._width = max(self._width, self._label + 1, self._width - self._label)
-        self.skipped = 0
-        named = any(isinstance(column, str) for column in (*task.text, task.label))
-        if self.num_headers and not named:
-            self._check_header(task)
-
-    def _check_header(self, task):
-        """Raises UserError if the row of the header looks like an example."""
-        row = self._rows[0]
-        if self._label is None:
-            is_example = bool(row) and row[0].strip().isdecimal()
-        else:
-            is_example = len(row) >= self._width and _is_label(task, row[self._label].strip())
-        if is_example:
-            raise UserError(
-                f"{self.place(0)}: the file has no header, with which files of this task begin: "
-                "put a line with the names of the columns first"
-            )
-
-    def _number(self, column):
-        if isinstance(column, int):
-            return column
-        header = self._rows[0]
-        if header.count(column) != 1:
-            state = "two columns are named" if column in header else "no column"
-            raise UserError(
-                f"{self.path}: {state} {column!r} in its header; there are "
-                f"{', '.join(map(repr, header))}"
-            )
-        return header.index(column)
-
-    def label(self, row):
-        return row[self._label]
-
-    def place(self, number):
-        return f"{self.path}, line {self._lines[number]}"
-
-    def rows(self):
-        """Yields (number in the file from 0, row); counts in `skipped` what it leaves out."""
-        found = False
-        for number, row in enumerate(self._rows[self.num_headers :], start=self.num_headers):
-            if not row and self._keeps_blank_rows:
-                row = [""] * self._width
-            if len(row) >= self._width:
-                found = True
-                yield number, row
-            elif not row or self._may_be_short:
-                self.skipped += 1
-            else:
-                raise UserError(
-                    f"{self.place(number)}: {len(row)} columns, at least {self._width} are "
-                    f"expected, with {self._separator} between them"
-                )
-        if not found:
-            raise UserError(f"{self.path} holds no example")

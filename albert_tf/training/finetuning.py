@@ -253,8 +253,10 @@ def _say_data(records, task):
         print(f"Classes: {', '.join(counted[:_MOST_SHOWN])}{more}")
     dataset = input_pipeline.eval_dataset(records.paths[:1], records.schema, 1)
     row = {name: values[0] for name, values in next(dataset.as_numpy_iterator()).items()}
-    length = task.text.max_seq_length  # of several choices the first is shown
-    ids = row["input_ids"][:length][row["input_mask"][:length] > 0].tolist()
+    # Of several choices the right one is shown.
+    choice = row["label_ids"][0] if task.choices > 1 else 0
+    ids, mask = (row[name].reshape(task.choices, -1)[choice] for name in task.inputs[:2])
+    ids = ids[mask > 0].tolist()
     pieces = task.text.tokenizer.convert_ids_to_tokens(ids)
     shown = " ".join(pieces[:_MOST_PIECES]) + " ..." * (len(pieces) > _MOST_PIECES)
     print(f"First example: {shown} = {task.target(row)}; vocabulary: {task.text.vocabulary_file}")
