@@ -188,6 +188,22 @@ def test_each_option_is_scored_as_a_text_of_its_own():
 # --- Runs in several processes ---
 
 
+def test_what_is_trained_on_and_what_comes_next(run_main, flags, capsys):
+    run_main(run_race, **flags | {"do_eval": False, "do_predict": False}, middle_only=True)
+    out = capsys.readouterr().out
+    examples = race.read_examples(
+        str(DATA), "train", FullTokenizer(spm_model_file=str(VOCABULARY)), ("middle",)
+    )
+    counts = [sum(example.label == i for example in examples) for i in range(4)]
+    classes = "A ({}), B ({}), C ({}), D ({})".format(*counts)
+    assert f"Training on {DATA}/RACE/train: middle school\nClasses: {classes}\n" in out
+    letter = race.LETTERS[examples[0].label]
+    assert re.search(rf"(?m)^First example: \[CLS\] .* = {letter}; vocabulary: ", out)
+    best, command = out.splitlines()[-2:]
+    assert best.startswith(f"The newest model is {flags['output_dir']}/model.ckpt-")
+    assert command.count('--options="some options"') == 4
+
+
 def test_once_more_after_the_end_nothing_is_lost(run_main, flags, trained, capsys):
     before = (trained / "eval_results.txt").read_text()
     (trained / "predict_results.txt").unlink()

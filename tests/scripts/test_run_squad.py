@@ -401,6 +401,14 @@ def test_v2_trains_evaluates_every_checkpoint_and_predicts(trained, flags, capsy
     official = squad_metrics.evaluate_v2(gold, predictions, odds)
     assert official["f1"] == float(final["f1"]) and official["exact"] == float(final["exact"])
     printed = capsys.readouterr().out
+    assert re.search(
+        r"Training on \S+: \d+ questions, \d+ without answer\nFirst example: ", printed
+    )
+    assert re.search(
+        r"The best model is \S+best \(step \d+, f1 \S+\)\n"
+        r'Next: python predict.py --model=\S+ --question="some question" --context="some context"',
+        printed,
+    )
     assert "2 of 52 questions are skipped" in printed  # they cannot be aligned
     (listing,) = out.glob("squad_predict-*.tf_record.skipped.txt")
     assert listing.read_text().count("\n") == 2
