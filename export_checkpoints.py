@@ -26,8 +26,6 @@ saved_models = lazy.module("albert_tf.publish.saved_models")
 transformers_tokenizer = lazy.module("albert_tf.publish.transformers_tokenizer")
 text_input = lazy.module("albert_tf.tasks.text_input")
 tokenization = lazy.module("albert_tf.text.tokenization")
-finetuned_task = lazy.module("albert_tf.training.finetuned_task")
-run_record = lazy.module("albert_tf.training.run_record")
 
 FLAGS = flags.FLAGS
 CONFIG = "albert_config.json"
@@ -132,7 +130,7 @@ def read_tokenizer(config, has_masked_lm):
     tokenizer = tokenization.FullTokenizer(**arguments)
     text_input.check_vocabulary(config, tokenizer, path)
     ids = tokenizer.special_ids(with_mask=False)
-    record = run_record.read(FLAGS.albert_directory)
+    record = run_directory.RunDirectory(FLAGS.albert_directory).settings
     length = record and record.text.get("max_seq_length")
     settings = (
         arguments["do_lower_case"],
@@ -158,7 +156,7 @@ def export_to_transformers(config):
         raise UserError(f"--export_format=hf: {error}") from error
     saved_models.check_export_path(FLAGS.export_path, "export_path")
     prefix = run_directory.find(checkpoint_path())
-    head = finetuned_task.read(os.path.dirname(prefix))
+    head = run_directory.RunDirectory(os.path.dirname(prefix)).task
     shapes = readers.open_reader(prefix).shapes
     architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, head)
     ids, tokenizer_files = read_tokenizer(config, architecture in huggingface.WITH_MASKED_LM)
@@ -168,7 +166,7 @@ def export_to_transformers(config):
     with files.replacing_directory(FLAGS.export_path) as directory:
         written = huggingface.write(directory, their_config, tensors, tokenizer_files)
         if head:
-            finetuned_task.write(directory, head)
+            run_directory.RunDirectory(directory).write_task(head)
     left_out = [name for name in tensors if name not in written]
     if left_out:
         print(f"  {architecture} has no place for: {', '.join(left_out)}")

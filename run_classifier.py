@@ -22,11 +22,11 @@ from albert_tf.cli import (
     model_flags,
 )
 
+source = lazy.module("albert_tf.checkpoints.source")
 classification = lazy.module("albert_tf.tasks.classification")
 glue = lazy.module("albert_tf.tasks.glue")
 ner = lazy.module("albert_tf.tasks.ner")
 predicted_file = lazy.module("albert_tf.tasks.predicted_file")
-finetuned_task = lazy.module("albert_tf.training.finetuned_task")
 finetuning = lazy.module("albert_tf.training.finetuning")
 
 FLAGS = flags.FLAGS
@@ -90,22 +90,22 @@ def main(_):
     classifier_flags.follow_task()
     classifier_flags.check_task()
     make_task, make_data = TASKS.get(FLAGS.task_name.lower(), glue_task)()
-    finetuning_flags.follow_run(predicts_file=bool(FLAGS.predict_file))
-    config = model_flags.read_config()
-    task = make_task(text=model_flags.text_input([config]))
+    choice = finetuning_flags.follow_run()
+    task = make_task(text=model_flags.text_input([choice]))
     cached_dir = FLAGS.cached_dir or FLAGS.output_dir
     data = make_data(task, FLAGS.data_dir or "", FLAGS.output_dir, cached_dir)
     finetuning_flags.check_writable("cached_dir", "glue_submission_dir")
-    finetuned_task.check(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
+    source.check_task(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
     strategy = launch.set_up_devices()
     settings = finetuning_flags.read_options(
+        choice,
         finetuning_flags.train_steps(data),
         FLAGS.warmup_step,
         # Without evaluation, another process may evaluate later: until then all have to stay.
         FLAGS.keep_checkpoint_max if FLAGS.do_eval else None,
         num_trials=FLAGS.num_trials,
     )
-    finetuning.fine_tune(data, config, settings, strategy)
+    finetuning.fine_tune(data, choice.config, settings, strategy)
 
 
 def run():

@@ -14,6 +14,9 @@ from albert_tf.cli import flag_groups, launch, lazy, loop_flags, masking_flags, 
 from albert_tf.errors import UserError
 
 files = lazy.module("albert_tf.files")
+run_directory = lazy.module("albert_tf.checkpoints.run_directory")
+record_index = lazy.module("albert_tf.records.record_index")
+source = lazy.module("albert_tf.checkpoints.source")
 pretraining = lazy.module("albert_tf.training.pretraining")
 runs = lazy.module("albert_tf.training.runs")
 
@@ -64,11 +67,12 @@ def warn():
     loop_flags.warn_of_batch_size()
 
 
-def read_options(config):
+def read_options(config, arguments):
     """What the flags ask for.
 
     Args:
         config: AlbertConfig.
+        arguments: dict or None, of the tokenizer that made the records.
     """
     recipe = flag_groups.values_of(
         runs.Recipe,
@@ -82,9 +86,21 @@ def read_options(config):
         recipe=recipe,
         loop=loop_flags.read_settings(FLAGS.num_train_steps, FLAGS.keep_checkpoint_max),
         eval_timeout=FLAGS.continuous_eval_timeout,
-        record=model_flags.record_of_flags() if FLAGS.do_train else None,
+        record=model_flags.settings_to_record(arguments) if FLAGS.do_train else None,
         masking=masking_flags.read_masking(config),
     )
+
+
+def earlier_run():
+    """Where weights come from, if other than from a run that goes on: source.Source or None.
+
+    What a run that goes on was made with is compared when it is resumed.
+    """
+    trained = run_directory.RunDirectory(FLAGS.output_dir).trained
+    if trained and FLAGS.do_train:
+        return None
+    path = trained or FLAGS.init_checkpoint
+    return source.find(path) if path else None
 
 
 def main(_):
@@ -94,7 +110,12 @@ def main(_):
     if FLAGS.do_train:
         warn()
     config = model_flags.read_config()
-    settings = read_options(config)
+    paths = record_index.expand_patterns(FLAGS.input_file, "input_file")
+    if FLAGS.eval_input_file:
+        paths += record_index.expand_patterns(FLAGS.eval_input_file, "eval_input_file")
+    arguments = model_flags.tokenizer_of_records(paths)
+    model_flags.check_vocabulary_of(earlier_run(), arguments)
+    settings = read_options(config, arguments)
     files.check_writable(FLAGS.output_dir, "output_dir")
     pretraining.pretrain(config, settings, launch.set_up_devices())
 

@@ -13,8 +13,8 @@ from absl import flags
 from albert_tf import options
 from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags, paths
 
+source = lazy.module("albert_tf.checkpoints.source")
 race = lazy.module("albert_tf.tasks.race")
-finetuned_task = lazy.module("albert_tf.training.finetuned_task")
 finetuning = lazy.module("albert_tf.training.finetuning")
 
 FLAGS = flags.FLAGS
@@ -42,7 +42,8 @@ def define_flags():
 def check_flags():
     """Raises UserError for values that make no run, before anything is read."""
     finetuning_flags.check()
-    options.check_race_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
+    if FLAGS.do_train:
+        options.check_race_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
     paths.check_exist("data_dir")
     finetuning_flags.check_model()
 
@@ -69,9 +70,11 @@ def main(_):
     flag_groups.note_obsolete_flags()
     check_flags()
     levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
-    finetuning_flags.follow_run()
-    config = model_flags.read_config()
-    task = race.RaceTask(model_flags.text_input([config]), FLAGS.max_qa_length, FLAGS.dropout_prob)
+    choice = finetuning_flags.follow_run()
+    config = choice.config
+    options.check_race_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
+    text = model_flags.text_input([choice])
+    task = race.RaceTask(text, FLAGS.max_qa_length, FLAGS.dropout_prob)
     data = race.RaceData(
         task,
         FLAGS.data_dir,
@@ -80,13 +83,14 @@ def main(_):
         levels=levels,
         record_files={split: FLAGS[flag].value for split, flag in RECORD_FLAGS.items()},
     )
-    finetuned_task.check(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
+    source.check_task(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
     record_files = {flag: data.record_file(split) for split, flag in RECORD_FLAGS.items()}
     finetuning_flags.check_writable(**record_files)
     if FLAGS.do_train:
         warn_of_version(config)
     strategy = launch.set_up_devices()
     settings = finetuning_flags.read_options(
+        choice,
         finetuning_flags.train_steps(data),
         FLAGS.warmup_step,
         # Without evaluation, another process may evaluate later: until then all have to stay.

@@ -14,6 +14,7 @@ from albert_tf import options
 from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags, paths
 from albert_tf.errors import UserError
 
+source = lazy.module("albert_tf.checkpoints.source")
 squad = lazy.module("albert_tf.tasks.squad.task")
 squad_features = lazy.module("albert_tf.tasks.squad.features")
 finetuning = lazy.module("albert_tf.training.finetuning")
@@ -51,6 +52,14 @@ def check_flags():
     for name in needed:
         if not FLAGS[name].value:
             raise UserError(f"--do_{name.removesuffix('_file')} needs --{name}")
+    if FLAGS.do_train:
+        check_lengths()
+    paths.check_exist("ensemble_dirs", *needed)
+    finetuning_flags.check_model()
+
+
+def check_lengths():
+    """Raises UserError for windows that are none; without --do_train lengths are the run's."""
     for name in ("start_n_top", "end_n_top"):
         if FLAGS[name].value > FLAGS.max_seq_length:
             raise UserError(
@@ -58,13 +67,21 @@ def check_flags():
                 f"Received: {FLAGS[name].value}"
             )
     options.check_windows(FLAGS.max_seq_length, FLAGS.doc_stride)
-    paths.check_exist("ensemble_dirs", *needed)
-    finetuning_flags.check_model()
 
 
-def make_task(version, configs):
-    """The task, for models of these configs."""
-    text = model_flags.text_input(configs)
+def follow_runs(prefixes):
+    """What belongs to the models that predict, or to the one to train: list of source.Choice."""
+    if FLAGS.ensemble_dirs:
+        choices = model_flags.follow_all([source.find(prefix) for prefix in prefixes])
+    else:
+        choices = [finetuning_flags.follow_run()]
+    check_lengths()
+    return choices
+
+
+def make_task(version, choices):
+    """The task, for these models (list of source.Choice)."""
+    text = model_flags.text_input(choices)
     return squad.SquadTask(
         version=version,
         settings=flag_groups.values_of(squad.Settings),
@@ -89,10 +106,10 @@ def main(_):
     if not FLAGS.do_train:
         given = model_flags.init_checkpoint()
         prefixes = squad.trained_checkpoints(FLAGS.output_dir, FLAGS.ensemble_dirs, given)
-    finetuning_flags.follow_run()
     version = squad.choose_version(prefixes, FLAGS.train_file, FLAGS.version_2_with_negative)
-    configs = model_flags.read_configs(prefixes, bool(FLAGS.ensemble_dirs))
-    task = make_task(version, configs)
+    choices = follow_runs(prefixes)
+    configs = [choice.config for choice in choices]
+    task = make_task(version, choices)
     task.check_thresholds(prefixes)
     steps = squad.last_step(FLAGS.output_dir, FLAGS.continuous_eval_timeout)
     if FLAGS.do_train:
@@ -104,6 +121,7 @@ def main(_):
     record_files = {flag: task.record_file(use) for use, flag in RECORD_FLAGS.items()}
     finetuning_flags.check_writable(**record_files)
     settings = finetuning_flags.read_options(
+        choices[0],
         steps,
         int(steps * FLAGS.warmup_proportion),
         # Without evaluation, another process may evaluate later: until then all have to stay.

@@ -2,31 +2,18 @@
 """Loading what holds weights, with the head, the vocabulary and the settings that belong to it."""
 
 import os
-from typing import NamedTuple
-
-import tensorflow as tf
 
 from albert_tf.api import task_kinds
 from albert_tf.api.loaded import Loaded
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, source
+from albert_tf.checkpoints.run_directory import CASING
 from albert_tf.errors import UserError
 from albert_tf.model import encoder, heads
 from albert_tf.tasks import text_input
 from albert_tf.text.sequences import SHORTEST
-from albert_tf.text.tokenization import FullTokenizer, vocabulary_argument
-from albert_tf.training import run_record
+from albert_tf.text.tokenization import FullTokenizer
 
 DEFAULT_LENGTH = 512
-
-
-class Given(NamedTuple):
-    """What the caller says in place of the source; None for what it does not."""
-
-    spm_model_file: str | None
-    vocab_file: str | None
-    do_lower_case: bool | None
-    strip_accents: bool | None
-    max_seq_length: int | None
 
 
 def load(
@@ -48,11 +35,11 @@ def load(
         path: str, an unpacked release, the directory of a training, a checkpoint's prefix, the
             directory of a TensorFlow Hub module (TensorFlow 1 or 2) or of the transformers library.
             Of a fine-tuned directory the best checkpoint is taken.
-        spm_model_file: str, SentencePiece model, in place of the source's vocabulary.
-        vocab_file: str, WordPiece vocabulary, in place of the source's.
-        do_lower_case: bool, in place of what the source tells; True where neither does.
-        strip_accents: bool, in place of what the source tells; True where neither does.
-        config: AlbertConfig, in place of the source's.
+        spm_model_file: str, SentencePiece model, where the source has no vocabulary.
+        vocab_file: str, WordPiece vocabulary, where the source has none.
+        do_lower_case: bool, where the source does not tell; True where neither does.
+        strip_accents: bool, where the source does not tell; True where neither does.
+        config: AlbertConfig, where the source has none.
         task: str, what a fine-tuned checkpoint is for, where nothing beside it tells: the name of
             a GLUE task, tsv, regression, ner or race.
         labels: sequence of str, its classes in the order of their ids.
@@ -63,15 +50,23 @@ def load(
         Loaded.
 
     Raises:
-        UserError: there is no checkpoint, or a part is missing; the message says what to pass.
+        UserError: there is no checkpoint, a part is missing (the message says what to pass), or an
+            argument says otherwise than the record of the training, `run.json`.
     """
-    given = Given(spm_model_file, vocab_file, do_lower_case, strip_accents, max_seq_length)
     if batch_size < 1:
         raise UserError(f"batch_size must be at least 1. Received: {batch_size}")
     found = source.find(path)
-    record = run_record.read(found.directory)
-    config = config or found.read_config()
-    text = _text_input(found, record, config, given)
+    record = found.settings
+    choice = source.Choice(
+        found,
+        text={"do_lower_case": do_lower_case, "strip_accents": strip_accents},
+        vocabulary_flag="spm_model_file" if spm_model_file else "vocab_file",
+        vocabulary_path=os.fspath(spm_model_file or vocab_file or "") or None,
+        given_config=config,
+        shown=source.as_argument,
+    )
+    config = choice.config
+    text = _text_input(choice, max_seq_length or found.told("max_seq_length"))
     shapes = readers.open_reader(found.checkpoint).shapes
     kind = task_kinds.kind_of(found, shapes, task, labels)
     of_kind = kind and task_kinds.make_task(kind, text, found, record)
@@ -115,52 +110,23 @@ def _line(found, kind, model, random):
 # --- Text ----------------------------------------------------------------------------------------
 
 
-def _text_input(found, record, config, given):
+def _text_input(choice, length):
     """How text becomes the model's input: TextInput."""
-    recorded = record.text if record else {}
-    path, kind = _vocabulary(found, record, given)
-    lower = _first_told(given.do_lower_case, recorded.get("do_lower_case"), found.lower_case())
-    strip_accents = _first_told(
-        given.strip_accents, recorded.get("strip_accents"), found.strips_accents()
-    )
-    length = given.max_seq_length or recorded.get("max_seq_length")
-    length = length or min(found.max_seq_length() or DEFAULT_LENGTH, config.max_position_embeddings)
+    config, (_, path) = choice.config, choice.vocabulary
+    told = choice.source.max_seq_length() or DEFAULT_LENGTH
+    length = length or min(told, config.max_position_embeddings)
     if not SHORTEST <= length <= config.max_position_embeddings:
         raise UserError(
             f"max_seq_length must lie between {SHORTEST} and max_position_embeddings="
             f"{config.max_position_embeddings} of the config. Received: {length}"
         )
-    tokenizer = FullTokenizer(**{kind: path}, do_lower_case=lower, strip_accents=strip_accents)
+    tokenizer = FullTokenizer(**choice.tokenizer_arguments)
     text_input.check_vocabulary(config, tokenizer, path)
     return text_input.TextInput(
-        tokenizer, path, lower, length, config.vocab_size, config.type_vocab_size, strip_accents
+        tokenizer,
+        path,
+        max_seq_length=length,
+        vocab_size=config.vocab_size,
+        type_vocab_size=config.type_vocab_size,
+        **{name: choice.tokenizer_arguments[name] for name in CASING},
     )
-
-
-def _first_told(*values):
-    """The first that is not None, else True."""
-    return next((value for value in values if value is not None), True)
-
-
-def _vocabulary(found, record, given):
-    """Path of the vocabulary, and which argument of FullTokenizer it is."""
-    for name in ("spm_model_file", "vocab_file"):
-        if getattr(given, name):
-            return os.fspath(getattr(given, name)), name
-    recorded = record and record.vocabulary
-    path = found.vocabulary_file()
-    if recorded and (path is None or run_record.sha256(path) != recorded["sha256"]):
-        path, name = recorded["path"], recorded["flag"]
-        if not tf.io.gfile.exists(path) or run_record.sha256(path) != recorded["sha256"]:
-            raise UserError(
-                f"{path}, the vocabulary according to {record.path}, is gone or another file now: "
-                f"pass the right one as {name}"
-            )
-        return path, name
-    if path is None:
-        raise UserError(
-            f"{found.directory} holds no vocabulary: pass spm_model_file (the SentencePiece model, "
-            "such as 30k-clean.model) or vocab_file. For a model without text, use from_checkpoint "
-            "of AlbertModel or of a head"
-        )
-    return path, vocabulary_argument(path)

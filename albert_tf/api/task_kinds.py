@@ -2,6 +2,7 @@
 """Which task a fine-tuned checkpoint is of, and the object that knows the task."""
 
 from albert_tf.checkpoints import huggingface, name_table
+from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.tasks import glue, ner, race
 from albert_tf.tasks.classification import ClassificationTask
@@ -9,8 +10,6 @@ from albert_tf.tasks.squad import task as squad
 from albert_tf.tasks.squad import thresholds as squad_thresholds
 from albert_tf.tasks.squad.features import WindowSettings
 from albert_tf.text.sequences import NUM_SPECIALS
-from albert_tf.training import finetuned_task
-from albert_tf.training.finetuned_task import FinetunedTask
 
 REGRESSION = "regression"
 SQUAD = "squad"
@@ -43,7 +42,7 @@ def kind_of(found, shapes, task=None, labels=None):
         raise UserError(f"labels must be a list of str. Received: the str {labels!r}")
     labels = None if labels is None else tuple(labels)
     weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
-    recorded = finetuned_task.read(found.directory) if weights else None
+    recorded = RunDirectory(found.directory).task if weights else None
     if any(version.variable in shapes for version in (squad.VERSION_1, squad.VERSION_2)):
         recorded = FinetunedTask(SQUAD, None)
     if recorded:
@@ -96,7 +95,7 @@ def make_task(kind, text, found, record):
         kind: FinetunedTask.
         text: TextInput.
         found: checkpoints.source.Source, for the threshold of SQuAD 2.0.
-        record: run_record.Record or None, of the training.
+        record: run_directory.RunSettings or None, of the training.
     """
     if kind.task_name == SQUAD:
         return _squad_task(text, found, record)
@@ -119,13 +118,13 @@ def _has_pairs(kind, record):
     row = glue.TASKS.get(kind.task_name.lower())
     if row:
         return len(row.text) == 2
-    if record is None or "text_column" not in record.content.get("flags", {}):
+    if record is None or "text_column" not in record.flags:
         return None
-    return bool(record.content["flags"].get("text_pair_column"))
+    return bool(record.flags.get("text_pair_column"))
 
 
 def _squad_task(text, found, record):
-    recorded = record.content.get("flags", {}) if record else {}
+    recorded = record.flags if record else {}
     values = {name: recorded.get(name, value) for name, value in _SQUAD_DEFAULTS.items()}
     version = squad.choose_version([found.checkpoint])
     if version.has_negatives and values[squad.THRESHOLD] is None:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints as files: finding the one that a path means, those of a run, copying, deleting."""
+"""A run's directory: finding its checkpoints, copying and deleting them, and its state files."""
 
+import dataclasses
 import functools
+import hashlib
 import os
 import re
 
@@ -10,7 +12,8 @@ from absl import logging
 from google.protobuf import text_format
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
-from albert_tf import files
+from albert_tf import files, state
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 
 BEST = "model.ckpt-best"
@@ -249,3 +252,134 @@ def copy(prefix, target):
             tf.io.gfile.copy(source, name, overwrite=True)
     logging.info("Copied %s to %s", prefix, target)
     return pairs
+
+
+# --- What a run leaves next to its checkpoints -------------------------------------------------
+
+SETTINGS = "run.json"
+TASK = "finetuned_task.json"
+# How text becomes the model's input: flag -> type. In addition to these, the vocabulary.
+CASING = ("do_lower_case", "strip_accents")
+LENGTHS = ("max_seq_length", "doc_stride", "max_query_length", "max_qa_length")
+TEXT_FLAGS = dict.fromkeys(CASING, bool) | dict.fromkeys(LENGTHS, int)
+VOCABULARY_FLAGS = ("spm_model_file", "vocab_file")
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """The vocabulary of a run: the flag that named it, its path and its hash."""
+
+    flag: str
+    path: str
+    sha256: str
+
+    def __post_init__(self):
+        if self.flag not in VOCABULARY_FLAGS:
+            raise UserError(f"flag must be one of {', '.join(VOCABULARY_FLAGS)}")
+
+    def is_file(self, path):
+        """Whether a file is there and is this vocabulary."""
+        return _is_file(path) and sha256(path) == self.sha256
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSettings:
+    """Content of `run.json`: what a training was made with. Older files lack some of it.
+
+    Attributes:
+        config: dict, of the architecture.
+        text: dict, how text became the model's input: those of TEXT_FLAGS that the run had.
+        vocabulary: Vocabulary; None if unknown, as of records without a summary.
+        flags: dict of those that had a value.
+        versions: dict of what the last start ran with.
+        devices: list of str.
+        input_files: dict of path -> bytes.
+        starts: list of dict, the last starts.
+        seed: int or None.
+        parameter_count: int or None.
+    """
+
+    config: dict
+    text: dict
+    vocabulary: Vocabulary | None = None
+    flags: dict = dataclasses.field(default_factory=dict)
+    versions: dict = dataclasses.field(default_factory=dict)
+    devices: list = dataclasses.field(default_factory=list)
+    input_files: dict = dataclasses.field(default_factory=dict)
+    starts: list = dataclasses.field(default_factory=list)
+    seed: int | None = None
+    parameter_count: int | None = None
+
+    def __post_init__(self):
+        for name, kind in TEXT_FLAGS.items():
+            if name in self.text:
+                state.typed(self.text[name], kind, name)
+        AlbertConfig.from_dict(self.config)
+
+    def differences(self, config):
+        """In what an AlbertConfig differs: list of (key, its value, the recorded one)."""
+        recorded = AlbertConfig.from_dict(self.config)  # with the defaults of keys that it lacks
+        rows = [
+            (field.name, getattr(config, field.name), getattr(recorded, field.name))
+            for field in dataclasses.fields(config)
+            if field.compare
+        ]
+        return [row for row in rows if row[1] != row[2]]
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetunedTask:
+    """A task's name, and its labels in the order of their ids (None in regression)."""
+
+    task_name: str
+    labels: tuple[str, ...] | None
+
+    def __str__(self):
+        labels = "scores" if self.labels is None else f"labels {', '.join(self.labels)}"
+        return f"{self.task_name} ({labels})"
+
+
+class RunDirectory:
+    """The directory of a run, or of any checkpoint; its files are read when they are asked for.
+
+    Args:
+        path: str.
+    """
+
+    def __init__(self, path):
+        self.path = path
+
+    def file(self, name):
+        """Path of a file in it."""
+        return os.path.join(self.path, name)
+
+    @property
+    def settings(self):
+        """RunSettings of `run.json`; None where there is none, as of the original's runs."""
+        remedy = "delete it, and give the flags of the training yourself"
+        return state.read(self.file(SETTINGS), RunSettings, remedy)
+
+    @property
+    def task(self):
+        """The FinetunedTask that its checkpoints are of; None where nothing tells."""
+        return state.read(self.file(TASK), FinetunedTask)
+
+    def write_task(self, task):
+        """Writes down which FinetunedTask its checkpoints are of."""
+        state.write(self.file(TASK), task)
+
+    @property
+    def latest(self):
+        """Prefix of its newest checkpoint, from which training resumes; or None."""
+        return latest_in(self.path)
+
+    @property
+    def trained(self):
+        """Prefix of the best checkpoint or, where nothing was evaluated, of the newest; or None."""
+        best = self.file(BEST)
+        return best if exists(best) else self.latest
+
+
+def sha256(path):
+    """Hash of a file, in hexadecimal digits."""
+    return hashlib.sha256(files.read_bytes(path)).hexdigest()

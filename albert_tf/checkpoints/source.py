@@ -1,33 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies beside the weights of any source: its config, its vocabulary, its casing.
+"""What belongs to a checkpoint: its config, vocabulary, casing, accents, lengths and task.
 
-A source is an unpacked release, the directory of a training, a checkpoint in either, a module of
-TensorFlow Hub or a directory of the transformers library.
+A source is anything that weights come from: an unpacked release, the directory of a training, a
+checkpoint in either, a module of TensorFlow Hub or a directory of the transformers library. What
+the record of a training says holds; a caller who says otherwise gets an error.
 """
 
+import dataclasses
+import functools
+import json
 import os
-from typing import NamedTuple
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import hub_modules, huggingface, run_directory
+from albert_tf.checkpoints import hub_modules, huggingface, name_table, readers, run_directory
+from albert_tf.checkpoints.run_directory import (
+    CASING,
+    VOCABULARY_FLAGS,
+    FinetunedTask,
+    RunDirectory,
+)
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
+from albert_tf.text.tokenization import vocabulary_argument
 
 CONFIG_FILE = "albert_config.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"  # of transformers
+_OF_TRAINING = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
+_HEADS_OF_PRETRAINING = ("masked_lm", "sentence_order")
 
 
-class Source(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Source:
     """A checkpoint and the directory that tells about it.
 
     Attributes:
         directory: str.
-        checkpoint: str, prefix, or the `.safetensors` file.
+        checkpoint: str, prefix, or the `.safetensors` file; None where only the files next to it
+            matter.
     """
 
     directory: str
-    checkpoint: str
+    checkpoint: str | None = None
+
+    @functools.cached_property
+    def settings(self):
+        """RunSettings of the training; None where there is no `run.json`."""
+        return RunDirectory(self.directory).settings
+
+    @property
+    def settings_file(self):
+        """Path of `run.json`, for messages."""
+        return os.path.join(self.directory, run_directory.SETTINGS)
 
     @property
     def is_module(self):
@@ -50,9 +76,11 @@ class Source(NamedTuple):
             return huggingface.read_config(path)
         if self.is_module:
             return hub_modules.read_config(self.directory)
+        if self.settings:
+            return AlbertConfig.from_dict(self.settings.config)
         raise UserError(
             f"{self.directory} has neither {CONFIG_FILE} nor {huggingface.CONFIG} to tell the "
-            "architecture: put the file there, or pass config=AlbertConfig.from_json_file(...)"
+            "architecture: put the file there, or give another config"
         )
 
     def vocabulary_file(self):
@@ -65,18 +93,19 @@ class Source(NamedTuple):
             return hub_modules.vocabulary_file(self.directory)
         return hub_modules.vocabulary_in(self.directory)
 
-    def lower_case(self):
-        """Whether text is to be lower-cased (bool); None where the source does not tell."""
-        if self.is_module:
-            return hub_modules.lower_case(self.directory)
-        return self._told_to_transformers("do_lower_case")
+    def recorded(self, name):
+        """What the training's record says of one of TEXT_FLAGS; None where it does not tell."""
+        return self.settings.text.get(name) if self.settings else None
 
-    def strips_accents(self):
-        """Whether letters are to lose their marks (bool); None where the source does not tell."""
+    def told(self, name):
+        """What the source says of one of TEXT_FLAGS; None where it does not tell."""
+        if self.recorded(name) is not None or name not in CASING:
+            return self.recorded(name)
         if self.is_module:
-            return hub_modules.strips_accents(self.directory)
-        told = self._told_to_transformers("strip_accents")  # of BertTokenizer
-        if told is None:
+            tells = {"do_lower_case": hub_modules.lower_case}
+            return tells.get(name, hub_modules.strips_accents)(self.directory)
+        told = self._told_to_transformers(name)
+        if told is None and name == "strip_accents":  # the name of BertTokenizer
             kept = self._told_to_transformers("keep_accents")  # of AlbertTokenizer
             told = None if kept is None else not kept
         return told
@@ -101,8 +130,23 @@ def find(path):
         path: str or os.PathLike, anything that `run_directory.find` takes.
 
     Raises:
-        UserError: there is no checkpoint.
+        UserError: there is no checkpoint, or it is of an export.
     """
+    found = locate(path)
+    if found.is_module:
+        shapes = readers.open_reader(found.checkpoint).shapes
+        heads = name_table.HEAD_NAMES.items()
+        if any(names[0] in shapes for part, names in heads if part not in _HEADS_OF_PRETRAINING):
+            raise UserError(
+                f"{found.directory} is an export of a fine-tuned model, which does not tell all "
+                "settings of its text: predict with predict.py --saved_model, or give the "
+                "directory of the training"
+            )
+    return found
+
+
+def locate(path):
+    """As `find`, and exports may be meant."""
     path = os.fspath(path)
     checkpoint = run_directory.find(run_directory.prefer_best(path))
     directory = path.rstrip("/") if tf.io.gfile.isdir(path) else os.path.dirname(checkpoint)
@@ -113,4 +157,167 @@ def find(path):
 
 
 def _is_module(directory):
-    return tf.io.gfile.exists(os.path.join(directory, hub_modules.SAVED_MODEL))
+    names = (hub_modules.SAVED_MODEL, os.path.join("variables", "variables.index"))
+    return any(tf.io.gfile.exists(os.path.join(directory, name)) for name in names)
+
+
+# --- What the source says, and what the caller does ----------------------------------------------
+
+
+def as_flag(name, value):
+    """A setting as scripts take it: `--do_lower_case=false`."""
+    return f"--{name}={json.dumps(value)}"
+
+
+def as_argument(name, value):
+    """A setting as Python takes it: `do_lower_case=False`."""
+    return f"{name}={value!r}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What belongs to a model: as its source tells, or as the caller says where it does not.
+
+    Attributes:
+        source: Source or None.
+        text: dict of those of TEXT_FLAGS that the caller gives.
+        vocabulary_flag, vocabulary_path: str or None, a vocabulary that the caller gives, and
+            which of VOCABULARY_FLAGS it is.
+        given_config: AlbertConfig or None, that the caller gives.
+        config_path: str, where that is from, for messages.
+        may_differ: bool, whether what the caller gives may differ from the training's record: a
+            resumed training compares the two itself.
+        shown: callable, `as_flag` or `as_argument`.
+    """
+
+    source: Source | None
+    text: dict = dataclasses.field(default_factory=dict)
+    vocabulary_flag: str | None = None
+    vocabulary_path: str | None = None
+    given_config: AlbertConfig | None = None
+    config_path: str = "the config"
+    may_differ: bool = False
+    shown: Callable = as_flag
+
+    def setting(self, name):
+        """The value of one of TEXT_FLAGS; None where neither says anything.
+
+        Raises:
+            UserError: the caller says otherwise than the training's record.
+        """
+        given = self.text.get(name)
+        recorded = self.source and self.source.recorded(name)
+        if given is None:
+            return self.source and self.source.told(name)
+        if recorded not in (None, given) and not self.may_differ:
+            raise UserError(
+                f"{self.shown(name, given)}, but the model was trained with "
+                f"{self.shown(name, recorded)} ({self.source.settings_file}): leave it out"
+            )
+        return given
+
+    @functools.cached_property
+    def vocabulary(self):
+        """(str, one of VOCABULARY_FLAGS; str, the path).
+
+        Raises:
+            UserError: there is none, or another one than the training's.
+        """
+        recorded = self.source and self.source.settings and self.source.settings.vocabulary
+        if self.vocabulary_path:
+            if recorded and not self.may_differ and not recorded.is_file(self.vocabulary_path):
+                run_directory.sha256(self.vocabulary_path)  # an error of its own if it is not there
+                raise UserError(
+                    f"{self.vocabulary_path} is not the vocabulary that the model was trained "
+                    f"with, {recorded.path} with sha256 {recorded.sha256[:12]}... "
+                    f"({self.source.settings_file}): give that file"
+                )
+            return self.vocabulary_flag, self.vocabulary_path
+        if recorded:
+            return recorded.flag, self._find_recorded(recorded)
+        path = self.source and self.source.vocabulary_file()
+        if path is None:
+            names = [self.shown(name, "...").partition("=")[0] for name in VOCABULARY_FLAGS]
+            where = f"{self.source.directory} holds no vocabulary: " if self.source else ""
+            raise UserError(
+                f"{where}give {' or '.join(names)} (the SentencePiece model, such as "
+                "30k-clean.model, or vocab.txt)"
+            )
+        return vocabulary_argument(path), path
+
+    @property
+    def tokenizer_arguments(self):
+        """Arguments of FullTokenizer and GraphTokenizer: dict."""
+        kind, path = self.vocabulary
+        return {kind: path} | {name: self.setting(name) is not False for name in CASING}
+
+    def _find_recorded(self, recorded):
+        path = recorded.path
+        if not recorded.is_file(path):
+            path = self.source.vocabulary_file()
+        if path is None or not recorded.is_file(path):
+            raise UserError(
+                f"{recorded.path}, the vocabulary according to {self.source.settings_file}, is "
+                f"gone or another file now: give the right one as "
+                f"{self.shown(recorded.flag, '...').partition('=')[0]}"
+            )
+        return path
+
+    @functools.cached_property
+    def config(self):
+        """The AlbertConfig.
+
+        Raises:
+            UserError: there is none, or its architecture is another one than the training's.
+        """
+        config, path = self.given_config, self.config_path
+        if config is None:
+            if self.source is None:
+                raise UserError(
+                    "give --albert_config_file or --albert_hub_module_handle, or --init_checkpoint "
+                    f"with {CONFIG_FILE} next to it"
+                )
+            config, path = self.source.read_config(), self.source.config_file()
+        settings = self.source and self.source.settings
+        if settings and not self.may_differ:
+            for key, ours, recorded in settings.differences(config):
+                if key not in _OF_TRAINING:
+                    raise UserError(
+                        f"{path} has {key}={ours!r}, but the model was trained with {recorded!r} "
+                        f"({self.source.settings_file}): give the config of the training"
+                    )
+        return config
+
+
+# --- The task ------------------------------------------------------------------------------------
+
+
+def check_task(task, output_dir, given=None):
+    """Raises UserError if the checkpoints to go on with are of another task.
+
+    Where nothing tells, as in runs of the original, nothing is checked.
+
+    Args:
+        task: FinetunedTask, the one in question.
+        output_dir: str, the run's directory.
+        given: str or None, a fine-tuned checkpoint that is used if output_dir holds none.
+    """
+    remedy = "give --output_dir a directory of its own"
+    _check_task_in(output_dir, task, f"--output_dir={output_dir}", remedy)
+    if given and not RunDirectory(output_dir).trained:
+        remedy = "give a checkpoint of this task, or train with --do_train"
+        directory = run_directory.directory_of(given)
+        _check_task_in(directory, task, f"--init_checkpoint={given}", remedy)
+
+
+def _check_task_in(directory, task, flag, remedy):
+    found = RunDirectory(directory).task
+    if found is None:
+        labels = huggingface.read_labels(directory)
+        if labels in (None, task.labels):
+            return
+        found = FinetunedTask("another task", labels)
+    if found != task:
+        raise UserError(
+            f"{flag} was trained for {found} and not for {task}: {remedy}, or change --task_name"
+        )

@@ -12,8 +12,6 @@ from albert_tf.errors import UserError
 run_directory = lazy.module("albert_tf.checkpoints.run_directory")
 glue = lazy.module("albert_tf.tasks.glue")
 predicted_file = lazy.module("albert_tf.tasks.predicted_file")
-finetuned_task = lazy.module("albert_tf.training.finetuned_task")
-run_record = lazy.module("albert_tf.training.run_record")
 
 FLAGS = flags.FLAGS
 TEXT_COLUMNS = ("text_column", "text_pair_column")
@@ -47,7 +45,8 @@ def follow_task():
         return
     checkpoint = finetuning_flags.trained_checkpoint()
     directory = run_directory.directory_of(checkpoint) if checkpoint else FLAGS.output_dir
-    kind = finetuned_task.read(directory)
+    trained = run_directory.RunDirectory(directory)
+    kind = trained.task
     if FLAGS.task_name is None:
         FLAGS.task_name = _name_of(kind, directory)
     task_name = FLAGS.task_name.lower()
@@ -56,32 +55,28 @@ def follow_task():
     if not (FLAGS.labels or FLAGS.regression):
         FLAGS.labels = list(kind.labels or ())
         FLAGS.regression = kind.labels is None
-    record = run_record.read(directory)
-    if record and task_name == "tsv":
-        _follow_columns(record)
+    if task_name == "tsv" and trained.settings:
+        _follow_columns(trained.settings.flags, trained.file(run_directory.SETTINGS))
 
 
 def _name_of(kind, directory):
     if kind is None:
         raise UserError(
-            f"{directory} holds no {finetuned_task.FILE} to tell what was trained: give --task_name"
+            f"{directory} holds no {run_directory.TASK} to tell what was trained: give --task_name"
         )
     if kind.task_name not in (*glue.TASKS, *options.OWN_FILES):
         raise UserError(f"{directory} was trained for {kind}, which is not for run_classifier.py")
     return kind.task_name
 
 
-def _follow_columns(record):
-    trained = record.content.get("flags", {})
-    columns = {name: trained.get(name) for name in TEXT_COLUMNS}
-    if not columns["text_column"]:  # of an earlier version
+def _follow_columns(trained, path):
+    names = (*TEXT_COLUMNS, "label_column")
+    if not trained.get("text_column"):  # of an earlier version
         return
-    if not any(FLAGS[name].present for name in TEXT_COLUMNS):
-        for name, column in columns.items():
-            FLAGS[name].value = column
-    if not FLAGS["label_column"].present:
-        FLAGS.label_column = trained.get("label_column")
-    _check_pair(bool(columns["text_pair_column"]), f"the training ({record.path})")
+    if not any(FLAGS[name].present for name in names):
+        for name in names:
+            FLAGS[name].value = trained.get(name)
+    _check_pair(bool(trained.get("text_pair_column")), f"the training ({path})")
 
 
 def _check_pair(has_pair, what):

@@ -10,9 +10,10 @@ from albert_tf.cli import flag_groups, lazy, loop_flags, model_flags, paths
 from albert_tf.errors import UserError
 
 files = lazy.module("albert_tf.files")
+run_directory = lazy.module("albert_tf.checkpoints.run_directory")
+source = lazy.module("albert_tf.checkpoints.source")
 finetuning = lazy.module("albert_tf.training.finetuning")
 record_index = lazy.module("albert_tf.records.record_index")
-results = lazy.module("albert_tf.training.results")
 runs = lazy.module("albert_tf.training.runs")
 served = lazy.module("albert_tf.publish.served")
 
@@ -77,19 +78,32 @@ def check_writable(*directories, **record_files):
         files.check_file_writable(path, flag)
 
 
-def follow_run(predicts_file=False):
-    """Has an export of an earlier run follow what that was trained with (D24).
+def follow_run():
+    """Sets flags that were not given to what belongs to the model that the command is about.
 
-    Args:
-        predicts_file: bool, whether a file is predicted that belongs to no data set; that does too.
+    That is the run in --output_dir or, where it holds none, --init_checkpoint. A training that
+    starts from the latter has lengths of its own.
+
+    Returns:
+        source.Choice.
     """
-    if (FLAGS.export_dir or predicts_file) and not FLAGS.do_train:
-        model_flags.follow_run(trained_checkpoint())
+    run = run_directory.RunDirectory(FLAGS.output_dir)
+    if FLAGS.do_train:
+        resumed = source.Source(FLAGS.output_dir) if run.latest else None
+        if resumed:
+            return model_flags.follow(resumed, run_directory.TEXT_FLAGS, may_differ=True)
+        given = FLAGS.init_checkpoint and source.find(FLAGS.init_checkpoint)
+        return model_flags.follow(given or None, run_directory.CASING)
+    checkpoint = trained_checkpoint()
+    found = source.find(checkpoint) if checkpoint else None
+    if found is None and run.settings:  # evaluation has begun before training
+        found = source.Source(FLAGS.output_dir)
+    return model_flags.follow(found, run_directory.TEXT_FLAGS)
 
 
 def trained_checkpoint():
     """The earlier run's: of --output_dir, or else --init_checkpoint; None if there is neither."""
-    return results.trained_in(FLAGS.output_dir) or FLAGS.init_checkpoint
+    return run_directory.RunDirectory(FLAGS.output_dir).trained or FLAGS.init_checkpoint
 
 
 def given_checkpoint():
@@ -111,10 +125,11 @@ def train_steps(data):
     return finetuning.steps_of_epochs(count, FLAGS.train_batch_size, FLAGS.num_train_epochs)
 
 
-def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
+def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **others):
     """What the flags ask for.
 
     Args:
+        choice: source.Choice, of `follow_run`.
         train_steps: int, updates to train for, or the step that ends a wait for checkpoints.
         warmup_steps: int.
         keep_checkpoint_max: int or None for all.
@@ -143,20 +158,19 @@ def read_options(train_steps, warmup_steps, keep_checkpoint_max, **others):
         "num_trials": 1,
         "ensemble": (),
         "record": None,
-        "export": _export_settings() if FLAGS.export_dir else None,
+        "export": _export_settings(choice) if FLAGS.export_dir else None,
     }
     if FLAGS.do_train:
-        model_flags.warn_of_vocabulary()
         values["init_checkpoint"] = model_flags.init_checkpoint()
-        values["record"] = model_flags.record_of_flags()
+        values["record"] = model_flags.settings_to_record(choice.tokenizer_arguments)
     return flag_groups.values_of(finetuning.Options, **values | others)
 
 
-def _export_settings():
+def _export_settings(choice):
     return served.Settings(
         directory=FLAGS.export_dir,
-        vocabulary=model_flags.vocabulary_arguments(),
-        vocabulary_file=model_flags.vocabulary_file(),
+        vocabulary=choice.tokenizer_arguments,
+        vocabulary_file=choice.vocabulary[1],
         max_seq_length=FLAGS.max_seq_length,
         with_text=FLAGS.export_text,
         with_tflite=FLAGS.export_tflite,

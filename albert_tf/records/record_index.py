@@ -154,21 +154,24 @@ def with_whole_path(arguments):
     }
 
 
-def tokenizer_of(path):
-    """What the summary beside a record file says of the tokenizer that made it.
+def tokenizers_of(paths):
+    """What the summaries next to record files say of the tokenizers that made them.
 
     Args:
-        path: str.
+        paths: list of str.
 
     Returns:
-        (dict, the arguments of FullTokenizer; str, its fingerprint), or None.
+        dict of path -> (dict, the arguments of FullTokenizer; str, its fingerprint), of those files
+        that a summary knows.
     """
-    for summary in _summaries(os.path.dirname(path)):
-        content = _read_content(summary)
-        is_of_it = os.path.basename(path) in map(os.path.basename, _entries(content))
-        if is_of_it and isinstance(content.get("tokenizer"), dict):
-            return content["tokenizer"], content.get("vocabulary")
-    return None
+    known = {}
+    for directory in {os.path.dirname(path) for path in paths}:
+        for content in map(_read_content, _summaries(directory)):
+            if isinstance(content.get("tokenizer"), dict):
+                made = content["tokenizer"], content.get("vocabulary")
+                names = map(os.path.basename, _entries(content))
+                known |= {os.path.join(directory, name): made for name in names}
+    return {path: known[path] for path in paths if path in known}
 
 
 def _summaries(directory):

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.choices import WINDOW
 from albert_tf.model import heads, objectives
 from albert_tf.options import check_pair_length
@@ -16,7 +17,6 @@ from albert_tf.tasks import base, classification_metrics, glue, tsv_files
 from albert_tf.tasks.figures import mean_over_batches
 from albert_tf.tasks.text_input import TextInput
 from albert_tf.text.sequences import cut, pack_segments
-from albert_tf.training.finetuned_task import FinetunedTask
 
 HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
 

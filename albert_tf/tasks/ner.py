@@ -23,6 +23,7 @@ from seqeval.metrics.sequence_labeling import (
 )
 
 from albert_tf import files
+from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.errors import UserError, decode
 from albert_tf.model import heads, objectives
 from albert_tf.publish import token_functions, token_inputs
@@ -32,7 +33,6 @@ from albert_tf.tasks.figures import cross_entropy, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
 from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
-from albert_tf.training.finetuned_task import FinetunedTask
 
 ENDINGS = (".conll", ".txt")  # in order of preference
 DOCUMENT_START = "-DOCSTART-"

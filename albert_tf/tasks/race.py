@@ -16,6 +16,7 @@ import scipy.special
 import tensorflow as tf
 
 from albert_tf import files
+from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.errors import UserError, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.options import check_race_lengths
@@ -26,7 +27,6 @@ from albert_tf.tasks.figures import cross_entropy, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 from albert_tf.training import results
-from albert_tf.training.finetuned_task import FinetunedTask
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"

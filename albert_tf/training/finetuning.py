@@ -15,7 +15,6 @@ from albert_tf.records import input_pipeline, record_checks
 from albert_tf.training import (
     devices,
     evaluation,
-    finetuned_task,
     loop,
     results,
     run_record,
@@ -194,7 +193,7 @@ def train_and_evaluate(data, config, options, strategy):
             allow_random_init=options.allow_random_init,
         )
         if task.kind:
-            finetuned_task.write(options.output_dir, task.kind)
+            run_directory.RunDirectory(options.output_dir).write_task(task.kind)
     evaluator = make_evaluator(run, data, options) if options.do_eval else None
     if options.do_train:
         _train(run, data, options, evaluator)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a resumed training has changed since its last start, by the record in `run.json` (D27)."""
+"""What a resumed training has changed since its last start, by its `run.json`."""
 
 import dataclasses
 import json
 
+from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints.run_directory import CASING
+from albert_tf.checkpoints.source import as_flag
 from albert_tf.errors import UserError
 from albert_tf.training import run_record
 
@@ -26,7 +29,7 @@ def check(directory, given, config, run, input_files, allow=False):
         config: AlbertConfig.
         run: training.Run; its chief prints.
         input_files: sequence of str, what is trained and evaluated on.
-        allow: bool, whether optimizer, architecture and batch size may change.
+        allow: bool, whether optimizer, architecture, batch size, vocabulary and casing may change.
 
     Raises:
         UserError: one of these has changed and may not.
@@ -38,20 +41,24 @@ def check(directory, given, config, run, input_files, allow=False):
     now = json.loads(json.dumps(content))  # as the record has passed through JSON
     of_module = given.flags.get(_MODULE) and not given.flags.get(_CONFIG)  # as scripts read it
     source = _MODULE if of_module else _CONFIG
-    refused = [*_changed_flags(record, now), *_changed_architecture(record, config, source)]
+    refused = [*_changed_flags(record, now), *_changed_text(record, given)]
+    refused += [
+        f"{name}={value} in --{source}, before {before}"
+        for name, value, before in record.differences(config)
+    ]
     if refused and not allow:
         raise UserError(
-            f"--output_dir={directory} holds a run with other values ({record.path}): "
+            f"--output_dir={directory} holds a run with other values ({run_directory.SETTINGS}): "
             f"{'; '.join(refused)}. Give the values from before or another --output_dir; to go "
             f"on with the change, give --{_ALLOW}"
         )
-    lines = differences(record.content, now)
+    lines = differences(dataclasses.asdict(record), now)
     if lines and run.is_chief:
         print("\n  ".join(["Changed since the last start of this run:", *lines]))
 
 
 def _changed_flags(record, now):
-    before, flags = record.content.get("flags", {}), now["flags"]
+    before, flags = record.flags, now["flags"]
     return [
         f"--{name}={flags[name]}, before {before[name]}"
         for name in _FIXED_FLAGS
@@ -59,27 +66,22 @@ def _changed_flags(record, now):
     ]
 
 
-def _changed_architecture(record, config, flag):
-    try:
-        before = config.from_dict(record.config)  # with the defaults of keys that it lacks
-    except (UserError, TypeError) as error:
-        raise UserError(
-            f"{record.path} is damaged: delete it, and the run goes on without comparing its "
-            f"architecture ({error})"
-        ) from error
-    names = [field.name for field in dataclasses.fields(config) if field.name != "unknown_keys"]
-    return [
-        f"{name}={getattr(config, name)} in --{flag}, before {getattr(before, name)}"
-        for name in names
-        if getattr(before, name) != getattr(config, name)
-    ]
+def _changed_text(record, given):
+    """Casing, accents and vocabulary, where both sides know them."""
+    for name in CASING:
+        before, value = record.text.get(name), given.text.get(name)
+        if None not in (before, value) and before != value:
+            yield f"{as_flag(name, value)}, before {json.dumps(before)}"
+    before, vocabulary = record.vocabulary, given.vocabulary
+    if before and vocabulary and before.sha256 != vocabulary["sha256"]:
+        yield f"{vocabulary['path']} is another vocabulary than {before.path} was"
 
 
 def differences(before, now):
     """What two records differ in, a line for each: "name: before ..., now ...".
 
     Args:
-        before: dict, the content of a record.
+        before: dict, the content of `run.json`.
         now: dict, of `run_record.describe`.
 
     Returns:

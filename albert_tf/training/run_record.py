@@ -2,7 +2,6 @@
 """`run.json`: what a training run was made with, for those who repeat it or export its model."""
 
 import datetime
-import hashlib
 import json
 import os
 import platform
@@ -13,49 +12,13 @@ import tensorflow as tf
 
 from albert_tf import __version__, files
 from albert_tf.checkpoints import loading, run_directory
-from albert_tf.errors import UserError
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.training import devices
 
-FILE = "run.json"
 CONFIG_FILE = "albert_config.json"
 FLAGS_FILE = "flags.txt"
-FILES = (FILE, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
-# How text becomes the model's input: flag -> type. Beside these, the vocabulary.
-TEXT_FLAGS = {
-    "do_lower_case": bool,
-    "strip_accents": bool,
-    "max_seq_length": int,
-    "doc_stride": int,
-    "max_query_length": int,
-    "max_qa_length": int,
-}
-VOCABULARY_FLAGS = ("spm_model_file", "vocab_file")
-_VOCABULARY = {"flag": str, "path": str, "sha256": str}
-# What is there for people and for resumed runs; older records lack some of it.
-_DETAILS = {
-    "flags": dict, "versions": dict, "devices": list, "input_files": dict, "starts": list,
-    "seed": int,
-}  # fmt: skip
+FILES = (run_directory.SETTINGS, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
 _MOST_STARTS = 20
-
-
-class Record(NamedTuple):
-    """What a record says of the model, and the rest of it.
-
-    Attributes:
-        path: str, the file.
-        config: dict, of the architecture.
-        text: dict of those of TEXT_FLAGS that the run had.
-        vocabulary: dict of `flag`, `path` and `sha256`; None if unknown, as of
-            records without a summary.
-        content: dict, all that the file holds.
-    """
-
-    path: str
-    config: dict
-    text: dict
-    vocabulary: dict | None
-    content: dict
 
 
 class Given(NamedTuple):
@@ -63,8 +26,8 @@ class Given(NamedTuple):
 
     Attributes:
         flags: dict of those that have a value.
-        text: dict of those of TEXT_FLAGS that the run has.
-        vocabulary: dict, as in `Record`.
+        text: dict of those of run_directory.TEXT_FLAGS that the run has.
+        vocabulary: dict of the fields of run_directory.Vocabulary; None if unknown.
     """
 
     flags: dict
@@ -118,53 +81,28 @@ def write(directory, given, config, run, input_files, seed=None):
     """
     content = describe(given, config, run.strategy, input_files, seed)
     content["parameter_count"] = sum(v.shape.num_elements() for v in run.task.variables.values())
-    before = read(directory) if run.step else None
+    before = RunDirectory(directory).settings if run.step else None
     start = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "step": run.step,
         "versions": content["versions"],
         "devices": content["devices"],
     }
-    starts = before.content.get("starts", []) if before else []
+    starts = before.starts if before else []
     content["starts"] = [*starts[1 - _MOST_STARTS :], start]
     lines = [f"--{name}={value}\n" for name, value in given.flags.items()]
     for name, text in (
         (FLAGS_FILE, "".join(lines)),
         (CONFIG_FILE, config.to_json_string()),
-        (FILE, json.dumps(content, indent=2) + "\n"),
+        (run_directory.SETTINGS, json.dumps(content, indent=2) + "\n"),
     ):
         files.write_text(os.path.join(directory, name), text)
 
 
-def read(directory):
-    """The Record of the run in a directory; None where there is none, as of the original's runs.
-
-    Raises:
-        UserError: the file cannot be read, or holds something else.
-    """
-    path = os.path.join(directory, FILE)
-    if not tf.io.gfile.exists(path):
-        return None
-    content = files.read_json(path)
-    parts = content if isinstance(content, dict) else {}
-    config, text, vocabulary = (parts.get(name) for name in ("config", "text", "vocabulary"))
-    text_types = {name: kind for name, kind in TEXT_FLAGS.items() if name in (text or ())}
-    if (
-        not isinstance(config, dict)
-        or not _has_types(text, text_types)
-        or not (vocabulary is None or _has_types(vocabulary, _VOCABULARY))
-        or not (vocabulary is None or vocabulary["flag"] in VOCABULARY_FLAGS)
-        or not _has_types(parts, {name: k for name, k in _DETAILS.items() if name in parts})
-    ):
-        raise UserError(
-            f"{path} is no record of a run: delete it, and give the flags of the training yourself"
-        )
-    return Record(path, config, text, vocabulary, content)
-
-
 def read_resumed(directory):
-    """The Record of a run that a training in its directory goes on with; None if there is none."""
-    return read(directory) if run_directory.latest_in(directory) else None
+    """RunSettings of the run that a training in a directory goes on with; None if there is none."""
+    run = RunDirectory(directory)
+    return run.settings if run.latest else None
 
 
 def seed_of(directory, given, strategy):
@@ -185,22 +123,10 @@ def seed_of(directory, given, strategy):
     seed = 0
     if devices.is_chief(strategy):
         record = read_resumed(directory)
-        seed = record and record.content.get("seed")
+        seed = record and record.seed
         latest = run_directory.latest_in(directory)
         if seed is None and latest:  # without a record, or with one of an earlier version
             seed = loading.seed_in(latest)
         seed = secrets.randbelow(2**31) if seed is None else seed
     (seed,) = devices.sum_over_workers(strategy, [seed])
     return seed
-
-
-def _has_types(values, types):
-    """Whether it is a dict with values of exactly these types: True is no int here."""
-    return isinstance(values, dict) and all(
-        type(values.get(n)) is kind for n, kind in types.items()
-    )
-
-
-def sha256(path):
-    """Hash of a file, in hexadecimal digits."""
-    return hashlib.sha256(files.read_bytes(path)).hexdigest()

@@ -15,12 +15,12 @@ import tensorflow as tf
 import albert_tf
 import export_checkpoints
 import export_to_tfhub
-from albert_tf.checkpoints import huggingface, inspect, name_table
+from albert_tf.api import description
+from albert_tf.checkpoints import huggingface, name_table, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import race
-from albert_tf.training import finetuned_task, run_record
 from tests import GOLDEN, ROOT
 from tests.api import sources
 
@@ -118,7 +118,7 @@ def test_the_record_of_a_training_tells_vocabulary_casing_and_length(copied, tmp
         "vocabulary": {
             "flag": "spm_model_file",
             "path": str(spm),
-            "sha256": run_record.sha256(str(spm)),
+            "sha256": run_directory.sha256(str(spm)),
         },
     }
     (copied / "run.json").write_text(json.dumps(record))
@@ -127,7 +127,7 @@ def test_the_record_of_a_training_tells_vocabulary_casing_and_length(copied, tmp
     assert found.tokenizer.normalize("e\u0301") == "e\u0301"
     record["vocabulary"]["path"] = str(tmp_path / "gone.model")
     (copied / "run.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"gone\.model, .* pass the right one as spm_model_file"):
+    with pytest.raises(UserError, match=r"gone\.model, .* give the right one as spm_model_file"):
         albert_tf.load(copied)
     assert albert_tf.load(copied, spm_model_file=spm, max_seq_length=9).max_seq_length == 9
 
@@ -163,7 +163,7 @@ def test_bad_arguments(release, arguments, message):
 
 def test_a_missing_vocabulary(copied):
     (copied / "30k-clean.model").unlink()
-    with pytest.raises(UserError, match=r"holds no vocabulary: pass spm_model_file .* vocab_file"):
+    with pytest.raises(UserError, match=r"holds no vocabulary: give spm_model_file .* vocab_file"):
         albert_tf.load(copied)
     found = albert_tf.load(copied, vocab_file=GOLDEN / "tokenization" / "vocab.txt")
     assert not found.tokenizer.is_sentencepiece
@@ -215,15 +215,16 @@ def test_a_classifier_without_labels_has_numbers(classifier, capsys):
     assert isinstance(albert_tf.load(classifier, task="ner").model, heads.TokenClassificationModel)
     with pytest.raises(UserError, match="unknown"):
         albert_tf.load(classifier, task="no_such")
-    kind = finetuned_task.FinetunedTask("tsv", ("bad", "good"))
-    finetuned_task.write(str(classifier), kind)
+    kind = run_directory.FinetunedTask("tsv", ("bad", "good"))
+    run_directory.RunDirectory(str(classifier)).write_task(kind)
     capsys.readouterr()
     assert albert_tf.load(classifier).labels == ("bad", "good")
     assert "fine-tuned for tsv (labels bad, good)" in capsys.readouterr().out
 
 
 def test_what_is_recorded_cannot_be_changed(classifier):
-    finetuned_task.write(str(classifier), finetuned_task.FinetunedTask("tsv", ("bad", "good")))
+    kind = run_directory.FinetunedTask("tsv", ("bad", "good"))
+    run_directory.RunDirectory(str(classifier)).write_task(kind)
     for same in ({"task": "tsv"}, {"labels": ["bad", "good"]}, {"task": "TSV", "labels": None}):
         assert albert_tf.load(classifier, **same).labels == ("bad", "good")
     for arguments, message in [
@@ -256,7 +257,7 @@ def test_a_wrong_number_of_labels_is_named(classifier, arguments, message):
 @pytest.mark.parametrize("length, expected", [(None, 40), (44, 40), (43, 21)])
 def test_the_longest_question_of_race_is_the_recorded_one(length, expected, tmp_path):
     sources.write_release(tmp_path, heads.MultipleChoiceModel)
-    finetuned_task.write(str(tmp_path), race.RaceTask.kind)
+    run_directory.RunDirectory(str(tmp_path)).write_task(race.RaceTask.kind)
     text = {"max_seq_length": 48, "max_qa_length": 40, "do_lower_case": True}
     (tmp_path / "run.json").write_text(json.dumps({"text": text, "config": sources.WIDE}))
     assert albert_tf.load(tmp_path, max_seq_length=length)._task.max_qa_length == expected
@@ -403,7 +404,7 @@ def test_models_that_read_the_pooler_say_that_it_is_absent(kind, options, masked
 
 def test_a_masked_lm_of_transformers_is_inspected(masked_lm):
     directory, model = masked_lm
-    lines = "\n".join(inspect.describe(str(directory)))
+    lines = "\n".join(description.describe(str(directory)))
     assert f"hidden_size {model.config.hidden_size}," in lines and "heads: masked_lm" in lines
 
 

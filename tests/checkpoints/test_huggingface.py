@@ -16,7 +16,6 @@ from albert_tf.checkpoints import huggingface, loading, name_table, readers, run
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.training import finetuned_task
 from tests import GOLDEN
 
 MODELS = GOLDEN / "model"
@@ -181,10 +180,10 @@ def test_heads_decide_the_class(without, architecture, count, written):
         np.testing.assert_array_equal(reader[name], tensors[name], err_msg=name)
 
 
-REGRESSION = finetuned_task.FinetunedTask("sts-b", None)
-THREE = finetuned_task.FinetunedTask("mnli", ("contradiction", "entailment", "neutral"))
-RACE = finetuned_task.FinetunedTask("race", ("A", "B", "C", "D"))
-NER = finetuned_task.FinetunedTask("ner", ("O", "B-LOC", "I-LOC"))
+REGRESSION = run_directory.FinetunedTask("sts-b", None)
+THREE = run_directory.FinetunedTask("mnli", ("contradiction", "entailment", "neutral"))
+RACE = run_directory.FinetunedTask("race", ("A", "B", "C", "D"))
+NER = run_directory.FinetunedTask("ner", ("O", "B-LOC", "I-LOC"))
 
 
 def classifier(outputs):
@@ -260,9 +259,9 @@ def test_configs_that_tell_no_labels(names, tmp_path):
     ["3", '{"task_name": "x", "labels": [1]}', '{"task_name": 1, "labels": null}', "[" * 100_000],
 )
 def test_a_damaged_record_of_the_task_is_named(text, tmp_path):
-    (tmp_path / finetuned_task.FILE).write_text(text)
+    (tmp_path / run_directory.TASK).write_text(text)
     with pytest.raises(UserError, match=rf"{tmp_path}/finetuned_task\.json is damaged"):
-        finetuned_task.read(str(tmp_path))
+        _ = run_directory.RunDirectory(str(tmp_path)).task
 
 
 @pytest.mark.parametrize(
@@ -587,7 +586,7 @@ def mnli_directory(tmp_path):
         config = config_of(vocab_size=3000, max_position_embeddings=64)
         named = name_table.named_variables(heads.ClassificationModel(config, 3))
         tensors = {name: variable.numpy() for name, variable in named.items()}
-        write(tmp_path / "hf", config, tensors, finetuned_task.FinetunedTask("mnli", labels))
+        write(tmp_path / "hf", config, tensors, run_directory.FinetunedTask("mnli", labels))
         return tmp_path / "hf"
 
     return make

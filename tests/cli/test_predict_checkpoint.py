@@ -7,11 +7,11 @@ import re
 import pytest
 
 import albert_tf
+from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.cli import predict
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.training import finetuned_task
-from albert_tf.training.finetuned_task import FinetunedTask
 from tests.api import sources
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -27,7 +27,7 @@ def classifier(tmp_path_factory):
     """A model fine-tuned for pairs of texts."""
     folder = tmp_path_factory.mktemp("classifier")
     sources.write_release(folder, heads.ClassificationModel, num_outputs=2)
-    finetuned_task.write(str(folder), FinetunedTask("rte", ("no", "yes")))
+    run_directory.RunDirectory(str(folder)).write_task(FinetunedTask("rte", ("no", "yes")))
     return folder
 
 

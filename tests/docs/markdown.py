@@ -145,6 +145,12 @@ def defined_flags(script):
             known[flag] = value
 
 
+_CODE_OF_COMMANDS = {  # of those that only call it
+    "albert_tf.checkpoints.inspect": "albert_tf/api/description.py",
+    "albert_tf.squad_metrics": "albert_tf/tasks/squad/scores.py",
+}
+
+
 def check_arguments(program, arguments):
     """Raises for arguments that a program would refuse before it reads any file.
 
@@ -156,9 +162,8 @@ def check_arguments(program, arguments):
             rest = known([program, *arguments])[1:]
         assert not rest, f"no flags: {rest}"
         return
-    source = path_of(program).read_text(encoding="utf-8")
-    if program == "albert_tf.squad_metrics":
-        source = (ROOT / "albert_tf/tasks/squad/scores.py").read_text(encoding="utf-8")
+    path = _CODE_OF_COMMANDS.get(program, path_of(program))
+    source = (ROOT / path).read_text(encoding="utf-8")
     names = set(re.findall(r"(?:DEFINE_\w+|add_argument)\(\s*\"(?:--)?(\w+)\"", source))
     takes_words = re.search(r"add_argument\(\s*\"\w", source)
     for argument in arguments:

@@ -75,9 +75,9 @@ def write_weights(directory):
 def write_finetuned(directory):
     """Writes `output/sst-2`, what a fine-tuning leaves; imports TensorFlow."""
     from albert_tf.checkpoints import name_table, writers
+    from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
     from albert_tf.config import AlbertConfig
     from albert_tf.model import heads
-    from albert_tf.training import finetuned_task
 
     folder = directory / "output" / "sst-2"
     folder.mkdir(parents=True)
@@ -86,4 +86,4 @@ def write_finetuned(directory):
     model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
     tensors = {name: v.numpy() for name, v in name_table.named_variables(model).items()}
     writers.write(str(folder / "model.ckpt-best"), tensors, "tf1")
-    finetuned_task.write(str(folder), finetuned_task.FinetunedTask("sst-2", ("0", "1")))
+    RunDirectory(str(folder)).write_task(FinetunedTask("sst-2", ("0", "1")))

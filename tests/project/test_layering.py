@@ -26,8 +26,8 @@ MAY_IMPORT = {
     "training": {"__init__", "checkpoints", "model", "publish", "records"},
     "publish": {"checkpoints", "model", "text"},
     "model": {"checkpoints", "config"},
-    "checkpoints": {"config"},
-    "inspect": {"checkpoints", "model", "tasks", "text"},
+    "checkpoints": {"config", "text"},
+    "inspect": {"api"},
     "corpus": {"records", "text"},
     "records": {"text"},
     "text": set(),
@@ -38,11 +38,12 @@ MAY_IMPORT = {
     "locks": set(),
     "errors": set(),
     "progress": set(),
+    "state": set(),
     "squad_metrics": {"tasks"},
     "plot": {"training"},
     "__init__": set(),  # it imports what is asked for,
 }
-OPEN_TO_ALL = {"choices", "errors", "files", "locks", "options", "progress"}
+OPEN_TO_ALL = {"choices", "errors", "files", "locks", "options", "progress", "state"}
 FLAG_READERS = {"cli"}
 GLOBAL_STATE = {"Graph", "set_global_policy", "set_random_seed", "set_jit"}
 MAY_SET_GLOBAL_STATE = {"cli", "training"}  # in functions that scripts call for that purpose

@@ -20,7 +20,7 @@ import tensorflow as tf
 import run_classifier
 import run_race
 import run_squad
-from albert_tf.checkpoints import loading, name_table, readers, writers
+from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.cli import predict, predict_models
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
@@ -38,7 +38,6 @@ from albert_tf.tasks import glue, race
 from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import run_record
 from tests import GOLDEN, TINY_CONFIG
 
 pytestmark = pytest.mark.long  # each export takes a training
@@ -327,7 +326,7 @@ def test_the_record_of_a_run(classifier):
     assert record["vocabulary"] == {
         "flag": "vocab_file",
         "path": str(WORDPIECE),
-        "sha256": run_record.sha256(str(WORDPIECE)),
+        "sha256": run_directory.sha256(str(WORDPIECE)),
     }
     assert record["config"] == AlbertConfig.from_dict(CONFIG).to_dict()
     assert record["versions"]["tensorflow"] == tf.__version__
@@ -368,10 +367,10 @@ def gone(directory):
         (lambda _: {"spm_model_file": SPM}, f"{SPM.name} is not the vocabulary .*{WORDPIECE.name}"),
         (other_config, "num_attention_heads=4, but the model was trained with 2"),
         (gone, "gone.txt, the vocabulary .*run.json, is gone .* --vocab_file"),
-        (damaged(text=[]), "run.json is no record of a run"),
-        (damaged(text={"max_seq_length": True}), "run.json is no record"),
-        (damaged(vocabulary={"path": 1}), "run.json is no record"),
-        (damaged(config=None), "run.json is no record"),
+        (damaged(text=[]), "run.json is damaged: delete it"),
+        (damaged(text={"max_seq_length": True}), "run.json is damaged"),
+        (damaged(vocabulary={"path": 1}), "run.json is damaged"),
+        (damaged(config=None), "run.json is damaged"),
     ],
 )  # fmt: skip
 def test_flags_that_contradict_the_training(change, message, classifier, run_main, tmp_path):

@@ -16,7 +16,6 @@ import export_checkpoints
 from albert_tf.checkpoints import name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, optimization
-from albert_tf.training import finetuned_task
 from tests import GOLDEN
 
 MODELS = GOLDEN / "model"
@@ -275,7 +274,7 @@ def fine_tuned(with_vocabulary):
         tensors = {name: variable.numpy() for name, variable in named.items()}
         write(folder / "model.ckpt", tensors)
         if FINE_TUNED[kind][0]:
-            (folder / finetuned_task.FILE).write_text(json.dumps(FINE_TUNED[kind][0]))
+            (folder / run_directory.TASK).write_text(json.dumps(FINE_TUNED[kind][0]))
         return folder, tensors
 
     return make
@@ -291,8 +290,10 @@ def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, export, capsys
     assert json.loads((theirs / "config.json").read_text())["architectures"] == [name]
     tokenizer = json.loads((theirs / "tokenizer_config.json").read_text())
     assert tokenizer["split_special_tokens"] is True  # only a masked LM is asked with [MASK]
-    head = finetuned_task.read(str(folder))
-    assert finetuned_task.read(str(theirs)) == head and (head is None) == (kind == "squad1")
+    head = run_directory.RunDirectory(str(folder)).task
+    assert run_directory.RunDirectory(str(theirs)).task == head and (head is None) == (
+        kind == "squad1"
+    )
     again = export(theirs, "again/model.ckpt", "model.safetensors")
     assert_same(read(again), tensors | {"global_step": np.int64(0)})
 
@@ -307,10 +308,10 @@ def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
 
 def test_one_output_needs_its_task(fine_tuned, export):
     folder, _ = fine_tuned("race")
-    (folder / finetuned_task.FILE).unlink()
+    (folder / run_directory.TASK).unlink()
     with pytest.raises(ValueError, match=r"has one row.*put a finetuned_task\.json"):
         export(folder, "hf", export_format="hf")
-    (folder / finetuned_task.FILE).write_text('{"task_name": "sts-b", "labels": null}')
+    (folder / run_directory.TASK).write_text('{"task_name": "sts-b", "labels": null}')
     config = json.loads((export(folder, "hf", export_format="hf") / "config.json").read_text())
     assert config["problem_type"] == "regression" and config["id2label"] == {"0": "LABEL_0"}
 
@@ -319,13 +320,14 @@ def test_one_output_needs_its_task(fine_tuned, export):
 @pytest.mark.parametrize("recorded", [True, False])
 def test_clean_up_is_that_of_the_run(flag, recorded, with_vocabulary, export):
     folder, _ = with_vocabulary()
-    record = {"config": {}, "text": {flag: recorded}, "vocabulary": None}
+    config = json.loads((folder / "albert_config.json").read_text())
+    record = {"config": config, "text": {flag: recorded}, "vocabulary": None}
     (folder / "run.json").write_text(json.dumps(record))
     directory = export(folder, "hf", export_format="hf")
     tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
     assert tokenizer.get(flag, True) is recorded
     export(folder, "same", export_format="hf", **{flag: recorded})
-    with pytest.raises(ValueError, match=rf"--{flag}=.*run\.json\): leave the flag out"):
+    with pytest.raises(ValueError, match=rf"--{flag}=.*run\.json\): leave it out"):
         export(folder, "other", export_format="hf", **{flag: not recorded})
 
 

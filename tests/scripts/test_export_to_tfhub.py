@@ -14,12 +14,11 @@ import pytest
 import tensorflow as tf
 
 import export_to_tfhub
-from albert_tf.checkpoints import hub_modules, loading, name_table, writers
+from albert_tf.checkpoints import hub_modules, loading, name_table, run_directory, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.publish import cards, export_signatures, hub, saved_models
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import run_record
 from tests import GOLDEN
 
 VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
@@ -434,10 +433,11 @@ def record(**values):
     """A fine-tuning run's record beside the checkpoint."""
 
     def write(path):
-        sha256 = run_record.sha256(str(path / "vocab.txt"))
+        sha256 = run_directory.sha256(str(path / "vocab.txt"))
         vocabulary = {"flag": "vocab_file", "path": "vocab.txt", "sha256": sha256}
-        content = {"config": {}, "text": {"do_lower_case": True}, "vocabulary": vocabulary}
-        (path / run_record.FILE).write_text(json.dumps(content | values))
+        config = json.loads((path / "albert_config.json").read_text())
+        content = {"config": config, "text": {"do_lower_case": True}, "vocabulary": vocabulary}
+        (path / run_directory.SETTINGS).write_text(json.dumps(content | values))
 
     return write
 
@@ -462,7 +462,7 @@ def enlarge_vocabulary(path):
             record(vocabulary={"flag": "vocab_file", "path": "other.txt", "sha256": "00"}),
             "vocab.txt is not the vocabulary .* other.txt",
         ),
-        (record(vocabulary=5), "run.json is no record of a run"),
+        (record(vocabulary=5), "run.json is damaged: delete it"),
     ],
 )
 def test_bad_directories(damage, message, directory, run, tmp_path):

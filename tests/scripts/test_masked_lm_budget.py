@@ -15,7 +15,6 @@ from albert_tf.checkpoints import run_directory
 from albert_tf.cli import model_flags
 from albert_tf.errors import UserError
 from albert_tf.records import record_index
-from albert_tf.training import run_record
 from tests import GOLDEN
 from tests.scripts.test_run_pretraining import read_variables
 
@@ -207,9 +206,9 @@ def test_the_run_knows_the_vocabulary_of_its_records(run_main, flags, made, tmp_
     del flags["vocab_file"], flags["masked_lm_budget"]
     flags |= {"input_file": made / "masked", "num_train_steps": 1, "max_predictions_per_seq": 4}
     run_main(run_pretraining, **flags)
-    record = run_record.read(str(tmp_path / "out"))
-    assert record.vocabulary["flag"] == "vocab_file"
-    assert record.vocabulary["path"] == str(made / "vocab.txt")
+    record = run_directory.RunDirectory(str(tmp_path / "out")).settings
+    assert record.vocabulary.flag == "vocab_file"
+    assert record.vocabulary.path == str(made / "vocab.txt")
     assert record.text["do_lower_case"] is True
     loaded = albert_tf.load(str(tmp_path / "out"))
     assert len(loaded.fill_mask("a b [MASK] c", top_k=2)[0]) == 2
@@ -222,11 +221,12 @@ def test_a_changed_vocabulary_is_not_taken(made, tmp_path):
     summary.write_text(summary.read_text().replace(str(made), str(tmp_path)))
     arguments = {"vocab_file": str(tmp_path / "vocab.txt"), "do_lower_case": True}
     arguments |= {"strip_accents": True}
-    assert record_index.tokenizer_of(str(tmp_path / "masked"))[0] == arguments
-    assert model_flags.arguments_of_records(str(tmp_path / "masked")) == arguments
+    path = str(tmp_path / "masked")
+    assert record_index.tokenizers_of([path])[path][0] == arguments
+    assert model_flags.tokenizer_of_records([path]) == arguments
     (tmp_path / "vocab.txt").write_text("\n".join([*PIECES, "f"]) + "\n")
-    assert model_flags.arguments_of_records(str(tmp_path / "masked")) is None
+    assert model_flags.tokenizer_of_records([path]) is None
     (tmp_path / "vocab.txt").unlink()
-    assert model_flags.arguments_of_records(str(tmp_path / "masked")) is None
+    assert model_flags.tokenizer_of_records([path]) is None
     summary.unlink()
-    assert model_flags.arguments_of_records(str(tmp_path / "masked")) is None
+    assert model_flags.tokenizer_of_records([path]) is None

@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 
 import run_classifier
+from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 from albert_tf.tasks import predicted_file
-from albert_tf.training import finetuned_task, run_record
 from tests import GOLDEN, TINY_CONFIG
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -192,8 +192,8 @@ def test_an_export_takes_all_from_the_record(run_main, train_once, tmp_path):
 def test_a_directory_without_records(predict, train_once, tmp_path):
     """As those of earlier versions: flags say it all."""
     out = Path(shutil.copytree(train_once("tsv"), tmp_path / "out"))
-    (out / run_record.FILE).unlink()
-    (out / finetuned_task.FILE).unlink()
+    (out / run_directory.SETTINGS).unlink()
+    (out / run_directory.TASK).unlink()
     flags = {
         "spm_model_file": TRAIN["spm_model_file"],
         "albert_config_file": out / "albert_config.json",

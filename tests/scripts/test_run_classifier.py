@@ -15,7 +15,8 @@ import pytest
 import tensorflow as tf
 
 import run_classifier
-from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
+from albert_tf.checkpoints import loading, name_table, readers, run_directory, source, writers
+from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
@@ -25,17 +26,7 @@ from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
-from albert_tf.training import (
-    devices,
-    figures,
-    finetuned_task,
-    finetuning,
-    history,
-    loop,
-    results,
-    runs,
-)
-from albert_tf.training.finetuned_task import FinetunedTask
+from albert_tf.training import devices, figures, finetuning, history, loop, results, runs
 from albert_tf.training.task import Split
 from tests import GOLDEN, TINY_CONFIG
 
@@ -278,7 +269,7 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     for mode in (EVALUATE, PREDICT):
         with pytest.raises(ValueError, match=f"--init_checkpoint={trained} was trained {message}"):
             run_main(run_classifier, **flags | mode | values)
-    path = trained / finetuned_task.FILE
+    path = trained / run_directory.TASK
     assert json.loads(path.read_text()) == {
         "task_name": "rte",
         "labels": ["entailment", "not_entailment"],
@@ -296,10 +287,10 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     ids=range(10),
 )  # fmt: skip
 def test_a_damaged_head_file_is_named(content, tmp_path):
-    path = tmp_path / finetuned_task.FILE
+    path = tmp_path / run_directory.TASK
     path.write_bytes(content)
     with pytest.raises(UserError, match=f"{path} is damaged: delete it"):
-        finetuned_task.check(FinetunedTask("rte", None), str(tmp_path))
+        source.check_task(FinetunedTask("rte", None), str(tmp_path))
 
 
 def test_what_is_trained_on_is_said_in_three_lines(train_once):
@@ -424,7 +415,7 @@ def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags,
         assert (tmp_path / f"out/trial-{seed}/flags.txt").exists()
         assert (tmp_path / f"out/trial-{seed}/albert_config.json").exists()
     for folder in ("out", "out/trial-1", "out/trial-2"):
-        assert (tmp_path / folder / finetuned_task.FILE).exists()
+        assert (tmp_path / folder / run_directory.TASK).exists()
     kept = readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-best"))
     theirs = readers.TensorFlowReader(str(tmp_path / f"out/trial-{best}/model.ckpt-best"))
     np.testing.assert_array_equal(kept["output_weights"], theirs["output_weights"])
@@ -652,7 +643,7 @@ def test_blank_rows_of_ones_own_test_file_are_predicted(
     data.mkdir()
     (data / "test.tsv").write_text("".join(f"{row}\n" for row in rows))
     shutil.copytree(train_once("RTE"), tmp_path / "out")
-    (tmp_path / "out" / finetuned_task.FILE).unlink()
+    (tmp_path / "out" / run_directory.TASK).unlink()
     own = {"task_name": "tsv", "data_dir": data, "labels": "yes,no"}
     run_main(run_classifier, **flags | PREDICT | own)
     assert "test: 2 rows have no text" in capsys.readouterr().out
@@ -791,7 +782,9 @@ def test_weights_that_do_not_fit_are_an_error_before_features_are_made(
     run_main, flags, train_once, tmp_path
 ):
     config = write_config(tmp_path / "wide.json", hidden_size=64)
-    values = {"init_checkpoint": train_once("RTE"), "albert_config_file": config}
+    weights = tmp_path / "weights" / "model.ckpt-best"  # without a record, which would tell more
+    run_directory.copy(str(train_once("RTE") / "model.ckpt-best"), str(weights))
+    values = {"init_checkpoint": weights, "albert_config_file": config}
     with pytest.raises(ValueError, match="does not fill the encoder"):
         run_main(run_classifier, **flags | values)
     assert not list((tmp_path / "out").glob("*.tf_record"))

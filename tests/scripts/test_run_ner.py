@@ -17,7 +17,6 @@ from albert_tf.cli import predict, predict_models
 from albert_tf.publish import export_signatures
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import ner
-from albert_tf.training import finetuned_task
 from tests import GOLDEN, TINY_CONFIG
 
 SPM = GOLDEN / "tokenization" / "spm_uncased.model"
@@ -126,8 +125,8 @@ def test_a_small_set_is_learnt(learnt):
     figures = values_of(last)
     for name in ("f1", "precision", "recall", "eval_accuracy"):
         assert figures[name] > 0.95, name
-    kind = finetuned_task.FinetunedTask("ner", LABELS)
-    assert finetuned_task.read(str(directory)) == kind
+    kind = run_directory.FinetunedTask("ner", LABELS)
+    assert run_directory.RunDirectory(str(directory)).task == kind
 
 
 def test_counts_are_told_whenever_features_are_used(run_main, flags, data, capsys):
@@ -292,7 +291,9 @@ def test_an_export_for_transformers_is_a_token_classifier(learnt, run_main, tmp_
     config = json.loads((target / "config.json").read_text())
     assert config["architectures"] == ["AlbertForTokenClassification"]
     assert list(config["id2label"].values()) == list(LABELS)
-    assert finetuned_task.read(str(target)) == finetuned_task.FinetunedTask("ner", LABELS)
+    assert run_directory.RunDirectory(str(target)).task == run_directory.FinetunedTask(
+        "ner", LABELS
+    )
 
 
 # --- Errors ---

@@ -17,7 +17,7 @@ from albert_tf.model import heads
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import base, race
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import devices, finetuned_task, finetuning, results
+from albert_tf.training import devices, finetuning, results
 from tests import GOLDEN, TINY_CONFIG
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -262,11 +262,19 @@ def test_records_of_other_settings_are_made_anew(run_main, flags, trained, chang
     (first,) = trained.glob("race_eval-*.tf_record")
     before = first.read_bytes()
     named = {"eval_file": trained / "mine.tf_record"}
-    run_main(run_race, **flags | EVALUATE | changed)
-    run_main(run_race, **flags | EVALUATE | named)
+
+    def evaluate(max_qa_length=FLAGS["max_qa_length"], **others):
+        """With the length in the run's record, which a flag may not contradict."""
+        record = json.loads((trained / "run.json").read_text())
+        record["text"]["max_qa_length"] = max_qa_length
+        (trained / "run.json").write_text(json.dumps(record))
+        run_main(run_race, **flags | EVALUATE | {"max_qa_length": max_qa_length} | others)
+
+    evaluate(**changed)
+    evaluate(**named)
     assert named["eval_file"].read_bytes() == before == first.read_bytes()
     capsys.readouterr()
-    run_main(run_race, **flags | EVALUATE | named | changed)
+    evaluate(**named | changed)
     reason = "levels" if "middle_only" in changed else "max_qa_length"
     assert re.search(
         rf"Making features: {named['eval_file']} \(other values hold now for .*{reason}",
@@ -308,7 +316,9 @@ def test_a_failing_run_leaves_flags_and_config_alone(run_main, flags, trained, t
 
 
 def test_a_directory_of_another_task_is_refused(run_main, flags, trained):
-    finetuned_task.write(str(trained), finetuned_task.FinetunedTask("sst-2", ("0", "1")))
+    run_directory.RunDirectory(str(trained)).write_task(
+        run_directory.FinetunedTask("sst-2", ("0", "1"))
+    )
     for mode in ({}, PREDICT):
         with pytest.raises(ValueError, match=r"for sst-2 \(labels 0, 1\) and not for race"):
             run_main(run_race, **flags | mode)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a checkpoint holds and what can load it; `python -m albert_tf.checkpoints.inspect PATH`."""
+
+import argparse
+import math
+import re
+
+import numpy as np
+
+from albert_tf.checkpoints import loading, name_table, readers, run_directory, source
+from albert_tf.errors import UserError, exit_code
+from albert_tf.model import heads
+from albert_tf.tasks.text_input import check_vocabulary
+from albert_tf.text.tokenization import FullTokenizer
+
+_SIZES = {(768, 12): "base", (1024, 24): "large", (2048, 24): "xlarge", (4096, 12): "xxlarge"}
+_CHINESE = 21128  # pieces of the vocabulary of the Chinese releases
+_BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/")
+_USES = {  # head -> what reads it besides scripts that take encoders
+    "masked_lm": "fill masks and go on with pre-training (run_pretraining.py --init_checkpoint)",
+    "classifier": "classify (run_classifier.py, run_race.py or --task_name=ner, by its run)",
+    "squad": "answer questions of SQuAD 1.1 (run_squad.py)",
+    "start_logits": "answer questions of SQuAD 2.0 (run_squad.py)",
+}
+
+
+def guess_config(shapes):
+    """What the shapes of an encoder tell of its config.
+
+    Args:
+        shapes: dict of original name -> list of int.
+
+    Returns:
+        dict of keys of AlbertConfig. Layers that share parameters cannot be counted. The number of
+        attention heads leaves no trace in the shapes: it is a guess, of 64 features a head.
+
+    Raises:
+        UserError: there is no encoder of ALBERT.
+    """
+    try:
+        names = ("word", "token_type", "position")
+        words, types, positions = (shapes[f"bert/embeddings/{name}_embeddings"] for name in names)
+    except KeyError as error:
+        raise UserError(f"there is no {error.args[0]}: this is no encoder of ALBERT") from None
+    blocks = [match for match in map(_BLOCK.match, shapes) if match]
+    kernels = [shape for name, shape in shapes.items() if name.endswith("ediate/dense/kernel")]
+    if not (blocks and kernels):
+        raise UserError("there is no layer: this is no encoder of ALBERT")
+    hidden, intermediate = kernels[0]
+    return {
+        "vocab_size": words[0],
+        "embedding_size": words[1],
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_attention_heads": max(hidden // 64, 1),
+        "num_hidden_groups": max(int(match[1]) for match in blocks) + 1,
+        "inner_group_num": max(int(match[2]) for match in blocks) + 1,
+        "max_position_embeddings": positions[0],
+        "type_vocab_size": types[0],
+    }
+
+
+def name_of_release(config):
+    """Which released model has this config (str), such as `base, version 2`; None for no such."""
+    size = _SIZES.get((config.hidden_size, config.num_hidden_layers))
+    if size is None or config.embedding_size != 128 or config.num_hidden_groups != 1:
+        return None
+    if config.vocab_size == _CHINESE:
+        return f"ALBERT-{size}, Chinese"
+    if config.vocab_size != 30000:
+        return None
+    has_dropout = config.hidden_dropout_prob or config.attention_probs_dropout_prob
+    # xxlarge was trained without dropout in both.
+    version = "1" if has_dropout else "1 or 2" if size == "xxlarge" else "2"
+    return f"ALBERT-{size}, version {version}"
+
+
+def describe(path):
+    """All that can be said of a checkpoint.
+
+    Args:
+        path: str, anything that `run_directory.find` takes.
+
+    Returns:
+        list of str, lines.
+
+    Raises:
+        UserError: it cannot be read, or its config or vocabulary does not belong to it.
+    """
+    found = source.Source(source.locate(path).directory, run_directory.find(path))
+    reader = readers.open_reader(found.checkpoint)
+    weights = {name: shape for name, shape in reader.shapes.items() if name_table.is_weight(name)}
+    guessed = guess_config(weights)
+    heads_of_64 = guessed.pop("num_attention_heads")
+    slots = sum(map(name_table.is_slot, reader.shapes))
+    lines = [
+        f"{reader.prefix}: {len(weights)} variables, "
+        f"{sum(math.prod(shape) for shape in weights.values()):,} parameters, step "
+        f"{loading.step_in(reader.prefix)}",
+        f"moments of the optimizer: {'yes' if slots else 'no'}",
+        "from the shapes: " + ", ".join(f"{key} {value}" for key, value in guessed.items()),
+        f"not from the shapes: num_attention_heads, perhaps {heads_of_64} (a guess: 64 features a "
+        "head), and the number of layers",
+    ]
+    parts = [head for head, names in name_table.HEAD_NAMES.items() if names[0] in weights]
+    lines.append(f"heads: {', '.join(parts) or 'none'}")
+    lines += _check_directory(found)
+    lines.append("can be loaded to fine-tune on any task (--init_checkpoint)")
+    lines += [f"can be loaded to {use}" for head, use in _USES.items() if head in parts]
+    return lines
+
+
+def _check_directory(found):
+    """Lines on the config and the vocabulary of a checkpoint, which have to fit it."""
+    if not (found.config_file() or found.is_module or found.settings):
+        return ["config: none next to it"]
+    choice = source.Choice(found)
+    config = choice.config
+    model = heads.PretrainingModel(config)
+    named = name_table.named_variables(model)
+    loading.load(found.checkpoint, named, reads_pooler=model.reads_pooler)
+    lines = [
+        f"config: {found.config_file() or found.directory}, "
+        f"{name_of_release(config) or 'no released model'}; the shapes fit. Only the config says "
+        f"that there are {config.num_attention_heads} attention heads"
+    ]
+    if not (found.vocabulary_file() or (found.settings and found.settings.vocabulary)):
+        return [*lines, "vocabulary: none next to it", _run_forward(model, config)]
+    (_, path), tokenizer = choice.vocabulary, FullTokenizer(**choice.tokenizer_arguments)
+    check_vocabulary(config, tokenizer, path)
+    lines.append(f"vocabulary: {path}, {tokenizer.vocab_size:,} pieces")
+    return [*lines, _run_forward(model, config)]
+
+
+def _run_forward(model, config):
+    ids = np.arange(min(8, config.vocab_size), dtype=np.int32)[None]
+    output = model.encoder(ids)["pooled_output"].numpy()
+    if not np.isfinite(output).all():
+        raise UserError("a forward pass gives values that are infinite or no numbers")
+    return f"forward pass: all values finite, pooled output {output.mean():.4f} on average"
+
+
+def main(arguments=None):
+    """Prints what a checkpoint holds; 1 on bad input.
+
+    Args:
+        arguments: list of str, or None for those of the command line.
+
+    Returns:
+        int, exit code.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m albert_tf.checkpoints.inspect",
+        description="Says what a checkpoint holds, checks it against config and vocabulary next to "
+        "it, and names what can load it.",
+    )
+    parser.add_argument(
+        "path",
+        metavar="PATH",
+        help="Directory (an unpacked release, a training, a hub module, one of the transformers "
+        "library), or prefix of a checkpoint.",
+    )
+    path = parser.parse_args(arguments).path
+    return exit_code("inspect", lambda: "\n".join(describe(path)))

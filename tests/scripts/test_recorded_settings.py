@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What run.json says of a run decides in every later command; a flag that contradicts it fails."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from sentencepiece import sentencepiece_model_pb2
+
+import create_pretraining_data
+import run_classifier
+import run_pretraining
+import run_race
+import run_squad
+from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints.run_directory import RunDirectory
+from albert_tf.errors import UserError
+from tests import GOLDEN, TINY_CONFIG
+from tests.api import sources
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+
+GLUE = GOLDEN / "finetune" / "glue_data"
+SQUAD = GOLDEN / "finetune" / "squad_data"
+CASED_MODEL = GOLDEN / "tokenization" / "spm_cased.model"
+CONFIG = TINY_CONFIG | {"initializer_range": 0.5}  # random models that tell texts apart
+# What a later command need not repeat.
+CASED = {"do_lower_case": False, "strip_accents": False}
+SHARED = {
+    "allow_random_init": True,
+    "do_train": True,
+    "learning_rate": 1e-4,
+    "seed": 1,
+    "train_batch_size": 2,
+}
+SCRIPTS = {  # module, flags of data, settings of text, flags of training, files to compare
+    "classifier": (
+        run_classifier,
+        {"data_dir": GLUE, "task_name": "CoLA"},
+        CASED | {"max_seq_length": 24},
+        {"train_step": 1, "do_eval": True},
+        "test_results.tsv",
+    ),
+    "race": (
+        run_race,
+        {"data_dir": GLUE},
+        CASED | {"max_seq_length": 48, "max_qa_length": 12},
+        {"train_step": 1, "warmup_step": 0, "do_eval": False},
+        "predictions.tsv",
+    ),
+    "squad": (
+        run_squad,
+        {"train_file": SQUAD / "train_v1.1.json", "predict_file": SQUAD / "dev_v1.1.json"},
+        CASED | {"max_seq_length": 48, "doc_stride": 16, "max_query_length": 12},
+        {"num_train_epochs": 0.2, "save_checkpoints_steps": 1000},
+        "nbest_predictions.json",
+    ),
+}
+CONTRADICTIONS = {
+    "do_lower_case": True,
+    "strip_accents": True,
+    "max_seq_length": 40,
+    "doc_stride": 8,
+    "max_query_length": 9,
+    "max_qa_length": 9,
+}
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """Directory of a config, one with other heads, a vocabulary, and another of the same size."""
+    folder = tmp_path_factory.mktemp("parts")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "heads.json").write_text(json.dumps(CONFIG | {"num_attention_heads": 4}))
+    content = CASED_MODEL.read_bytes()
+    (folder / "spm.model").write_bytes(content)
+    model = sentencepiece_model_pb2.ModelProto.FromString(content)
+    one, two = model.pieces[-2:]
+    one.piece, two.piece = two.piece, one.piece
+    (folder / "other.model").write_bytes(model.SerializeToString())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(eagerly, parts, tmp_path_factory, run_main):
+    """Trains once: trained(a key of SCRIPTS) -> the output directory."""
+    made = {}
+
+    def train(name):
+        if name not in made:
+            script, data, text, training, _ = SCRIPTS[name]
+            out = tmp_path_factory.mktemp(name) / "out"
+            flags = SHARED | data | text | training
+            flags |= {"albert_config_file": parts / "config.json"}
+            run_main(script, **flags, spm_model_file=parts / "spm.model", output_dir=out)
+            made[name] = out
+        return made[name]
+
+    return train
+
+
+@pytest.fixture
+def predict(trained, run_main, tmp_path):
+    """Predicts with a run: predict(a key of SCRIPTS, **flags) -> what it writes."""
+
+    def run(name, out="out", **flags):
+        script, data, _, _, file = SCRIPTS[name]
+        quiet = {"do_train": False, "do_eval": False} if name == "race" else {}
+        out = tmp_path / out
+        if "init_checkpoint" not in flags and not out.exists():
+            shutil.copytree(trained(name), out)
+        run_main(script, **data, **quiet | {"do_predict": True} | flags, output_dir=out)
+        return (out / file).read_text()
+
+    return run
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_nothing_has_to_be_typed_again(predict, trained, parts, tmp_path, name):
+    """Not with the run as --output_dir, and not as --init_checkpoint."""
+    typed = SCRIPTS[name][2] | {
+        "albert_config_file": parts / "config.json",
+        "spm_model_file": parts / "spm.model",
+    }
+    expected = predict(name, **typed)
+    assert predict(name, out="again") == expected
+    assert predict(name, out="elsewhere", init_checkpoint=trained(name)) == expected
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("flag", [*CONTRADICTIONS, "spm_model_file", "albert_config_file"])
+def test_a_flag_that_says_otherwise_is_an_error(predict, parts, trained, name, flag):
+    out = trained(name)
+    if flag == "spm_model_file":
+        value, message = (
+            parts / "other.model",
+            rf"other\.model is not the vocabulary .*{out}/run\.json",
+        )
+    elif flag == "albert_config_file":
+        value, message = parts / "heads.json", rf"heads\.json has num_attention_heads=4, .*{out}"
+    elif flag not in SCRIPTS[name][2]:
+        return
+    else:
+        value = CONTRADICTIONS[flag]
+        before = SCRIPTS[name][2][flag]
+        message = (
+            f"--{flag}={str(value).lower()}, but the model was trained with "
+            f"--{flag}={str(before).lower()} .*run.json"
+        )
+    with pytest.raises(UserError, match=message):
+        predict(name, init_checkpoint=out, **{flag: value})
+    with pytest.raises(UserError, match=f"{flag}=|is not the vocabulary|heads.json has"):
+        predict(name, **{flag: value})
+
+
+def test_evaluation_by_itself_reads_the_text_of_the_run(trained, run_main, tmp_path):
+    out = Path(shutil.copytree(trained("classifier"), tmp_path / "out"))
+    figures = (out / "eval_results.txt").read_text().split("=" * 50)
+    (out / "best_trial.txt").unlink()
+    (out / "eval_results.txt").unlink()
+    run_main(run_classifier, **SCRIPTS["classifier"][1], output_dir=out, do_eval=True)
+    again = (out / "eval_results.txt").read_text().split("=" * 50)
+    wanted = re.findall(r"eval_(?:accuracy|loss) = .*", figures[-2])
+    assert wanted and re.findall(r"eval_(?:accuracy|loss) = .*", again[-2]) == wanted
+
+
+def test_a_run_without_a_record_follows_the_flags(trained, predict, parts, tmp_path):
+    expected = predict("classifier")
+    for name in ("run.json", "finetuned_task.json", "test_results.tsv"):
+        (tmp_path / "out" / name).unlink()
+    text = SCRIPTS["classifier"][2]
+    with pytest.raises(UserError, match="no vocabulary: give --spm_model_file"):
+        predict("classifier")
+    given = {"spm_model_file": parts / "spm.model", "albert_config_file": parts / "config.json"}
+    assert predict("classifier", **text, **given) == expected
+    assert predict("classifier", **text | {"do_lower_case": True}, **given) != expected
+
+
+# --- Ensembles -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"text": {"doc_stride": 8}}, "--doc_stride=16 and .*two/run.json --doc_stride=8"),
+        (
+            {"vocabulary": {"sha256": "00"}},
+            "spm.model, the vocabulary according to .*two/run.json, is gone",
+        ),
+    ],
+)
+def test_models_of_an_ensemble_read_the_same(trained, run_main, tmp_path, change, message):
+    one = trained("squad")
+    two = Path(shutil.copytree(one, tmp_path / "two"))
+    flags = {"predict_file": SCRIPTS["squad"][1]["predict_file"], "do_predict": True}
+    flags |= {"output_dir": tmp_path / "both", "ensemble_dirs": f"{one},{two}"}
+    run_main(run_squad, **flags)
+    assert (tmp_path / "both" / "predictions.json").exists()
+    content = json.loads((two / "run.json").read_text())
+    for name, values in change.items():
+        content[name] |= values
+    (two / "run.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=message):
+        run_main(run_squad, **flags)
+
+
+# --- Training ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pretrained(parts, tmp_path):
+    """A directory as pre-training leaves it: weights, config, and a record of its vocabulary."""
+    folder = tmp_path / "pretrained"
+    folder.mkdir()
+    sources.write_release(folder, config=CONFIG)
+    (folder / "30k-clean.model").unlink()
+    vocabulary = parts / "spm.model"
+    record = {
+        "config": CONFIG,
+        "text": {"max_seq_length": 64} | CASED,
+        "vocabulary": {
+            "flag": "spm_model_file",
+            "path": str(vocabulary),
+            "sha256": run_directory.sha256(str(vocabulary)),
+        },
+    }
+    (folder / "run.json").write_text(json.dumps(record))
+    return folder
+
+
+def train(run_main, out, **flags):
+    _, data, _, training, _ = SCRIPTS["classifier"]
+    given = SHARED | data | training | {"max_seq_length": 24, "allow_random_init": False}
+    run_main(run_classifier, **given | flags, output_dir=out)
+
+
+def test_fine_tuning_takes_over_what_pretraining_recorded(pretrained, run_main, parts, tmp_path):
+    train(run_main, tmp_path / "out", init_checkpoint=pretrained)
+    settings = RunDirectory(str(tmp_path / "out")).settings
+    assert settings.text == CASED | {"max_seq_length": 24}  # the length is its own
+    assert settings.vocabulary.path == str(parts / "spm.model")
+    assert settings.flags["do_lower_case"] is False
+
+
+@pytest.mark.parametrize("flag", ["do_lower_case", "strip_accents", "spm_model_file"])
+def test_fine_tuning_with_another_text_is_an_error(pretrained, run_main, parts, tmp_path, flag):
+    value = parts / "other.model" if flag == "spm_model_file" else True
+    with pytest.raises(UserError, match=f"({flag}=true|other.model).* trained with.*run.json"):
+        train(run_main, tmp_path / "out", init_checkpoint=pretrained, **{flag: value})
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_lies_next_to_released_weights_is_used(run_main, tmp_path, capsys):
+    release = tmp_path / "release"
+    release.mkdir()
+    sources.write_release(release)
+    train(run_main, tmp_path / "out", init_checkpoint=release / "model.ckpt-best")
+    line = f"Using {release}/30k-clean.model and {release}/albert_config.json, next to the weights."
+    assert line in capsys.readouterr().out
+    vocabulary = RunDirectory(str(tmp_path / "out")).settings.vocabulary
+    assert vocabulary.path == f"{release}/30k-clean.model"
+
+
+def test_a_resumed_training_keeps_its_text(trained, parts, run_main, tmp_path):
+    out = shutil.copytree(trained("classifier"), tmp_path / "out")
+    other = {"spm_model_file": parts / "other.model", "do_lower_case": True}
+    message = r"--do_lower_case=true, before false; .*other\.model is another vocabulary than .*spm"
+    with pytest.raises(UserError, match=message):
+        train(run_main, out, train_step=2, allow_random_init=True, **other)
+    train(run_main, out, train_step=2, allow_random_init=True)
+    assert RunDirectory(str(out)).settings.text == SCRIPTS["classifier"][2]
+
+
+# --- Pre-training --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def records(parts, tmp_path_factory, run_main):
+    """Makes records of two vocabularies: a directory with the files `mine` and `others`."""
+    folder = tmp_path_factory.mktemp("records")
+    text = "\n\n".join("\n".join(["the first line", "and the second one"] * 9) for _ in range(3))
+    (folder / "in.txt").write_text(text)
+    for name, vocabulary in (("mine", "spm.model"), ("others", "other.model")):
+        run_main(
+            create_pretraining_data,
+            input_file=folder / "in.txt",
+            output_file=folder / name,
+            spm_model_file=parts / vocabulary,
+            max_seq_length=32,
+            max_predictions_per_seq=4,
+            dupe_factor=1,
+            **CASED,
+        )
+    return folder
+
+
+def pretrain(run_main, parts, out, **flags):
+    run_main(
+        run_pretraining,
+        albert_config_file=parts / "config.json",
+        output_dir=out,
+        max_seq_length=32,
+        max_predictions_per_seq=4,
+        train_batch_size=2,
+        eval_batch_size=2,
+        max_eval_steps=1,
+        num_warmup_steps=0,
+        **{"num_train_steps": 1} | flags,
+    )
+
+
+@pytest.mark.parametrize("flag", ["input_file", "eval_input_file"])
+def test_records_of_two_vocabularies_are_an_error(records, run_main, parts, tmp_path, flag):
+    inputs = {"input_file": records / "mine"}
+    inputs[flag] = (
+        f"{records}/mine,{records}/others" if flag == "input_file" else records / "others"
+    )
+    with pytest.raises(UserError, match=f"{records}/mine .*{records}/others .*one vocabulary"):
+        pretrain(run_main, parts, tmp_path / "out", **inputs)
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_of_another_vocabulary_are_an_error(records, run_main, parts, tmp_path, pretrained):
+    mine = {"input_file": records / "mine", "init_checkpoint": pretrained}
+    pretrain(run_main, parts, tmp_path / "out", **mine)
+    message = r"--input_file .*other\.model is not the vocabulary .*run\.json"
+    other = mine | {"input_file": records / "others"}
+    with pytest.raises(UserError, match=message):
+        pretrain(run_main, parts, tmp_path / "new", **other)
+    with pytest.raises(UserError, match=message):  # evaluation of the run
+        pretrain(run_main, parts, tmp_path / "out", do_train=False, do_eval=True, **other)
+    with pytest.raises(UserError, match=r"other\.model is another vocabulary than .*allow_changes"):
+        pretrain(run_main, parts, tmp_path / "out", num_train_steps=2, **other)
