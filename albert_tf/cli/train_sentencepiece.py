@@ -90,7 +90,8 @@ def main(_):
     for path in outputs:
         files.check_file_writable(path, "model_prefix")
     sentences = Sentences(text_files, form, FLAGS.do_lower_case, FLAGS.strip_accents)
-    sample = sentencepiece_training.Sample(sentences, settings)
+    is_split = form.input_format != "sentences"
+    sample = sentencepiece_training.Sample(sentences, settings, is_split)
     print(
         f"training on {len(sample.kept)} of {sample.read} sentences{sample.left_out()}"
         f"{sentences.note()}; --verbosity=0 shows SentencePiece's own messages",

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.corpus import beam_tasks, corpus_reader, mapped_arrays, near_duplicates, worker_pool
+from albert_tf.corpus import beam_tasks, corpus_reader, mapped_arrays, near_duplicates
 from albert_tf.errors import UserError
 from albert_tf.records import record_index
 
@@ -148,27 +148,31 @@ class BeamStages:
             files.remove(tokens)
             raise
 
+    def is_whole(self, directory):
+        """Whether a directory holds a corpus without damage; see `beam_tasks.is_whole`."""
+        return beam_tasks.is_whole(directory)
+
     def digests(self, directory):
         """Hashes of the documents of a corpus; as `corpus_selection.all_digests`."""
         path = f"{directory}-digests.bin"
-        self._of_documents(directory, beam_tasks.digests, path)
+        self._of_documents(directory, beam_tasks.digests, path, 8)
         return np.frombuffer(files.read_bytes(path), np.uint64)
 
     def near_duplicates(self, directory, used, similarity):
         """Which documents nearly repeat an earlier one; see `near_duplicates.repeats`."""
         path = f"{directory}-signatures.bin"
-        self._of_documents(directory, beam_tasks.signatures, path)
+        self._of_documents(directory, beam_tasks.signatures, path, 4 * near_duplicates.HASHES)
         signatures = mapped_arrays.open_array(path, np.uint32, -1, near_duplicates.HASHES)
         blocks = range(0, len(signatures), beam_tasks.DOCUMENTS_TOGETHER)
         some = (signatures[first : first + beam_tasks.DOCUMENTS_TOGETHER] for first in blocks)
         with tempfile.TemporaryDirectory() as local:
             return near_duplicates.repeats(some, used, similarity, os.path.join(local, "near"))
 
-    def _of_documents(self, directory, make, path):
-        """Writes what `make` gives for the documents of a corpus, in their order."""
-        if tf.io.gfile.exists(path):
-            return
+    def _of_documents(self, directory, make, path, size):
+        """Writes what `make` gives for the documents of a corpus in order, `size` bytes of each."""
         num_documents = corpus_reader.open_corpus(directory).num_documents
+        if corpus_reader.size_of(path) == size * num_documents:
+            return
         self._run(
             "comparing",
             list(range(0, num_documents, beam_tasks.DOCUMENTS_TOGETHER)),
@@ -188,18 +192,14 @@ class BeamStages:
     def plan(self, planner, corpus):
         """The figures of all plans, which are made if they are not there yet."""
         parts = planner.parts(corpus)
-        if missing := [part for part in parts if not planner.is_done(part)]:
+        if missing := [part for part in parts if not planner.figures(part.number)]:
             self._run("planning", missing, ("Plan", beam.Map(beam_tasks.silently, planner)))
         return [planner.figures(part.number) for part in parts]
 
     def write(self, writer, corpus, missing):
         """The figures of the output files `missing` (list of int), which are written."""
-        total = sum(writer.counts)
-        for number in missing:
-            if number >= total:  # there are more files than records
-                writer.write(number, [], worker_pool.no_report)
         plans = [plan for plan, count in enumerate(writer.counts) if count]
-        if any(number < total for number in missing):
+        if missing:
             self._run(
                 "writing",
                 plans,

@@ -23,6 +23,7 @@ from albert_tf.corpus import (
     text_formats,
     worker_pool,
 )
+from albert_tf.errors import UserError
 
 _CHUNKS_PER_PART = 16  # 4 MiB of text
 _ID_BYTES, _TOKEN_BYTES = 4, 5  # of a token, without and with whether it opens a word
@@ -112,6 +113,18 @@ def _write_parts(corpus_directory, names, sizes, file, offset):
 def _parts(corpus_directory):
     names, *arrays = files.read_json(f"{corpus_directory}-parts.json")
     return _Parts(names, *(np.array(array, np.int64) for array in arrays))
+
+
+def is_whole(corpus_directory):
+    """Whether a directory holds an index, and all tokens that it names are there."""
+    try:
+        names, starts, file, offset = files.read_json(f"{corpus_directory}-parts.json")
+    except (UserError, ValueError, TypeError):
+        return False
+    work = os.path.dirname(corpus_directory)
+    sizes = [corpus_reader.size_of(os.path.join(work, name)) or 0 for name in names]
+    ends = (np.array(offset) + np.diff(starts)) * _TOKEN_BYTES
+    return corpus_reader.is_whole(corpus_directory) and bool((ends <= np.array(sizes)[file]).all())
 
 
 @functools.lru_cache(maxsize=2)

@@ -109,12 +109,36 @@ def open_corpus(directory):
         directory: str, where `write_corpus` wrote it.
     """
     figures = files.read_json(os.path.join(directory, _FIGURES))
+    figures.pop("sizes", None)
     figures["counts"] = collections.Counter(figures["counts"])
     arrays = {
         name: mapped_arrays.open_array(_array_file(directory, name), kind)
         for name, kind in ARRAYS.items()
     }
     return Corpus(**arrays, **figures)
+
+
+def is_whole(directory):
+    """Whether a directory holds a corpus, with all files of the size they were written with."""
+    figures = read_state(os.path.join(directory, _FIGURES))
+    return figures is not None and all(
+        size_of(_array_file(directory, name)) == size
+        for name, size in figures.get("sizes", {"": 0}).items()
+    )
+
+
+def read_state(path):
+    """The dict in a JSON file of the work directory; None if it is not there or damaged."""
+    try:
+        found = files.read_json(path)
+    except UserError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def size_of(path):
+    """Size of a file in bytes; None if there is none."""
+    return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else None
 
 
 def content_hashes(paths):
@@ -182,6 +206,7 @@ class Writer(contextlib.ExitStack):
             name: self.enter_context(tf.io.gfile.GFile(_array_file(directory, name), "wb"))
             for name in arrays
         }
+        self._sizes = dict.fromkeys(self._out, 0)
         self.num_tokens, self._sentences, self._last_end = 0, 0, 0
         self._pieces = {"": 0}  # text -> number
         self._counts, self._first_skipped = collections.Counter(), []
@@ -190,7 +215,9 @@ class Writer(contextlib.ExitStack):
         self.num_documents = 0
 
     def _append(self, name, values):
-        self._out[name].write(np.asarray(values, ARRAYS[name]).tobytes())
+        content = np.asarray(values, ARRAYS[name]).tobytes()
+        self._out[name].write(content)
+        self._sizes[name] += len(content)
 
     def add(self, lines):
         """Adds EncodedLines."""
@@ -241,9 +268,8 @@ class Writer(contextlib.ExitStack):
         self._end_documents(np.array([self._sentences]))
         for file in self._out.values():
             file.flush()
-        files.write_text(
-            os.path.join(self._directory, _FIGURES), json.dumps(figures or self._figures())
-        )
+        content = (figures or self._figures()) | {"sizes": self._sizes}
+        files.write_text(os.path.join(self._directory, _FIGURES), json.dumps(content))
 
     def _figures(self):
         return {

@@ -45,7 +45,8 @@ def repeats(signatures, used, similarity, directory):
         bool array [documents], False for those that are not used.
     """
     result = os.path.join(directory, "repeats.bin")
-    if not os.path.isdir(directory):
+    if corpus_reader.size_of(result) != len(used):
+        files.remove(directory)
         with files.replacing_directory(directory) as name:
             path = os.path.join(name, "signatures.bin")
             found = np.zeros(len(used), bool)

@@ -94,19 +94,19 @@ def num_blocks(corpus):
     return -(-corpus.num_documents // _DOCUMENTS_PER_BLOCK)
 
 
-def plan_pass(corpus, settings, pass_index, blocks=None):
-    """Yields the pairs of one pass over the documents, block by block.
+def plan(corpus, settings, blocks):
+    """Yields the pairs of some blocks of documents.
 
     Args:
         corpus: corpus_reader.Corpus.
         settings: Settings.
-        pass_index: int.
-        blocks: range of the blocks of documents; None for all of `num_blocks`.
+        blocks: range; the n-th of all `num_blocks` of all passes, counted pass by pass.
 
     Yields:
         (int64 array [pairs, 5] of the columns of `segment_pairs.Pair`, int, tokens cut off them).
     """
-    for block in range(num_blocks(corpus)) if blocks is None else blocks:
+    for number in blocks:
+        pass_index, block = divmod(number, num_blocks(corpus))
         rng = np.random.default_rng(settings.seed_sequence(_PAIR_DRAWS, pass_index, block))
         first = block * _DOCUMENTS_PER_BLOCK
         stop = min(first + _DOCUMENTS_PER_BLOCK, corpus.num_documents)

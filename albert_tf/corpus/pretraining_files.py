@@ -30,7 +30,7 @@ from albert_tf.corpus import (
 from albert_tf.errors import UserError
 from albert_tf.records import record_index, schemas
 
-_FORMAT = 2  # of the work directory; a new number for other files or other random draws
+_FORMAT = 3  # of the work directory; a new number for other files or other random draws
 _NUM_LOGGED = 20
 # Share of the tokens that begin with a space, and of those that do not but count as words because
 # of their letters, from which on a text has words that the original's rule splits. With 3,000
@@ -94,24 +94,26 @@ def create(
     work = work_directory or _usual_work_directory(outputs, stages.is_shared)
     files.check_writable(work, "work_directory")
     with (
-        _work_directory(work, is_kept=bool(work_directory)),
         locks.locked(work, "writing"),
+        _work_directory(work, is_kept=bool(work_directory)),
         stages,
     ):
         key = [_FORMAT, stages.identify(inputs), tokenizer.fingerprint, reading]
         whole = os.path.join(work, f"corpus-{_hash(key)}")
         if not work_directory:
             _remove_others(work, whole)
-        if not tf.io.gfile.isdir(whole):
+        if not _is_whole(whole, stages):
             stages.write_corpus(inputs, form, encoder, whole)
         parts, duplicates = _parts(whole, selection, stages)
         summary = None
-        for part, names in reversed(list(zip(parts, [outputs, heldout_outputs], strict=False))):
+        named = {"output_file": outputs, "heldout_output_file": heldout_outputs}
+        for part, (flag, names) in reversed(list(zip(parts, named.items(), strict=False))):
             vocabulary = special_ids, tokenizer.vocab_size
             held_out = summary
-            summary, shards = _make(work, part, names, settings, vocabulary, stages)
+            summary, shards = _make(work, part, flag, names, settings, vocabulary, stages)
             summary.documents_dropped, summary.near_duplicates = duplicates
             summary.held_out = held_out
+            summary.is_split = form.input_format != "sentences"
             summary.splits_words &= word_start == "original"
             summary.merges_words &= word_start == "piece"
             summary.seconds = time.monotonic() - started
@@ -148,12 +150,22 @@ def _parts(whole, selection, stages):
                 f"none is left for the {part} files"
             )
         directories.append(f"{whole}-{_hash([part, dataclasses.asdict(selection)])}")
-        if not tf.io.gfile.isdir(directories[-1]):
+        if not _is_whole(directories[-1], stages):
             stages.write_documents(whole, documents, directories[-1])
     return directories, dropped
 
 
-def _make(work, corpus_directory, outputs, settings, vocabulary, stages):
+def _is_whole(directory, stages):
+    """Whether a corpus is there; a damaged one is removed, to be made again."""
+    if stages.is_whole(directory):
+        return True
+    if tf.io.gfile.exists(directory):
+        print(f"{directory} is damaged: it is made again")
+        files.remove(directory)
+    return False
+
+
+def _make(work, corpus_directory, flag, outputs, settings, vocabulary, stages):
     """Makes the output files of a corpus; (Summary, figures of the files)."""
     key = [os.path.basename(corpus_directory), dataclasses.asdict(settings)]
     plans = os.path.join(work, f"plans-{_hash(key)}")
@@ -162,6 +174,11 @@ def _make(work, corpus_directory, outputs, settings, vocabulary, stages):
     planner = pretraining_stages.Planner(corpus_directory, plans, settings)
     planned = stages.plan(planner, corpus)
     counts = [sum(figures["kinds"]) for figures in planned]
+    if sum(counts) < len(outputs):
+        raise UserError(
+            f"--{flag}: {len(outputs)} files for {sum(counts)} records, and training takes no "
+            "empty file; name fewer files, or give more text"
+        )
     writer = pretraining_stages.Writer(
         corpus_directory, plans, notes, counts, outputs, settings, *vocabulary
     )

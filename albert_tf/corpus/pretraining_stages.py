@@ -7,7 +7,6 @@ run here in processes of one machine, and in `beam_pipeline` on many.
 
 import dataclasses
 import functools
-import itertools
 import json
 import os
 from typing import NamedTuple
@@ -29,6 +28,7 @@ from albert_tf.records import record_index, schemas
 
 _RECORDS_PER_BLOCK = 1024  # part of what decides about the records: do not change it lightly
 _BLOCKS_PER_PLAN = 128  # of documents; more where there would be too many plans
+_PAIR_BYTES = 5 * 8
 _MOST_PLANS = 512  # each is a mapped file, which takes a file descriptor
 
 
@@ -36,10 +36,9 @@ _MOST_PLANS = 512  # each is a mapped file, which takes a file descriptor
 
 
 class PlanPart(NamedTuple):
-    """What is planned together: blocks of documents of a pass, as `pretraining.plan_pass` has."""
+    """What is planned together: the n-th blocks of all passes, counted pass by pass."""
 
     number: int
-    pass_index: int
     blocks: range
 
 
@@ -53,26 +52,24 @@ class Planner:
 
     def parts(self, corpus):
         """List of all PlanParts, in the order of the passes and the documents."""
-        blocks, passes = pretraining.num_blocks(corpus), self.settings.dupe_factor
-        together = max(_BLOCKS_PER_PLAN, -(-blocks * passes // _MOST_PLANS))
-        starts = itertools.product(range(passes), range(0, blocks, together))
+        blocks = pretraining.num_blocks(corpus)
+        total = blocks * self.settings.dupe_factor
+        together = max(min(_BLOCKS_PER_PLAN, blocks), -(-total // _MOST_PLANS))
         return [
-            PlanPart(number, pass_index, range(first, min(first + together, blocks)))
-            for number, (pass_index, first) in enumerate(starts)
+            PlanPart(number, range(first, min(first + together, total)))
+            for number, first in enumerate(range(0, total, together))
         ]
 
     def __call__(self, part, report):
         corpus = corpus_reader.open_corpus(self.corpus_directory)
         amount = corpus.text_bytes * len(part.blocks) / pretraining.num_blocks(corpus)
-        plan = plan_file(self.plans, part.number)
-        if self.is_done(part):
+        if figures := self.figures(part.number):
             report(amount)
-            return self.figures(part.number)
+            return figures
+        plan = plan_file(self.plans, part.number)
         kinds, cut = np.zeros(3, np.int64), 0
         with files.replacing(plan) as (name,), tf.io.gfile.GFile(name, "wb") as file:
-            for pairs, tokens_cut in pretraining.plan_pass(
-                corpus, self.settings, part.pass_index, part.blocks
-            ):
+            for pairs, tokens_cut in pretraining.plan(corpus, self.settings, part.blocks):
                 file.write(pairs.tobytes())
                 kinds += np.bincount(pairs[:, -1], minlength=3)
                 cut += tokens_cut
@@ -82,13 +79,12 @@ class Planner:
         files.write_text(f"{plan}.json", json.dumps(figures))
         return figures
 
-    def is_done(self, part):
-        """Whether a part is planned."""
-        return tf.io.gfile.exists(f"{plan_file(self.plans, part.number)}.json")
-
     def figures(self, number):
-        """The figures of a part that is planned."""
-        return files.read_json(f"{plan_file(self.plans, number)}.json")
+        """The figures of a part if it is planned and whole, else None."""
+        plan = plan_file(self.plans, number)
+        figures = corpus_reader.read_state(f"{plan}.json")
+        size = _PAIR_BYTES * sum(figures["kinds"]) if figures else None
+        return figures if size == corpus_reader.size_of(plan) else None
 
 
 def plan_file(plans, number):
@@ -151,11 +147,9 @@ class Writer:
 
     def finished(self, number):
         """The figures of an output file if it is finished and unchanged, else None."""
-        note, path = self._note(number), self.outputs[number]
-        if not (tf.io.gfile.exists(note) and tf.io.gfile.exists(path)):
-            return None
-        figures = files.read_json(note)
-        return figures if record_index.is_current(figures, path) else None
+        figures, path = corpus_reader.read_state(self._note(number)), self.outputs[number]
+        is_whole = figures and tf.io.gfile.exists(path) and record_index.is_current(figures, path)
+        return figures if is_whole else None
 
     def _note(self, number):
         return os.path.join(self.notes, f"{number:05}.json")
@@ -230,6 +224,10 @@ class LocalStages(worker_pool.WorkerPool):
     def write_corpus(self, paths, form, encoder, directory):
         """Tokenises text files; see `corpus_reader.write_corpus`."""
         corpus_reader.write_corpus(paths, form, encoder, directory, self)
+
+    def is_whole(self, directory):
+        """Whether a directory holds a corpus without damage; see `corpus_reader.is_whole`."""
+        return corpus_reader.is_whole(directory)
 
     def digests(self, directory):
         """Hashes of the documents of a corpus; see `corpus_selection.all_digests`."""

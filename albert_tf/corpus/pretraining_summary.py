@@ -34,6 +34,7 @@ class Summary:
         instance_tokens: int, tokens of all instances, specials included.
         predictions: int, tokens to predict.
         seconds: float, of this run.
+        is_split: bool, whether the text was split into sentences; else each line is one.
         kept: int, output files of an earlier run that were kept.
         held_out: Summary of the documents that were held out, or None.
     """
@@ -57,6 +58,7 @@ class Summary:
     instance_tokens: int = 0
     predictions: int = 0
     seconds: float = 0.0
+    is_split: bool = False
     kept: int = 0
     held_out: "Summary | None" = None
 
@@ -148,15 +150,14 @@ class Summary:
         elif single > _MANY_SINGLE_SENTENCES:
             yield (
                 f"warning: {single:.1%} of the documents are a single sentence, which cannot be "
-                "split: the second segment is of a random document, and the label always 1. Write "
-                "one sentence per line and a blank line only between documents, or let "
-                "--input_format=documents split them"
+                "split: the second segment is of a random document, and the label always 1. "
+                + self._advice("a blank line only between documents")
             )
         if (share := self.tokens_of_long_sentences / self.tokens) > _MANY_IN_LONG_SENTENCES:
             yield (
-                f"warning: {self.long_sentences} lines are far longer than --max_seq_length, with "
-                f"{share:.1%} of the tokens, and only a part of each is used. Write one sentence "
-                "per line, or let --input_format=documents split the text"
+                f"warning: {self.long_sentences} sentences are far longer than --max_seq_length, "
+                f"with {share:.1%} of the tokens, and only a part of each is used. "
+                + self._advice("no text without ends of sentences")
             )
         if self.unknown_share > _MANY_UNKNOWN:
             yield (
@@ -174,3 +175,11 @@ class Summary:
                 "warning: hardly a piece begins with a space, so with --word_start=piece a word is "
                 "a run of many pieces, too long for most masks; give --word_start=original"
             )
+
+    def _advice(self, wanted):
+        if self.is_split:
+            return f"Check that --language is that of the text, and that there is {wanted}"
+        return (
+            f"Write one sentence per line, and see that there is {wanted}, or let "
+            "--input_format=documents split the text into sentences"
+        )

@@ -17,8 +17,10 @@ from albert_tf.errors import UserError
 
 _BLOCK_BYTES = 1 << 18
 _LONGEST = 1 << 24  # bytes of a line or document; encoding takes about 26 times as much memory
-_WINDOW = 1 << 14  # characters: the splitter's time grows with the square of the length
+_WINDOW = 1 << 13  # characters: the splitter's time grows with the square of the length
+_CONTEXT = 256  # characters, far more than what decides whether a sentence ends
 _BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]*\n")  # in a block that begins where a line does
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which JSON can hold
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -185,22 +187,23 @@ def sentences(chunk, form):
     Raises:
         UserError: a line is not UTF-8, or not a JSON object with the text.
     """
-    lines, skipped = _decoded(chunk, form)
-    if form.input_format == "documents" and not form.document_per_line:
-        found = _split_paragraphs(lines, form.language)
-    elif form.input_format == "documents":
-        found = _split_documents(lines, form.language)
-    elif form.input_format == "jsonl":
-        found = _split_documents(_texts_of_json(lines, chunk, form), form.language)
-    else:
-        found = lines
+    numbered, skipped = _decoded(chunk, form)
+    if form.input_format == "jsonl":
+        numbered, more = _texts_of_json(numbered, chunk.path, form)
+        skipped = sorted(skipped + more)
+    found = [line for _, line in numbered]
+    if form.has_documents_of_lines:
+        found = _split_paragraphs(found, form.language)
+    elif form.input_format != "sentences":
+        found = _split_documents(found, form.language)
     return [*found, ""] if chunk.ends_document else found, skipped
 
 
 def _decoded(chunk, form):
-    """(lines of a chunk, numbers of those left out)."""
+    """(list of the lines of a chunk, each with its number; numbers of those left out)."""
     try:
-        return chunk.content.decode().removesuffix("\n").split("\n"), []
+        lines = chunk.content.decode().removesuffix("\n").split("\n")
+        return list(enumerate(lines, start=chunk.first_line)), []
     except UnicodeDecodeError as error:
         if form.on_decode_error == "stop":
             number = chunk.first_line + chunk.content.count(b"\n", 0, error.start)
@@ -209,28 +212,40 @@ def _decoded(chunk, form):
                 f"{chunk.path}, line {number}: not UTF-8 ({error.reason} at byte {start}); convert "
                 "the file, remove the line, or give --on_decode_error=skip"
             ) from error
-    lines, skipped = [], []
+    numbered, skipped = [], []
     raw = chunk.content.removesuffix(b"\n").split(b"\n")
     for number, line in enumerate(raw, start=chunk.first_line):
         try:
-            lines.append(line.decode())
+            numbered.append((number, line.decode()))
         except UnicodeDecodeError:
             skipped.append(number)
-    return lines, skipped
+    return numbered, skipped
 
 
-def _texts_of_json(lines, chunk, form):
-    for number, line in enumerate(lines, start=chunk.first_line):
+def _texts_of_json(numbered, path, form):
+    """(list of the texts of JSON lines, each with its number; numbers of those left out)."""
+    texts, skipped = [], []
+    for number, line in numbered:
         if not line.strip():
             continue
-        where = f"{chunk.path}, line {number}"
+        where = f"{path}, line {number}"
         value = errors.parse_json(line, where)
         if not isinstance(value, dict) or not isinstance(value.get(form.text_key), str):
             raise UserError(
                 f"{where}: no text under the key {form.text_key!r}; name the right one with "
                 "--text_key"
             )
-        yield value[form.text_key]
+        text = value[form.text_key]
+        if not (half := _HALF_CHARACTER.search(text)):
+            texts.append((number, text))
+        elif form.on_decode_error == "skip":
+            skipped.append(number)
+        else:
+            raise UserError(
+                f"{where}: not valid Unicode: \\u{ord(half[0]):04x} is half of a character, such "
+                "as of an emoji that was cut in two; remove it, or give --on_decode_error=skip"
+            )
+    return texts, skipped
 
 
 def _split_documents(texts, language):
@@ -257,17 +272,35 @@ def _split(paragraphs, language):
 
 
 def _in_windows(text, split):
-    """Sentences of a paragraph. The last one of each window is split again with what follows."""
-    found, size = [], _WINDOW
-    while len(text) > size:
-        end = text.rfind(" ", 0, size)
-        *whole, last = split(text[:end]) if end > 0 else [""]
-        if whole:
-            found += whole
-            text, size = last + text[end:], _WINDOW
-        else:
-            size *= 2
-    return found + split(text)
+    """Sentences of a paragraph, in time that grows with its length only.
+
+    Whether a sentence ends after a word depends on a few words around it. So the last sentence of
+    a window is split again with what follows; of a very long one, its last words.
+    """
+    found, begun, open_ = [], [], ""  # the last sentence so far: what is settled, and the rest
+    for piece in _pieces(text):
+        first, *others = split(open_ + piece)
+        if others:
+            found += ["".join([*begun, first]), *others[:-1]]
+            begun = []
+        open_ = (others or [first])[-1] + " " * piece.endswith(" ")
+        settled = max(0, len(open_) - _CONTEXT)
+        if settled:  # up to the end of a word, unless the last one is that long
+            settled = open_.find(" ", settled, -1) + 1 or settled
+        begun.append(open_[:settled])
+        open_ = open_[settled:]
+    return [*found, "".join([*begun, open_]).rstrip()]
+
+
+def _pieces(text):
+    """Yields a text in pieces that end after a space, if there is one."""
+    start = 0
+    while start < len(text):
+        stop = start + _WINDOW
+        if stop < len(text):
+            stop = text.rfind(" ", start, stop) + 1 or stop
+        yield text[start:stop]
+        start = stop
 
 
 @functools.cache

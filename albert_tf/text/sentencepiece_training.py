@@ -38,6 +38,7 @@ class Sample:
     Args:
         sentences: iterable of str, as `FullTokenizer.normalize` leaves them; empty ones are none.
         options: Options.
+        is_split: bool, whether the text was split into sentences; else each line is one.
 
     Attributes:
         kept: list of str.
@@ -49,8 +50,8 @@ class Sample:
         UserError: there is no sentence, or one is not valid Unicode.
     """
 
-    def __init__(self, sentences, options):
-        self._options = options
+    def __init__(self, sentences, options, is_split=False):
+        self._options, self._is_split = options, is_split
         self.kept, self.read, self.too_long, self.reserved = [], 0, 0, 0
         draw = random.Random(options.seed)
         for sentence in sentences:
@@ -78,8 +79,9 @@ class Sample:
             note += (
                 f"; left out: {self.too_long} longer than "
                 f"--max_sentence_length={self._options.max_sentence_length} bytes"
-                " (text without line breaks? --input_format=documents splits it)"
             )
+            if not self._is_split:
+                note += " (text without line breaks? --input_format=documents splits it)"
         if self.reserved:
             note += f"; left out: {self.reserved} with {_RESERVED!r}, which SentencePiece reserves"
         return note

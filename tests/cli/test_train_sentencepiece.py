@@ -96,7 +96,9 @@ def test_what_is_left_out_is_counted(sentences):
     sample = Sample(given, Options(max_sentence_length=3000))
     assert (sample.read, sample.too_long, sample.reserved) == (len(sentences) + 1, 1, 1)
     assert sample.kept == given[:-3]
-    assert "1 longer than --max_sentence_length=3000 bytes" in sample.left_out()
+    assert "1 longer than --max_sentence_length=3000 bytes (text without" in sample.left_out()
+    split = Sample(given, Options(max_sentence_length=3000), is_split=True)
+    assert "1 longer than --max_sentence_length=3000 bytes;" in split.left_out()
     assert "1 with '▅'" in sample.left_out()
 
 

@@ -4,6 +4,7 @@
 import collections
 import gzip
 import json
+import os
 import subprocess
 import sys
 import time
@@ -102,6 +103,61 @@ def test_finished_files_and_the_text_are_kept(source, tmp_path, tokenizer, monke
     assert "kept: 1 finished" in str(summary)
     assert contents(paths) == contents(wanted)
     assert not list((tmp_path / "again").glob(".*"))
+
+
+def test_a_second_start_disturbs_nothing(source, tmp_path, tokenizer, monkeypatch):
+    """It is refused, at each stage of the first, which ends as if nothing had happened."""
+    _, wanted = make(source, tmp_path / "whole", tokenizer)
+    refused = []
+
+    def start_again(stage):
+        def staged(*arguments):
+            with pytest.raises(UserError, match="is in use: process"):
+                make(source, tmp_path / "again", tokenizer)
+            refused.append(stage)
+            return stage(*arguments)
+
+        return staged
+
+    for name in ("write_corpus", "plan", "write"):
+        stage = getattr(pretraining_stages.LocalStages, name)
+        monkeypatch.setattr(pretraining_stages.LocalStages, name, start_again(stage))
+    _, paths = make(source, tmp_path / "again", tokenizer)
+    assert len(refused) == 3
+    assert contents(paths) == contents(wanted)
+    assert not list((tmp_path / "again").glob(".*"))
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: os.truncate(path, 3)])
+def test_damage_in_the_work_directory_is_made_good(source, tmp_path, tokenizer, damage):
+    options = {
+        "selection": Selection(drop_near_duplicates=0.9, heldout_fraction=0.2),
+        "heldout_outputs": [str(tmp_path / "heldout")],
+        "work_directory": str(tmp_path / "work"),
+    }
+    _, paths = make(source, tmp_path, tokenizer, **options)
+    wanted = contents(paths)
+    state = [path for path in (tmp_path / "work").rglob("*") if path.is_file()]
+    assert len({path.name for path in state}) > 8
+    for path in state:
+        damage(path)
+        for output in paths:
+            os.remove(output)
+        _, paths = make(source, tmp_path, tokenizer, **options)
+        assert contents(paths) == wanted, path
+
+
+def test_many_passes_need_few_files(source, tmp_path, tokenizer, monkeypatch):
+    """Each plan is a mapped file, and a process may have 1,024 files by default."""
+    settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=30)
+    _, wanted = make(source, tmp_path / "many", tokenizer, settings=settings)
+    monkeypatch.setattr(pretraining_stages, "_MOST_PLANS", 7)
+    work = tmp_path / "work"
+    _, paths = make(
+        source, tmp_path / "few", tokenizer, settings=settings, work_directory=str(work)
+    )
+    assert len(list(work.glob("plans-*/*.bin"))) == 6
+    assert contents(paths) == contents(wanted)
 
 
 def test_other_text_or_settings_are_not_mixed_with_what_is_there(source, tmp_path, tokenizer):
@@ -222,6 +278,9 @@ def test_many_single_sentences_are_warned_about():
 
     assert "warning: 60.0% of the documents are a single sentence" in str(summary(6))
     assert "warning" not in str(summary(5))
+    split = str(summary(6, is_split=True, long_sentences=1, tokens_of_long_sentences=9))
+    assert split.count("Check that --language is that of the text") == 2
+    assert "--input_format=documents" not in split
     assert "give --word_start=piece" in str(summary(5, splits_words=True))
     skipped = str(summary(5, lines_skipped=2, first_skipped=["a.txt, line 3"]))
     assert "skipped: 2 lines that are not UTF-8, first a.txt, line 3" in skipped
@@ -261,7 +320,7 @@ def test_text_without_line_breaks_is_warned_about(tmp_path, tokenizer):
     summary, _ = make(str(source), tmp_path, tokenizer)
     assert (summary.sentences, summary.long_sentences) == (1, 1)
     assert summary.tokens == summary.tokens_of_long_sentences > 2000
-    assert "warning: 1 lines are far longer than --max_seq_length, with 100.0%" in str(summary)
+    assert "warning: 1 sentences are far longer than --max_seq_length, with 100.0%" in str(summary)
     assert "let --input_format=documents split" in str(summary)
     source.write_text(words.replace(" . ", " .\n") + "that " * 84)  # 4 times 21 tokens
     summary, _ = make(str(source), tmp_path, tokenizer)

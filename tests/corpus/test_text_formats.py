@@ -94,11 +94,26 @@ def test_documents_with_blank_lines_between(tmp_path, monkeypatch, splits, size)
 @pytest.mark.parametrize("size", [10, 60, 1000])
 def test_long_paragraphs_are_split_in_windows(tmp_path, monkeypatch, splits, size):
     monkeypatch.setattr(text_formats, "_WINDOW", size)
-    unbroken = "X" * 500
-    text = " ".join(SPLIT * 20 + [unbroken] + SPLIT[:1])
+    unbroken, no_end = "X" * 5000, "and so on " * 500
+    text = " ".join(SPLIT * 20 + [no_end, unbroken, *SPLIT[:1], no_end, "Ends.", *SPLIT])
     found = read(tmp_path / "a.txt", text.encode(), input_format="documents")
-    assert found[:60] == SPLIT * 20
-    assert " ".join(found).strip() == text
+    whole = text_formats._splitter("en").split(text)
+    assert found == [*whole, ""]
+    assert len(whole) == 63
+
+
+def test_the_splitter_never_sees_a_long_text(monkeypatch):
+    """Its time grows with the square of the length."""
+    lengths = []
+
+    def split(text):
+        lengths.append(len(text))
+        return [text.strip()]
+
+    for text in ("word " * 200_000, "X" * 1_000_000):
+        assert text_formats._in_windows(text, split) == [text.strip()]
+    assert max(lengths) <= text_formats._WINDOW + text_formats._CONTEXT
+    assert sum(lengths) < 1.1 * 2_000_000
 
 
 def test_a_document_per_line(tmp_path, splits):
@@ -119,6 +134,23 @@ def test_json_without_the_text_names_the_line(tmp_path, splits, line):
     content = b'{"text": "a"}\n' + line.encode()
     with pytest.raises(UserError, match=r"a.jsonl, line 2"):
         read(tmp_path / "a.jsonl", content, input_format="jsonl")
+
+
+def test_half_a_character_in_json(tmp_path, splits):
+    content = b'{"text": "a"}\ncaf\xe9\n{"text": "b \\ud83d"}\n{"text": "\\ud83d\\ude00"}\n'
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(content)
+    form = Format(input_format="jsonl", on_decode_error="skip")
+    (chunk,) = text_formats.chunks([str(path)], form)
+    assert text_formats.sentences(chunk, form) == (["a", "", "\U0001f600", ""], [2, 3])
+    with pytest.raises(UserError, match=r"a.jsonl, line 2: not valid Unicode: \\ud83d is half"):
+        read(path, content.replace(b"caf\xe9\n", b""), input_format="jsonl")
+
+
+def test_lines_are_numbered_on_after_one_that_is_skipped(tmp_path, splits):
+    content = b'{"text": "a"}\ncaf\xe9\n\n{"text": 1}\n'
+    with pytest.raises(UserError, match=r"a.jsonl, line 4: no text under"):
+        read(tmp_path / "a.jsonl", content, input_format="jsonl", on_decode_error="skip")
 
 
 def test_languages(tmp_path, splits):
