@@ -1132,6 +1132,15 @@ class Examples(Options):
         "Whether the first line names the columns; by default it does if the model's inputs are "
         "named there.",
     )
+    text_column: str | None = option(
+        None,
+        "Column of --input_file with the texts, a name in its first line or a number from 0. Then "
+        "other columns are not copied to the predictions.",
+    )
+    text_pair_column: str | None = option(None, "Column with the second texts.")
+    id_column: str | None = option(
+        None, "Column that is copied to the predictions as `id`; needs --text_column."
+    )
     output_file: str | None = option(
         None, "Where the lines go; standard output by default.", path="output"
     )
@@ -1168,6 +1177,7 @@ class TrainedModel(Options):
     spm_model_file: str | None = option(None, "SentencePiece model.", path="file")
     vocab_file: str | None = option(None, "WordPiece vocabulary.", path="file")
     do_lower_case: bool | None = option(None, "Whether the text is lower-cased.")
+    strip_accents: bool | None = option(None, "Whether the marks of letters are removed.")
     max_seq_length: int | None = option(None, "Longest sequence, in pieces.")
     task_name: str | None = option(
         None,

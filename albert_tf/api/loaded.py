@@ -31,6 +31,7 @@ class Loaded:
         checkpoint: str, where the weights are from.
         labels: tuple of str or None, the classes of a fine-tuned model.
         max_seq_length: int, longest sequence in pieces; what is longer is cut.
+        shows_progress: bool, whether long work is shown on stderr.
     """
 
     def __init__(self, model, text, config, checkpoint, task, absent, batch_size):
@@ -39,6 +40,7 @@ class Loaded:
         self.labels = task.labels if task else None
         self._task, self._absent, self._batch_size = task, absent, batch_size
         self._strategy = tf.distribute.get_strategy()
+        self.shows_progress = True
         self._predictors = {}
 
     def __repr__(self):
@@ -228,7 +230,7 @@ class Loaded:
         arrays = {n: np.asarray(values, np.int32).reshape(rows, -1) for n, values in arrays.items()}
         width = arrays["input_ids"].shape[1]
         if key not in self._predictors:  # with the graph that it traces
-            self._predictors[key] = Predictor(self._strategy, function)
+            self._predictors[key] = Predictor(self._strategy, function, self.shows_progress)
         choices = self._task.choices if key == "task" else 1
         batches = input_pipeline.prediction_batches(arrays, self._batch_size, width // choices)
         return self._predictors[key](batches, rows)

@@ -11,8 +11,8 @@ python predict.py --model=albert_base --fill_mask="Returns the [MASK] of the lis
 need no export. Each line of a file or of standard input is a JSON object with the model's inputs
 (text, text_pair; question, context; article, question, options), or has these in this order with
 tabs between them, or in the order of a first line with their names (for options: option 1, option
-2, ...). Other keys and columns, such as an id, are copied to the prediction. A blank line gives a
-blank line. Once the project is installed, `albert-predict` is the same command.
+2, ...). CSV is read too. Other keys and columns, such as an id, are copied to the prediction. A
+blank line gives a blank line. Once the project is installed, `albert-predict` is the same command.
 """
 
 import contextlib
@@ -22,9 +22,8 @@ import os
 import sys
 
 from absl import flags
-from tqdm import tqdm
 
-from albert_tf import options
+from albert_tf import options, progress
 from albert_tf.cli import flag_groups, launch, lazy, paths, predict_examples, predict_models
 from albert_tf.cli.predict_examples import INPUTS
 from albert_tf.errors import UserError
@@ -32,13 +31,15 @@ from albert_tf.errors import UserError
 tf = lazy.module("tensorflow")
 files = lazy.module("albert_tf.files")
 huggingface = lazy.module("albert_tf.checkpoints.huggingface")
+loading = lazy.module("albert_tf.api.loading")
 
 FLAGS = flags.FLAGS
-ASKED = ("fill_mask", "sentence_order")  # of pre-trained models
-TOLD = (  # what a --model may lack
-    "albert_config_file", "spm_model_file", "vocab_file", "do_lower_case", "max_seq_length",
-    "task_name", "labels",
-)  # fmt: skip
+QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
+COLUMNS = {"text_column": "text", "text_pair_column": "text_pair", "id_column": "id"}
+OVERRIDES = {  # flag for what a --model may lack -> argument of albert_tf.load
+    option.name: {"albert_config_file": "config", "task_name": "task"}.get(option.name, option.name)
+    for option in options.options_of(options.TrainedModel)
+}
 
 
 def define_flags():
@@ -66,13 +67,17 @@ def main(_):
     check_flags()
     with output() as file:
         if FLAGS.model:
-            model = _checkpoint()
+            loaded = _load()
+            queries = {"fill_mask": _fill_masks, "sentence_order": _judge_order}
+            found = [queries[name](loaded) for name in _given(QUERIES)]
+            if not found:
+                found = [_predicted(predict_models.of_checkpoint(loaded, FLAGS.embeddings))]
         else:
             directory = predict_models.find_export(FLAGS.saved_model)
-            model = predict_models.Export(directory, FLAGS.embeddings)
-        for said in _asked(model) if _given(ASKED) else _predicted(model):
-            line = json.dumps(said, ensure_ascii=False) if said is not None else ""
-            file.write(f"{line}\n")
+            found = [_predicted(predict_models.of_export(directory, FLAGS.embeddings))]
+        for prediction in itertools.chain.from_iterable(found):
+            is_blank = prediction is None
+            file.write("\n" if is_blank else f"{json.dumps(prediction, ensure_ascii=False)}\n")
 
 
 def check_flags():
@@ -82,12 +87,19 @@ def check_flags():
         raise UserError(
             "give --saved_model, an export, or --model, the directory of a training or a release"
         )
-    _check_one_of(("input_file",), INPUTS, *((name,) for name in ASKED))
+    _check_one_of(("input_file",), INPUTS, *((name,) for name in QUERIES))
     if FLAGS.saved_model:
-        for name in _given((*ASKED, *TOLD)):
+        for name in _given((*QUERIES, *OVERRIDES)):
             raise UserError(f"--{name} is for --model: an export knows what it is for")
-    if FLAGS.embeddings and _given(ASKED):
-        raise UserError(f"--embeddings and --{next(iter(_given(ASKED)))} exclude each other")
+    if FLAGS.embeddings and _given(QUERIES):
+        raise UserError(f"--embeddings and --{next(iter(_given(QUERIES)))} exclude each other")
+    if "sequence_output" in FLAGS.embeddings and FLAGS.model:
+        raise UserError("--embeddings=sequence_output needs an export, --saved_model")
+    for name in _given(COLUMNS):
+        if FLAGS.text_column is None:
+            raise UserError(f"--{name} needs --text_column")
+        if _given((*INPUTS, *QUERIES)):
+            raise UserError(f"--{name} is for --input_file or standard input")
     if FLAGS.sentence_order and len(FLAGS.sentence_order) != 2:
         raise UserError(
             "--sentence_order compares two texts: give the flag twice. "
@@ -113,36 +125,41 @@ def _given(names):
     return {name: FLAGS[name].value for name in names if FLAGS[name].value is not None}
 
 
-def _checkpoint():
-    told = _given(TOLD)
-    path = told.pop("albert_config_file", None)
-    if path:
-        told["config"] = huggingface.read_config(path)
-    if "task_name" in told:
-        told["task"] = told.pop("task_name")
-    asks = bool(_given(ASKED))
-    told["batch_size"] = FLAGS.predict_batch_size
-    return predict_models.Checkpoint(FLAGS.model, FLAGS.embeddings, asks, **told)
+def _load():
+    arguments = {OVERRIDES[name]: value for name, value in _given(OVERRIDES).items()}
+    if "config" in arguments:
+        arguments["config"] = huggingface.read_config(arguments["config"])
+    with contextlib.redirect_stdout(sys.stderr):  # standard output is for predictions
+        loaded = loading.load(FLAGS.model, batch_size=FLAGS.predict_batch_size, **arguments)
+    loaded.shows_progress = False  # as this command shows it
+    return loaded
 
 
-def _asked(model):
-    """Yields the answers of a pre-trained model: dicts."""
-    if FLAGS.fill_mask:
-        yield from model.fill_masks(FLAGS.fill_mask, FLAGS.top_k)
-    else:
-        yield model.judge_order(*FLAGS.sentence_order)
+def _fill_masks(loaded):
+    """Yields a text and the pieces that fit in its masks: dicts."""
+    for text, masks in zip(
+        FLAGS.fill_mask, loaded.fill_mask(FLAGS.fill_mask, FLAGS.top_k), strict=True
+    ):
+        yield {"text": text, "masks": masks}
+
+
+def _judge_order(loaded):
+    """Yields two texts, and how probably they stand in this order: a dict."""
+    first, second = FLAGS.sentence_order
+    probability = loaded.sentence_order(first, second)
+    yield {"text": first, "text_pair": second, "in_order": probability}
 
 
 def _predicted(model):
-    """Yields what is said of the examples: dicts; None for a blank line."""
+    """Yields a prediction for each example: dicts; None for a blank line."""
     examples, count = _examples(model), 0
-    with tqdm(unit=" examples", disable=not sys.stderr.isatty()) as progress:
+    with progress.bar("predicting", None, " examples") as bar:
         while batch := list(itertools.islice(examples, FLAGS.predict_batch_size)):
             used = [example[0] for example in batch if example]
-            found = model(used)
+            found = iter(model.predict(used) if used else ())
             for example in batch:
                 yield example and example[1] | next(found)
-            progress.update(len(used))
+            bar.update(len(used))
             count += len(used)
     if not count:
         raise UserError("no example was given: by flags, --input_file or standard input")
@@ -159,7 +176,8 @@ def _examples(model):
         if FLAGS.input_file:
             name = FLAGS.input_file
             lines = stack.enter_context(tf.io.gfile.GFile(name, "rb"))
-        yield from predict_examples.read(lines, name, model, FLAGS.header)
+        columns = {COLUMNS[flag]: column for flag, column in _given(COLUMNS).items()}
+        yield from predict_examples.read(lines, name, model, columns, FLAGS.header)
 
 
 def run():

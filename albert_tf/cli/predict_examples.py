@@ -3,23 +3,34 @@
 
 import codecs
 import difflib
+import itertools
 import json
 import reprlib
+import sys
 
+from albert_tf.cli import lazy
 from albert_tf.errors import UserError, decode, parse_json
+
+tables = lazy.module("albert_tf.tasks.tables")
 
 INPUTS = ("text", "text_pair", "article", "question", "context", "options")  # in this order
 # From this similarity on a key is a misspelt input: text_pairs is one, question_id is none.
 CLOSE = 0.85
+# Names of columns, in small letters, that show a first line to be a header.
+USUAL_NAMES = ("id", "idx", "index", "guid", "label", "sentence", "sentence1", "sentence2")
+SEPARATORS = {"\t": "tabs", ",": "commas"}
 
 
-def read(lines, name, model, header=None):
+def read(lines, name, model, columns=None, header=None):
     """Yields the examples of a file.
 
     Args:
         lines: iterable of bytes.
         name: str, of the file, for messages.
-        model: one of `predict_models`.
+        model: predict_models.Model.
+        columns: dict of text, text_pair and id -> their column: str, a name in the first line, or a
+            number from 0; None or empty for the columns that are named as the inputs, or all of
+            them in order.
         header: bool, whether the first line names the columns; None to find out: it does if every
             input of the model is named there.
 
@@ -29,21 +40,49 @@ def read(lines, name, model, header=None):
     Raises:
         UserError: an input is missing, or a line is no example.
     """
-    usual, names, is_first = _columns(model), None, True
-    for number, line in enumerate(lines, start=1):
+    columns = {key: int(c) if c.isdecimal() else c for key, c in (columns or {}).items()}
+    if columns:
+        _check_columns(columns, model, header)
+    lines, first = _first_line(lines)
+    wanted = [*columns.values()] or [name for name in _usual(model) if name not in model.optional]
+    separator = "\t"
+    if not first.lstrip().startswith(b"{"):
+        separator = tables.find_separator(first, name, wanted)
+    if separator == "," and not name.endswith(".csv"):
+        print(f"{name} has commas between its columns: it is read as CSV", file=sys.stderr)
+    names, is_first = None, True
+    for number, row in tables.rows(lines, name, ",") if separator == "," else _rows(lines, name):
         place = f"{name}, line {number}"
-        line = decode(line.removeprefix(codecs.BOM_UTF8), place).rstrip("\r\n")
-        if not line:
+        if not row:
             yield None
-            continue
-        if is_first and _is_header(line, usual, model, header):
-            names = _header(line, usual, model, place)
+        elif is_first and _is_header(row, model, columns, header, place):
+            names = row
+            _check_header(row, model, columns, place)
         else:
-            yield check(_parsed(line, model, usual, names, place), model, place)
-        is_first = False
+            yield check(_example(row, model, columns, names, separator, place), model, place)
+        is_first &= not row
 
 
-def _columns(model):
+def _first_line(lines):
+    """(The lines without a byte order mark, the first one that is not blank)."""
+    lines, blank = iter(lines), []
+    for line in lines:
+        line = line.removeprefix(codecs.BOM_UTF8)
+        if line.strip(b"\r\n"):
+            return itertools.chain(blank, [line], lines), line
+        blank.append(line)
+    return blank, b""
+
+
+def _rows(lines, name):
+    """Yields (number from 1, columns between tabs) of each line; a JSON object is one column."""
+    for number, line in enumerate(lines, start=1):
+        line = decode(line, f"{name}, line {number}").rstrip("\r\n")
+        is_object = line.lstrip().startswith("{")
+        yield number, [line] if is_object else line.split("\t") if line else []
+
+
+def _usual(model):
     """Names of the columns of a file without a header."""
     names = list(model.inputs)
     if "options" in names:
@@ -52,53 +91,88 @@ def _columns(model):
 
 
 def _option_columns(model):
-    return [f"option {i + 1}" for i in range(model.num_options())]
+    return [f"option {i + 1}" for i in range(model.num_options)]
 
 
-def _is_header(line, usual, model, header):
-    if header is None:
-        return {*usual} - {*model.optional} <= {*line.split("\t")}
-    return header
+def _check_columns(columns, model, header):
+    """Raises UserError if columns that flags name are not those of the model."""
+    if not {*model.inputs} <= {"text", "text_pair"}:
+        raise UserError(f"--text_column is for models of texts; {_takes(model)}")
+    if "text_pair" in columns and "text_pair" not in model.inputs:
+        raise UserError(f"--text_pair_column: {_takes(model)}")
+    if "text_pair" not in columns and {"text_pair"} & {*model.inputs} - {*model.optional}:
+        raise UserError(f"{_takes(model)}: give --text_pair_column")
+    if header is False and any(isinstance(column, str) for column in columns.values()):
+        raise UserError("--noheader: there are no names, so give columns by number, from 0")
 
 
-def _header(line, usual, model, place):
-    """The names in the first line of a file.
+def _is_header(row, model, columns, header, place):
+    if header is not None:
+        return header
+    if columns:
+        return any(isinstance(column, str) for column in columns.values())
+    if {*_usual(model)} - {*model.optional} <= {*row}:
+        return True
+    cells = row if len(row) > 1 else row[0].split(",")
+    named = [cell for cell in cells if cell.strip().lower() in USUAL_NAMES]
+    if named:
+        raise UserError(
+            f"{place}: {named[0]!r} seems to be the name of a column, and none is named "
+            f"{_usual(model)[0]}: give --text_column, or --noheader if the line is an example"
+        )
+    if model.optional and len(row) == 2 and row[0].strip().isdecimal():
+        raise UserError(
+            f"{place}: the first column seems to be an id: give --text_column=1 --id_column=0, or "
+            "--noheader if it is a text"
+        )
+    return False
 
-    Raises:
-        UserError: one stands there twice, or would hide an output, or an input has no column.
-    """
-    names = line.split("\t")
+
+def _check_header(names, model, columns, place):
+    """Raises UserError if a column stands there twice, or would hide an output, or is missing."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UserError(f"{place}: two columns are named {twice!r}")
-    for name in names:
-        if name not in usual:
-            _check_key(name, model, place)
-    missing = [name for name in usual if name not in (*names, *model.optional)]
+    if columns:
+        wanted = [column for column in columns.values() if isinstance(column, str)]
+    else:
+        wanted = [name for name in _usual(model) if name not in model.optional]
+        for name in names:
+            if name not in _usual(model):
+                _check_key(name, model, place)
+    missing = [name for name in wanted if name not in names]
     if missing:
         raise UserError(
             f"{place}: the header has no column {', '.join(missing)}; it has {', '.join(names)}"
         )
-    return names
 
 
-def _parsed(line, model, usual, names, place):
+def _example(row, model, columns, names, separator, place):
     """The keys on a line: of a JSON object, or of columns with these names, or the usual ones."""
-    if line.lstrip().startswith("{"):
+    if separator == "\t" and row[0].lstrip().startswith("{"):
         try:
-            return parse_json(line, place)
+            return parse_json(row[0], place)
         except UserError as error:
             raise UserError(f"{error}. A text that begins with {{ has to stand in JSON") from error
-    columns = line.split("\t")
-    if names and len(columns) != len(names):
-        raise UserError(f"{place}: {len(columns)} columns, but the header has {len(names)}")
-    if not names and not len(usual) - len(model.optional) <= len(columns) <= len(usual):
+    if names and len(row) != len(names):
+        raise UserError(f"{place}: {len(row)} columns, but the header has {len(names)}")
+    if columns:
+        places = {
+            key: names.index(column) if isinstance(column, str) else column
+            for key, column in columns.items()
+        }
+        if max(places.values()) >= len(row):
+            raise UserError(f"{place}: {len(row)} columns, so none has number {len(row)}")
+        return {key: row[column] for key, column in places.items()}
+    usual = _usual(model)
+    if not names and not len(usual) - len(model.optional) <= len(row) <= len(usual):
         raise UserError(
-            f"{place}: {len(usual)} columns are expected, with tabs between them: "
-            f"{', '.join(usual)}. Received: {len(columns)}. A first line with these names says "
+            f"{place}: {len(usual)} columns are expected, with {SEPARATORS[separator]} between "
+            f"them: {', '.join(usual)}. Received: {len(row)}. A first line with these names says "
             "which columns they are"
+            + (", and so does --text_column" if {*model.inputs} <= {"text", "text_pair"} else "")
         )
-    found = dict(zip(names or usual, columns, strict=bool(names)))
+    found = dict(zip(names or usual, row, strict=bool(names)))
     if "options" in model.inputs:
         found["options"] = [found.pop(name) for name in _option_columns(model)]
     return found
@@ -109,7 +183,7 @@ def check(example, model, place):
 
     Args:
         example: dict.
-        model: one of `predict_models`.
+        model: predict_models.Model.
         place: str, where it stands, for messages.
 
     Returns:
@@ -127,7 +201,7 @@ def check(example, model, place):
     if missing:
         raise UserError(f"{place}: {_takes(model)}. Missing: {', '.join(missing)}")
     for name in model.inputs:
-        value, count = example[name], model.num_options()
+        value, count = example[name], model.num_options
         texts = value if name == "options" and isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
             raise UserError(f"{place}: {name} is no text. Received: {reprlib.repr(value)}")

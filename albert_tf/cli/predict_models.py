@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What predict.py asks: exports, and directories of weights."""
+"""Models that predict.py can run: exports and checkpoints."""
 
-import contextlib
+import functools
 import importlib
 import os
-import sys
+from collections.abc import Callable
+from typing import NamedTuple
 
 from albert_tf.cli import lazy
 from albert_tf.cli.predict_examples import INPUTS
@@ -13,7 +14,6 @@ from albert_tf.errors import UserError, one_line
 tf = lazy.module("tensorflow")
 np = lazy.module("numpy")
 files = lazy.module("albert_tf.files")
-loading = lazy.module("albert_tf.api.loading")
 
 LABELS_FILE = "labels.txt"
 OUTPUTS = (  # in the order of a line
@@ -51,82 +51,109 @@ def _is_export(folder):
     return tf.io.gfile.exists(os.path.join(folder, "saved_model.pb"))
 
 
-class Export:
-    """An export with its inputs and class names.
+class Model(NamedTuple):
+    """A model with its inputs.
+
+    Attributes:
+        inputs: tuple of str, of INPUTS.
+        optional: tuple of those that an example may lack.
+        outputs: tuple of str, keys of a prediction.
+        num_options: int, options of a question; None where there are none.
+        predict: callable; list of dicts of the inputs -> as many dicts of values for JSON.
+    """
+
+    inputs: tuple
+    optional: tuple
+    outputs: tuple
+    num_options: int | None
+    predict: Callable
+
+
+def of_checkpoint(loaded, embeddings):
+    """The Model of an `albert_tf.api.loaded.Loaded`.
+
+    Args:
+        loaded: Loaded.
+        embeddings: sequence of EMBEDDINGS to be given in place of predictions.
+
+    Raises:
+        UserError: it is not fine-tuned, and embeddings are not asked for.
+    """
+    if embeddings:
+
+        def embed(examples):
+            vectors = loaded.embed(*([row[name] for row in examples] for name in INPUTS[:2]))
+            return [{"pooled_output": vector.tolist()} for vector in vectors]
+
+        return Model(INPUTS[:2], INPUTS[1:2], tuple(embeddings), None, embed)
+    if not loaded.inputs:
+        raise UserError(
+            f"--model={loaded.checkpoint} is not fine-tuned, so it predicts nothing: ask it with "
+            "--fill_mask, --sentence_order or --embeddings=pooled_output"
+        )
+    num_options = len(loaded.labels) if "options" in loaded.inputs else None
+    return Model(loaded.inputs, loaded.optional_inputs, OUTPUTS, num_options, loaded.answers)
+
+
+def of_export(directory, embeddings):
+    """The Model of an export.
 
     Args:
         directory: str.
         embeddings: sequence of EMBEDDINGS to be given in place of predictions.
 
-    Attributes:
-        inputs: list of str, of INPUTS.
-        optional: tuple of those at their end that may be left out of the columns of a file.
-        outputs: list of str, what it says of an example.
-
     Raises:
         UserError: it is damaged, or does not take text.
     """
+    signature = "embeddings" if embeddings else "text"
+    saved_model = _load(directory)
+    if signature not in saved_model.signatures:
+        raise UserError(
+            f"{directory} has no signature {signature!r}, so it takes no text. It has "
+            f"{', '.join(saved_model.signatures)}"
+        )
+    function = saved_model.signatures[signature]
+    function.saved_model = saved_model  # which has to live as long
+    specs = function.structured_input_signature[1]
+    inputs = tuple(name for name in INPUTS if name in specs)
+    if not inputs or len(inputs) < len(specs):
+        raise UserError(
+            f"the signature {signature!r} of {directory} is not one of this project: it takes "
+            f"{', '.join(specs) or 'nothing'}"
+        )
+    found = function.structured_outputs
+    outputs = tuple(name for name in (*OUTPUTS, *EMBEDDINGS) if name in found)
+    labels, path = None, os.path.join(directory, "assets", LABELS_FILE)
+    if "probabilities" in found and tf.io.gfile.exists(path):
+        labels = read_labels(path, found["probabilities"].shape[-1])
+    num_options = specs["options"].shape[1] if "options" in specs else None
+    run = functools.partial(_run, directory, function, inputs)
 
-    optional = ()
+    def predict(examples):
+        for row in run(examples):
+            yield embeddings_of(row, embeddings) if embeddings else prediction(row, labels)
 
-    def __init__(self, directory, embeddings):
-        self._directory, self._embeddings = directory, embeddings
-        signature = "embeddings" if embeddings else "text"
-        self._loaded = _load(directory)  # keeps what the function uses
-        if signature not in self._loaded.signatures:
-            raise UserError(
-                f"{directory} has no signature {signature!r}, so it takes no text. It has "
-                f"{', '.join(self._loaded.signatures)}"
-            )
-        self._function = self._loaded.signatures[signature]
-        self._specs = self._function.structured_input_signature[1]
-        self.inputs = [name for name in INPUTS if name in self._specs]
-        if not self.inputs or len(self.inputs) < len(self._specs):
-            raise UserError(
-                f"the signature {signature!r} of {directory} is not one of this project: it takes "
-                f"{', '.join(self._specs) or 'nothing'}"
-            )
-        specs = self._function.structured_outputs
-        self.outputs = [name for name in (*OUTPUTS, *EMBEDDINGS) if name in specs]
-        self._labels = None
-        path = os.path.join(directory, "assets", LABELS_FILE)
-        if "probabilities" in specs and tf.io.gfile.exists(path):
-            self._labels = read_labels(path, specs["probabilities"].shape[-1])
+    return Model(inputs, (), outputs, num_options, predict)
 
-    def num_options(self):
-        """Options of a question (int); None where there are none."""
-        return self._specs["options"].shape[1] if "options" in self._specs else None
 
-    def __call__(self, examples):
-        """Yields what is to be said of each example: dicts of values for JSON.
+def _run(directory, function, inputs, examples):
+    """Yields the outputs of an export for each example: dicts of numpy values.
 
-        Args:
-            examples: list of dicts of the inputs.
-
-        Raises:
-            UserError: the export cannot be run, or gives NaN.
-        """
-        if not examples:
-            return
-        batch = {name: tf.constant([example[name] for example in examples]) for name in self.inputs}
-        try:
-            found = {name: values.numpy() for name, values in self._function(**batch).items()}
-        except tf.errors.InvalidArgumentError as error:
-            raise UserError(f"{self._directory} cannot be run: {one_line(error)}") from error
-        for name, values in found.items():
-            if values.dtype.kind == "f" and np.isnan(values).any():
-                raise UserError(f"{self._directory} gives NaN as {name}: its weights are damaged")
-        windows = found.pop("example", None)  # of older exports of SQuAD: a row for each window
-        for i in range(len(examples)):
-            row = i if windows is None else windows == i
-            yield self._said(
-                {name: values[row] if values.ndim else values for name, values in found.items()}
-            )
-
-    def _said(self, outputs):
-        if self._embeddings:
-            return embeddings_of(outputs, self._embeddings)
-        return prediction(outputs, self._labels)
+    Raises:
+        UserError: the export cannot be run, or gives NaN.
+    """
+    batch = {name: tf.constant([example[name] for example in examples]) for name in inputs}
+    try:
+        found = {name: values.numpy() for name, values in function(**batch).items()}
+    except tf.errors.InvalidArgumentError as error:
+        raise UserError(f"{directory} cannot be run: {one_line(error)}") from error
+    for name, values in found.items():
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise UserError(f"{directory} gives NaN as {name}: its weights are damaged")
+    windows = found.pop("example", None)  # of older exports of SQuAD: a row for each window
+    for i in range(len(examples)):
+        row = i if windows is None else windows == i
+        yield {name: values[row] if values.ndim else values for name, values in found.items()}
 
 
 def _load(directory):
@@ -160,7 +187,7 @@ def read_labels(path, count):
 
 
 def prediction(outputs, labels):
-    """What a line says of an example: dict; probabilities by class name where there are any."""
+    """A prediction for people and programs: dict; probabilities by class name, if there are any."""
     if "words" in outputs:  # the rest is padding
         count = np.count_nonzero(outputs["words"] != b"")
         outputs = {name: outputs[name][:count] for name in OF_WORDS}
@@ -203,70 +230,3 @@ def embeddings_of(outputs, names):
         for w in np.flatnonzero(mask.any(axis=1))
     ]
     return {name: [window[name] for window in windows] for name in names}
-
-
-# --- Directories of weights ----------------------------------------------------------------------
-
-
-class Checkpoint:
-    """What `albert_tf.load` takes: of a training, a release, a module, transformers.
-
-    Args:
-        path: str.
-        embeddings: sequence of EMBEDDINGS to be given in place of predictions.
-        asks: bool, whether it is not for predictions, but for masks or the order of texts.
-        **options: of `albert_tf.load`.
-
-    Attributes:
-        inputs, optional, outputs: as of an Export.
-
-    Raises:
-        UserError: there is no checkpoint, or a part is missing.
-    """
-
-    def __init__(self, path, embeddings, asks, **options):
-        if "sequence_output" in embeddings:
-            raise UserError("--embeddings=sequence_output needs an export, --saved_model")
-        with contextlib.redirect_stdout(sys.stderr):  # standard output is for predictions
-            self._loaded = loading.load(path, **options)
-        if not (embeddings or self._loaded.inputs or asks):
-            raise UserError(
-                f"--model={path} is not fine-tuned, so it predicts nothing: ask it with "
-                "--fill_mask, --sentence_order or --embeddings=pooled_output"
-            )
-        self._embeds = bool(embeddings)
-        self.inputs = list(("text", "text_pair") if embeddings else self._loaded.inputs)
-        self.optional = ("text_pair",) if embeddings else ()
-        self.outputs = list(embeddings or OUTPUTS)
-
-    def num_options(self):
-        """Options of a question (int); None where there are none."""
-        return len(self._loaded.labels) if "options" in self.inputs else None
-
-    def __call__(self, examples):
-        """Yields what is to be said of each example: dicts of values for JSON.
-
-        Args:
-            examples: list of dicts of the inputs.
-        """
-        columns = [[example[name] for example in examples] for name in self.inputs]
-        if self._embeds:
-            for vector in self._loaded.embed(*columns):
-                yield {"pooled_output": vector.tolist()}
-        else:
-            yield from self._loaded.predict(*columns)
-
-    def fill_masks(self, texts, top_k):
-        """Yields a text and what fits in its masks: dicts for JSON.
-
-        Args:
-            texts: list of str.
-            top_k: int, pieces for each mask.
-        """
-        for text, masks in zip(texts, self._loaded.fill_mask(texts, top_k), strict=True):
-            yield {"text": text, "masks": masks}
-
-    def judge_order(self, first, second):
-        """Two texts, and how probably they stand in this order: a dict for JSON."""
-        probability = self._loaded.sentence_order(first, second)
-        return {"text": first, "text_pair": second, "in_order": probability}

@@ -14,10 +14,12 @@ class Predictor:
     Args:
         strategy: tf.distribute.Strategy, under whose scope the model was made.
         model: tf_keras.Model, called as model(features, training=False) -> dict of tensors.
+        shows_progress: bool, whether a terminal has a bar; a log has a line now and then anyway.
     """
 
-    def __init__(self, strategy, model):
+    def __init__(self, strategy, model, shows_progress=True):
         self._strategy, self._model = strategy, model
+        self._bar = progress.bar if shows_progress else progress.LogLines
         self._forward_functions = {}
 
     def __call__(self, batches, num_rows):
@@ -32,7 +34,7 @@ class Predictor:
             dict of name -> numpy array [n, ...].
         """
         outputs = {}
-        with progress.bar("predicting", num_rows, " rows") as bar:
+        with self._bar("predicting", num_rows, " rows") as bar:
             for rows, features in batches:
                 forward = self._forward_function(features)
                 real = rows >= 0

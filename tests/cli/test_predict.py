@@ -191,6 +191,62 @@ def test_mistakes_in_a_header(content, message, classifier, run):
         run(classifier, content, header=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "flags"),
+    [
+        ("in.csv", b'text,text_pair,id\n"a, ""b""",c,7\n"two\nlines",d,8\n', {}),
+        ("in.txt", b'id,text,text_pair\n7,"a, ""b""",c\n8,"two\nlines",d\n', {}),
+        (
+            "in.csv",
+            b'nr,first,second,label\n7,"a, ""b""",c,x\n8,"two\nlines",d,y\n',
+            {"text_column": "first", "text_pair_column": "second", "id_column": "nr"},
+        ),
+        (
+            "in.csv",
+            b'7,"a, ""b""",c\n8,"two\nlines",d\n',
+            {"text_column": 1, "text_pair_column": 2, "id_column": 0},
+        ),
+        (
+            "in.tsv",
+            b'7\ta, "b"\tc\n8\ttwo lines\td\n',
+            {"text_column": 1, "text_pair_column": 2, "id_column": 0},
+        ),
+    ],
+)
+def test_tables(name, content, flags, classifier, run_main, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    out = tmp_path / "out.jsonl"
+    run_main(predict, saved_model=classifier, input_file=tmp_path / name, output_file=out, **flags)
+    first, second = map(json.loads, out.read_text().splitlines())
+    assert (first["id"], second["id"]) == ("7", "8") and len(first) == 4
+    assert (first["label"], second["label"]) == ("no", "yes")
+
+
+@pytest.mark.parametrize(
+    ("content", "flags", "message"),
+    [
+        (b"id\tsentence\n7\ta\n", {}, "line 1: 'id' seems to be the name of a column, and none is"),
+        (b"Label,review\n7,a\n", {}, "line 1: 'Label' seems to be the name of a column"),
+        (b"a\tb\tc\n", {}, "which columns they are, and so does --text_column"),
+        (b"a\tb\n", {"text_column": "a"}, "takes text, text_pair: give --text_pair_column"),
+        (
+            b"a\tb\n",
+            {"text_column": "a", "text_pair_column": "c"},
+            "line 1: the header has no column c; it has a, b",
+        ),
+        (b"a\tb\n", {"text_column": 0, "text_pair_column": 2}, "2 columns, so none has number 2"),
+        (
+            b"a\tb\n",
+            {"text_column": "a", "text_pair_column": 1, "header": False},
+            "--noheader: there are no names, so give columns by number",
+        ),
+    ],
+)
+def test_mistakes_in_tables(content, flags, message, classifier, run):
+    with pytest.raises(UserError, match=re.escape(message)):
+        run(classifier, content, **flags)
+
+
 @pytest.mark.parametrize("content", [b"", b"\n\r\n"])
 def test_no_example(content, classifier, run, tmp_path):
     with pytest.raises(UserError, match="no example was given"):
@@ -328,6 +384,9 @@ def test_the_newest_export_is_taken(tmp_path):
         ({"text": "a", "model": "x"}, "--saved_model and --model exclude each other"),
         ({"fill_mask": "a"}, "--fill_mask is for --model: an export knows what it is for"),
         ({"text": "a", "labels": "a,b"}, "--labels is for --model: an export knows"),
+        ({"text": "a", "strip_accents": False}, "--strip_accents is for --model: an export"),
+        ({"id_column": "a"}, "--id_column needs --text_column"),
+        ({"text": "a", "text_column": 0}, "--text_column is for --input_file or standard input"),
     ],
 )
 def test_flags_are_checked_before_a_model_is_loaded(flags, message, run_main):

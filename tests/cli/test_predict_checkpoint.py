@@ -75,6 +75,34 @@ def test_a_fine_tuned_directory_predicts(classifier, run, tmp_path):
         assert found["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
 
 
+def test_what_nothing_tells_is_asked(tmp_path, run_main):
+    """A directory without records may have one text or two; tables have to say which."""
+    sources.write_release(tmp_path, heads.ClassificationModel, num_outputs=2)
+    table, out = tmp_path / "in.tsv", tmp_path / "out.jsonl"
+    flags = {"model": tmp_path, "input_file": table, "output_file": out}
+    table.write_text("id\ttext\n7\tA film\n")
+    run_main(predict, **flags)
+    found = json.loads(out.read_text())
+    loaded = albert_tf.load(tmp_path, strip_accents=False)
+    assert found["id"] == "7"
+    assert found["probabilities"] == pytest.approx(
+        loaded.predict("A film")["probabilities"], abs=1e-5
+    )
+    table.write_text("7\tA film\n")
+    with pytest.raises(UserError, match="the first column seems to be an id: give --text_column=1"):
+        run_main(predict, **flags)
+    run_main(predict, **flags, text_column=1, id_column=0)
+    assert json.loads(out.read_text()) == found
+    table.write_text("caf\u00e9 cr\u00e8me\n")
+    run_main(predict, **flags, strip_accents=False)
+    with_accents = json.loads(out.read_text())["probabilities"]
+    assert with_accents == pytest.approx(
+        loaded.predict("caf\u00e9 cr\u00e8me")["probabilities"], abs=1e-5
+    )
+    run_main(predict, **flags)
+    assert json.loads(out.read_text())["probabilities"] != with_accents
+
+
 def test_options_of_what_the_directory_does_not_tell(release, run, tmp_path):
     vocabulary = tmp_path / "other.model"
     (release / "30k-clean.model").rename(vocabulary)
