@@ -106,6 +106,8 @@ def of_export(directory, embeddings):
         UserError: it is damaged, or does not take text.
     """
     signature = "embeddings" if embeddings else "text"
+    # There are no loops to gain from, and it warns of each assertion.
+    tf.config.optimizer.set_experimental_options({"loop_optimization": False})
     saved_model = _load(directory)
     if signature not in saved_model.signatures:
         raise UserError(

@@ -4,6 +4,8 @@
 import inspect
 from collections.abc import Mapping
 
+import numpy as np
+import tensorflow as tf
 import tf_keras
 
 from albert_tf.checkpoints import loading, name_table, readers, source
@@ -39,6 +41,14 @@ class ConfiguredModel(tf_keras.Model):
         self._options = tuple(options.items())
         self._frozen = None
         self.built = True  # the constructors of the layers make all variables
+
+    def fit(self, x=None, *args, **kwargs):
+        """`fit` of tf_keras.Model; texts, of which it would fail deep in a graph, are refused."""
+        spec = getattr(x, "element_spec", x)  # of a tf.data.Dataset
+        spec = spec[0] if isinstance(spec, tuple) and spec else spec
+        if isinstance(spec, str | list | tuple | np.ndarray | tf.Tensor | tf.TensorSpec):
+            model_inputs(spec)
+        return super().fit(x, *args, **kwargs)
 
     def build(self, input_shape=None):
         """Does nothing: the variables are there."""
@@ -136,7 +146,8 @@ def model_inputs(features):
         UserError: there are no input_ids.
     """
     if not isinstance(features, Mapping) or "input_ids" not in features:
-        names = ", ".join(map(str, features)) if isinstance(features, Mapping) else type(features)
+        is_mapping = isinstance(features, Mapping)
+        names = ", ".join(map(str, features)) if is_mapping else type(features).__name__
         raise UserError(
             "a model takes a dict of input_ids, input_mask and token_type_ids, as a FullTokenizer "
             f"returns. Received: {names}"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prediction: a model's outputs for rows of a data set, on all replicas."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -60,9 +62,8 @@ class Predictor:
         return several or one
 
     def _trace(self, features):
-        def forward(batch):
-            return self._model(batch, training=False)
-
+        # TensorFlow counts traces by code object, and warns of many; a partial has none.
+        forward = functools.partial(self._model, training=False)
         if not self._predicts_alone:
             run = self._strategy.run
             return tf.function(lambda shares: run(forward, args=(shares,)), reduce_retracing=True)

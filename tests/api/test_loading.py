@@ -475,6 +475,8 @@ def test_the_order_of_sentences(loaded):
     found = loaded.sentence_order(TEXTS, list(reversed(TEXTS)))
     assert found.shape == (3,) and found[2] == pytest.approx(expected, abs=CLOSE)
     assert loaded.sentence_order([], []).shape == (0,)
+    with pytest.raises(UserError, match="sentence_order compares two texts: sentence_order"):
+        loaded.sentence_order("a")
     with pytest.raises(UserError, match="a second one is empty"):
         loaded.sentence_order("a", " ")
 
@@ -524,3 +526,13 @@ def test_a_config_may_be_given(copied, loaded):
     (copied / "albert_config.json").unlink()
     config = dataclasses.replace(loaded.config, hidden_dropout_prob=0.1)
     assert albert_tf.load(copied, config=config).config is config
+
+
+@pytest.mark.usefixtures("in_graphs")
+def test_many_models_are_no_retracing(loaded, release, caplog):
+    for top_k in range(1, 5):
+        loaded.fill_mask("a [MASK]", top_k=top_k)
+    for model in (albert_tf.load(release), albert_tf.load(release)):
+        model.embed("a film")
+        model.sentence_order("a", "b")
+    assert "retracing" not in caplog.text

@@ -338,3 +338,13 @@ def test_from_checkpoint(tmp_path, capsys):
 
 if __name__ == "__main__":
     fit_on_two_replicas(*sys.argv[1:])
+
+
+def test_texts_are_no_features():
+    model = heads.ClassificationModel(AlbertConfig.from_dict(sources.WIDE), 2)
+    texts, labels = ["a film", "a train"], np.array([0, 1])
+    data = tf.data.Dataset.from_tensor_slices((texts, labels)).batch(2)
+    model.compile("sgd", "mse")
+    for given in ((texts, labels), (np.array(texts), labels), (data,)):
+        with pytest.raises(UserError, match=r"takes a dict of input_ids, .* as a FullTokenizer"):
+            model.fit(*given)

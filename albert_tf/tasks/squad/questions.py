@@ -6,7 +6,7 @@ import random
 import reprlib
 
 from albert_tf import files
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, parse_json
 from albert_tf.tasks.squad import json_file as squad_files
 
 
@@ -47,10 +47,9 @@ def read_examples(path, training):
         UserError: the file cannot be read or is no SQuAD file, a context is empty, an id comes
             twice or, in training, a question has no answer, several, or one outside its context.
     """
-    content = files.read_json(path)
     examples = [
         _read_question(qa, context, training, where)
-        for where, context, qa in squad_files.questions(content, path)
+        for where, context, qa in squad_files.questions(_read_json(path), path)
     ]
     if not examples:
         raise UserError(f"{path} holds no question")
@@ -63,8 +62,19 @@ def is_v2(path):
     Raises:
         UserError: the file cannot be read or is no SQuAD file.
     """
-    questions = squad_files.questions(files.read_json(path), path)
+    questions = squad_files.questions(_read_json(path), path)
     return any("is_impossible" in qa for _, _, qa in questions)
+
+
+def _read_json(path):
+    content = files.read_bytes(path)
+    first_line = content.lstrip().partition(b"\n")[0]
+    if not first_line.startswith((b"{", b"[")) and {*b",\t"} & {*first_line}:
+        raise UserError(
+            f"{path} seems to be a table, and a SQuAD file is JSON: an object whose `data` holds "
+            f"articles with paragraphs. Convert it. It begins: {first_line[:40]!r}"
+        )
+    return parse_json(content, path)
 
 
 def shuffled(examples):

@@ -125,6 +125,14 @@ def test_a_missing_file_is_an_error(tmp_path):
         squad_questions.read_examples(str(tmp_path / "absent.json"), training=False)
 
 
+@pytest.mark.parametrize("line", ["id,question,context,answer", "id\tquestion"])
+def test_a_table_is_no_squad_file(line, tmp_path):
+    (tmp_path / "dev.csv").write_text(f"{line}\n1,2\n")
+    for read in (squad_questions.is_v2, lambda path: squad_questions.read_examples(path, False)):
+        with pytest.raises(UserError, match=r"dev\.csv seems to be a table, and a SQuAD file is"):
+            read(str(tmp_path / "dev.csv"))
+
+
 @pytest.mark.parametrize(
     "bad, message",
     [
