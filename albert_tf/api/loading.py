@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading what holds weights, with the head, the vocabulary and the settings that belong to it."""
 
+import numbers
 import os
 
 from albert_tf.api import task_kinds
 from albert_tf.api.loaded import Loaded
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, source
 from albert_tf.checkpoints.run_directory import CASING
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import encoder, heads
 from albert_tf.tasks import text_input
@@ -53,8 +55,17 @@ def load(
         UserError: there is no checkpoint, a part is missing (the message says what to pass), or an
             argument says otherwise than the record of the training, `run.json`.
     """
-    if batch_size < 1:
-        raise UserError(f"batch_size must be at least 1. Received: {batch_size}")
+    for name, value, lowest in (
+        ("batch_size", batch_size, 1),
+        ("max_seq_length", SHORTEST if max_seq_length is None else max_seq_length, SHORTEST),
+    ):
+        if not isinstance(value, numbers.Integral) or value < lowest:
+            raise UserError(f"{name} must be an int of at least {lowest}. Received: {value!r}")
+    if not isinstance(config, AlbertConfig | None):
+        raise UserError(
+            "config must be an AlbertConfig, such as AlbertConfig.from_json_file(path) returns. "
+            f"Received: {config!r:.80}"
+        )
     found = source.find(path)
     record = found.settings
     choice = source.Choice(

@@ -21,7 +21,7 @@ MAY_IMPORT = {
         "text",
         "training",
     },
-    "api": {"checkpoints", "model", "records", "tasks", "text", "training"},
+    "api": {"checkpoints", "config", "model", "records", "tasks", "text", "training"},
     "tasks": {"checkpoints", "model", "publish", "records", "text", "training"},
     "training": {"__init__", "checkpoints", "model", "publish", "records"},
     "publish": {"checkpoints", "model", "text"},
