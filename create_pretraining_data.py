@@ -12,7 +12,6 @@ from albert_tf.cli import flag_groups, launch, lazy, paths
 from albert_tf.errors import UserError
 
 files = lazy.module("albert_tf.files")
-corpus_selection = lazy.module("albert_tf.corpus.corpus_selection")
 pretraining = lazy.module("albert_tf.corpus.pretraining")
 pretraining_files = lazy.module("albert_tf.corpus.pretraining_files")
 schemas = lazy.module("albert_tf.records.schemas")
@@ -85,7 +84,7 @@ def main(_):
         settings,
         heldout_outputs=heldout_outputs,
         form=flag_groups.values_of(text_formats.Format),
-        selection=flag_groups.values_of(corpus_selection.Selection),
+        selection=flag_groups.values_of(options.Selection),
         word_start=FLAGS.word_start,
         num_workers=FLAGS.num_workers,
         work_directory=FLAGS.work_directory,

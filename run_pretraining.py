@@ -9,7 +9,7 @@ python run_pretraining.py \
 
 from absl import flags
 
-from albert_tf import choices, options
+from albert_tf import options
 from albert_tf.cli import flag_groups, launch, lazy, loop_flags, masking_flags, model_flags, paths
 from albert_tf.errors import UserError
 
@@ -30,6 +30,7 @@ def define_flags():
         options.PretrainingUpdates,
         options.OnlineMasking,
         options.Optimizer,
+        options.Clipping,
         options.Checkpoints,
         options.Memory,
         options.Operations,
@@ -79,7 +80,7 @@ def read_options(config, arguments):
         warmup_steps=FLAGS.num_warmup_steps,
         batch_size=FLAGS.train_batch_size,
         length_buckets=masking_flags.read_length_buckets(),
-        constants=flag_groups.values_of(choices.OptimizerConstants),
+        constants=flag_groups.values_of(options.Optimizer),
     )
     return flag_groups.values_of(
         pretraining.Options,

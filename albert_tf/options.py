@@ -269,6 +269,15 @@ class Optimizer(Options):
     beta_1: float = option(0.9, "Decay rate of the mean of the gradients.", low=0, below=1)
     beta_2: float = option(0.999, "Decay rate of the mean of their squares.", low=0, below=1)
     epsilon: float = option(1e-6, "Added to the root of the mean of squares.", above=0)
+
+
+ORIGINAL_OPTIMIZER = Optimizer()
+
+
+@group("Optimizer")
+class Clipping(Options):
+    """How large an update may get."""
+
     gradient_clip_norm: float = option(
         1.0, "Gradients of a batch are scaled down to this joint norm.", above=0
     )
@@ -484,6 +493,7 @@ FINE_TUNING = (  # of every fine-tuning script, after those of its task
     FineTunedModel,
     FineTuningUpdates,
     Optimizer,
+    Clipping,
     Checkpoints,
     Memory,
     Export,

@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import choices
 from albert_tf.corpus import pretraining
+from albert_tf.options import WINDOW
 from albert_tf.records import graph_masking, input_pipeline, record_index, schemas
 from albert_tf.text.tokenization import SpecialIds
 
@@ -169,7 +169,7 @@ def main():
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--batches", type=int, default=1000, help="of each turn")
     parser.add_argument("--turns", type=int, default=3, help="of each kind")
-    parser.add_argument("--window", type=int, default=choices.WINDOW)
+    parser.add_argument("--window", type=int, default=WINDOW)
     parser.add_argument("--train_steps", type=int, default=0, help="of each turn")
     parser.add_argument("--train_batch_size", type=int, default=4, help="of these")
     parser.add_argument("--dtype", default="bf16", help="of these: fp32 or bf16")

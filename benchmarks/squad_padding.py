@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from albert_tf import choices
+from albert_tf import options
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, objectives
 from albert_tf.records import input_pipeline
@@ -86,7 +86,7 @@ def main():
     parser.add_argument("--doc_stride", type=int, default=128)
     parser.add_argument("--batch_size", type=int, default=8)
     parser.add_argument("--windows", type=int, default=500, help="how many to measure")
-    parser.add_argument("--dtype", default="fp32", choices=sorted(choices.PRECISIONS))
+    parser.add_argument("--dtype", default="fp32", choices=sorted(options.PRECISIONS))
     args = parser.parse_args()
     arrays, run = read_windows(args), make_run(args)
     padded, skipped = (windows_per_second(run, arrays, args, padded) for padded in (True, False))

@@ -73,6 +73,9 @@ def test_a_group_checks_its_values():
         UserError, match=r"at least 0\.5 and at most 1, or 0 for off\. Received: 0\.3"
     ):
         options.Selection(drop_near_duplicates=0.3)
+    assert options.SentencePiece(vocab_size=14).vocab_size == 14  # the special pieces, and a space
+    with pytest.raises(UserError, match=r"^--vocab_size must be at least 14 and at most"):
+        options.SentencePiece(vocab_size=13)
     assert dataclasses.replace(options.Devices(), seed=7).seed == 7
 
 

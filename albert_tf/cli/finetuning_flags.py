@@ -5,7 +5,7 @@ import sys
 
 from absl import flags
 
-from albert_tf import choices
+from albert_tf import options
 from albert_tf.cli import flag_groups, lazy, loop_flags, model_flags, paths
 from albert_tf.errors import UserError
 
@@ -148,7 +148,7 @@ def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **other
             start_warmup_step=0,
             poly_power=1.0,
             length_buckets=None,
-            constants=flag_groups.values_of(choices.OptimizerConstants),
+            constants=flag_groups.values_of(options.Optimizer),
         )
     values = {
         "recipe": recipe,

@@ -15,7 +15,6 @@ from absl import flags, logging
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch, lazy, paths
 from albert_tf.errors import UserError
-from albert_tf.text.sentencepiece_options import Options
 
 tf = lazy.module("tensorflow")
 files = lazy.module("albert_tf.files")
@@ -83,7 +82,7 @@ def main(_):
         raise UserError(
             f"--model_prefix={FLAGS.model_prefix}: give a name for the files, as dir/spm"
         )
-    settings = flag_groups.values_of(Options)
+    settings = flag_groups.values_of(options.SentencePiece)
     form = flag_groups.values_of(text_formats.Format)
     text_files = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = [f"{FLAGS.model_prefix}{ending}" for ending in (".vocab", ".model")]

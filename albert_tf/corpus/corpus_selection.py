@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which documents of a corpus are used: without repeated ones, and some held out."""
 
-import dataclasses
 import hashlib
 import itertools
 from typing import NamedTuple
@@ -10,41 +9,9 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.corpus import corpus_reader
-from albert_tf.errors import UserError
 
 TRAIN, HELD_OUT = "train", "heldout"
 _DOCUMENTS_TOGETHER = 4096
-
-
-@dataclasses.dataclass(frozen=True)
-class Selection:
-    """What is left out of a corpus, or held out.
-
-    Args:
-        drop_duplicates: bool, whether documents with the tokens of an earlier one are left out.
-        drop_near_duplicates: float, from which similarity to an earlier one on documents are left
-            out, as near_duplicates.repeats takes it; 0 for none.
-        heldout_fraction: float, about which share of the documents is held out. It follows from
-            the tokens of a document alone whether it is one of these.
-
-    Raises:
-        UserError: the fraction makes no sense.
-    """
-
-    drop_duplicates: bool = False
-    drop_near_duplicates: float = 0.0
-    heldout_fraction: float = 0.0
-
-    def __post_init__(self):
-        if not 0 <= self.heldout_fraction < 1:
-            raise UserError(
-                f"--heldout_fraction={self.heldout_fraction}: must be at least 0 and less than 1"
-            )
-        if not (self.drop_near_duplicates == 0 or 0.5 <= self.drop_near_duplicates <= 1):
-            raise UserError(
-                f"--drop_near_duplicates={self.drop_near_duplicates}: give a similarity between "
-                "0.5 and 1, such as 0.8, or 0 to keep all"
-            )
 
 
 class Choice(NamedTuple):

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.choices import WORD_STARTS
 from albert_tf.corpus import text_formats
 from albert_tf.errors import UserError
+from albert_tf.options import WORD_STARTS
 from albert_tf.text.tokenization import WORD_START
 
 _UNKNOWN_PIECES = ("<unk>", "[UNK]")

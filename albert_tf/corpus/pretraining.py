@@ -7,57 +7,21 @@ blocks. Each block of documents of a pass, and each block of instances, draws fr
 its own, derived from the seed: the records are the same, whichever process makes them and when.
 """
 
-import dataclasses
 import functools
 
 import numpy as np
 
+from albert_tf import options
 from albert_tf.corpus import masking, segment_pairs
-from albert_tf.errors import UserError
 from albert_tf.records import schemas
 from albert_tf.text.sequences import NUM_SPECIALS
 
 _PAIR_DRAWS, ORDER_DRAW, INSTANCE_DRAWS = range(3)  # streams of random numbers
 _DOCUMENTS_PER_BLOCK = 1024
-_LONGEST = 2**16  # far beyond any model; a record of this size takes megabytes while it is made
-_MOST_PASSES = 10_000
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What the records shall look like; names and defaults are those of the script's flags.
-
-    Raises:
-        UserError: a value makes no sense.
-    """
-
-    max_seq_length: int = 512  # tokens, with [CLS] and both [SEP]
-    max_predictions_per_seq: int = 20
-    masked_lm_prob: float = 0.15  # share of the tokens, specials counted
-    ngram: int = 3  # longest n-gram, in words
-    favor_shorter_ngram: bool = True
-    do_whole_word_mask: bool = True
-    do_permutation: bool = False
-    random_next_sentence: bool = False
-    short_seq_prob: float = 0.1  # per document and pass
-    dupe_factor: int = 40  # passes over the documents
-    random_seed: int = 12345
-
-    def __post_init__(self):
-        # [CLS], [SEP], [SEP] and two tokens: the shortest target a short sequence may get
-        bounds = {
-            "max_seq_length": (NUM_SPECIALS + 2, _LONGEST),
-            "max_predictions_per_seq": (1, _LONGEST),
-            "ngram": (1, _LONGEST),
-            "dupe_factor": (1, _MOST_PASSES),
-            "random_seed": (0, 2**64 - 1),
-            "masked_lm_prob": (0, 1),
-            "short_seq_prob": (0, 1),
-        }
-        for name, (minimum, maximum) in bounds.items():
-            value = getattr(self, name)
-            if not minimum <= value <= maximum:  # nan is not
-                raise UserError(f"--{name}={value}: must lie between {minimum} and {maximum}")
+class Settings(options.Instances):
+    """What the records shall look like, and what follows from it."""
 
     @property
     def max_pair_length(self):

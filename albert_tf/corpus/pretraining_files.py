@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import files, locks
+from albert_tf import files, locks, options
 from albert_tf.corpus import (
     corpus_reader,
     corpus_selection,
@@ -69,8 +69,8 @@ def create(
         heldout_outputs: list of str, files for the documents held out, if `selection` has any.
         form: text_formats.Format; None for one sentence per line, and blank lines between
             documents.
-        word_start: str, one of choices.WORD_STARTS.
-        selection: corpus_selection.Selection; None for all documents.
+        word_start: str, one of options.WORD_STARTS.
+        selection: options.Selection; None for all documents.
         num_workers: int, processes. The records do not depend on it.
         work_directory: str or None, on a local disk, for what is needed until all is done. By
             default a hidden one beside the first output, which is removed at the end.
@@ -85,7 +85,7 @@ def create(
     """
     started = time.monotonic()
     special_ids = tokenizer.special_ids(with_mask=True)
-    form, selection = form or text_formats.Format(), selection or corpus_selection.Selection()
+    form, selection = form or text_formats.Format(), selection or options.Selection()
     _check_outputs(inputs, outputs, heldout_outputs, selection)
     encoder = line_encoding.LineEncoder(tokenizer, form, word_start)
     reading = {**dataclasses.asdict(form), "word_start": word_start}
@@ -135,7 +135,7 @@ def _given(inputs, tokenizer, reading, selection, settings):
 
 def _parts(whole, selection, stages):
     """(directories of the corpora to make records of, numbers of documents dropped)."""
-    if selection == corpus_selection.Selection():
+    if selection == options.Selection():
         return [whole], (0, 0)
     near_duplicates = functools.partial(stages.near_duplicates, whole)
     digests = stages.digests(whole)

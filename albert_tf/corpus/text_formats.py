@@ -3,7 +3,6 @@
 
 import bz2
 import contextlib
-import dataclasses
 import functools
 import gzip
 import re
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf import errors
+from albert_tf import errors, options
 from albert_tf.errors import UserError
 
 _BLOCK_BYTES = 1 << 18
@@ -24,24 +23,15 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which JS
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclasses.dataclass(frozen=True)
-class Format:
-    """The form of text files; names and defaults are those of the script's flags.
+class Format(options.TextFormat):
+    """The form of text files.
 
     Raises:
         UserError: the sentence splitter is needed, and is not there or lacks the language.
     """
 
-    input_format: str = "sentences"
-    document_per_line: bool = False
-    text_key: str = "text"
-    language: str = "en"
-    file_is_document: bool = False
-    on_decode_error: str = "stop"
-
     def __post_init__(self):
-        if self.document_per_line and self.input_format != "documents":
-            raise UserError("--document_per_line is for --input_format=documents")
+        super().__post_init__()
         if self.input_format != "sentences":
             _splitter(self.language)
 

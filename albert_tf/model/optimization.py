@@ -10,8 +10,7 @@ import dataclasses
 import tensorflow as tf
 import tf_keras
 
-from albert_tf import choices
-from albert_tf.choices import ORIGINAL_CONSTANTS
+from albert_tf import options
 from albert_tf.errors import UserError
 from albert_tf.model import fused
 from albert_tf.model.keras_model import serializable
@@ -105,10 +104,10 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def __init__(
         self,
         learning_rate,
-        weight_decay_rate=ORIGINAL_CONSTANTS.weight_decay_rate,
-        beta_1=ORIGINAL_CONSTANTS.beta_1,
-        beta_2=ORIGINAL_CONSTANTS.beta_2,
-        epsilon=ORIGINAL_CONSTANTS.epsilon,
+        weight_decay_rate=options.ORIGINAL_OPTIMIZER.weight_decay_rate,
+        beta_1=options.ORIGINAL_OPTIMIZER.beta_1,
+        beta_2=options.ORIGINAL_OPTIMIZER.beta_2,
+        epsilon=options.ORIGINAL_OPTIMIZER.epsilon,
         decayed=is_decayed,
         name="AdamW",
         **kwargs,
@@ -195,16 +194,16 @@ class LAMB(AdamW):
         return tf.where(both, tf.math.divide_no_nan(variable_norm, norm), 1.0)
 
 
-OPTIMIZERS = dict(zip(choices.OPTIMIZERS, (AdamW, LAMB), strict=True))
+OPTIMIZERS = dict(zip(options.OPTIMIZERS, (AdamW, LAMB), strict=True))
 
 
-def create_optimizer(name, learning_rate, constants=ORIGINAL_CONSTANTS):
+def create_optimizer(name, learning_rate, constants=options.ORIGINAL_OPTIMIZER):
     """Makes an optimizer.
 
     Args:
         name: str, a key of OPTIMIZERS.
         learning_rate: float or schedule.
-        constants: choices.OptimizerConstants, by default the original's.
+        constants: options.Optimizer, by default the original's.
 
     Raises:
         UserError: no optimizer has this name.

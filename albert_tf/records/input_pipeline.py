@@ -6,8 +6,8 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.choices import WINDOW
 from albert_tf.errors import UserError
+from albert_tf.options import WINDOW
 from albert_tf.records import graph_masking, record_checks, record_order, schemas
 
 # Padding that is cut off is cut to a multiple of this: kernels are prepared anew for each length.

@@ -9,9 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from albert_tf.checkpoints.run_directory import FinetunedTask
-from albert_tf.choices import WINDOW
 from albert_tf.model import heads, objectives
-from albert_tf.options import check_pair_length
+from albert_tf.options import WINDOW, check_pair_length
 from albert_tf.publish import classifier_functions, text_inputs
 from albert_tf.tasks import base, classification_metrics, glue, tsv_files
 from albert_tf.tasks.figures import mean_over_batches

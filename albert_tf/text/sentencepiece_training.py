@@ -10,7 +10,7 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.errors import UserError
-from albert_tf.text.sentencepiece_options import SYMBOLS
+from albert_tf.options import SPM_SYMBOLS
 
 # The original's README, section on training SentencePiece. The ids follow: <pad> 0, <unk> 1,
 # [CLS] 2, [SEP] 3, [MASK] 4. The comma is not among the symbols: there it parts them.
@@ -21,7 +21,7 @@ _RELEASE = {
     "bos_id": -1,
     "eos_id": -1,
     "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
-    "user_defined_symbols": SYMBOLS,
+    "user_defined_symbols": list(SPM_SYMBOLS),
     "shuffle_input_sentence": True,
 }
 # The sums of the training depend on how the sentences are shared out: a fixed number of threads

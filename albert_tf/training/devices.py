@@ -11,8 +11,8 @@ import tensorflow as tf
 import tf_keras
 from official.common import distribute_utils
 
-from albert_tf.choices import PRECISIONS, STRATEGIES
 from albert_tf.errors import UserError
+from albert_tf.options import PRECISIONS, STRATEGIES
 
 
 def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_project=None):

@@ -6,8 +6,8 @@ import functools
 import os
 
 from albert_tf.checkpoints import name_table
-from albert_tf.choices import ORIGINAL_CONSTANTS, WINDOW, OptimizerConstants
 from albert_tf.model import optimization
+from albert_tf.options import ORIGINAL_OPTIMIZER, WINDOW, Optimizer
 from albert_tf.records import input_pipeline, record_index
 from albert_tf.training import devices, loop, run_changes, run_record
 
@@ -24,7 +24,7 @@ class Recipe:
     poly_power: float = 1.0
     shuffle_buffer_size: int = WINDOW
     length_buckets: tuple | None = None  # lengths that batches are cut to, up to the longest
-    constants: OptimizerConstants = ORIGINAL_CONSTANTS
+    constants: Optimizer = ORIGINAL_OPTIMIZER
 
 
 def make_run(strategy, make_model, objective, settings, recipe=None, seed=0, flops=None):

@@ -10,9 +10,9 @@ import pytest
 
 import create_pretraining_data
 from albert_tf.corpus import beam_tasks, pretraining_files, text_formats
-from albert_tf.corpus.corpus_selection import Selection
 from albert_tf.corpus.pretraining import Settings
 from albert_tf.errors import UserError
+from albert_tf.options import Selection
 from albert_tf.records import schemas
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN

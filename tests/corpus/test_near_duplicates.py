@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from albert_tf.corpus import near_duplicates, pretraining_files
-from albert_tf.corpus.corpus_selection import Selection
 from albert_tf.corpus.pretraining import Settings
 from albert_tf.corpus.worker_pool import WorkerPool
-from albert_tf.errors import UserError
+from albert_tf.options import Selection
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
 
@@ -116,12 +115,6 @@ def test_the_blocks_do_not_matter(tmp_path, monkeypatch, size):
 @pytest.mark.parametrize(("similarity", "rows"), [(0.5, 3), (0.8, 7), (0.95, 18), (1, 128)])
 def test_similar_documents_meet_in_a_band(similarity, rows):
     assert near_duplicates._rows_of_a_band(similarity) == rows
-
-
-@pytest.mark.parametrize("similarity", [-1, 0.2, 1.5, float("nan")])
-def test_similarities_that_make_no_sense(similarity):
-    with pytest.raises(UserError, match=r"--drop_near_duplicates=.*between 0.5 and 1"):
-        Selection(drop_near_duplicates=similarity)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

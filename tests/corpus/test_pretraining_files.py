@@ -18,9 +18,9 @@ from albert_tf.corpus import (
     pretraining_stages,
     pretraining_summary,
 )
-from albert_tf.corpus.corpus_selection import Selection
 from albert_tf.corpus.pretraining import Settings
 from albert_tf.errors import UserError
+from albert_tf.options import Selection
 from albert_tf.records import input_pipeline, record_index, schemas
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN, ROOT
@@ -240,7 +240,7 @@ def test_each_part_counts_its_own_unknown_pieces(tmp_path, tokenizer, monkeypatc
     [
         (0.5, [], "need each other"),
         (0.0, ["held"], "need each other"),
-        (1.0, ["held"], "must be at least 0 and less than 1"),
+        (1.0, ["held"], "must be at least 0 and below 1"),
         (1e-9, ["held"], "none is left for the heldout files"),
     ],
 )

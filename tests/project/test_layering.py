@@ -32,7 +32,6 @@ MAY_IMPORT = {
     "records": {"text"},
     "text": set(),
     "config": set(),
-    "choices": set(),
     "options": set(),
     "files": set(),
     "locks": set(),
@@ -43,7 +42,7 @@ MAY_IMPORT = {
     "plot": {"training"},
     "__init__": set(),  # it imports what is asked for,
 }
-OPEN_TO_ALL = {"choices", "errors", "files", "locks", "options", "progress", "state"}
+OPEN_TO_ALL = {"errors", "files", "locks", "options", "progress", "state"}
 FLAG_READERS = {"cli"}
 GLOBAL_STATE = {"Graph", "set_global_policy", "set_random_seed", "set_jit"}
 MAY_SET_GLOBAL_STATE = {"cli", "training"}  # in functions that scripts call for that purpose

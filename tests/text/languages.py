@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A short text in several languages, and SentencePiece models that are trained on it."""
 
+from albert_tf.options import SentencePiece
 from albert_tf.text import sentencepiece_training
-from albert_tf.text.sentencepiece_options import Options
 from albert_tf.text.tokenization import preprocess_lines
 
 TEXTS = {
@@ -79,6 +79,6 @@ def write_model(path, text, strip_accents=True):
     """
     lines = preprocess_lines(text.split("\n"), lower=True, strip_accents=strip_accents)
     characters = len(set("".join(lines)))
-    options = Options(vocab_size=characters + 22, character_coverage=1.0)  # few longer pieces
+    options = SentencePiece(vocab_size=characters + 22, character_coverage=1.0)  # few longer pieces
     path.write_bytes(sentencepiece_training.train(lines, options))
     return str(path)
