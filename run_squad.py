@@ -18,7 +18,7 @@ source = lazy.module("albert_tf.checkpoints.source")
 squad = lazy.module("albert_tf.tasks.squad.task")
 squad_features = lazy.module("albert_tf.tasks.squad.features")
 finetuning = lazy.module("albert_tf.training.finetuning")
-results = lazy.module("albert_tf.training.results")
+run_directory = lazy.module("albert_tf.checkpoints.run_directory")
 
 FLAGS = flags.FLAGS
 KEEP_CHECKPOINTS = 3  # of those that were evaluated, beside the best, as the original
@@ -117,6 +117,7 @@ def main(_):
         steps = finetuning.steps_of_epochs(
             len(task.train_examples), FLAGS.train_batch_size, FLAGS.num_train_epochs
         )
+    earlier = run_directory.RunDirectory(FLAGS.output_dir)
     can_evaluate = FLAGS.do_predict and task.is_labelled and not FLAGS.ensemble_dirs
     record_files = {flag: task.record_file(use) for use, flag in RECORD_FLAGS.items()}
     finetuning_flags.check_writable(**record_files)
@@ -126,7 +127,7 @@ def main(_):
         int(steps * FLAGS.warmup_proportion),
         # Without evaluation, another process may evaluate later: until then all have to stay.
         KEEP_CHECKPOINTS if FLAGS.do_predict else None,
-        do_eval=can_evaluate and bool(FLAGS.do_train or results.trained_in(FLAGS.output_dir)),
+        do_eval=can_evaluate and bool(FLAGS.do_train or earlier.trained),
         eval_batch_size=FLAGS.predict_batch_size,
         ensemble=tuple(zip(configs, prefixes, strict=True)) if FLAGS.ensemble_dirs else (),
     )

@@ -27,6 +27,7 @@ def _write_tf2(prefix, tensors):
     make_checkpoint({name: tf.Variable(value) for name, value in tensors.items()}).write(prefix)
 
 
+ENDINGS = (".data-00000-of-00001", ".index")  # the index, which makes a checkpoint, comes last
 WRITERS = {"tf1": _write_tf1, "tf2": _write_tf2}
 
 
@@ -39,14 +40,13 @@ def write(prefix, tensors, form):
         form: str, a key of `WRITERS`: `tf1` for the original's form, `tf2` for this project's.
     """
     temporary = files.temporary_path(prefix)
-    endings = (".data-00000-of-00001", ".index")  # the index, which makes a checkpoint, comes last
     try:
         WRITERS[form](temporary, {name_table.GLOBAL_STEP: np.int64(0), **tensors})
         files.remove(prefix + ".index")  # it must not stand beside other data for a moment
-        for ending in endings:
+        for ending in ENDINGS:
             tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
     finally:
-        for ending in endings:
+        for ending in ENDINGS:
             files.remove(temporary + ending)
 
 
@@ -69,19 +69,12 @@ def read(prefix, with_moments=False):
     return {name: reader[name] for name in names}, reader.form
 
 
-def drop_moments(prefix, target=None):
+def drop_moments(prefix):
     """Writes a checkpoint anew without optimizer slots: a third of the size.
 
     Args:
         prefix: str. One that holds none is left alone.
-        target: str, prefix of the copy to write; None to replace it.
-
-    Returns:
-        bool, whether it was written.
     """
-    reader = readers.TensorFlowReader(prefix)
-    kept = [n for n in reader.shapes if name_table.is_weight(n) or n == name_table.GLOBAL_STEP]
-    if len(kept) == len(reader.shapes):
-        return False
-    write(target or prefix, {name: reader[name] for name in kept}, reader.form)
-    return True
+    tensors, form = read(prefix)
+    if len(tensors) < len(readers.TensorFlowReader(prefix).shapes):
+        write(prefix, tensors, form)

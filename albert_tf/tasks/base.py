@@ -37,7 +37,7 @@ class Task:
         shown_figures: tuple of str, the figures that an evaluation prints; None for all.
         takes_head: bool, whether training starts with the head of the checkpoint it is given.
         results_layout: str, of an evaluation in `eval_results.txt`, as the task's original has it
-            (`results.record`).
+            (`evaluation.Evaluator`).
         export_folder: str, where in the directory of exports those of the task lie.
     """
 

@@ -20,7 +20,10 @@ class Evaluator:
         run: loop.Run.
         evaluate: callable, () -> task.Evaluation of the weights that the run holds.
         key_metric: str, the figure that chooses the best checkpoint; larger is better.
-        layout: str, of a block of `eval_results.txt` (`results.record`).
+        layout: str, what is added to `eval_results.txt`, as the script's original writes it:
+            {first} and {rest} stand for the `key = value` lines of the figures, sorted; {saved} for
+            a line for each file copied to `model.ckpt-best`; {before} and {after} for the best
+            value.
         shown: sequence of str, the figures of the line; None for all.
         initial_best: float, what the first checkpoint has to beat.
         keep: int or None, of the checkpoints that `each` evaluates, the newest to keep; None or 0
@@ -44,26 +47,35 @@ class Evaluator:
         """
         run, evaluation = self._run, self._evaluate()
         run.wait_for_checkpoint()
-        best = run.is_chief and results.record(
-            self._directory,
-            run.step,
-            {"global_step": run.step} | evaluation.figures,
-            prefix,
-            self._key_metric,
-            self._initial_best,
-            self._layout,
-            content=content,
-            save_moments_for_best=run.settings.save_moments_for_best,
-        )
-        if best and evaluation.keep:
+        is_best = run.is_chief and self._record(prefix, content, evaluation.figures)
+        if is_best and evaluation.keep:
             evaluation.keep()
         figures = evaluation.figures | (evaluation.weighted or {})
-        run.figures.evaluation(run.step, figures, self._shown or figures, best)
+        run.figures.evaluation(run.step, figures, self._shown or figures, is_best)
         if run.step:  # before training it is no news
             now = set(evaluation.warnings) - {None}
             for warning in sorted(now - self._warnings):
                 say(f"Warning: {warning}")
             self._warnings = now
+
+    def _record(self, prefix, content, figures):
+        """Writes an evaluation down; returns whether the checkpoint is kept as the best."""
+        before = results.read_best(self._directory)
+        before = before or results.BestState(-1, -1, self._initial_best)
+        step, value, saved = self._run.step, float(figures[self._key_metric]), ""
+        now, is_best = before._replace(step=step), before.is_beaten_by(step, value)
+        if is_best:
+            now = results.BestState(step, step, value)
+            best = os.path.join(self._directory, run_directory.BEST)
+            writers.write(best, *(content or self._read(prefix)))
+            for ending in writers.ENDINGS:
+                saved += f"saved {prefix}{ending} to {best}{ending}\n"
+        first, *rest = results.sorted_lines(figures | {"global_step": step})
+        lines = {"first": f"{first}\n", "rest": "".join(f"{line}\n" for line in rest)}
+        block = self._layout.format(**lines, saved=saved, before=before.best, after=now.best)
+        results.add(self._directory, block)
+        results.write_best(self._directory, now)
+        return is_best
 
     def each(self, prefixes):
         """Evaluates checkpoints as they come, and leaves out those that cannot be read.
@@ -88,11 +100,10 @@ class Evaluator:
         None if it cannot be read. A training that goes on elsewhere also writes older checkpoints
         anew, without moments, so a failure is tried again.
         """
-        moments = self._run.settings.save_moments_for_best
         for seconds in [SECONDS_TO_REWRITE] * (tries - 1) + [0]:
             try:
                 self._run.load_weights_and_step(prefix)
-                return writers.read(prefix, moments)
+                return self._read(prefix)
             except UserError as caught:
                 is_there, error = run_directory.exists(prefix), caught
                 if is_there and not isinstance(error, readers.DamagedError):
@@ -102,13 +113,17 @@ class Evaluator:
         say(f"{error if is_there else gone}. It is left out.")
         return None
 
+    def _read(self, prefix):
+        return writers.read(prefix, self._run.settings.save_moments_for_best)
+
     def make_up(self, first_step=0):
         """Evaluates what an earlier process of the run saved and did not evaluate any more.
 
         Args:
             first_step: int, steps before are left out.
         """
-        seen = max(results.evaluated_step(self._directory), first_step - 1)
+        state = results.read_best(self._directory)
+        seen = max(state.step if state else -1, first_step - 1)
         pending = results.follow(self._directory, -1, 0, seen, newest_only=False)
         if self.each(pending):
             self._run.restore_newest()

@@ -123,7 +123,7 @@ def fine_tune(data, config, options, strategy):
 
 def _say_end(task, directory):
     """Prints where the model lies, and the command that predicts with it."""
-    prefix = results.trained_in(directory)
+    prefix = run_directory.RunDirectory(directory).trained
     if prefix is None:  # that of another directory was evaluated
         return
     kind = "best" if os.path.basename(prefix) == run_directory.BEST else "newest"

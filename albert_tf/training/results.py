@@ -8,7 +8,8 @@ import time
 from typing import NamedTuple
 
 from albert_tf import files
-from albert_tf.checkpoints import run_directory, writers
+from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError
 
 EVAL_RESULTS = "eval_results.txt"
@@ -24,6 +25,18 @@ class BestState(NamedTuple):
     step: int
     best_step: int
     best: float
+
+    def is_beaten_by(self, step, value):
+        """Whether another step's value is better; nan is not.
+
+        An untrained model can have a high figure by chance, so any trained one replaces it. Of
+        equal ones the later is better, since it was trained for longer.
+        """
+        if self.best_step < 0:
+            better = value > self.best
+        else:
+            better = step > 0 and (self.best_step == 0 or value >= self.best)
+        return better and math.isfinite(value)
 
 
 def read_best(directory):
@@ -49,78 +62,13 @@ def read_best(directory):
     return state
 
 
-def record(
-    directory,
-    step,
-    figures,
-    prefix,
-    key_metric,
-    initial_best,
-    layout,
-    content=None,
-    save_moments_for_best=False,
-):
-    """Adds an evaluation to `eval_results.txt` and keeps the checkpoint if it is the best so far.
-
-    Args:
-        directory: str, the run's.
-        step: int, of the checkpoint.
-        figures: dict of name -> value.
-        prefix: str, the checkpoint.
-        key_metric: str, name of the figure that decides; larger is better, nan is never the best.
-            Of equal ones the later is the best. Step 0 is only until another step is evaluated.
-        initial_best: float, what the first checkpoint has to beat.
-        layout: str, what is added, as the script's original writes it: {first} and {rest} stand
-            for the `key = value` lines of the figures, sorted; {saved} for a line for each file
-            copied to `model.ckpt-best`; {before} and {after} for the best value.
-        content: what `writers.read` gives of the checkpoint, if that may be gone by now.
-        save_moments_for_best: bool, whether `model.ckpt-best` keeps the optimizer's slots.
-
-    Returns:
-        bool, whether it is kept as `model.ckpt-best`.
-    """
-    state, saved = read_best(directory) or BestState(-1, -1, initial_best), ""
-    value = float(figures[key_metric])
-    improved = math.isfinite(value) and _is_better(step, value, state)
-    if improved:
-        for source, destination in _keep_best(prefix, directory, content, save_moments_for_best):
-            saved += f"saved {source} to {destination}\n"
-    best = (step, value) if improved else (state.best_step, state.best)
-    first, *rest = (f"{line}\n" for line in sorted_lines(figures))
-    _add(
-        directory,
-        layout.format(
-            first=first, rest="".join(rest), saved=saved, before=state.best, after=best[1]
-        ),
-    )
-    files.write_text(os.path.join(directory, BEST_STATE), ":".join(map(str, (step, *best))))
-    return improved
+def write_best(directory, state):
+    """Writes the BestState of a directory."""
+    files.write_text(os.path.join(directory, BEST_STATE), ":".join(map(str, state)))
 
 
-def _is_better(step, value, state):
-    # An untrained model can have a high figure by chance, so any trained one replaces it. Of equal
-    # ones the later was trained for longer.
-    if state.best_step < 0:
-        return value > state.best
-    return step > 0 and (state.best_step == 0 or value >= state.best)
-
-
-def _keep_best(prefix, directory, content, save_moments):
-    """Copies a checkpoint to `model.ckpt-best`; returns pairs (source file, target file)."""
-    best = os.path.join(directory, run_directory.BEST)
-    if content:
-        writers.write(best, *content)
-    elif save_moments or not writers.drop_moments(prefix, best):
-        return run_directory.copy(prefix, best)
-    return [(prefix + end, best + end) for end in (".data-00000-of-00001", ".index")]
-
-
-def add_lines(directory, lines):
-    """Adds lines to `eval_results.txt`."""
-    _add(directory, "".join(f"{line}\n" for line in lines))
-
-
-def _add(directory, text):
+def add(directory, text):
+    """Adds text to `eval_results.txt`."""
     path = os.path.join(directory, EVAL_RESULTS)
     files.write_text(path, files.read_text(path) + text)
 
@@ -184,12 +132,6 @@ def follow(directory, last_step, timeout, seen=-1, newest_only=True):
 # --- Checkpoints to go on with -------------------------------------------------------------------
 
 
-def trained_in(directory):
-    """A run's best checkpoint or, where nothing was evaluated, its newest; or None."""
-    best = os.path.join(directory, run_directory.BEST)
-    return best if run_directory.exists(best) else run_directory.latest_in(directory)
-
-
 def find_best(directory, given=None):
     """Prefix of `model.ckpt-best`; where nothing was evaluated of the newest, and a line says so.
 
@@ -200,7 +142,7 @@ def find_best(directory, given=None):
     Raises:
         UserError: there is none.
     """
-    prefix = trained_in(directory)
+    prefix = RunDirectory(directory).trained
     if prefix == os.path.join(directory, run_directory.BEST):
         return prefix
     prefix = prefix or (given and run_directory.find(run_directory.prefer_best(given)))
@@ -228,12 +170,6 @@ def describe(prefix, step, key_metric):
     state = read_best(directory) if name == run_directory.BEST else None
     figure = f", {key_metric} {state.best:.4f}" if state and state.best_step == step else ""
     return f"{prefix} (step {step}{figure})"
-
-
-def evaluated_step(directory):
-    """The last step of a run that was evaluated, -1 if none was."""
-    state = read_best(directory)
-    return -1 if state is None else state.step
 
 
 def check_key_metric(directory, key_metric):

@@ -2,6 +2,7 @@
 """Replicas give one device's numbers; what a run saves, and what it says when it stops."""
 
 import contextlib
+import dataclasses
 import errno
 import functools
 import json
@@ -23,13 +24,14 @@ from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.training import (
     devices,
+    evaluation,
     figures,
     loop,
     progress_line,
-    results,
     saving,
     steps,
 )
+from albert_tf.training.task import Evaluation
 from tests import GOLDEN, ROOT
 from tests.training.clusters import cluster
 
@@ -281,16 +283,9 @@ def test_a_damaged_old_checkpoint_does_not_end_a_run(run, tmp_path):
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_the_best_checkpoint_holds_moments_if_asked_for(keeps, run, tmp_path):
-    results.record(
-        str(tmp_path),
-        0,
-        {"f": 1.0},
-        str(tmp_path / "model.ckpt-0"),
-        "f",
-        0,
-        "{first}",
-        save_moments_for_best=keeps,
-    )
+    run.settings = dataclasses.replace(run.settings, save_moments_for_best=keeps)
+    evaluator = evaluation.Evaluator(run, lambda: Evaluation({"f": 1.0}), "f", "{first}")
+    evaluator(str(tmp_path / "model.ckpt-0"))
     shapes = readers.TensorFlowReader(str(tmp_path / "model.ckpt-best")).shapes
     assert any(map(name_table.is_slot, shapes)) == keeps
     loading.load_all(str(tmp_path / "model.ckpt-best"), run.task.variables)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files evaluations leave, the best checkpoint, following a run."""
 
+import types
+
 import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import loading, run_directory, writers
 from albert_tf.errors import UserError
-from albert_tf.training import results
+from albert_tf.training import evaluation, figures, loop, results
+from albert_tf.training.task import Evaluation
 
 
 def write_checkpoint(directory, step):
@@ -17,15 +20,22 @@ def write_checkpoint(directory, step):
 
 
 def record(directory, step, value):
-    return results.record(
-        str(directory),
-        step,
-        {"global_step": step, "figure": value},
-        write_checkpoint(directory, step),
-        "figure",
-        initial_best=-1.0,
-        layout="{first}{rest}best = {before}\n{saved}",
+    """Evaluates a checkpoint with a figure; returns whether it is kept as the best."""
+    run = types.SimpleNamespace(
+        settings=loop.Settings(str(directory), 4, 2),
+        step=step,
+        is_chief=True,
+        wait_for_checkpoint=lambda: None,
+        figures=figures.Figures([], []),
     )
+    evaluation.Evaluator(
+        run,
+        lambda: Evaluation({"figure": value}),
+        "figure",
+        "{first}{rest}best = {before}\n{saved}",
+        initial_best=-1.0,
+    )(write_checkpoint(directory, step))
+    return results.read_best(str(directory)).best_step == step
 
 
 def test_the_best_is_kept_and_everything_is_written_down(tmp_path):

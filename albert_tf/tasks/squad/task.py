@@ -133,7 +133,7 @@ def trained_checkpoints(output_dir, ensemble_dirs=(), given=None):
         UserError: there is none, or one of them is no checkpoint.
     """
     directories = ensemble_dirs or [output_dir]
-    found = [results.trained_in(directory) for directory in directories]
+    found = [run_directory.RunDirectory(directory).trained for directory in directories]
     if found == [None] and not ensemble_dirs and given:
         return [run_directory.find(run_directory.prefer_best(given))]
     for directory, prefix in zip(directories, found, strict=True):
@@ -421,7 +421,7 @@ class SquadTask:
             lines = results.sorted_lines(figures)
             if len(members) == 1:
                 lines.append(f"best perf happened at step: {members[0].step}")
-            results.add_lines(self.output_dir, lines)
+            results.add(self.output_dir, "\n".join(lines) + "\n")
             print("\n".join(lines))
         elif self.version.has_negatives:
             threshold = self._known_threshold([member.prefix for member in members])
