@@ -12,10 +12,10 @@ from albert_tf.cli import flag_groups, launch, lazy, paths
 from albert_tf.errors import UserError
 
 files = lazy.module("albert_tf.files")
-pretraining = lazy.module("albert_tf.corpus.pretraining")
-pretraining_files = lazy.module("albert_tf.corpus.pretraining_files")
+instances = lazy.module("albert_tf.corpus.instances")
+build = lazy.module("albert_tf.corpus.build")
 schemas = lazy.module("albert_tf.records.schemas")
-text_formats = lazy.module("albert_tf.corpus.text_formats")
+text_files = lazy.module("albert_tf.corpus.text_files")
 tokenization = lazy.module("albert_tf.text.tokenization")
 
 FLAGS = flags.FLAGS
@@ -59,13 +59,13 @@ def main(_):
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise UserError("one of --spm_model_file and --vocab_file is needed, and none was given")
     paths.check_exist("input_file", "spm_model_file" if FLAGS.spm_model_file else "vocab_file")
-    settings = flag_groups.values_of(pretraining.Settings)
+    settings = flag_groups.values_of(instances.Settings)
     if not settings.masked_lm_prob and FLAGS["dupe_factor"].using_default_value:
         print(
             f"--masked_lm_prob=0 with --dupe_factor={settings.dupe_factor}, the default: the text "
             "is written so many times, and --dupe_factor=1 is usually enough without masks."
         )
-    text_files = files.expand_patterns(FLAGS.input_file, "input_file")
+    inputs = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = schemas.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
     heldout_outputs = []
     if FLAGS.heldout_output_file:
@@ -77,13 +77,13 @@ def main(_):
         spm_model_file=FLAGS.spm_model_file,
         strip_accents=FLAGS.strip_accents,
     )
-    summary = pretraining_files.create(
-        text_files,
+    summary = build.create(
+        inputs,
         outputs,
         tokenizer,
         settings,
         heldout_outputs=heldout_outputs,
-        form=flag_groups.values_of(text_formats.Format),
+        form=flag_groups.values_of(text_files.Format),
         selection=flag_groups.values_of(options.Selection),
         word_start=FLAGS.word_start,
         num_workers=FLAGS.num_workers,

@@ -20,7 +20,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from albert_tf.corpus import pretraining, pretraining_files
+from albert_tf.corpus import build, instances
 from albert_tf.text import tokenization
 
 
@@ -46,14 +46,14 @@ def seconds(function, *args):
 
 def make(args, tokenizer, passes):
     """Makes the records of so many passes."""
-    settings = pretraining.Settings(
+    settings = instances.Settings(
         max_seq_length=args.max_seq_length,
         max_predictions_per_seq=args.max_predictions_per_seq,
         dupe_factor=passes,
     )
     with tempfile.TemporaryDirectory() as directory:
         output = os.path.join(directory, "out")
-        pretraining_files.create([args.input_file], [output], tokenizer, settings)
+        build.create([args.input_file], [output], tokenizer, settings)
 
 
 def main():

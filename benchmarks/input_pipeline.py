@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.corpus import pretraining
+from albert_tf.corpus import instances
 from albert_tf.options import WINDOW
 from albert_tf.records import graph_masking, input_pipeline, record_index, schemas
 from albert_tf.text.tokenization import SpecialIds
@@ -186,7 +186,7 @@ def main():
         whole = schemas.pretraining_schema(args.max_seq_length, PREDICTIONS)
         schema = {name: whole[name] for name in whole if name != "token_boundary"}
         unmasked = {name: whole[name] for name in whole if not name.startswith("masked_lm_")}
-        settings = pretraining.Settings(
+        settings = instances.Settings(
             max_seq_length=args.max_seq_length, max_predictions_per_seq=PREDICTIONS
         )
         masking = graph_masking.Masking(settings, SPECIAL_IDS, vocab_size=30000)

@@ -30,7 +30,7 @@ import tensorflow as tf
 import train_step
 
 from albert_tf.checkpoints import name_table
-from albert_tf.corpus import pretraining
+from albert_tf.corpus import instances
 from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import graph_masking, input_pipeline, record_index, schemas
 from albert_tf.text import tokenization
@@ -67,7 +67,7 @@ def sources_of(args, batch_size):
     schema = schemas.pretraining_schema(args.max_seq_length, PREDICTIONS)
     masked = {name: schema[name] for name in schema if name != "token_boundary"}
     unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
-    settings = pretraining.Settings(
+    settings = instances.Settings(
         max_seq_length=args.max_seq_length, max_predictions_per_seq=PREDICTIONS
     )
     tokenizer = tokenization.FullTokenizer(spm_model_file=args.spm_model_file)

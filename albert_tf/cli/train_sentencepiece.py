@@ -18,7 +18,7 @@ from albert_tf.errors import UserError
 
 tf = lazy.module("tensorflow")
 files = lazy.module("albert_tf.files")
-text_formats = lazy.module("albert_tf.corpus.text_formats")
+text_files = lazy.module("albert_tf.corpus.text_files")
 progress = lazy.module("albert_tf.progress")
 sentencepiece_training = lazy.module("albert_tf.text.sentencepiece_training")
 tokenization = lazy.module("albert_tf.text.tokenization")
@@ -39,7 +39,7 @@ class Sentences:
 
     Args:
         paths: list of str.
-        form: text_formats.Format.
+        form: text_files.Format.
         lower: bool, whether to lower-case.
         strip_accents: bool, whether letters lose their marks.
     """
@@ -50,9 +50,9 @@ class Sentences:
         self._skipped = 0
 
     def __iter__(self):
-        with progress.bar("reading", text_formats.total_size(self._paths), "B") as bar:
-            for chunk in text_formats.chunks(self._paths, self._form):
-                lines, skipped = text_formats.sentences(chunk, self._form)
+        with progress.bar("reading", text_files.total_size(self._paths), "B") as bar:
+            for chunk in text_files.chunks(self._paths, self._form):
+                lines, skipped = text_files.sentences(chunk, self._form)
                 self._skipped += len(skipped)
                 yield from tokenization.preprocess_lines(lines, self._lower, self._strip_accents)
                 bar.update(len(chunk.content))
@@ -83,12 +83,12 @@ def main(_):
             f"--model_prefix={FLAGS.model_prefix}: give a name for the files, as dir/spm"
         )
     settings = flag_groups.values_of(options.SentencePiece)
-    form = flag_groups.values_of(text_formats.Format)
-    text_files = files.expand_patterns(FLAGS.input_file, "input_file")
+    form = flag_groups.values_of(text_files.Format)
+    input_files = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = [f"{FLAGS.model_prefix}{ending}" for ending in (".vocab", ".model")]
     for path in outputs:
         files.check_file_writable(path, "model_prefix")
-    sentences = Sentences(text_files, form, FLAGS.do_lower_case, FLAGS.strip_accents)
+    sentences = Sentences(input_files, form, FLAGS.do_lower_case, FLAGS.strip_accents)
     is_split = form.input_format != "sentences"
     sample = sentencepiece_training.Sample(sentences, settings, is_split)
     print(

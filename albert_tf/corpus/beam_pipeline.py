@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.corpus import beam_tasks, corpus_reader, mapped_arrays, near_duplicates
+from albert_tf.corpus import beam_tasks, corpus_files, mapped_arrays, near_duplicates
 from albert_tf.errors import UserError
 from albert_tf.records import record_index
 
@@ -46,7 +46,7 @@ _USER_ERROR = re.compile(r"UserError: (.*?)(?: \[while running .*)?$", re.MULTIL
 
 
 class BeamStages:
-    """The stages as pipelines; use it in place of `pretraining_stages.LocalStages`.
+    """The stages as pipelines; use it in place of `local_stages.LocalStages`.
 
     Args:
         runner: str, a name that Beam knows, such as DataflowRunner.
@@ -121,12 +121,12 @@ class BeamStages:
         return [[path, *record_index.state(path).values()] for path in paths]
 
     def write_corpus(self, paths, form, encoder, directory):
-        """Tokenises text files; as `corpus_reader.write_corpus`, but tokens lie in parts.
+        """Tokenises text files; as `corpus_files.write_corpus`, but tokens lie in parts.
 
         Args:
             paths: list of str.
-            form: text_formats.Format.
-            encoder: line_encoding.LineEncoder.
+            form: text_files.Format.
+            encoder: line_encoder.LineEncoder.
             directory: str, where the index is written; the tokens are beside it.
         """
         tokens = beam_tasks.tokens_of(directory)
@@ -142,8 +142,8 @@ class BeamStages:
                     ("Index", beam.Map(beam_tasks.write_index, name, directory)),
                 )
                 has_index = bool(tf.io.gfile.listdir(name))  # else there was not one byte
-                found = corpus_reader.open_corpus(name).num_documents if has_index else 0
-                corpus_reader.check_not_empty(found, paths)
+                found = corpus_files.open_corpus(name).num_documents if has_index else 0
+                corpus_files.check_not_empty(found, paths)
         except BaseException:
             files.remove(tokens)
             raise
@@ -170,8 +170,8 @@ class BeamStages:
 
     def _of_documents(self, directory, make, path, size):
         """Writes what `make` gives for the documents of a corpus in order, `size` bytes of each."""
-        num_documents = corpus_reader.open_corpus(directory).num_documents
-        if corpus_reader.size_of(path) == size * num_documents:
+        num_documents = corpus_files.open_corpus(directory).num_documents
+        if corpus_files.size_of(path) == size * num_documents:
             return
         self._run(
             "comparing",

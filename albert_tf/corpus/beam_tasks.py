@@ -16,12 +16,12 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.corpus import (
-    corpus_reader,
+    corpus_files,
     corpus_selection,
+    local_stages,
     near_duplicates,
-    pretraining_stages,
-    text_formats,
-    worker_pool,
+    text_files,
+    workers,
 )
 from albert_tf.errors import UserError
 
@@ -36,7 +36,7 @@ _OFFSET, _BEGIN, _END = range(6, 9)
 
 def silently(item, task):
     """A task without a progress bar."""
-    return task(item, worker_pool.no_report)
+    return task(item, workers.no_report)
 
 
 # === Text to tokens ===
@@ -45,7 +45,7 @@ def silently(item, task):
 def text_parts(item, form):
     """Yields ((file, part), chunks of text) of (file, its path)."""
     number, path = item
-    chunks = text_formats.chunks([path], form)
+    chunks = text_files.chunks([path], form)
     for part in itertools.count():
         if not (some := list(itertools.islice(chunks, _CHUNKS_PER_PART))):
             return
@@ -55,7 +55,7 @@ def text_parts(item, form):
 def tokenised(item, encoder, tokens):
     """Writes the tokens of a part; (0, (part, its lines without tokens))."""
     part, chunks = item
-    encoded = [encoder(text_formats.Chunk(*chunk), worker_pool.no_report) for chunk in chunks]
+    encoded = [encoder(text_files.Chunk(*chunk), workers.no_report) for chunk in chunks]
     path = _token_file(tokens, part)
     with files.replacing(path) as (name,), tf.io.gfile.GFile(name, "wb") as file:
         for array in ("ids", "opens_word"):
@@ -75,7 +75,7 @@ def _token_file(tokens, part):
 def write_index(item, name, directory):
     """Writes what tells where sentences and documents begin, and where their tokens are."""
     parts, sizes = sorted(item[1], key=lambda found: found[0]), []
-    with corpus_reader.Writer(name, corpus_reader.INDEX) as writer:
+    with corpus_files.Writer(name, corpus_files.INDEX) as writer:
         for _, lines in parts:
             before = writer.num_tokens
             for some in lines:
@@ -122,14 +122,14 @@ def is_whole(corpus_directory):
     except (UserError, ValueError, TypeError):
         return False
     work = os.path.dirname(corpus_directory)
-    sizes = [corpus_reader.size_of(os.path.join(work, name)) or 0 for name in names]
+    sizes = [corpus_files.size_of(os.path.join(work, name)) or 0 for name in names]
     ends = (np.array(offset) + np.diff(starts)) * _TOKEN_BYTES
-    return corpus_reader.is_whole(corpus_directory) and bool((ends <= np.array(sizes)[file]).all())
+    return corpus_files.is_whole(corpus_directory) and bool((ends <= np.array(sizes)[file]).all())
 
 
 @functools.lru_cache(maxsize=2)
 def _corpus(directory):
-    return corpus_reader.open_corpus(directory)
+    return corpus_files.open_corpus(directory)
 
 
 # === Documents to what tells them apart ===
@@ -179,14 +179,14 @@ def write_documents(directory, chosen, target):
         chosen: bool array [documents].
         target: str, the directory to write.
     """
-    corpus, tokens = corpus_reader.open_corpus(directory), _parts(directory)
+    corpus, tokens = corpus_files.open_corpus(directory), _parts(directory)
     runs = np.array(corpus_selection.runs(chosen))
     segments = np.zeros((len(runs), len(_COLUMNS)), np.int64)
     segments[:, _BEGIN:] = corpus.sentences[corpus.documents[runs]]
     part, pieces = _in_parts(segments, tokens)
     sizes = pieces[:, _END] - pieces[:, _BEGIN]
     _write_parts(target, tokens.files, sizes, part, pieces[:, _BEGIN])
-    corpus_selection.write_documents(corpus, chosen, target, corpus_reader.INDEX)
+    corpus_selection.write_documents(corpus, chosen, target, corpus_files.INDEX)
 
 
 # === Plans to files ===
@@ -194,7 +194,7 @@ def write_documents(directory, chosen, target):
 
 def requests(plan, writer, wanted):
     """Yields requests for the segments in a plan (int)."""
-    content = files.read_bytes(pretraining_stages.plan_file(writer.plans, plan))
+    content = files.read_bytes(local_stages.plan_file(writer.plans, plan))
     pairs = np.frombuffer(content, np.int64).reshape(-1, 5)
     a, a_end, b, b_end, kind = pairs.T
     a_length, b_length = a_end - a, b_end - b
@@ -263,7 +263,7 @@ def record_block(item, writer):
     ids = np.frombuffer(b"".join(piece[5] for piece in pieces), np.int32)
     opens_word = np.frombuffer(b"".join(piece[6] for piece in pieces), np.bool_)
     assert len(ids) == end[-1], f"{len(ids)} of {end[-1]} tokens of block {block} of file {file}"
-    corpus = corpus_reader.Corpus(ids, opens_word, sentences=None, documents=None)
+    corpus = corpus_files.Corpus(ids, opens_word, sentences=None, documents=None)
     return file, (block, *writer.record_block(corpus, pairs, file, block))
 
 
@@ -271,5 +271,5 @@ def write_file(item, writer):
     """Writes an output file of the RecordBlocks that belong to it."""
     file, blocks = item
     blocks = sorted(blocks, key=lambda block: block[0])
-    made = (pretraining_stages.RecordBlock(*block[1:]) for block in blocks)
-    writer.write(file, made, worker_pool.no_report)
+    made = (local_stages.RecordBlock(*block[1:]) for block in blocks)
+    writer.write(file, made, workers.no_report)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import files
-from albert_tf.corpus import corpus_reader
+from albert_tf.corpus import corpus_files
 
 TRAIN, HELD_OUT = "train", "heldout"
 _DOCUMENTS_TOGETHER = 4096
@@ -65,18 +65,18 @@ def digest(ids):
     return hashlib.blake2b(ids, digest_size=8).digest()
 
 
-def write_documents(corpus, chosen, directory, arrays=corpus_reader.ARRAYS):
+def write_documents(corpus, chosen, directory, arrays=corpus_files.ARRAYS):
     """Writes a corpus of some documents of another.
 
     Args:
-        corpus: corpus_reader.Corpus.
+        corpus: corpus_files.Corpus.
         chosen: bool array [documents].
         directory: str, that the corpus is written to; it appears when all is done.
-        arrays: dict, those that are written; all, or corpus_reader.INDEX.
+        arrays: dict, those that are written; all, or corpus_files.INDEX.
     """
     with (
         files.replacing_directory(directory) as name,
-        corpus_reader.Writer(name, arrays) as writer,
+        corpus_files.Writer(name, arrays) as writer,
     ):
         for first in range(0, len(chosen), _DOCUMENTS_TOGETHER):
             for start, end in runs(chosen[first : first + _DOCUMENTS_TOGETHER]):

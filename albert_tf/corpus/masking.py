@@ -119,7 +119,7 @@ def masked(ids, lengths, opens_word, may_mask, settings, mask_id, vocab_size, rn
         lengths: int array [n], tokens without padding.
         opens_word: bool array [n, T], whether a piece starts a word.
         may_mask: bool array [n, T], False for [CLS], [SEP] and padding.
-        settings: pretraining.Settings.
+        settings: instances.Settings.
         mask_id: int.
         vocab_size: int.
         rng: np.random.Generator.

@@ -15,7 +15,7 @@ import os
 import numpy as np
 
 from albert_tf import files, progress
-from albert_tf.corpus import corpus_reader, index_permutation, mapped_arrays
+from albert_tf.corpus import corpus_files, mapped_arrays, permutation
 
 _SHINGLE = 5  # tokens
 HASHES = 128  # numbers of a signature; the similarity is exact to about 0.04
@@ -45,7 +45,7 @@ def repeats(signatures, used, similarity, directory):
         bool array [documents], False for those that are not used.
     """
     result = os.path.join(directory, "repeats.bin")
-    if corpus_reader.size_of(result) != len(used):
+    if corpus_files.size_of(result) != len(used):
         files.remove(directory)
         with files.replacing_directory(directory) as name:
             path = os.path.join(name, "signatures.bin")
@@ -74,9 +74,9 @@ def corpus_signatures(directory, pool):
 
     Args:
         directory: str.
-        pool: worker_pool.WorkerPool.
+        pool: workers.WorkerPool.
     """
-    corpus = corpus_reader.open_corpus(directory)
+    corpus = corpus_files.open_corpus(directory)
     firsts = range(0, corpus.num_documents, _TOGETHER)
     with progress.bar("comparing", corpus.text_bytes, "B") as bar:
         yield from pool.in_order(_Signer(directory), firsts, bar.update)
@@ -89,7 +89,7 @@ class _Signer:
     corpus_directory: str
 
     def __call__(self, first, report):
-        corpus = corpus_reader.open_corpus(self.corpus_directory)
+        corpus = corpus_files.open_corpus(self.corpus_directory)
         bounds = corpus.sentences[corpus.documents[first : first + _TOGETHER + 1]]
 
         def done(start, stop):
@@ -137,7 +137,7 @@ def _shingles(ids, bounds, start, stop):
         tokens = np.full(len(places), _BEYOND)
         tokens[inside] = ids[places[inside] + offset]
         hashes = hashes * _FACTOR + tokens
-    return index_permutation.mixed(hashes), documents
+    return permutation.mixed(hashes), documents
 
 
 def _lower(signatures, hashes, documents):
@@ -205,5 +205,5 @@ def _rows_of_a_band(similarity):
 def _keys(band):
     keys = np.zeros(len(band), np.uint64)
     for column in band.T:
-        keys = index_permutation.mixed(keys * _FACTOR + column)
+        keys = permutation.mixed(keys * _FACTOR + column)
     return keys

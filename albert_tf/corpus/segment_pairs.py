@@ -27,7 +27,7 @@ def block_pairs(corpus, documents, settings, rng):
     Args:
         corpus: Corpus.
         documents: iterable of int.
-        settings: pretraining.Settings.
+        settings: instances.Settings.
         rng: np.random.Generator.
 
     Yields:

@@ -160,8 +160,11 @@ def _checked_source(config, options, paths, *, may_be_masked):
         config: AlbertConfig.
         options: Options.
         paths: list of str.
-        may_be_masked: bool, whether the masks of records are taken instead of `options.masking`.
+        may_be_masked: bool, whether the masks of records are taken instead of `options.masking`:
+            in an evaluation, which reads files that nothing has counted.
     """
+    if may_be_masked:
+        record_index.check_lengths(paths)
     schema = schemas.pretraining_schema(
         options.max_seq_length,
         options.max_predictions_per_seq,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import create_pretraining_data
-from albert_tf.corpus import beam_tasks, pretraining_files, text_formats
-from albert_tf.corpus.pretraining import Settings
+from albert_tf.corpus import beam_tasks, build, text_files
+from albert_tf.corpus.instances import Settings
 from albert_tf.errors import UserError
 from albert_tf.options import Selection
 from albert_tf.records import schemas
@@ -55,13 +55,13 @@ def sources(tmp_path):
 def small_parts(monkeypatch):
     """Text in chunks of 500 bytes and tokens in parts of 2 chunks; pairs go across their ends."""
 
-    monkeypatch.setattr(text_formats, "_BLOCK_BYTES", 500)
+    monkeypatch.setattr(text_files, "_BLOCK_BYTES", 500)
     monkeypatch.setattr(beam_tasks, "_CHUNKS_PER_PART", 2)
 
 
 def make(sources, directory, tokenizer, names="out@3", settings=SETTINGS, **options):
     paths = [f"{directory}/{name}" for name in schemas.expand_shards(names)]
-    summary = pretraining_files.create(sources, paths, tokenizer, settings, **options)
+    summary = build.create(sources, paths, tokenizer, settings, **options)
     return summary, paths
 
 
@@ -126,7 +126,7 @@ def test_the_records_are_the_same(sources, tmp_path, tokenizer, small_parts):
     [
         {"names": "a.gz, b", "settings": Settings(max_seq_length=40, random_next_sentence=True)},
         {"names": "out@50", "settings": Settings(max_seq_length=512, dupe_factor=1)},
-        {"form": text_formats.Format(file_is_document=True)},
+        {"form": text_files.Format(file_is_document=True)},
     ],
     ids=["compressed", "more files than records", "files are documents"],
 )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.corpus import masking
-from albert_tf.corpus.pretraining import Settings
+from albert_tf.corpus.instances import Settings
 from albert_tf.records import graph_masking
 from albert_tf.text.tokenization import SpecialIds
 

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.corpus import near_duplicates, pretraining_files
-from albert_tf.corpus.pretraining import Settings
-from albert_tf.corpus.worker_pool import WorkerPool
+from albert_tf.corpus import build, near_duplicates
+from albert_tf.corpus.instances import Settings
+from albert_tf.corpus.workers import WorkerPool
 from albert_tf.options import Selection
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
@@ -141,7 +141,7 @@ def test_near_duplicates_are_counted_apart(tmp_path, workers):
     documents = [" ".join(rng.choice(words, 120)) + "\nhe was old ." for _ in range(30)]
     documents += [documents[2] + " indeed", documents[4], "he " + documents[2]]
     (tmp_path / "in.txt").write_text("\n\n".join(documents))
-    summary = pretraining_files.create(
+    summary = build.create(
         [str(tmp_path / "in.txt")],
         [str(tmp_path / "out")],
         FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model")),

@@ -45,7 +45,7 @@ def import_all():
     import tensorflow_text  # noqa: F401
 
     import run_squad  # noqa: F401  (the library with all that it needs)
-    from albert_tf.corpus import pretraining_files  # noqa: F401
+    from albert_tf.corpus import build  # noqa: F401
 
 
 def run_script(argv, directory, seconds, interrupt=None):

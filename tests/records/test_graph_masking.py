@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.corpus import masking
-from albert_tf.corpus.pretraining import Settings
+from albert_tf.corpus.instances import Settings
 from albert_tf.records import graph_masking, input_pipeline, record_index, schemas
 from albert_tf.text.tokenization import SpecialIds
 from tests.records.small_records import write

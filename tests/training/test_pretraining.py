@@ -10,8 +10,9 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
-from albert_tf.corpus import pretraining_files
-from albert_tf.corpus.pretraining import Settings
+from albert_tf.corpus import build
+from albert_tf.corpus.instances import Settings
+from albert_tf.errors import UserError
 from albert_tf.records import record_index
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import pretraining
@@ -25,7 +26,7 @@ def records(tmp_path):
     paths = [str(tmp_path / f"{n}.tfrecord") for n in range(5)]
     tokenizer = FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model"))
     settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=2)
-    pretraining_files.create([str(tmp_path / "in.txt")], paths, tokenizer, settings)
+    build.create([str(tmp_path / "in.txt")], paths, tokenizer, settings)
     return paths
 
 
@@ -47,3 +48,12 @@ def test_each_file_is_opened_once_at_the_start(records, monkeypatch):
     assert all(file.count for file in record_index.read(source.files))  # by the summary
     record_index.check_lengths(source.files)
     assert {path: opened[path] for path in records} == dict.fromkeys(records, 1)
+
+
+def test_records_to_evaluate_on_are_checked_as_a_whole(records):
+    """TensorFlow's reader may die of a length beyond the end of a file."""
+    with open(records[3], "r+b") as file:
+        file.truncate(file.seek(0, 2) - 5)
+    options = types.SimpleNamespace(max_seq_length=24, max_predictions_per_seq=4, masking=None)
+    with pytest.raises(UserError, match=rf"{records[3]} is damaged after record \d+: the next"):
+        pretraining._checked_source(AlbertConfig(30000), options, records, may_be_masked=True)

@@ -14,18 +14,18 @@ import tensorflow as tf
 
 from albert_tf import files, options
 from albert_tf.corpus import (
-    corpus_reader,
-    line_encoding,
+    build,
+    corpus_files,
+    instances,
+    line_encoder,
     masking,
-    pretraining,
-    pretraining_files,
     segment_pairs,
-    text_formats,
-    worker_pool,
+    text_files,
+    workers,
 )
-from albert_tf.corpus.corpus_reader import Corpus
-from albert_tf.corpus.index_permutation import IndexPermutation
-from albert_tf.corpus.pretraining import Settings
+from albert_tf.corpus.corpus_files import Corpus
+from albert_tf.corpus.instances import Settings
+from albert_tf.corpus.permutation import IndexPermutation
 from albert_tf.corpus.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED, Pair
 from albert_tf.errors import UserError
 from albert_tf.records import graph_masking, input_pipeline, schemas
@@ -117,12 +117,12 @@ def read(tmp_path, tokenizer, *texts):
 
 
 def read_files(paths, tokenizer, directory):
-    form = text_formats.Format()
-    encoder = line_encoding.LineEncoder(tokenizer, form)
+    form = text_files.Format()
+    encoder = line_encoder.LineEncoder(tokenizer, form)
     shutil.rmtree(directory, ignore_errors=True)
-    with worker_pool.WorkerPool(1, encoder) as pool:
-        corpus_reader.write_corpus(paths, form, encoder, str(directory), pool)
-    return corpus_reader.open_corpus(str(directory))
+    with workers.WorkerPool(1, encoder) as pool:
+        corpus_files.write_corpus(paths, form, encoder, str(directory), pool)
+    return corpus_files.open_corpus(str(directory))
 
 
 def test_sentences_and_documents(tmp_path, tokenizer):
@@ -165,10 +165,10 @@ def test_start_pieces_of_sentencepiece_go_by_the_text_of_unknown_pieces(tmp_path
 
 def test_words_start_at_the_mark_on_request(tmp_path):
     tokenizer = spm_tokenizer()
-    form = text_formats.Format()
-    encoder = line_encoding.LineEncoder(tokenizer, form, "piece")
+    form = text_files.Format()
+    encoder = line_encoder.LineEncoder(tokenizer, form, "piece")
     text = "holmes, 7th {{ привет naïve"
-    lines = encoder(text_formats.Chunk(text.encode(), "a", 1), lambda _: None)
+    lines = encoder(text_files.Chunk(text.encode(), "a", 1), lambda _: None)
     pieces = tokenizer.tokenize(tokenizer.normalize(text))
     assert lines.opens_word.tolist() == [piece.startswith("▁") for piece in pieces]
     assert lines.counts["marked"] == sum(piece.startswith("▁") for piece in pieces)
@@ -178,10 +178,10 @@ def test_words_start_at_the_mark_on_request(tmp_path):
 def test_words_of_other_languages(tmp_path, language):
     text = languages.TEXTS[language]
     tokenizer = FullTokenizer(spm_model_file=languages.write_model(tmp_path / "spm.model", text))
-    chunk = text_formats.Chunk(text.encode(), "a", 1)
+    chunk = text_files.Chunk(text.encode(), "a", 1)
     starts = {}
     for word_start in options.WORD_STARTS:
-        encoder = line_encoding.LineEncoder(tokenizer, text_formats.Format(), word_start)
+        encoder = line_encoder.LineEncoder(tokenizer, text_files.Format(), word_start)
         starts[word_start] = encoder(chunk, lambda _: None).opens_word
     assert starts["original"].all()  # every piece is a word to it
     assert starts["piece"].sum() == len(text.split()) < len(starts["piece"]) / 3
@@ -191,11 +191,11 @@ def test_a_language_whose_words_the_rule_splits_is_warned_about(tmp_path, vocab_
     tokenizer = spm_tokenizer()
     foreign = [id_ for piece, id_ in tokenizer.vocab.items() if piece == "£"]
     assert foreign  # no letter: it does not count
-    encoder = line_encoding.LineEncoder(tokenizer, text_formats.Format())
-    lines = encoder(text_formats.Chunk("holmes £5".encode(), "a", 1), lambda _: None)
+    encoder = line_encoder.LineEncoder(tokenizer, text_files.Format())
+    lines = encoder(text_files.Chunk("holmes £5".encode(), "a", 1), lambda _: None)
     assert lines.counts["inner_letters"] == 0
     with pytest.raises(UserError, match="--word_start=piece needs a --spm_model_file"):
-        line_encoding.LineEncoder(FullTokenizer(vocab_file), text_formats.Format(), "piece")
+        line_encoder.LineEncoder(FullTokenizer(vocab_file), text_files.Format(), "piece")
 
 
 def test_text_is_lower_cased_unless_told_otherwise(tmp_path):
@@ -356,9 +356,9 @@ def test_truncation_takes_each_token_from_the_front_or_the_end():
 
 
 def planned(corpus, settings, pass_index):
-    blocks = pretraining.num_blocks(corpus)
+    blocks = instances.num_blocks(corpus)
     blocks = range(pass_index * blocks, (pass_index + 1) * blocks)
-    return np.concatenate([pairs for pairs, _ in pretraining.plan(corpus, settings, blocks)])
+    return np.concatenate([pairs for pairs, _ in instances.plan(corpus, settings, blocks)])
 
 
 def test_each_pass_differs():
@@ -374,7 +374,7 @@ def test_each_pass_differs():
 
 def test_tokens_cut_are_counted():
     corpus = make_corpus([30, 30], [4, 4])
-    ((pairs, cut),) = pretraining.plan(corpus, Settings(max_seq_length=23), range(1))
+    ((pairs, cut),) = instances.plan(corpus, Settings(max_seq_length=23), range(1))
     lengths = pairs[:, 1] - pairs[:, 0] + pairs[:, 3] - pairs[:, 2]
     assert lengths.max() == 20
     assert cut > 0
@@ -557,7 +557,7 @@ def test_permutation_shuffles_and_predicts_as_many_again():
 
 
 def instance(corpus, pair, settings):
-    arrays = pretraining.instances(
+    arrays = instances.instances(
         corpus, np.array([pair]), settings, SPECIAL_IDS, len(PIECES), generator(3)
     )
     return {name: values[0] for name, values in arrays.items()}
@@ -618,7 +618,7 @@ def create(directory, tokenizer, text=TEXT, outputs=("out",), **settings):
         **{"max_seq_length": 16, "max_predictions_per_seq": 4, "dupe_factor": 3} | settings
     )
     paths = [str(directory / name) for name in outputs]
-    summary = pretraining_files.create([str(source)], paths, tokenizer, settings)
+    summary = build.create([str(source)], paths, tokenizer, settings)
     return summary, [[r.numpy() for r in tf.data.TFRecordDataset(path)] for path in paths]
 
 
@@ -898,7 +898,7 @@ def our_passes(corpus, settings, tokenizer, while_reading):
     masking_ = tf.function(graph_masking.Masking(settings, *vocabulary), reduce_retracing=True)
     for pass_index in range(PASSES):
         plan = planned(corpus, settings, pass_index)
-        arrays = pretraining.instances(corpus, plan, written, *vocabulary, generator(pass_index))
+        arrays = instances.instances(corpus, plan, written, *vocabulary, generator(pass_index))
         if while_reading:
             keys = np.stack([np.full(len(plan), pass_index), np.arange(len(plan))], axis=1)
             features = {

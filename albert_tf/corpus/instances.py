@@ -62,7 +62,7 @@ def plan(corpus, settings, blocks):
     """Yields the pairs of some blocks of documents.
 
     Args:
-        corpus: corpus_reader.Corpus.
+        corpus: corpus_files.Corpus.
         settings: Settings.
         blocks: range; the n-th of all `num_blocks` of all passes, counted pass by pass.
 
@@ -92,7 +92,7 @@ def instances(corpus, pairs, settings, special_ids, vocab_size, rng):
     """Arrays of records: [CLS] A [SEP] B [SEP], masked and padded with zeros.
 
     Args:
-        corpus: corpus_reader.Corpus.
+        corpus: corpus_files.Corpus.
         pairs: int64 array [n, 5], the columns of `segment_pairs.Pair`.
         settings: Settings.
         special_ids: SpecialIds of the tokenizer, with [MASK].

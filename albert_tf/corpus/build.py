@@ -20,12 +20,12 @@ from absl import logging
 
 from albert_tf import files, locks, options
 from albert_tf.corpus import (
-    corpus_reader,
+    corpus_files,
     corpus_selection,
-    line_encoding,
-    pretraining_stages,
-    pretraining_summary,
-    text_formats,
+    corpus_summary,
+    line_encoder,
+    local_stages,
+    text_files,
 )
 from albert_tf.errors import UserError
 from albert_tf.records import record_index, schemas
@@ -65,9 +65,9 @@ def create(
         outputs: list of str, TFRecord files to write, compressed if a name ends in .gz. Each
             appears when it is whole. A summary in JSON is written beside the first.
         tokenizer: FullTokenizer.
-        settings: pretraining.Settings.
+        settings: instances.Settings.
         heldout_outputs: list of str, files for the documents held out, if `selection` has any.
-        form: text_formats.Format; None for one sentence per line, and blank lines between
+        form: text_files.Format; None for one sentence per line, and blank lines between
             documents.
         word_start: str, one of options.WORD_STARTS.
         selection: options.Selection; None for all documents.
@@ -77,7 +77,7 @@ def create(
         stages: beam_pipeline.BeamStages, or None for `num_workers` processes of this machine.
 
     Returns:
-        pretraining_summary.Summary.
+        corpus_summary.Summary.
 
     Raises:
         UserError: text that cannot be read or is empty, a vocabulary without the special pieces,
@@ -85,12 +85,12 @@ def create(
     """
     started = time.monotonic()
     special_ids = tokenizer.special_ids(with_mask=True)
-    form, selection = form or text_formats.Format(), selection or options.Selection()
+    form, selection = form or text_files.Format(), selection or options.Selection()
     _check_outputs(inputs, outputs, heldout_outputs, selection)
-    encoder = line_encoding.LineEncoder(tokenizer, form, word_start)
+    encoder = line_encoder.LineEncoder(tokenizer, form, word_start)
     reading = {**dataclasses.asdict(form), "word_start": word_start}
     given = _given(inputs, tokenizer, reading, selection, settings)
-    stages = stages or pretraining_stages.LocalStages(num_workers, encoder)
+    stages = stages or local_stages.LocalStages(num_workers, encoder)
     work = work_directory or _usual_work_directory(outputs, stages.is_shared)
     files.check_writable(work, "work_directory")
     with (
@@ -170,8 +170,8 @@ def _make(work, corpus_directory, flag, outputs, settings, vocabulary, stages):
     key = [os.path.basename(corpus_directory), dataclasses.asdict(settings)]
     plans = os.path.join(work, f"plans-{_hash(key)}")
     notes = os.path.join(work, f"notes-{_hash([*key, list(map(_same_path, outputs))])}")
-    corpus = corpus_reader.open_corpus(corpus_directory)
-    planner = pretraining_stages.Planner(corpus_directory, plans, settings)
+    corpus = corpus_files.open_corpus(corpus_directory)
+    planner = local_stages.Planner(corpus_directory, plans, settings)
     planned = stages.plan(planner, corpus)
     counts = [sum(figures["kinds"]) for figures in planned]
     if sum(counts) < len(outputs):
@@ -179,7 +179,7 @@ def _make(work, corpus_directory, flag, outputs, settings, vocabulary, stages):
             f"--{flag}: {len(outputs)} files for {sum(counts)} records, and training takes no "
             "empty file; name fewer files, or give more text"
         )
-    writer = pretraining_stages.Writer(
+    writer = local_stages.Writer(
         corpus_directory, plans, notes, counts, outputs, settings, *vocabulary
     )
     shards = list(map(writer.finished, range(len(outputs))))
@@ -255,7 +255,7 @@ def _summary(corpus, planned, shards, settings):
     names = ("inner_letters", "marked", "tokens_read")
     inner_letters, marked, tokens_read = (corpus.counts[name] for name in names)
     long_sentences, long_tokens = corpus.tokens_in_sentences_beyond(longest)
-    return pretraining_summary.Summary(
+    return corpus_summary.Summary(
         documents=corpus.num_documents,
         sentences=corpus.num_sentences,
         tokens=corpus.num_tokens,

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from albert_tf.corpus.worker_pool import WorkerPool
+from albert_tf.corpus.workers import WorkerPool
 from albert_tf.errors import UserError
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import files, progress
-from albert_tf.corpus import line_encoding, mapped_arrays, text_formats
+from albert_tf.corpus import line_encoder, mapped_arrays, text_files
 from albert_tf.errors import UserError
 
 _MOST_UNKNOWN = 100_000  # different unknown pieces that are told apart
@@ -36,7 +36,7 @@ class Corpus:
         unknown: int64 array, ascending offsets into `ids` of pieces not in the vocabulary.
         pieces: int32 array, these pieces as indices into `piece_texts`.
         piece_texts: list of str; "" stands for all but the first very many different ones.
-        counts: Counter of tokens_read and the `counts` of all line_encoding.EncodedLines; more
+        counts: Counter of tokens_read and the `counts` of all line_encoder.EncodedLines; more
             than here if documents were left out.
         first_skipped: list of str, where the first lines left out are.
     """
@@ -156,7 +156,7 @@ def content_hashes(paths):
     hashes = []
     for path in paths:
         content = hashlib.blake2b(digest_size=16)
-        for block in text_formats.blocks(path, unpack=False):
+        for block in text_files.blocks(path, unpack=False):
             content.update(block)
         hashes.append(content.hexdigest())
     return hashes
@@ -167,19 +167,19 @@ def write_corpus(paths, form, encoder, directory, pool):
 
     Args:
         paths: list of str.
-        form: text_formats.Format.
-        encoder: line_encoding.LineEncoder.
+        form: text_files.Format.
+        encoder: line_encoder.LineEncoder.
         directory: str, on a local disk, that the corpus is written to, for `open_corpus`; it
             appears when all is done.
-        pool: worker_pool.WorkerPool.
+        pool: workers.WorkerPool.
 
     Raises:
         UserError: a file cannot be read or is not UTF-8, or there is no text in any.
     """
     with files.replacing_directory(directory) as name, contextlib.ExitStack() as stack:
-        bar = stack.enter_context(progress.bar("tokenising", text_formats.total_size(paths), "B"))
+        bar = stack.enter_context(progress.bar("tokenising", text_files.total_size(paths), "B"))
         writer = stack.enter_context(Writer(name))
-        for lines in pool.in_order(encoder, text_formats.chunks(paths, form), bar.update):
+        for lines in pool.in_order(encoder, text_files.chunks(paths, form), bar.update):
             writer.add(lines)
         writer.finish()
         check_not_empty(writer.num_documents, paths)
@@ -227,7 +227,7 @@ class Writer(contextlib.ExitStack):
         ends = np.cumsum(lines.lengths[is_sentence])
         self._append("sentences", self.num_tokens + ends)
         before = self._sentences + np.cumsum(is_sentence)
-        self._end_documents(before[lines.lengths == line_encoding.BLANK])
+        self._end_documents(before[lines.lengths == line_encoder.BLANK])
         self._append("unknown", self.num_tokens + lines.unknown)
         self._append("pieces", list(map(self._piece_number, lines.pieces)))
         self.num_tokens += int(lines.lengths[is_sentence].sum())

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.corpus import text_formats
+from albert_tf.corpus import text_files
 from albert_tf.errors import UserError
 from albert_tf.options import WORD_STARTS
 from albert_tf.text.tokenization import WORD_START
@@ -57,7 +57,7 @@ class LineEncoder:
 
     Args:
         tokenizer: FullTokenizer.
-        form: text_formats.Format.
+        form: text_files.Format.
         word_start: str, one of WORD_STARTS; "original": FullTokenizer.is_start_piece; "piece":
             pieces with SentencePiece's mark of a space.
     """
@@ -89,7 +89,7 @@ class LineEncoder:
         Raises:
             UserError: the chunk is not UTF-8, or not of the form.
         """
-        lines, skipped = text_formats.sentences(chunk, self._form)
+        lines, skipped = text_files.sentences(chunk, self._form)
         texts = self._tokenizer.normalize_batch([line.strip() for line in lines])
         ids, opens_word, lengths, unknown, pieces = self._encode(texts)
         lengths[[not text for text in texts]] = BLANK

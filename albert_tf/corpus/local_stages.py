@@ -16,13 +16,13 @@ import tensorflow as tf
 
 from albert_tf import files, progress
 from albert_tf.corpus import (
-    corpus_reader,
+    corpus_files,
     corpus_selection,
-    index_permutation,
+    instances,
     mapped_arrays,
     near_duplicates,
-    pretraining,
-    worker_pool,
+    permutation,
+    workers,
 )
 from albert_tf.records import record_index, schemas
 
@@ -48,11 +48,11 @@ class Planner:
 
     corpus_directory: str
     plans: str
-    settings: pretraining.Settings
+    settings: instances.Settings
 
     def parts(self, corpus):
         """List of all PlanParts, in the order of the passes and the documents."""
-        blocks = pretraining.num_blocks(corpus)
+        blocks = instances.num_blocks(corpus)
         total = blocks * self.settings.dupe_factor
         together = max(min(_BLOCKS_PER_PLAN, blocks), -(-total // _MOST_PLANS))
         return [
@@ -61,15 +61,15 @@ class Planner:
         ]
 
     def __call__(self, part, report):
-        corpus = corpus_reader.open_corpus(self.corpus_directory)
-        amount = corpus.text_bytes * len(part.blocks) / pretraining.num_blocks(corpus)
+        corpus = corpus_files.open_corpus(self.corpus_directory)
+        amount = corpus.text_bytes * len(part.blocks) / instances.num_blocks(corpus)
         if figures := self.figures(part.number):
             report(amount)
             return figures
         plan = plan_file(self.plans, part.number)
         kinds, cut = np.zeros(3, np.int64), 0
         with files.replacing(plan) as (name,), tf.io.gfile.GFile(name, "wb") as file:
-            for pairs, tokens_cut in pretraining.plan(corpus, self.settings, part.blocks):
+            for pairs, tokens_cut in instances.plan(corpus, self.settings, part.blocks):
                 file.write(pairs.tobytes())
                 kinds += np.bincount(pairs[:, -1], minlength=3)
                 cut += tokens_cut
@@ -82,9 +82,9 @@ class Planner:
     def figures(self, number):
         """The figures of a part if it is planned and whole, else None."""
         plan = plan_file(self.plans, number)
-        figures = corpus_reader.read_state(f"{plan}.json")
+        figures = corpus_files.read_state(f"{plan}.json")
         size = _PAIR_BYTES * sum(figures["kinds"]) if figures else None
-        return figures if size == corpus_reader.size_of(plan) else None
+        return figures if size == corpus_files.size_of(plan) else None
 
 
 def plan_file(plans, number):
@@ -118,7 +118,7 @@ class Writer:
     notes: str
     counts: list  # of the instances of each plan
     outputs: list
-    settings: pretraining.Settings
+    settings: instances.Settings
     special_ids: tuple
     vocab_size: int
 
@@ -147,7 +147,7 @@ class Writer:
 
     def finished(self, number):
         """The figures of an output file if it is finished and unchanged, else None."""
-        figures, path = corpus_reader.read_state(self._note(number)), self.outputs[number]
+        figures, path = corpus_files.read_state(self._note(number)), self.outputs[number]
         is_whole = figures and tf.io.gfile.exists(path) and record_index.is_current(figures, path)
         return figures if is_whole else None
 
@@ -156,7 +156,7 @@ class Writer:
 
     def _blocks(self, number):
         """Yields the RecordBlocks of an output file."""
-        corpus = corpus_reader.open_corpus(self.corpus_directory)
+        corpus = corpus_files.open_corpus(self.corpus_directory)
         total, files_ = sum(self.counts), len(self.outputs)
         for block, first in enumerate(range(number, total, files_ * _RECORDS_PER_BLOCK)):
             stop = min(total, first + files_ * _RECORDS_PER_BLOCK)
@@ -167,9 +167,9 @@ class Writer:
 
     def record_block(self, corpus, pairs, number, block):
         """The RecordBlock of a file (int) and a block in it (int), of all its pairs in order."""
-        key = pretraining.INSTANCE_DRAWS, len(self.outputs), number, block
+        key = instances.INSTANCE_DRAWS, len(self.outputs), number, block
         rng = np.random.default_rng(self.settings.seed_sequence(*key))
-        arrays = pretraining.instances(
+        arrays = instances.instances(
             corpus, pairs, self.settings, self.special_ids, self.vocab_size, rng
         )
         return RecordBlock(
@@ -187,8 +187,8 @@ class Writer:
 
     @functools.cached_property
     def _order(self):
-        seeds = self.settings.seed_sequence(pretraining.ORDER_DRAW)
-        return index_permutation.IndexPermutation(sum(self.counts), seeds)
+        seeds = self.settings.seed_sequence(instances.ORDER_DRAW)
+        return permutation.IndexPermutation(sum(self.counts), seeds)
 
     def _pairs(self, rows):
         """Rows of all plans, as if they were one."""
@@ -207,31 +207,31 @@ class Writer:
 # === On one machine ===
 
 
-class LocalStages(worker_pool.WorkerPool):
+class LocalStages(workers.WorkerPool):
     """The stages in processes of this machine.
 
     Args:
         num_workers: int.
-        encoder: line_encoding.LineEncoder.
+        encoder: line_encoder.LineEncoder.
     """
 
     is_shared = False  # the work directory, between machines
 
     def identify(self, paths):
-        """What tells whether files have changed; see `corpus_reader.content_hashes`."""
-        return corpus_reader.content_hashes(paths)
+        """What tells whether files have changed; see `corpus_files.content_hashes`."""
+        return corpus_files.content_hashes(paths)
 
     def write_corpus(self, paths, form, encoder, directory):
-        """Tokenises text files; see `corpus_reader.write_corpus`."""
-        corpus_reader.write_corpus(paths, form, encoder, directory, self)
+        """Tokenises text files; see `corpus_files.write_corpus`."""
+        corpus_files.write_corpus(paths, form, encoder, directory, self)
 
     def is_whole(self, directory):
-        """Whether a directory holds a corpus without damage; see `corpus_reader.is_whole`."""
-        return corpus_reader.is_whole(directory)
+        """Whether a directory holds a corpus without damage; see `corpus_files.is_whole`."""
+        return corpus_files.is_whole(directory)
 
     def digests(self, directory):
         """Hashes of the documents of a corpus; see `corpus_selection.all_digests`."""
-        return corpus_selection.all_digests(corpus_reader.open_corpus(directory))
+        return corpus_selection.all_digests(corpus_files.open_corpus(directory))
 
     def near_duplicates(self, directory, used, similarity):
         """Which documents nearly repeat an earlier one; see `near_duplicates.repeats`."""
@@ -241,7 +241,7 @@ class LocalStages(worker_pool.WorkerPool):
 
     def write_documents(self, directory, chosen, target):
         """Writes a corpus of documents of another; see `corpus_selection.write_documents`."""
-        corpus = corpus_reader.open_corpus(directory)
+        corpus = corpus_files.open_corpus(directory)
         corpus_selection.write_documents(corpus, chosen, target)
 
     def plan(self, planner, corpus):

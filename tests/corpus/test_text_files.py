@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from albert_tf.corpus import text_formats
-from albert_tf.corpus.text_formats import Format
+from albert_tf.corpus import text_files
+from albert_tf.corpus.text_files import Format
 from albert_tf.errors import UserError
 
 TEXT = "Mr. Smith came in. He sat\ndown. Then 3.5 hours passed!"
@@ -25,8 +25,8 @@ def read(path, content, **form):
     path.write_bytes(content)
     form = Format(**form)
     found = []
-    for chunk in text_formats.chunks([str(path)], form):
-        found += text_formats.sentences(chunk, form)[0]
+    for chunk in text_files.chunks([str(path)], form):
+        found += text_files.sentences(chunk, form)[0]
     return found
 
 
@@ -44,7 +44,7 @@ def documents(lines):
 def test_line_ends_and_byte_order_marks(tmp_path, monkeypatch, end, mark, size):
     if mark and size < 3:
         size = 3  # no file system reads less
-    monkeypatch.setattr(text_formats, "_BLOCK_BYTES", size)
+    monkeypatch.setattr(text_files, "_BLOCK_BYTES", size)
     content = mark + end.join(["one", "two", "", "thrée\ufeff", "", ""]).encode()
     assert documents(read(tmp_path / "a.txt", content)) == [["one", "two"], ["thrée\ufeff"]]
 
@@ -53,7 +53,7 @@ def test_line_ends_and_byte_order_marks(tmp_path, monkeypatch, end, mark, size):
 def test_packed_files(tmp_path, ending, pack):
     text = b"one\n" * 200_000
     assert read(tmp_path / f"a.txt.{ending}", pack(text)) == ["one"] * 200_000
-    assert text_formats.total_size([str(tmp_path / f"a.txt.{ending}")]) is None
+    assert text_files.total_size([str(tmp_path / f"a.txt.{ending}")]) is None
     with pytest.raises(UserError, match=rf"a.txt.{ending} cannot be unpacked"):
         read(tmp_path / f"a.txt.{ending}", pack(text)[:-5])
 
@@ -69,13 +69,13 @@ def test_lines_that_are_not_utf8(tmp_path):
     with pytest.raises(UserError, match=r"a.txt, line 2: not UTF-8 \(.* at byte 3\)"):
         read(tmp_path / "a.txt", content)
     form = Format(on_decode_error="skip")
-    (chunk,) = text_formats.chunks([str(tmp_path / "a.txt")], form)
-    assert text_formats.sentences(chunk, form) == (["one", "", "thé"], [2])
+    (chunk,) = text_files.chunks([str(tmp_path / "a.txt")], form)
+    assert text_files.sentences(chunk, form) == (["one", "", "thé"], [2])
 
 
 def test_a_line_or_a_document_that_does_not_fit_into_memory(tmp_path, monkeypatch, splits):
-    monkeypatch.setattr(text_formats, "_BLOCK_BYTES", 10)
-    monkeypatch.setattr(text_formats, "_LONGEST", 30)
+    monkeypatch.setattr(text_files, "_BLOCK_BYTES", 10)
+    monkeypatch.setattr(text_files, "_LONGEST", 30)
     assert read(tmp_path / "a.txt", b"one\n" + b"x" * 30) == ["one", "x" * 30]
     with pytest.raises(UserError, match=r"a.txt, line 2: longer than \d+ MiB.*line breaks"):
         read(tmp_path / "a.txt", b"one\n" + b"x" * 40)
@@ -85,7 +85,7 @@ def test_a_line_or_a_document_that_does_not_fit_into_memory(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("size", [7, 1000])
 def test_documents_with_blank_lines_between(tmp_path, monkeypatch, splits, size):
-    monkeypatch.setattr(text_formats, "_BLOCK_BYTES", size)
+    monkeypatch.setattr(text_files, "_BLOCK_BYTES", size)
     content = f"{TEXT}\n \t\n\n{TEXT}\r\n\r\nEnd.".encode()
     found = documents(read(tmp_path / "a.txt", content, input_format="documents"))
     assert found == [SPLIT, SPLIT, ["End."]]
@@ -93,11 +93,11 @@ def test_documents_with_blank_lines_between(tmp_path, monkeypatch, splits, size)
 
 @pytest.mark.parametrize("size", [10, 60, 1000])
 def test_long_paragraphs_are_split_in_windows(tmp_path, monkeypatch, splits, size):
-    monkeypatch.setattr(text_formats, "_WINDOW", size)
+    monkeypatch.setattr(text_files, "_WINDOW", size)
     unbroken, no_end = "X" * 5000, "and so on " * 500
     text = " ".join(SPLIT * 20 + [no_end, unbroken, *SPLIT[:1], no_end, "Ends.", *SPLIT])
     found = read(tmp_path / "a.txt", text.encode(), input_format="documents")
-    whole = text_formats._splitter("en").split(text)
+    whole = text_files._splitter("en").split(text)
     assert found == [*whole, ""]
     assert len(whole) == 63
 
@@ -111,8 +111,8 @@ def test_the_splitter_never_sees_a_long_text(monkeypatch):
         return [text.strip()]
 
     for text in ("word " * 200_000, "X" * 1_000_000):
-        assert text_formats._in_windows(text, split) == [text.strip()]
-    assert max(lengths) <= text_formats._WINDOW + text_formats._CONTEXT
+        assert text_files._in_windows(text, split) == [text.strip()]
+    assert max(lengths) <= text_files._WINDOW + text_files._CONTEXT
     assert sum(lengths) < 1.1 * 2_000_000
 
 
@@ -141,8 +141,8 @@ def test_half_a_character_in_json(tmp_path, splits):
     path = tmp_path / "a.jsonl"
     path.write_bytes(content)
     form = Format(input_format="jsonl", on_decode_error="skip")
-    (chunk,) = text_formats.chunks([str(path)], form)
-    assert text_formats.sentences(chunk, form) == (["a", "", "\U0001f600", ""], [2, 3])
+    (chunk,) = text_files.chunks([str(path)], form)
+    assert text_files.sentences(chunk, form) == (["a", "", "\U0001f600", ""], [2, 3])
     with pytest.raises(UserError, match=r"a.jsonl, line 2: not valid Unicode: \\ud83d is half"):
         read(path, content.replace(b"caf\xe9\n", b""), input_format="jsonl")
 
@@ -160,7 +160,7 @@ def test_languages(tmp_path, splits):
 
 
 def test_what_is_needed_is_told(monkeypatch):
-    text_formats._splitter.cache_clear()
+    text_files._splitter.cache_clear()
     monkeypatch.setitem(sys.modules, "sentence_splitter", None)
     with pytest.raises(UserError, match=r"pip install -r requirements-text.txt"):
         Format(input_format="documents")

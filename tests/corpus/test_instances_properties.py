@@ -9,8 +9,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.corpus import line_encoding, pretraining_files, text_formats
-from albert_tf.corpus.pretraining import Settings
+from albert_tf.corpus import build, line_encoder, text_files
+from albert_tf.corpus.instances import Settings
 from albert_tf.errors import UserError
 from albert_tf.records import schemas
 from albert_tf.text.tokenization import FullTokenizer
@@ -55,8 +55,8 @@ def slow_documents(tokenizer, lines):
 @given(lines=st.lists(LINES, min_size=1, max_size=12))
 def test_batches_are_encoded_as_single_lines_are(kind, lines):
     tokenizer = TOKENIZERS[kind]
-    encoder = line_encoding.LineEncoder(tokenizer, text_formats.Format())
-    chunk = text_formats.Chunk("".join(f"{line}\n" for line in lines).encode(), "a", 1)
+    encoder = line_encoder.LineEncoder(tokenizer, text_files.Format())
+    chunk = text_files.Chunk("".join(f"{line}\n" for line in lines).encode(), "a", 1)
     found = encoder(chunk, lambda _: None)
     texts = [tokenizer.normalize(line.strip()) for line in lines]
     pieces = [tokenizer.tokenize(text, is_normalized=True) for text in texts]
@@ -102,9 +102,9 @@ def test_records(tmp_path_factory, kind, lines, options, end):
     documents = slow_documents(tokenizer, lines)
     if not documents:
         with pytest.raises(UserError, match="no text in"):
-            pretraining_files.create([str(source)], [out], tokenizer, options)
+            build.create([str(source)], [out], tokenizer, options)
         return
-    summary = pretraining_files.create([str(source)], [out], tokenizer, options)
+    summary = build.create([str(source)], [out], tokenizer, options)
     assert (summary.documents, summary.tokens) == (len(documents), sum(map(len, documents)))
     found = list(parsed(out, options.schema))
     assert len(found) == summary.instances > 0

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from albert_tf.corpus import (
-    corpus_reader,
-    pretraining_files,
-    pretraining_stages,
-    pretraining_summary,
+    build,
+    corpus_files,
+    corpus_summary,
+    local_stages,
 )
-from albert_tf.corpus.pretraining import Settings
+from albert_tf.corpus.instances import Settings
 from albert_tf.errors import UserError
 from albert_tf.options import Selection
 from albert_tf.records import input_pipeline, record_index, schemas
@@ -51,7 +51,7 @@ def source(tmp_path):
 
 def make(source, directory, tokenizer, names="out@3", settings=SETTINGS, **options):
     paths = [f"{directory}/{name}" for name in schemas.expand_shards(names)]
-    summary = pretraining_files.create([source], paths, tokenizer, settings, **options)
+    summary = build.create([source], paths, tokenizer, settings, **options)
     return summary, paths
 
 
@@ -85,7 +85,7 @@ def test_compressed_files(source, tmp_path, tokenizer):
 
 def test_finished_files_and_the_text_are_kept(source, tmp_path, tokenizer, monkeypatch):
     _, wanted = make(source, tmp_path / "whole", tokenizer)
-    writes = pretraining_stages.Writer.__call__
+    writes = local_stages.Writer.__call__
 
     def fail(writer, number, report):
         if number == 1:
@@ -93,11 +93,11 @@ def test_finished_files_and_the_text_are_kept(source, tmp_path, tokenizer, monke
         return writes(writer, number, report)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(pretraining_stages.Writer, "__call__", fail)
+        patch.setattr(local_stages.Writer, "__call__", fail)
         make(source, tmp_path / "again", tokenizer)
     assert [path.name for path in (tmp_path / "again").glob("out*")] == ["out-00000-of-00003"]
     with monkeypatch.context() as patch:
-        patch.setattr(pretraining_files.corpus_reader, "write_corpus", None)
+        patch.setattr(build.corpus_files, "write_corpus", None)
         summary, paths = make(source, tmp_path / "again", tokenizer)
     assert summary.kept == 1
     assert "kept: 1 finished" in str(summary)
@@ -120,8 +120,8 @@ def test_a_second_start_disturbs_nothing(source, tmp_path, tokenizer, monkeypatc
         return staged
 
     for name in ("write_corpus", "plan", "write"):
-        stage = getattr(pretraining_stages.LocalStages, name)
-        monkeypatch.setattr(pretraining_stages.LocalStages, name, start_again(stage))
+        stage = getattr(local_stages.LocalStages, name)
+        monkeypatch.setattr(local_stages.LocalStages, name, start_again(stage))
     _, paths = make(source, tmp_path / "again", tokenizer)
     assert len(refused) == 3
     assert contents(paths) == contents(wanted)
@@ -151,7 +151,7 @@ def test_many_passes_need_few_files(source, tmp_path, tokenizer, monkeypatch):
     """Each plan is a mapped file, and a process may have 1,024 files by default."""
     settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=30)
     _, wanted = make(source, tmp_path / "many", tokenizer, settings=settings)
-    monkeypatch.setattr(pretraining_stages, "_MOST_PLANS", 7)
+    monkeypatch.setattr(local_stages, "_MOST_PLANS", 7)
     work = tmp_path / "work"
     _, paths = make(
         source, tmp_path / "few", tokenizer, settings=settings, work_directory=str(work)
@@ -210,7 +210,7 @@ def test_documents_are_dropped_and_held_out(tmp_path, tokenizer):
 
 @pytest.mark.parametrize("most", [2, 100_000])
 def test_each_part_counts_its_own_unknown_pieces(tmp_path, tokenizer, monkeypatch, most):
-    monkeypatch.setattr(corpus_reader, "_MOST_UNKNOWN", most)
+    monkeypatch.setattr(corpus_files, "_MOST_UNKNOWN", most)
     rare = ["ж", "щ", "ю", "猫"]
     documents = [f"holmes said {n} {rare[n % 4]} .\n{rare[n % 3]} was he" for n in range(60)]
     source = tmp_path / "in.txt"
@@ -274,7 +274,7 @@ def test_many_single_sentences_are_warned_about():
     def summary(single, **others):
         counts = {"kinds": np.array([1, 1, 2]), "instance_tokens": 50, "predictions": 5}
         unknown = collections.Counter()
-        return pretraining_summary.Summary(10, 20, 100, single, unknown, 0, **counts, **others)
+        return corpus_summary.Summary(10, 20, 100, single, unknown, 0, **counts, **others)
 
     assert "warning: 60.0% of the documents are a single sentence" in str(summary(6))
     assert "warning" not in str(summary(5))
