@@ -87,7 +87,7 @@ def read_options(config, arguments):
         recipe=recipe,
         loop=loop_flags.read_settings(FLAGS.num_train_steps, FLAGS.keep_checkpoint_max),
         eval_timeout=FLAGS.continuous_eval_timeout,
-        record=model_flags.settings_to_record(arguments) if FLAGS.do_train else None,
+        record=model_flags.settings_to_record(config, arguments) if FLAGS.do_train else None,
         masking=masking_flags.read_masking(config),
     )
 

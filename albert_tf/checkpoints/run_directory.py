@@ -282,33 +282,33 @@ class Vocabulary:
         return _is_file(path) and sha256(path) == self.sha256
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Content of `run.json`: what a training was made with. Older files lack some of it.
 
     Attributes:
+        flags: dict of those that had a value.
         config: dict, of the architecture.
         text: dict, how text became the model's input: those of TEXT_FLAGS that the run had.
         vocabulary: Vocabulary; None if unknown, as of records without a summary.
-        flags: dict of those that had a value.
         versions: dict of what the last start ran with.
         devices: list of str.
         input_files: dict of path -> bytes.
-        starts: list of dict, the last starts.
         seed: int or None.
         parameter_count: int or None.
+        starts: list of dict, the last starts.
     """
 
+    flags: dict = dataclasses.field(default_factory=dict)
     config: dict
     text: dict
     vocabulary: Vocabulary | None = None
-    flags: dict = dataclasses.field(default_factory=dict)
     versions: dict = dataclasses.field(default_factory=dict)
     devices: list = dataclasses.field(default_factory=list)
     input_files: dict = dataclasses.field(default_factory=dict)
-    starts: list = dataclasses.field(default_factory=list)
     seed: int | None = None
     parameter_count: int | None = None
+    starts: list = dataclasses.field(default_factory=list)
 
     def __post_init__(self):
         for name, kind in TEXT_FLAGS.items():
@@ -358,6 +358,11 @@ class RunDirectory:
         """RunSettings of `run.json`; None where there is none, as of the original's runs."""
         remedy = "delete it, and give the flags of the training yourself"
         return state.read(self.file(SETTINGS), RunSettings, remedy)
+
+    @property
+    def resumed(self):
+        """RunSettings of the run that a training here goes on with; None if there is none."""
+        return self.settings if self.latest else None
 
     @property
     def task(self):

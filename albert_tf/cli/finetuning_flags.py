@@ -162,7 +162,7 @@ def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **other
     }
     if FLAGS.do_train:
         values["init_checkpoint"] = model_flags.init_checkpoint()
-        values["record"] = model_flags.settings_to_record(choice.tokenizer_arguments)
+        values["record"] = model_flags.settings_to_record(choice.config, choice.tokenizer_arguments)
     return flag_groups.values_of(finetuning.Options, **values | others)
 
 

@@ -16,7 +16,6 @@ source = lazy.module("albert_tf.checkpoints.source")
 record_index = lazy.module("albert_tf.records.record_index")
 task_text = lazy.module("albert_tf.tasks.text_input")
 tokenization = lazy.module("albert_tf.text.tokenization")
-run_record = lazy.module("albert_tf.training.run_record")
 
 FLAGS = flags.FLAGS
 
@@ -247,26 +246,26 @@ def text_input(choices):
 # --- What the run writes down --------------------------------------------------------------------
 
 
-def settings_to_record(arguments):
-    """What is recorded of a training run's flags: run_record.Given.
+def settings_to_record(config, arguments):
+    """What is written down of a training run's flags: RunSettings.
 
     Args:
+        config: AlbertConfig.
         arguments: dict, of FullTokenizer; None where they are not known.
     """
     own = sorted(flag_groups.own_flags(), key=lambda flag: flag.name)
     given = {flag.name: flag.value for flag in own if flag.value is not None}
+    given = {name: value for name, value in given.items() if value == value}  # JSON has no nan
     text = {name: FLAGS[name].value for name in run_directory.TEXT_FLAGS if name in FLAGS}
-    if not arguments:
-        return run_record.Given(given, text, None)
-    text |= {name: arguments[name] for name in run_directory.CASING}
-    flag = next(name for name in run_directory.VOCABULARY_FLAGS if arguments.get(name))
-    path = arguments[flag]
-    vocabulary = {
-        "flag": flag,
-        "path": path if "://" in path else os.path.abspath(path),
-        "sha256": run_directory.sha256(path),
-    }
-    return run_record.Given(given, text, vocabulary)
+    vocabulary = None
+    if arguments:
+        text |= {name: arguments[name] for name in run_directory.CASING}
+        flag = next(name for name in run_directory.VOCABULARY_FLAGS if arguments.get(name))
+        path = arguments[flag] if "://" in arguments[flag] else os.path.abspath(arguments[flag])
+        vocabulary = run_directory.Vocabulary(flag, path, run_directory.sha256(path))
+    return run_directory.RunSettings(
+        flags=given, config=config.to_dict(), text=text, vocabulary=vocabulary
+    )
 
 
 def tokenizer_of_records(paths):

@@ -17,7 +17,6 @@ from albert_tf.training import (
     evaluation,
     loop,
     results,
-    run_record,
     runs,
     trials,
 )
@@ -44,7 +43,7 @@ class Options:
         seed: int or None; to train, None for the seed of the run that is resumed, or a new one.
         num_trials: int, runs with seeds of their own.
         ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
-        record: run_record.Given; None without training.
+        record: run_directory.RunSettings; None without training.
         export: publish.served.Settings; None for no export.
         allow_changes_on_resume: bool, whether optimizer, architecture and batch size may change.
     """
@@ -63,7 +62,7 @@ class Options:
     seed: int | None = None
     num_trials: int = 1
     ensemble: tuple = ()
-    record: run_record.Given | None = None
+    record: run_directory.RunSettings | None = None
     export: served.Settings | None = None
     allow_changes_on_resume: bool = False
 
@@ -185,7 +184,6 @@ def train_and_evaluate(data, config, options, strategy):
     if options.do_train:
         runs.start(
             run,
-            config,
             options,
             data.input_files(options.do_eval),
             init_checkpoint=given,

@@ -11,7 +11,7 @@ from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import flops, heads, objectives
 from albert_tf.records import graph_masking, input_pipeline, record_checks, record_index, schemas
-from albert_tf.training import devices, evaluation, loop, run_record, runs
+from albert_tf.training import devices, evaluation, loop, runs
 from albert_tf.training.task import Evaluation
 
 KEY_METRIC = "masked_lm_accuracy"
@@ -37,7 +37,7 @@ class Options:
         init_checkpoint: str or None, where weights come from if output_dir holds no run.
         init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
         seed: int or None for the seed of the run that is resumed, or a new one.
-        record: run_record.Given; None if it does not train.
+        record: run_directory.RunSettings; None if it does not train.
         masking: graph_masking.Masking, how to mask the records; None for masked ones.
         allow_changes_on_resume: bool, whether optimizer, architecture and batch size may change.
     """
@@ -57,7 +57,7 @@ class Options:
     init_checkpoint: str | None
     init_from_group0: bool
     seed: int | None
-    record: run_record.Given | None
+    record: run_directory.RunSettings | None
     masking: graph_masking.Masking | None = None
     allow_changes_on_resume: bool = False
 
@@ -129,7 +129,7 @@ def _train_and_evaluate(config, options, strategy):
         if eval_source is not source:
             stack.enter_context(eval_source.naming_bad_records())
         if options.do_train:
-            _train(run, config, options, source, evaluator)
+            _train(run, options, source, evaluator)
         else:
             evaluator.evaluate_directory(
                 options.eval_timeout, options.init_checkpoint, newest_only=True
@@ -237,10 +237,9 @@ def _make_run(config, options, strategy):
     )
 
 
-def _train(run, config, options, source, evaluator):
+def _train(run, options, source, evaluator):
     runs.start(
         run,
-        config,
         options,
         source.files,
         init_checkpoint=options.init_checkpoint,

@@ -9,7 +9,7 @@ from albert_tf.checkpoints import name_table
 from albert_tf.model import optimization
 from albert_tf.options import ORIGINAL_OPTIMIZER, WINDOW, Optimizer
 from albert_tf.records import input_pipeline, record_index
-from albert_tf.training import devices, loop, run_changes, run_record
+from albert_tf.training import devices, loop, run_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,18 +69,17 @@ def seeded(options, strategy):
         strategy: tf.distribute.Strategy.
     """
     if options.do_train:
-        seed = run_record.seed_of(options.loop.output_dir, options.seed, strategy)
+        seed = run_settings.seed_of(options.loop.output_dir, options.seed, strategy)
         options = dataclasses.replace(options, seed=seed)
     devices.set_seed(options.seed)
     return options
 
 
-def start(run, config, options, input_files, **weights):
+def start(run, options, input_files, **weights):
     """Fills the model, says from where, and writes down what the run is made with.
 
     Args:
         run: loop.Run.
-        config: AlbertConfig.
         options: finetuning.Options or pretraining.Options.
         input_files: sequence of str, what is trained and evaluated on.
         **weights: of `loop.Run.initialize`.
@@ -88,12 +87,13 @@ def start(run, config, options, input_files, **weights):
     Raises:
         UserError: a checkpoint does not fit, or the run was started with other values.
     """
-    started_with = (options.loop.output_dir, options.record, config, run, input_files)
-    run_changes.check(*started_with, options.allow_changes_on_resume)
+    directory = options.loop.output_dir
+    settings = run_settings.describe(options.record, run, input_files, options.seed)
+    run_settings.check_changes(directory, settings, run, options.allow_changes_on_resume)
     print(run.initialize(**weights))
     run.check_workers_agree()
     if run.is_chief:
-        run_record.write(*started_with, options.seed)
+        run_settings.write(directory, settings, run)
 
 
 def train(run, options, paths, schema, evaluator, *, evaluates_step_0=False, remedy=None, **how):

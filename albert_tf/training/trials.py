@@ -8,11 +8,11 @@ import statistics
 from albert_tf import files
 from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
-from albert_tf.training import results, run_record
+from albert_tf.training import results, run_settings
 
 SUMMARY = "trials.txt"
 # Next to the best checkpoint.
-_KEPT = (*run_record.FILES, run_directory.TASK, results.BEST_STATE)
+_KEPT = (*run_settings.FILES, run_directory.TASK, results.BEST_STATE)
 
 
 def run(run_trial, output_dir, seeds, key_metric):

@@ -12,9 +12,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints.run_directory import RunSettings
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.training import run_changes, run_record
+from albert_tf.training import run_settings
 from tests import ROOT, TINY_CONFIG
 from tests.training.clusters import cluster
 
@@ -36,13 +37,18 @@ def written(tmp_path, run):
     for name in ("model.ckpt-2.index", "model.ckpt-2.data-00000-of-00001"):
         (tmp_path / name).touch()
     (tmp_path / "input").write_text("abc")
-    run_record.write(str(tmp_path), given(), CONFIG, run, [str(tmp_path / "input")], 7)
+    write(tmp_path, run, [str(tmp_path / "input")])
     return tmp_path
 
 
-def given(**changes):
+def described(run, inputs, own_seed=None, config=CONFIG, **changes):
     flags = {name: value for name, value in (FLAGS | changes).items() if value is not None}
-    return run_record.Given(flags, {}, None)
+    settings = RunSettings(flags=flags, config=config.to_dict(), text={})
+    return run_settings.describe(settings, run, inputs, own_seed)
+
+
+def write(directory, run, inputs=()):
+    run_settings.write(str(directory), described(run, inputs, 7), run)
 
 
 def rewrite(directory, **parts):
@@ -54,7 +60,8 @@ def rewrite(directory, **parts):
 
 def check(directory, run, config=CONFIG, allow=False, **changes):
     inputs = [str(directory / "input")]
-    run_changes.check(str(directory), given(**changes), config, run, inputs, allow)
+    settings = described(run, inputs, config=config, **changes)
+    run_settings.check_changes(str(directory), settings, run, allow)
 
 
 # --- Changes --------------------------------------------------------------------------------------
@@ -165,19 +172,19 @@ def test_damaged_records_are_named(written, run, parts):
 def test_earlier_starts_are_kept(written, run):
     for step in range(3, 40):
         run.step = step
-        run_record.write(str(written), given(), CONFIG, run, [], 7)
+        write(written, run)
     content = run_directory.RunDirectory(str(written)).settings
     assert [start["step"] for start in content.starts] == list(range(20, 40))
     assert content.starts[-1]["devices"] == content.devices
     assert content.starts[-1]["versions"] == content.versions
     run.step = 0  # a new run in the directory
-    run_record.write(str(written), given(), CONFIG, run, [], 7)
+    write(written, run)
     assert len(run_directory.RunDirectory(str(written)).settings.starts) == 1
 
 
 def test_the_seed_is_that_given_then_that_recorded_then_a_new_one(written, run, tmp_path_factory):
     def seed(directory, value=None):
-        return run_record.seed_of(str(directory), value, run.strategy)
+        return run_settings.seed_of(str(directory), value, run.strategy)
 
     assert seed(written, 3) == 3
     assert seed(written, 0) == 0
@@ -190,9 +197,9 @@ def test_the_seed_is_that_given_then_that_recorded_then_a_new_one(written, run, 
 
 WORKER = """
 import sys
-from albert_tf.training import devices, run_record
+from albert_tf.training import devices, run_settings
 strategy = devices.create_strategy("multi_worker_mirrored")
-print(run_record.seed_of(sys.argv[1], None, strategy))
+print(run_settings.seed_of(sys.argv[1], None, strategy))
 """
 
 

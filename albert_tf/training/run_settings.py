@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run.json`: what a training run is made with, and what a resumed one has changed since."""
+
+import dataclasses
+import datetime
+import json
+import platform
+import secrets
+
+import tensorflow as tf
+
+from albert_tf import __version__, files, state
+from albert_tf.checkpoints import loading, run_directory
+from albert_tf.checkpoints.run_directory import CASING, RunDirectory
+from albert_tf.checkpoints.source import as_flag
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
+from albert_tf.training import devices
+
+CONFIG_FILE = "albert_config.json"
+FLAGS_FILE = "flags.txt"
+FILES = (run_directory.SETTINGS, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
+_MOST_STARTS = 20
+_FIXED_FLAGS = ("optimizer", "train_batch_size")
+_CONFIG, _MODULE = "albert_config_file", "albert_hub_module_handle"
+_ALLOW = "allow_changes_on_resume"
+_MOST_FILES = 10  # input files to name
+_MOST_CHARACTERS = 120  # of a value
+
+
+def describe(settings, run, input_files, seed=None):
+    """What a training is started with.
+
+    Args:
+        settings: RunSettings, with what the flags say.
+        run: loop.Run.
+        input_files: sequence of str, what is trained and evaluated on.
+        seed: int or None.
+
+    Returns:
+        RunSettings, with what is known of the run too.
+    """
+    return dataclasses.replace(
+        settings,
+        versions={
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,
+            "albert_tf": __version__,
+        },
+        devices=list(run.strategy.extended.worker_devices),
+        input_files={path: tf.io.gfile.stat(path).length for path in input_files},
+        seed=seed,
+        parameter_count=sum(v.shape.num_elements() for v in run.task.variables.values()),
+    )
+
+
+def write(directory, settings, run):
+    """Writes down what a training run is made with, so that it can be read, repeated and exported.
+
+    `flags.txt` and `albert_config.json` are for scripts to take again, `run.json` for later
+    commands, for people, and for the next start in the directory. To be called once the run's
+    weights are found to fit: a run that fails must not leave another config next to the checkpoints
+    of the one before.
+
+    Args:
+        directory: str.
+        settings: RunSettings, of `describe`.
+        run: loop.Run.
+    """
+    folder = RunDirectory(directory)
+    before = folder.settings if run.step else None
+    start = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "step": run.step,
+        "versions": settings.versions,
+        "devices": settings.devices,
+    }
+    starts = [*(before.starts if before else [])[1 - _MOST_STARTS :], start]
+    lines = [f"--{name}={value}\n" for name, value in settings.flags.items()]
+    config = AlbertConfig.from_dict(settings.config)
+    files.write_text(folder.file(FLAGS_FILE), "".join(lines))
+    files.write_text(folder.file(CONFIG_FILE), config.to_json_string())
+    settings = dataclasses.replace(settings, starts=starts)
+    state.write(folder.file(run_directory.SETTINGS), settings)
+
+
+def seed_of(directory, given, strategy):
+    """The seed of a training: the one given, else that of the run it resumes, else a new one.
+
+    All workers have to call it, and get the same.
+
+    Args:
+        directory: str.
+        given: int or None.
+        strategy: tf.distribute.Strategy.
+
+    Returns:
+        int.
+    """
+    if given is not None:
+        return given
+    seed = 0
+    if devices.is_chief(strategy):
+        folder = RunDirectory(directory)
+        settings = folder.resumed
+        seed = settings and settings.seed
+        if seed is None and folder.latest:  # without settings, or with those of an earlier version
+            seed = loading.seed_in(folder.latest)
+        seed = secrets.randbelow(2**31) if seed is None else seed
+    (seed,) = devices.sum_over_workers(strategy, [seed])
+    return seed
+
+
+# --- Changes -------------------------------------------------------------------------------------
+
+
+def check_changes(directory, settings, run, allow=False):
+    """Prints what differs from the last start of the run that is resumed, if one is.
+
+    To be called before weights are read. Runs without `run.json`, as the original's, are not
+    checked.
+
+    Args:
+        directory: str.
+        settings: RunSettings, of `describe`.
+        run: loop.Run; its chief prints.
+        allow: bool, whether optimizer, architecture, batch size, vocabulary and casing may change.
+
+    Raises:
+        UserError: one of these has changed and may not.
+    """
+    before = RunDirectory(directory).resumed
+    if before is None:
+        return
+    refused = list(_refused_changes(before, settings))
+    if refused and not allow:
+        raise UserError(
+            f"--output_dir={directory} holds a run with other values ({run_directory.SETTINGS}): "
+            f"{'; '.join(refused)}. Give the values from before or another --output_dir; to go "
+            f"on with the change, give --{_ALLOW}"
+        )
+    lines = _differences(before, settings)
+    if lines and run.is_chief:
+        print("\n  ".join(["Changed since the last start of this run:", *lines]))
+
+
+def _refused_changes(before, now):
+    for name in _FIXED_FLAGS:
+        if name in before.flags and before.flags[name] != now.flags.get(name, before.flags[name]):
+            yield f"--{name}={now.flags[name]}, before {before.flags[name]}"
+    for name in CASING:
+        values = before.text.get(name), now.text.get(name)
+        if None not in values and values[0] != values[1]:
+            yield f"{as_flag(name, values[1])}, before {json.dumps(values[0])}"
+    ours, theirs = now.vocabulary, before.vocabulary
+    if ours and theirs and ours.sha256 != theirs.sha256:
+        yield f"{ours.path} is another vocabulary than {theirs.path} was"
+    of_module = now.flags.get(_MODULE) and not now.flags.get(_CONFIG)  # as scripts read it
+    for name, value, old in before.differences(AlbertConfig.from_dict(now.config)):
+        yield f"{name}={value} in --{_MODULE if of_module else _CONFIG}, before {old}"
+
+
+def _differences(before, now):
+    """What two RunSettings differ in, a line for each: "name: before ..., now ..."."""
+    before, now = (json.loads(json.dumps(dataclasses.asdict(each))) for each in (before, now))
+    lines = []
+    for section, label in (("flags", "--{}"), ("config", "config: {}"), ("versions", "{}")):
+        lines += _lines(label, before[section], now[section])
+    lines += _lines("{}", {"devices": before["devices"]}, {"devices": now["devices"]})
+    inputs = _lines("input file {}, bytes", before["input_files"], now["input_files"])
+    more = [f"and {len(inputs) - _MOST_FILES} more input files"] * (len(inputs) > _MOST_FILES)
+    return [*lines, *inputs[:_MOST_FILES], *more]
+
+
+def _lines(label, before, now):
+    names = [name for name in {**before, **now} if name != _ALLOW]
+    return [
+        f"{label.format(name)}: before {_shown(before.get(name))}, now {_shown(now.get(name))}"
+        for name in names
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _shown(value):
+    text = value if isinstance(value, str) else json.dumps(value)
+    text = "none" if value is None else text
+    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "..."
