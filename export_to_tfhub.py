@@ -87,8 +87,8 @@ def export_model(vocabulary, arguments):
         has_masked_lm="masked_lm" in loaded,
         has_sentence_order="sentence_order" in loaded,
         assets=assets(config_path, vocabulary),
-        do_lower_case=FLAGS.do_lower_case,
-        strip_accents=FLAGS.strip_accents,
+        do_lower_case=arguments["do_lower_case"],
+        strip_accents=arguments["strip_accents"],
     )
     signatures = module.signatures()
     special_ids = tokenizer.special_ids(with_mask=False)
@@ -120,8 +120,8 @@ def export_preprocessing(vocabulary, arguments):
     module = hub_preprocessing.Preprocessing(**arguments, seq_length=length)
     card = cards.preprocessing_card(
         os.path.basename(vocabulary),
-        FLAGS.do_lower_case,
-        FLAGS.strip_accents,
+        arguments["do_lower_case"],
+        arguments["strip_accents"],
         length,
         FLAGS.export_path,
     )
