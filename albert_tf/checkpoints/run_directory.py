@@ -314,13 +314,17 @@ class RunSettings:
         for name, kind in TEXT_FLAGS.items():
             if name in self.text:
                 state.typed(self.text[name], kind, name)
-        AlbertConfig.from_dict(self.config)
+        _ = self.albert_config
+
+    @property
+    def albert_config(self):
+        """The AlbertConfig, with the defaults of keys that `config` lacks."""
+        return AlbertConfig.from_dict(self.config)
 
     def differences(self, config):
         """In what an AlbertConfig differs: list of (key, its value, the recorded one)."""
-        recorded = AlbertConfig.from_dict(self.config)  # with the defaults of keys that it lacks
         rows = [
-            (field.name, getattr(config, field.name), getattr(recorded, field.name))
+            (field.name, getattr(config, field.name), getattr(self.albert_config, field.name))
             for field in dataclasses.fields(config)
             if field.compare
         ]

@@ -77,7 +77,7 @@ class Source:
         if self.is_module:
             return hub_modules.read_config(self.directory)
         if self.settings:
-            return AlbertConfig.from_dict(self.settings.config)
+            return self.settings.albert_config
         raise UserError(
             f"{self.directory} has neither {CONFIG_FILE} nor {huggingface.CONFIG} to tell the "
             "architecture: put the file there, or give another config"

@@ -13,7 +13,6 @@ from albert_tf import __version__, files, state
 from albert_tf.checkpoints import loading, run_directory
 from albert_tf.checkpoints.run_directory import CASING, RunDirectory
 from albert_tf.checkpoints.source import as_flag
-from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.training import devices
 
@@ -77,9 +76,8 @@ def write(directory, settings, run):
     }
     starts = [*(before.starts if before else [])[1 - _MOST_STARTS :], start]
     lines = [f"--{name}={value}\n" for name, value in settings.flags.items()]
-    config = AlbertConfig.from_dict(settings.config)
     files.write_text(folder.file(FLAGS_FILE), "".join(lines))
-    files.write_text(folder.file(CONFIG_FILE), config.to_json_string())
+    files.write_text(folder.file(CONFIG_FILE), settings.albert_config.to_json_string())
     settings = dataclasses.replace(settings, starts=starts)
     state.write(folder.file(run_directory.SETTINGS), settings)
 
@@ -156,7 +154,7 @@ def _refused_changes(before, now):
     if ours and theirs and ours.sha256 != theirs.sha256:
         yield f"{ours.path} is another vocabulary than {theirs.path} was"
     of_module = now.flags.get(_MODULE) and not now.flags.get(_CONFIG)  # as scripts read it
-    for name, value, old in before.differences(AlbertConfig.from_dict(now.config)):
+    for name, value, old in before.differences(now.albert_config):
         yield f"{name}={value} in --{_MODULE if of_module else _CONFIG}, before {old}"
 
 
