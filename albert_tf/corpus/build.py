@@ -5,6 +5,7 @@ The tokenised text, the plans of the passes and a note of each finished output f
 directory, under names that are hashes of all they depend on. What is there is not made again.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -14,7 +15,6 @@ import os
 import tempfile
 import time
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -32,11 +32,6 @@ from albert_tf.records import record_index, schemas
 
 _FORMAT = 3  # of the work directory; a new number for other files or other random draws
 _NUM_LOGGED = 20
-# Share of the tokens that begin with a space, and of those that do not but count as words because
-# of their letters, from which on a text has words that the original's rule splits. With 3,000
-# pieces, the latter are none of English, 24% of Russian, and 6% of Polish that keeps its accents.
-_SPLIT_WORDS = 0.05
-_MARKED = 0.1  # share of the tokens that begin with a space in any language that has spaces
 # Times the length of an instance from which on a sentence is none: a text without line breaks.
 _FAR_LONGER = 4
 _STATE = ("corpus-", "plans-", "notes-")  # beginnings of the names in a work directory
@@ -104,19 +99,23 @@ def create(
             _remove_others(work, whole)
         if not _is_whole(whole, stages):
             stages.write_corpus(inputs, form, encoder, whole)
-        parts, duplicates = _parts(whole, selection, stages)
+        parts, dropped = _parts(whole, selection, stages)
         summary = None
         named = {"output_file": outputs, "heldout_output_file": heldout_outputs}
         for part, (flag, names) in reversed(list(zip(parts, named.items(), strict=False))):
             vocabulary = special_ids, tokenizer.vocab_size
-            held_out = summary
-            summary, shards = _make(work, part, flag, names, settings, vocabulary, stages)
-            summary.documents_dropped, summary.near_duplicates = duplicates
-            summary.held_out = held_out
-            summary.is_split = form.input_format != "sentences"
-            summary.splits_words &= word_start == "original"
-            summary.merges_words &= word_start == "piece"
-            summary.seconds = time.monotonic() - started
+            counts, shards = _make(work, part, flag, names, settings, vocabulary, stages)
+            corpus = corpus_files.open_corpus(part)
+            sizes = corpus.sizes(_FAR_LONGER * settings.max_pair_length)
+            summary = corpus_summary.Summary(
+                corpus.counts + dropped + sizes + counts,
+                corpus.unknown_pieces(),
+                corpus.first_skipped,
+                word_start,
+                is_split=form.input_format != "sentences",
+                seconds=time.monotonic() - started,
+                held_out=summary,
+            )
             _write_summary(summary, names, shards, given)
     if logging.level_info():
         _log(outputs[0], tokenizer, settings)
@@ -134,12 +133,12 @@ def _given(inputs, tokenizer, reading, selection, settings):
 
 
 def _parts(whole, selection, stages):
-    """(directories of the corpora to make records of, numbers of documents dropped)."""
+    """(directories of the corpora to make records of, Counter of the documents dropped)."""
     if selection == options.Selection():
-        return [whole], (0, 0)
+        return [whole], collections.Counter()
     near_duplicates = functools.partial(stages.near_duplicates, whole)
     digests = stages.digests(whole)
-    parts, *dropped = corpus_selection.choose(digests, selection, near_duplicates)
+    parts, dropped = corpus_selection.choose(digests, selection, near_duplicates)
     directories = []
     for part, documents in parts.items():
         if part == corpus_selection.HELD_OUT and not selection.heldout_fraction:
@@ -166,14 +165,14 @@ def _is_whole(directory, stages):
 
 
 def _make(work, corpus_directory, flag, outputs, settings, vocabulary, stages):
-    """Makes the output files of a corpus; (Summary, figures of the files)."""
+    """Makes the output files of a corpus; (Counter of what was made, figures of the files)."""
     key = [os.path.basename(corpus_directory), dataclasses.asdict(settings)]
     plans = os.path.join(work, f"plans-{_hash(key)}")
     notes = os.path.join(work, f"notes-{_hash([*key, list(map(_same_path, outputs))])}")
     corpus = corpus_files.open_corpus(corpus_directory)
     planner = local_stages.Planner(corpus_directory, plans, settings)
     planned = stages.plan(planner, corpus)
-    counts = [sum(figures["kinds"]) for figures in planned]
+    counts = [figures["instances"] for figures in planned]
     if sum(counts) < len(outputs):
         raise UserError(
             f"--{flag}: {len(outputs)} files for {sum(counts)} records, and training takes no "
@@ -186,9 +185,12 @@ def _make(work, corpus_directory, flag, outputs, settings, vocabulary, stages):
     missing = [number for number, figures in enumerate(shards) if not figures]
     for number, figures in zip(missing, stages.write(writer, corpus, missing), strict=True):
         shards[number] = figures
-    summary = _summary(corpus, planned, shards, settings)
-    summary.kept = len(outputs) - len(missing)
-    return summary, shards
+    made = collections.Counter(files_kept=len(outputs) - len(missing))
+    for figures in planned:
+        made.update(figures)
+    for figures in shards:
+        made.update({name: figures[name] for name in ("instance_tokens", "predictions")})
+    return made, shards
 
 
 # === The work directory ===
@@ -248,31 +250,6 @@ def _same_path(path):
 
 
 # === What was made ===
-
-
-def _summary(corpus, planned, shards, settings):
-    longest = _FAR_LONGER * settings.max_pair_length
-    names = ("inner_letters", "marked", "tokens_read")
-    inner_letters, marked, tokens_read = (corpus.counts[name] for name in names)
-    long_sentences, long_tokens = corpus.tokens_in_sentences_beyond(longest)
-    return corpus_summary.Summary(
-        documents=corpus.num_documents,
-        sentences=corpus.num_sentences,
-        tokens=corpus.num_tokens,
-        single_sentences=corpus.single_sentences(),
-        long_sentences=long_sentences,
-        tokens_of_long_sentences=long_tokens,
-        unknown=corpus.unknown_pieces(),
-        lines_dropped=corpus.counts["lines_dropped"],
-        lines_skipped=corpus.counts["lines_skipped"],
-        first_skipped=corpus.first_skipped,
-        splits_words=min(inner_letters, marked) > _SPLIT_WORDS * tokens_read,
-        merges_words=marked < _MARKED * tokens_read,
-        kinds=np.sum([figures["kinds"] for figures in planned], axis=0),
-        tokens_cut=sum(figures["tokens_cut"] for figures in planned),
-        instance_tokens=sum(figures["instance_tokens"] for figures in shards),
-        predictions=sum(figures["predictions"] for figures in shards),
-    )
 
 
 def _write_summary(summary, outputs, shards, given):

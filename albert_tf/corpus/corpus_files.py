@@ -71,24 +71,26 @@ class Corpus:
         """Tokens of all documents."""
         return int(self.sentences[-1])
 
-    @property
-    def num_sentences(self):
-        """Sentences with at least one token."""
-        return len(self.sentences) - 1
+    def sizes(self, longest):
+        """Counter of the documents, sentences and tokens, and of odd ones among them.
 
-    def single_sentences(self):
-        """Documents of a single sentence."""
-        return sum(int(np.sum(lengths == 1)) for lengths in _differences(self.documents))
+        Args:
+            longest: int, tokens of a sentence beyond which it is far too long.
+        """
+        sizes = collections.Counter(
+            documents=self.num_documents, sentences=len(self.sentences) - 1, tokens=self.num_tokens
+        )
+        for lengths in _differences(self.documents):
+            sizes["documents_of_one_sentence"] += int(np.sum(lengths == 1))
+        for lengths in _differences(self.sentences):
+            sizes["sentences_far_too_long"] += int(np.sum(lengths > longest))
+            sizes["tokens_of_long_sentences"] += int(lengths[lengths > longest].sum())
+        return sizes
 
     def unknown_pieces(self):
         """Counter of the pieces that are not in the vocabulary."""
         numbers = np.bincount(self.pieces, minlength=len(self.piece_texts)).tolist()
         return +collections.Counter(dict(zip(self.piece_texts, numbers, strict=True)))
-
-    def tokens_in_sentences_beyond(self, length):
-        """(sentences of more tokens than `length`, tokens in them)."""
-        found = [lengths[lengths > length] for lengths in _differences(self.sentences)]
-        return sum(map(len, found)), sum(int(lengths.sum()) for lengths in found)
 
     def release(self):
         """Takes the arrays from the memory of this process, where they are mapped files."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which documents of a corpus are used: without repeated ones, and some held out."""
 
+import collections
 import hashlib
 import itertools
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,27 +14,17 @@ TRAIN, HELD_OUT = "train", "heldout"
 _DOCUMENTS_TOGETHER = 4096
 
 
-class Choice(NamedTuple):
-    """Which documents of a corpus are used.
-
-    Attributes:
-        parts: dict from TRAIN and HELD_OUT to bool arrays [documents].
-        duplicates, near_duplicates: int, documents in neither of them.
-    """
-
-    parts: dict
-    duplicates: int
-    near_duplicates: int
-
-
 def choose(digests, selection, repeats=None):
-    """The Choice from a corpus.
+    """Which documents of a corpus are used.
 
     Args:
         digests: uint64 array [documents], a `digest` of each.
-        selection: Selection.
+        selection: options.Selection.
         repeats: callable, (bool array [documents] of those to compare, similarity) -> bool array
             of those that nearly repeat an earlier one; needed for `drop_near_duplicates`.
+
+    Returns:
+        (dict from TRAIN and HELD_OUT to bool array [documents], Counter of those in neither).
     """
     used = np.ones(len(digests), bool)
     if selection.drop_duplicates or selection.drop_near_duplicates:
@@ -45,7 +35,10 @@ def choose(digests, selection, repeats=None):
         used &= ~repeats(used, similarity)
     held_out = digests < np.uint64(selection.heldout_fraction * 2**64)
     parts = {TRAIN: used & ~held_out, HELD_OUT: used & held_out}
-    return Choice(parts, len(used) - different, different - int(used.sum()))
+    return parts, collections.Counter(
+        documents_dropped=len(used) - different,
+        near_duplicates_dropped=different - int(used.sum()),
+    )
 
 
 def all_digests(corpus):

@@ -5,6 +5,7 @@ Their parts are tasks for worker processes, and leave files that tell what is do
 run here in processes of one machine, and in `beam_pipeline` on many.
 """
 
+import collections
 import dataclasses
 import functools
 import json
@@ -18,6 +19,7 @@ from albert_tf import files, progress
 from albert_tf.corpus import (
     corpus_files,
     corpus_selection,
+    corpus_summary,
     instances,
     mapped_arrays,
     near_duplicates,
@@ -67,15 +69,15 @@ class Planner:
             report(amount)
             return figures
         plan = plan_file(self.plans, part.number)
-        kinds, cut = np.zeros(3, np.int64), 0
+        figures = collections.Counter()
         with files.replacing(plan) as (name,), tf.io.gfile.GFile(name, "wb") as file:
             for pairs, tokens_cut in instances.plan(corpus, self.settings, part.blocks):
                 file.write(pairs.tobytes())
-                kinds += np.bincount(pairs[:, -1], minlength=3)
-                cut += tokens_cut
+                kinds = np.bincount(pairs[:, -1], minlength=3).tolist()
+                figures.update(dict(zip(corpus_summary.KINDS, kinds, strict=True)))
+                figures.update(instances=len(pairs), tokens_cut_by_truncation=tokens_cut)
                 report(0)
         report(amount)
-        figures = {"kinds": kinds.tolist(), "tokens_cut": cut}
         files.write_text(f"{plan}.json", json.dumps(figures))
         return figures
 
@@ -83,7 +85,7 @@ class Planner:
         """The figures of a part if it is planned and whole, else None."""
         plan = plan_file(self.plans, number)
         figures = corpus_files.read_state(f"{plan}.json")
-        size = _PAIR_BYTES * sum(figures["kinds"]) if figures else None
+        size = _PAIR_BYTES * figures["instances"] if figures else None
         return figures if size == corpus_files.size_of(plan) else None
 
 

@@ -157,7 +157,7 @@ def test_documents_are_dropped_and_held_out(tmp_path, tokenizer, small_parts, se
         }
         summary, paths = make([str(source)], tmp_path / name, tokenizer, stages=stages, **options)
         written = contents([*paths, *options["heldout_outputs"]])
-        dropped = summary.documents_dropped, summary.near_duplicates
+        dropped = summary.counts["documents_dropped"], summary.counts["near_duplicates_dropped"]
         summaries[name] = written, dropped
         assert len(os.listdir(tmp_path / name)) == 6
     assert summaries["local"] == summaries["beam"]
@@ -173,7 +173,7 @@ def test_finished_files_and_the_text_are_kept(sources, tmp_path, tokenizer, monk
     os.remove(paths[1])
     monkeypatch.setattr(type(work["stages"]), "write_corpus", None)
     summary, paths = make(sources, tmp_path / "out", tokenizer, **work)
-    assert summary.kept == 2
+    assert summary.counts["files_kept"] == 2
     assert contents(paths) == wanted
 
 

@@ -99,7 +99,7 @@ def test_finished_files_and_the_text_are_kept(source, tmp_path, tokenizer, monke
     with monkeypatch.context() as patch:
         patch.setattr(build.corpus_files, "write_corpus", None)
         summary, paths = make(source, tmp_path / "again", tokenizer)
-    assert summary.kept == 1
+    assert summary.counts["files_kept"] == 1
     assert "kept: 1 finished" in str(summary)
     assert contents(paths) == contents(wanted)
     assert not list((tmp_path / "again").glob(".*"))
@@ -164,21 +164,21 @@ def test_other_text_or_settings_are_not_mixed_with_what_is_there(source, tmp_pat
     work = {"work_directory": str(tmp_path / "work")}
     make(source, tmp_path / "out", tokenizer, **work)
     summary, paths = make(source, tmp_path / "out", tokenizer, **work)
-    assert summary.kept == 3
+    assert summary.counts["files_kept"] == 3
     other = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=2)
     summary, paths = make(source, tmp_path / "out", tokenizer, settings=other, **work)
-    assert summary.kept == 0
+    assert summary.counts["files_kept"] == 0
     assert len(list((tmp_path / "work").glob("corpus-*"))) == 1
     with open(source, "a") as file:
         file.write("\nanother line\n")
     summary, paths = make(source, tmp_path / "out", tokenizer, settings=other, **work)
-    assert summary.kept == 0
+    assert summary.counts["files_kept"] == 0
     assert len(list((tmp_path / "work").glob("corpus-*"))) == 2
     with open(paths[1], "ab") as file:  # a file that changed is made again
         file.write(b"x")
     changed = contents(paths)[1]
     summary, paths = make(source, tmp_path / "out", tokenizer, settings=other, **work)
-    assert summary.kept == 2
+    assert summary.counts["files_kept"] == 2
     assert contents(paths)[1] == changed[:-1]
 
 
@@ -194,18 +194,21 @@ def test_documents_are_dropped_and_held_out(tmp_path, tokenizer):
         "settings": Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=1),
     }
     summary, _ = make(str(source), tmp_path, tokenizer, "train", **options)
-    assert summary.documents_dropped == summary.held_out.documents_dropped == 40
+    assert summary.counts["documents_dropped"] == summary.held_out.counts["documents_dropped"] == 40
     assert "dropped: 40 documents that repeat" in str(summary)
-    assert summary.documents + summary.held_out.documents == 300
-    assert 30 < summary.held_out.documents < 90
+    assert summary.counts["documents"] + summary.held_out.counts["documents"] == 300
+    assert 30 < summary.held_out.counts["documents"] < 90
     assert "held out:" in str(summary)
     index = record_index.read([str(tmp_path / "train"), *held_out])
-    assert [file.count for file in index] == [summary.instances, summary.held_out.instances]
+    assert [file.count for file in index] == [
+        summary.counts["instances"],
+        summary.held_out.counts["instances"],
+    ]
     # In another order, the same documents are held out.
     source.write_text("\n\n".join(reversed(documents)))
     again, _ = make(str(source), tmp_path, tokenizer, "train", **options)
-    assert again.held_out.documents == summary.held_out.documents
-    assert again.held_out.tokens == summary.held_out.tokens
+    assert again.held_out.counts["documents"] == summary.held_out.counts["documents"]
+    assert again.held_out.counts["tokens"] == summary.held_out.counts["tokens"]
 
 
 @pytest.mark.parametrize("most", [2, 100_000])
@@ -227,8 +230,8 @@ def test_each_part_counts_its_own_unknown_pieces(tmp_path, tokenizer, monkeypatc
     parts = [summary.unknown, summary.held_out.unknown]
     assert parts[0] + parts[1] == whole.unknown
     for part in (summary, summary.held_out, whole):
-        assert part.unknown.total() == 2 * part.documents
-        assert part.unknown_share == part.unknown.total() / part.tokens
+        assert part.unknown.total() == 2 * part.counts["documents"]
+        assert part.unknown_share == part.unknown.total() / part.counts["tokens"]
     if most > 4:
         assert whole.unknown == {"ж": 35, "щ": 35, "ю": 35, "猫": 15}
     else:
@@ -255,7 +258,9 @@ def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, m
     summary, paths = make(source, tmp_path / "out", tokenizer)
     found = json.loads((tmp_path / "out" / "summary-out-00000-of-00003.json").read_text())
     assert (
-        found["instances"] == summary.instances == sum(f["count"] for f in found["files"].values())
+        found["instances"]
+        == summary.counts["instances"]
+        == sum(f["count"] for f in found["files"].values())
     )
     assert found["settings"]["max_seq_length"] == 24
     assert found["vocabulary"] == tokenizer.fingerprint
@@ -271,18 +276,23 @@ def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, m
 
 
 def test_many_single_sentences_are_warned_about():
-    def summary(single, **others):
-        counts = {"kinds": np.array([1, 1, 2]), "instance_tokens": 50, "predictions": 5}
-        unknown = collections.Counter()
-        return corpus_summary.Summary(10, 20, 100, single, unknown, 0, **counts, **others)
+    def summary(single, others=(), **options):
+        numbers = [10, single, 20, 100, 4, 50, 5]
+        names = ["documents", "documents_of_one_sentence", "sentences", "tokens", "instances"]
+        names += ["instance_tokens", "predictions"]
+        counts = dict(zip(names, numbers, strict=True)) | dict(others)
+        return str(corpus_summary.Summary(collections.Counter(counts), **options))
 
-    assert "warning: 60.0% of the documents are a single sentence" in str(summary(6))
-    assert "warning" not in str(summary(5))
-    split = str(summary(6, is_split=True, long_sentences=1, tokens_of_long_sentences=9))
+    assert "warning: 60.0% of the documents are a single sentence" in summary(6)
+    assert "warning" not in summary(5)
+    long = {"sentences_far_too_long": 1, "tokens_of_long_sentences": 9}
+    assert summary(6, long).count("or let --input_format=documents split") == 2
+    split = summary(6, long, is_split=True)
     assert split.count("Check that --language is that of the text") == 2
     assert "--input_format=documents" not in split
-    assert "give --word_start=piece" in str(summary(5, splits_words=True))
-    skipped = str(summary(5, lines_skipped=2, first_skipped=["a.txt, line 3"]))
+    split_words = {"tokens_read": 100, "marked": 50, "inner_letters": 10}
+    assert "give --word_start=piece" in summary(5, split_words)
+    skipped = summary(5, {"lines_skipped": 2}, first_skipped=["a.txt, line 3"])
     assert "skipped: 2 lines that are not UTF-8, first a.txt, line 3" in skipped
 
 
@@ -305,7 +315,6 @@ def test_the_rule_of_word_starts_in_languages(tmp_path, language, strip_accents,
     tokenizer = FullTokenizer(spm_model_file=model, strip_accents=strip_accents)
     arguments = str(tmp_path / "in.txt"), tmp_path, tokenizer, "out"
     summary, _ = make(*arguments)
-    assert summary.splits_words == is_warned
     assert ("give --word_start=piece" in str(summary)) == is_warned
     assert "give --word_start=original" not in str(summary)
     summary, _ = make(*arguments, word_start="piece")
@@ -318,13 +327,13 @@ def test_text_without_line_breaks_is_warned_about(tmp_path, tokenizer):
     source = tmp_path / "in.txt"
     source.write_text(words)
     summary, _ = make(str(source), tmp_path, tokenizer)
-    assert (summary.sentences, summary.long_sentences) == (1, 1)
-    assert summary.tokens == summary.tokens_of_long_sentences > 2000
+    assert (summary.counts["sentences"], summary.counts["sentences_far_too_long"]) == (1, 1)
+    assert summary.counts["tokens"] == summary.counts["tokens_of_long_sentences"] > 2000
     assert "warning: 1 sentences are far longer than --max_seq_length, with 100.0%" in str(summary)
     assert "let --input_format=documents split" in str(summary)
     source.write_text(words.replace(" . ", " .\n") + "that " * 84)  # 4 times 21 tokens
     summary, _ = make(str(source), tmp_path, tokenizer)
-    assert summary.long_sentences == 0
+    assert summary.counts["sentences_far_too_long"] == 0
     assert "far longer" not in str(summary)
 
 

@@ -130,7 +130,7 @@ def test_sentences_and_documents(tmp_path, tokenizer):
     assert corpus.ids.tolist() == [A, B, C, D, DOT, B, D, E]
     assert corpus.sentences.tolist() == [0, 2, 5, 8]
     assert corpus.documents.tolist() == [0, 2, 3]
-    assert (corpus.num_documents, corpus.num_sentences) == (2, 3)
+    assert (corpus.num_documents, corpus.sizes(9)["sentences"]) == (2, 3)
     assert corpus.opens_word.tolist() == [1, 1, 1, 0, 1, 1, 0, 0]
     assert corpus.ids.dtype == np.int32
 
@@ -641,7 +641,7 @@ def test_the_files_share_the_same_pairs(tmp_path, tokenizer):
     _, (single,) = create(tmp_path, tokenizer, masked_lm_prob=0.0)
     summary, parts = create(tmp_path, tokenizer, outputs=("x", "y", "z"), masked_lm_prob=0.0)
     assert parts == [single[0::3], single[1::3], single[2::3]]
-    assert summary.instances == len(single)
+    assert summary.counts["instances"] == len(single)
 
 
 def test_more_files_than_records(tmp_path, tokenizer):
@@ -657,12 +657,16 @@ def test_the_summary_counts_what_was_written(tmp_path, tokenizer):
         [str(tmp_path / "out")], schemas.pretraining_schema(16, 4), 10_000
     )
     lengths = batch["input_mask"].numpy().sum(axis=1)
-    assert (summary.documents, summary.sentences, summary.lines_dropped) == (4, 61, 1)
-    assert summary.tokens == 4 * 5 * 13 + 2
-    assert summary.unknown_share == 2 / summary.tokens
-    assert summary.instances == len(lengths)
+    assert (
+        summary.counts["documents"],
+        summary.counts["sentences"],
+        summary.counts["lines_dropped"],
+    ) == (4, 61, 1)
+    assert summary.counts["tokens"] == 4 * 5 * 13 + 2
+    assert summary.unknown_share == 2 / summary.counts["tokens"]
+    assert summary.counts["instances"] == len(lengths)
     labels = batch["next_sentence_labels"].numpy()
-    assert summary.kinds[IN_ORDER] == np.sum(labels == 0)
+    assert summary.counts["instances_in_order"] == np.sum(labels == 0)
     assert summary.masked_share == batch["masked_lm_weights"].numpy().sum() / lengths.sum()
     assert "4 documents, 61 sentences" in str(summary)
     assert "'[UNK]' 2" in str(summary)

@@ -105,9 +105,12 @@ def test_records(tmp_path_factory, kind, lines, options, end):
             build.create([str(source)], [out], tokenizer, options)
         return
     summary = build.create([str(source)], [out], tokenizer, options)
-    assert (summary.documents, summary.tokens) == (len(documents), sum(map(len, documents)))
+    assert (summary.counts["documents"], summary.counts["tokens"]) == (
+        len(documents),
+        sum(map(len, documents)),
+    )
     found = list(parsed(out, options.schema))
-    assert len(found) == summary.instances > 0
+    assert len(found) == summary.counts["instances"] > 0
     special = tokenizer.special_ids()
     for record in found:
         length = check_record(record, options, special)

@@ -149,7 +149,11 @@ def test_near_duplicates_are_counted_apart(tmp_path, workers):
         selection=Selection(drop_near_duplicates=0.8),
         num_workers=workers,
     )
-    assert (summary.documents, summary.documents_dropped, summary.near_duplicates) == (30, 1, 2)
+    assert (
+        summary.counts["documents"],
+        summary.counts["documents_dropped"],
+        summary.counts["near_duplicates_dropped"],
+    ) == (30, 1, 2)
     assert summary.as_json()["near_duplicates_dropped"] == 2
     assert "dropped: 2 documents that nearly repeat another" in str(summary)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out", "summary-out.json"]
