@@ -20,9 +20,7 @@ loading = lazy.module("albert_tf.checkpoints.loading")
 name_table = lazy.module("albert_tf.checkpoints.name_table")
 run_directory = lazy.module("albert_tf.checkpoints.run_directory")
 heads = lazy.module("albert_tf.model.heads")
-cards = lazy.module("albert_tf.publish.cards")
 hub = lazy.module("albert_tf.publish.hub")
-hub_preprocessing = lazy.module("albert_tf.publish.hub_preprocessing")
 saved_models = lazy.module("albert_tf.publish.saved_models")
 text_input = lazy.module("albert_tf.tasks.text_input")
 tokenization = lazy.module("albert_tf.text.tokenization")
@@ -92,7 +90,7 @@ def export_model(vocabulary, arguments):
     )
     signatures = module.signatures()
     special_ids = tokenizer.special_ids(with_mask=False)
-    card = cards.model_card(config, module, signatures, FLAGS.export_path, special_ids)
+    card = hub.model_card(config, module, signatures, FLAGS.export_path, special_ids)
     saved_models.save_module(module, FLAGS.export_path, signatures, card)
 
 
@@ -103,7 +101,7 @@ def preprocessing_length():
         UserError: the model has fewer positions than --max_seq_length.
     """
     path = os.path.join(FLAGS.albert_directory, CONFIG)
-    default, length = hub_preprocessing.DEFAULT_SEQ_LENGTH, FLAGS.max_seq_length
+    default, length = hub.DEFAULT_SEQ_LENGTH, FLAGS.max_seq_length
     if not tf.io.gfile.exists(path):
         return length or default
     limit = albert_config.AlbertConfig.from_json_file(path).max_position_embeddings
@@ -117,8 +115,8 @@ def preprocessing_length():
 def export_preprocessing(vocabulary, arguments):
     """Writes the preprocessing."""
     length = preprocessing_length()
-    module = hub_preprocessing.Preprocessing(**arguments, seq_length=length)
-    card = cards.preprocessing_card(
+    module = hub.Preprocessing(**arguments, seq_length=length)
+    card = hub.preprocessing_card(
         os.path.basename(vocabulary),
         arguments["do_lower_case"],
         arguments["strip_accents"],
@@ -127,7 +125,7 @@ def export_preprocessing(vocabulary, arguments):
     )
     saved_models.save_module(module, FLAGS.export_path, card=card)
     if not vocabulary.endswith(".txt"):
-        print(cards.EQUAL_SPLITS)
+        print(hub.EQUAL_SPLITS)
 
 
 def main(_):

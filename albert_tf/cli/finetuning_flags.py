@@ -15,7 +15,7 @@ source = lazy.module("albert_tf.checkpoints.source")
 finetuning = lazy.module("albert_tf.training.finetuning")
 record_index = lazy.module("albert_tf.records.record_index")
 runs = lazy.module("albert_tf.training.runs")
-served = lazy.module("albert_tf.publish.served")
+saved_models = lazy.module("albert_tf.publish.saved_models")
 
 FLAGS = flags.FLAGS
 
@@ -167,7 +167,7 @@ def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **other
 
 
 def _export_settings(choice):
-    return served.Settings(
+    return saved_models.ExportSettings(
         directory=FLAGS.export_dir,
         vocabulary=choice.tokenizer_arguments,
         vocabulary_file=choice.vocabulary[1],

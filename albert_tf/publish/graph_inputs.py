@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Raw text to a fine-tuned model's inputs inside a graph, as `glue`, `race` and `squad.features`.
+"""Texts to the inputs of a fine-tuned model inside a graph, as the tasks make them in Python.
 
-B examples, T pieces of a sequence (those of the longest of the batch), F windows of all paragraphs.
+B examples or texts, T pieces of a text or sequence (those of the longest of the batch), W words of
+a text, N words of all texts in a row, F sequences or windows of all texts.
 """
 
 import functools
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from albert_tf.publish.export_signatures import HUB_NAMES
+from albert_tf.errors import UserError
 from albert_tf.publish.graph_characters import (
     indices_of,
     read_characters,
@@ -20,11 +21,108 @@ from albert_tf.publish.graph_characters import (
     table_of,
 )
 from albert_tf.publish.graph_tokenization import STRINGS
-from albert_tf.publish.packing import cut_rows, pack
 from albert_tf.text.sequences import NUM_SPECIALS
 from albert_tf.text.tokenization import preprocess_text
 
+FEATURES = ("input_ids", "input_mask", "segment_ids")  # of the original's modules and records
+HUB_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")  # of the Hub's common API
+HUB_NAMES = dict(zip(FEATURES, HUB_INPUTS, strict=True))
+POSITIONS = "masked_lm_positions"
 WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
+
+
+# --- Sequences -----------------------------------------------------------------------------------
+
+
+def pack(segments, seq_length, tokenizer):
+    """[CLS] a [SEP] or [CLS] a [SEP] b [SEP], cut and padded to one length.
+
+    A single segment that is too long is cut. Of a pair, the longer one loses its last piece until
+    both fit, and b if they are equally long, as in the original.
+
+    Args:
+      segments: list of one or two int32 RaggedTensors [B, (T)] or [B, (W), (T)].
+      seq_length: int or int32 scalar tensor; None: the longest row of the batch.
+      tokenizer: GraphTokenizer, for its special ids.
+
+    Returns:
+      dict of int32 [B, seq_length]: `input_word_ids`, `input_mask`, `input_type_ids`.
+
+    Raises:
+      UserError: there are not one or two segments.
+      tf.errors.InvalidArgumentError: seq_length has no room for [CLS] and [SEP].
+    """
+    if len(segments) not in (1, 2):
+        raise UserError(f"segments: got {len(segments)}; a sequence is made of one or of two")
+    segments = [_one_row_per_text(segment) for segment in segments]
+    if seq_length is not None:
+        segments = _truncated(segments, seq_length)
+
+    special, rows = tokenizer.special_tokens, segments[0].nrows()
+    start = tf.fill([rows, 1], special["start_of_sequence_id"])
+    end = tf.fill([rows, 1], special["end_of_segment_id"])
+    parts = [tf.concat([start, segments[0], end], axis=1)]
+    parts += [tf.concat([segment, end], axis=1) for segment in segments[1:]]
+    ids = tf.concat(parts, axis=1)
+    types = tf.concat([tf.ones_like(part) * i for i, part in enumerate(parts)], axis=1)
+    return {
+        "input_word_ids": _padded(ids, seq_length, special["padding_id"]),
+        "input_mask": _padded(tf.ones_like(ids), seq_length),
+        "input_type_ids": _padded(types, seq_length),
+    }
+
+
+def _one_row_per_text(segment):
+    words_apart = segment.shape.rank == 3
+    return segment.merge_dims(1, 2) if words_apart else segment
+
+
+def _truncated(segments, seq_length):
+    """Segments (int32 ragged [B, (T)]) that fit into `seq_length` with [CLS] and [SEP]s."""
+    room = tf.cast(seq_length, tf.int64) - len(segments) - 1
+    too_small = "seq_length has no room for [CLS] and [SEP]; give a larger one"
+    with tf.control_dependencies([tf.debugging.assert_non_negative(room, too_small)]):
+        room = tf.identity(room)
+    lengths = [segment.row_lengths() for segment in segments]
+    if len(segments) == 1:
+        kept = [tf.minimum(lengths[0], room)]
+    else:
+        # What is left when the longer one loses its last piece again and again, b on a tie.
+        a, b = lengths
+        kept = [
+            tf.minimum(a, tf.maximum(room - b, (room + 1) // 2)),
+            tf.minimum(b, tf.maximum(room - a, room // 2)),
+        ]
+    return [
+        cut_rows(segment, tf.zeros_like(length), length)
+        for segment, length in zip(segments, kept, strict=True)
+    ]
+
+
+def cut_rows(rows, begin, end, row=None):
+    """Pieces [begin, end) of rows, gathered one by one: a row may be long and be cut often.
+
+    Args:
+      rows: RaggedTensor [B, (T)].
+      begin: integer tensor [n].
+      end: integer tensor [n].
+      row: int32 [n], the row that each is cut from; None: n = B, each from its own.
+
+    Returns:
+      RaggedTensor [n, (T)].
+    """
+    row_starts = tf.cast(rows.row_starts(), begin.dtype)
+    if row is not None:
+        row_starts = tf.gather(row_starts, row)
+    indices = tf.ragged.range(row_starts + begin, row_starts + end)
+    return indices.with_values(tf.gather(rows.values, indices.values))
+
+
+def _padded(rows, seq_length, padding=0):
+    if seq_length is None:
+        return rows.to_tensor(padding)
+    padded = rows.to_tensor(padding, shape=tf.stack([-1, seq_length]))
+    return tf.ensure_shape(padded, [None, tf.get_static_value(seq_length)])
 
 
 def packed_features(segments, seq_length, tokenizer):
@@ -40,8 +138,11 @@ def trimmed(features):
     return {name: values[:, :longest] for name, values in features.items()}
 
 
+# --- Texts, and choices --------------------------------------------------------------------------
+
+
 class SentencePairs:
-    """One or two texts as a sequence: `glue.features` in a graph.
+    """One or two texts as a sequence: `tasks.classification_features` in a graph.
 
     Args:
         tokenizer: GraphTokenizer.
@@ -68,7 +169,7 @@ class SentencePairs:
 
 
 class Options:
-    """A passage, a question and four options as four sequences: `race.features` in a graph.
+    """A passage, a question and four options as four sequences: `tasks.race` in a graph.
 
     Args:
         tokenizer: GraphTokenizer.
@@ -135,6 +236,77 @@ def _blanks(decomposes):
     found = (char for char in chars if unicodedata.normalize("NFKD", char) == "_")
     return f"[{re.escape(''.join(found))}]"
 
+
+# --- Words ---------------------------------------------------------------------------------------
+
+
+class Sequences(NamedTuple):
+    """The words of texts, and the sequences that they stand in.
+
+    Attributes:
+        features: dict of input_ids, input_mask and segment_ids, int32 [F, T].
+        counts: int32 [B], sequences of each text.
+        words: string RaggedTensor [B, (W)].
+        places: int32 [N, 2], sequence and position of the first piece of each word.
+    """
+
+    features: dict
+    counts: tf.Tensor
+    words: tf.RaggedTensor
+    places: tf.Tensor
+
+
+class Words:
+    """Texts as words with white space between them, cut into sequences: `tasks.ner` in a graph.
+
+    Args:
+        tokenizer: GraphTokenizer.
+        max_seq_length: int, pieces of a sequence at most.
+        unknown_id: int, the piece of a word that has none.
+    """
+
+    choices = 1  # sequences of a part
+
+    def __init__(self, tokenizer, max_seq_length, unknown_id):
+        self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
+        self._unknown_id = unknown_id
+        self.signature = {"text": STRINGS}
+
+    def __call__(self, text):
+        """Sequences of string [B]; bytes that are not valid UTF-8 are dropped."""
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
+        words = tf.strings.split(tf.strings.regex_replace(text, f"{WHITE_SPACE}+", " "))
+        pieces = self._pieces(words.values)
+        starts = pieces.row_starts()  # [N], among the pieces of all texts
+        sentence = words.value_rowids()
+        first = tf.gather(tf.concat([starts, pieces.row_splits[-1:]], 0), words.row_starts())
+        part = (starts - tf.gather(first, sentence)) // (self._max_seq_length - 2)
+        is_new = (sentence[1:] != sentence[:-1]) | (part[1:] != part[:-1])
+        is_new = tf.concat([[True], is_new], axis=0)[: tf.size(part)]
+        sequence = tf.cumsum(tf.cast(is_new, tf.int32)) - 1  # [N]
+        sequence_starts = tf.boolean_mask(starts, is_new)  # [F]
+        rows = tf.RaggedTensor.from_row_splits(
+            pieces.values, tf.concat([sequence_starts, pieces.row_splits[-1:]], axis=0)
+        )
+        features = packed_features([rows], self._max_seq_length, self._tokenizer)
+        position = tf.cast(starts - tf.gather(sequence_starts, sequence), tf.int32) + 1
+        return Sequences(
+            trimmed(features),
+            tf.math.unsorted_segment_sum(tf.cast(is_new, tf.int32), sentence, tf.size(text)),
+            words,
+            tf.stack([sequence, position], axis=1),
+        )
+
+    def _pieces(self, words):
+        """Pieces of words, one at least: string [N] -> int32 RaggedTensor [N, (T)]."""
+        pieces = self._tokenizer.tokenize(words)
+        is_empty = pieces.row_lengths() == 0
+        unknown = tf.fill([tf.math.count_nonzero(is_empty)], self._unknown_id)
+        unknown = tf.RaggedTensor.from_row_lengths(unknown, tf.cast(is_empty, tf.int64))
+        return tf.concat([pieces, unknown], axis=1)
+
+
+# --- SQuAD ---------------------------------------------------------------------------------------
 
 # What a character of a paragraph is to the links of `tasks.squad.alignment`.
 _UNLINKED, _LINKED, _BLANK, _SPACE = range(4)
@@ -220,11 +392,11 @@ class Windows(NamedTuple):
 
 
 class Paragraphs:
-    """Questions and their paragraphs as windows: `squad.features` in a graph.
+    """Questions and their paragraphs as windows: `tasks.squad.features` in a graph.
 
     Args:
         tokenizer: GraphTokenizer.
-        settings: squad_features.WindowSettings.
+        settings: squad.features.WindowSettings.
 
     Attributes:
         overlap: int, windows at most that show the same piece.

@@ -1,16 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The encoder as a module for TensorFlow Hub."""
+"""Modules for TensorFlow Hub: the encoder, and the preprocessing of text; their `README.md`."""
+
+import dataclasses
+import importlib.resources
+import os
+import string
 
 import tensorflow as tf
 
 from albert_tf.checkpoints import name_table
-from albert_tf.publish.export_signatures import HUB_INPUTS, HUB_NAMES, POSITIONS, id_specs, traced
+from albert_tf.publish.graph_inputs import FEATURES, HUB_INPUTS, HUB_NAMES, POSITIONS, pack
+from albert_tf.publish.graph_tokenization import STRINGS, GraphTokenizer
+from albert_tf.publish.signatures import id_specs, traced
+
+DEFAULT_SEQ_LENGTH = 128  # of the Hub's preprocessing modules
+EQUAL_SPLITS = (
+    "Pieces are those that training uses, but where a text has two splits of exactly equal score, "
+    'such as "***" in text with capitals that the vocabulary lacks: tensorflow-text may take the '
+    "other one (1 of 28,000 lines of English books)."
+)
+
+
+# --- The encoder ---------------------------------------------------------------------------------
 
 
 class _Callable(tf.Module):
-    """What the Hub's reusable SavedModels are: a call with `training=`, and lists of variables."""
+    """A reusable SavedModel of the Hub: a call with `training=`, and lists of variables."""
 
-    # tf.Module's properties of these names would collect variables of the parts; a list is asked.
+    # The SavedModel interface requires plain lists in place of tf.Module's properties.
     variables = ()
     trainable_variables = ()
 
@@ -31,8 +48,7 @@ class HubModule(_Callable):
     Called with a dict of int32 [B, T] (`HUB_INPUTS`) and `training=`, it returns `pooled_output`
     and `default` [B, H], `sequence_output` [B, T, H] and the list `encoder_outputs`. `mlm` and
     `sop` add `mlm_logits` [B, P, V] for `masked_lm_positions` int32 [B, P], and `sop_log_probs`
-    [B, 2]; each is there if its head is. Signatures are those of the original's modules (section
-    j.1).
+    [B, 2]; each is there if its head is. Signatures are those of the original's modules.
 
     Args:
         model: heads.PretrainingModel with its weights.
@@ -136,3 +152,157 @@ def _masked_lm(model, inputs, found):
 
 def _sentence_order(model, inputs, found):
     return tf.nn.log_softmax(model.sentence_order(found["pooled_output"]))
+
+
+# --- Preprocessing of text -----------------------------------------------------------------------
+
+
+class Preprocessing(tf.Module):
+    """The Hub's text preprocessing object: strings in, inputs of the encoder out.
+
+    Has what the common API for text asks for: a call on string [B], `tokenize` (and
+    `tokenize.get_special_tokens_dict`), `bert_pack_inputs`, and `tokenize_with_offsets`.
+
+    Args:
+      spm_model_file, vocab_file, do_lower_case: as of `GraphTokenizer`.
+      seq_length: int, length of a call's output, and of `bert_pack_inputs` where none is given.
+      strip_accents: bool, as of `GraphTokenizer`.
+
+    Raises:
+      UserError: as `GraphTokenizer`.
+    """
+
+    def __init__(
+        self,
+        spm_model_file=None,
+        vocab_file=None,
+        do_lower_case=True,
+        seq_length=DEFAULT_SEQ_LENGTH,
+        strip_accents=True,
+    ):
+        super().__init__()
+        self._tokenizer = GraphTokenizer(spm_model_file, vocab_file, do_lower_case, strip_accents)
+        self._seq_length = seq_length
+        self.tokenize = _Tokenize(self._tokenizer)
+        self._trace_bert_pack_inputs()
+
+    @tf.function(input_signature=[STRINGS], autograph=False)
+    def __call__(self, texts):
+        """Inputs of the encoder, int32 [B, seq_length] each, for string [B]: [CLS] text [SEP]."""
+        return pack([self._tokenizer.tokenize(texts)], self._seq_length, self._tokenizer)
+
+    @tf.function(input_signature=[STRINGS], autograph=False)
+    def tokenize_with_offsets(self, texts):
+        """Ids, starts and ends of pieces: see `GraphTokenizer.tokenize_with_offsets`."""
+        return tuple(self._tokenizer.tokenize_with_offsets(texts))
+
+    @tf.function(autograph=False)
+    def bert_pack_inputs(self, inputs, seq_length=None):
+        """One or two segments as inputs of the encoder: see `pack`.
+
+        Args:
+          inputs: list of one or two int32 RaggedTensors [B, (T)] or [B, (W), (T)].
+          seq_length: int32 scalar or int; None: that of the module.
+
+        Returns:
+          dict of int32 [B, seq_length].
+        """
+        if seq_length is None:
+            seq_length = self._seq_length
+        return pack(inputs, seq_length, self._tokenizer)
+
+    def _trace_bert_pack_inputs(self):
+        """Makes the forms of `bert_pack_inputs` that a SavedModel shall have."""
+        flat, by_words = (
+            tf.RaggedTensorSpec([None] * rank, tf.int32, ragged_rank=rank - 1) for rank in (2, 3)
+        )
+        pairs = [[a, b] for a in (flat, by_words) for b in (flat, by_words)]
+        for inputs in [[flat], [by_words], *pairs]:
+            self.bert_pack_inputs.get_concrete_function(inputs)
+            self.bert_pack_inputs.get_concrete_function(
+                inputs, seq_length=tf.TensorSpec([], tf.int32)
+            )
+
+
+class _Tokenize(tf.Module):
+    """`Preprocessing.tokenize`: can be called, and tells the special ids."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    @tf.function(input_signature=[STRINGS], autograph=False)
+    def __call__(self, texts):
+        return self._tokenizer.tokenize(texts)
+
+    @tf.function(input_signature=[], autograph=False)
+    def get_special_tokens_dict(self):
+        return {name: tf.constant(id_) for name, id_ in self._tokenizer.special_tokens.items()}
+
+
+# --- Cards: the README.md of modules, from the templates next to this file -----------------------
+
+
+def model_card(config, module, signatures, path, special_ids):
+    """Text of the `README.md` that goes with an encoder module.
+
+    Args:
+        config: AlbertConfig.
+        module: hub.HubModule.
+        signatures: iterable of their names.
+        path: str, where the module will lie; for the example.
+        special_ids: SpecialIds of the tokenizer; for the example.
+    """
+    outputs = (
+        ("mlm", "mlm_logits", f"[B, P, {config.vocab_size}], for `{POSITIONS}` int32 [B, P]"),
+        ("sop", "sop_log_probs", "[B, 2]: in order, swapped"),
+    )
+    rows = [f"| `{n}` | adds `{o}` | {text} |\n" for n, o, text in outputs if hasattr(module, n)]
+    vocabulary = getattr(module, "sp_model_file", None) or module.vocab_file
+    count = sum(v.shape.num_elements() for v in module.trainable_variables)
+    return _filled(
+        "encoder_card.md",
+        **dataclasses.asdict(config),
+        parameters=f"{count:,}",
+        vocabulary=os.path.basename(vocabulary.asset_path.numpy().decode()),
+        casing="lower-cased" if module.do_lower_case.numpy() else "with its capitals",
+        accents="dropped" if module.strip_accents.numpy() else "kept",
+        inputs=_listed(HUB_INPUTS),
+        heads="".join(rows),
+        signatures=_listed(signatures),
+        signature_inputs=_listed(FEATURES),
+        path=path,
+        ids=f"{special_ids.cls}, 5, {special_ids.sep}",
+    )
+
+
+def preprocessing_card(vocabulary, do_lower_case, strip_accents, seq_length, path):
+    """Text of the `README.md` that goes with a preprocessing module.
+
+    Args:
+        vocabulary: str, name of the vocabulary's file.
+        do_lower_case: bool.
+        strip_accents: bool.
+        seq_length: int, of the module's output.
+        path: str, where the module will lie; for the example.
+    """
+    return _filled(
+        "preprocessing_card.md",
+        vocabulary=vocabulary,
+        casing="lower-cased by it" if do_lower_case else "taken with its capitals",
+        accents="dropped" if strip_accents else "kept",
+        inputs=_listed(HUB_INPUTS),
+        seq_length=seq_length,
+        note="" if vocabulary.endswith(".txt") else f"{EQUAL_SPLITS}\n\n",
+        path=path,
+        length=min(16, seq_length),
+    )
+
+
+def _filled(template, **values):
+    text = importlib.resources.files(__package__).joinpath(template).read_text(encoding="utf-8")
+    return string.Template(text).substitute(values)
+
+
+def _listed(names):
+    return f"`{'`, `'.join(names)}`"

@@ -1,27 +1,249 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is served of a SQuAD model: signatures for windows of ids and for questions in text.
+"""What is served of fine-tuned models: signatures for ids, records and text.
 
 The first dimension of every output is the batch and no value is infinite, so that servers can join
 requests and answer in JSON.
 
-B examples, T pieces, W windows of a paragraph, F of all paragraphs, of each s starts and e ends,
-H hidden.
+B examples, T pieces, C classes, H hidden, W words of a text or windows of a paragraph, F windows of
+all paragraphs, of each s starts and e ends.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.model import heads
-from albert_tf.publish.export_signatures import (
-    FEATURES,
-    encoded_parts,
-    id_specs,
-    of_texts,
-    some_at_a_time,
-    traced,
-)
+from albert_tf.publish.graph_inputs import FEATURES
+
+SEQUENCES_AT_ONCE = 8  # of long texts, so that memory does not grow with their length
+
+
+def traced(call, specs):
+    """A concrete function of named tensors.
+
+    Args:
+        call: callable of these names -> structure of tensors.
+        specs: dict of name -> tf.TensorSpec.
+    """
+    specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
+    return tf.function(call, autograph=False).get_concrete_function(**specs)
+
+
+def id_specs(names, shape=(None, None)):
+    """Specs of int32 tensors, [B, T] if not told otherwise: dict of name -> tf.TensorSpec."""
+    return {name: tf.TensorSpec(shape, tf.int32, name) for name in names}
+
+
+def of_texts(functions):
+    """The signatures that take text: dict of name -> concrete function.
+
+    Args:
+        functions: ClassifierFunctions or SquadFunctions.
+    """
+    calls = {"text": functions.of_text, "embeddings": functions.embeddings}
+    return {name: traced(call, functions.texts.signature) for name, call in calls.items()}
+
+
+def encoded(encoder, features):
+    """Pooled output [B, H] and sequence output [B, T, H], with the mask that tells the padding."""
+    found = encoder(features)
+    outputs = {name: found[name] for name in ("pooled_output", "sequence_output")}
+    return outputs | {"input_mask": features["input_mask"]}
+
+
+def encoded_parts(encoder, features, counts):
+    """The outputs of `encoded` for texts of several sequences each: [B, W, ...], padded with 0.
+
+    Args:
+        encoder: AlbertModel.
+        features: dict of int32 [F, T], the sequences of all texts in a row.
+        counts: int32 [B], sequences of each text, W at most.
+    """
+    found = some_at_a_time(functools.partial(encoded, encoder), features)
+    return {
+        name: tf.RaggedTensor.from_row_lengths(values, counts).to_tensor()
+        for name, values in found.items()
+    }
+
+
+def some_at_a_time(call, features):
+    """Outputs for all sequences of texts, SEQUENCES_AT_ONCE computed together.
+
+    Args:
+        call: function of a dict of features, int32 [n, T], to a structure of tensors [n, ...].
+        features: dict of int32 [F, T].
+
+    Returns:
+        The same structure of tensors [F, ...].
+    """
+    specs = {name: tf.TensorSpec([None, None], values.dtype) for name, values in features.items()}
+    call = tf.function(call, autograph=False).get_concrete_function(specs)
+    outputs, count = call.structured_outputs, tf.shape(features["input_ids"])[0]
+    rounds = tf.maximum(-(-count // SEQUENCES_AT_ONCE), 1)  # at least one: its outputs tell shapes
+
+    def compute(i, arrays):
+        rows = slice(i * SEQUENCES_AT_ONCE, (i + 1) * SEQUENCES_AT_ONCE)
+        found = tf.nest.flatten(call({name: values[rows] for name, values in features.items()}))
+        return i + 1, [array.write(i, part) for array, part in zip(arrays, found, strict=True)]
+
+    arrays = [
+        tf.TensorArray(x.dtype, rounds, infer_shape=False, element_shape=x.shape)
+        for x in tf.nest.flatten(outputs)
+    ]
+    _, arrays = tf.while_loop(
+        lambda i, _: i < rounds, compute, (tf.constant(0), arrays), parallel_iterations=1
+    )
+    return tf.nest.pack_sequence_as(outputs, [array.concat() for array in arrays])
+
+
+# --- Classifiers ---------------------------------------------------------------------------------
+
+
+class ClassifierFunctions:
+    """What is served of a classifier, a regressor or a choice among options.
+
+    `serving_default` takes `input`, serialized tf.Examples with int64 input_ids, input_mask and
+    segment_ids; `ids` takes these as int32 [B, T], of options [B, 4 * T]; `text` takes what `texts`
+    does. They return `predictions` int32 [B] and `probabilities` float32 [B, C]; in regression the
+    score under both names, [B] and [B, 1]. `text` names the `label`, string [B], too. `embeddings`
+    returns `pooled_output` [B, H], `sequence_output` [B, T, H] and `input_mask` [B, T]; of options
+    [B, 4, ...].
+
+    Args:
+        model: heads.ClassificationModel or heads.MultipleChoiceModel with its weights.
+        texts: graph_inputs.SentencePairs or graph_inputs.Options.
+        labels: sequence of C str; None in regression.
+        threshold: float or None; given back as `threshold` [B], for those who decide by it.
+    """
+
+    ids = FEATURES
+
+    def __init__(self, model, texts, labels, threshold=None):
+        self._model, self.texts, self._labels, self._threshold = model, texts, labels, threshold
+
+    def signatures(self, with_text=True):
+        """Dict of name -> concrete function; those that take text need tensorflow-text."""
+        serialized = {"input": tf.TensorSpec([None], tf.string)}
+        found = {
+            "serving_default": traced(self._of_serialized, serialized),
+            "ids": traced(self.of_ids, id_specs(FEATURES)),
+        }
+        return found | (of_texts(self) if with_text else {})
+
+    def of_ids(self, **features):
+        """Predictions for ids."""
+        logits = self._model(features, training=False)["logits"]
+        if self._labels is None:
+            found = {"predictions": logits[:, 0], "probabilities": logits}
+        else:
+            found = {
+                "predictions": tf.argmax(logits, axis=-1, output_type=tf.int32),
+                "probabilities": tf.nn.softmax(logits),
+            }
+        if self._threshold is not None:
+            found["threshold"] = tf.fill(tf.shape(logits)[:1], self._threshold)
+        return found
+
+    def _of_serialized(self, input):  # the original's name
+        rows = {name: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64) for name in FEATURES}
+        parsed = tf.io.parse_example(input, rows)
+        lengths = parsed["input_ids"].row_lengths()
+        same = [
+            tf.debugging.assert_equal(
+                parsed[name].row_lengths(),
+                lengths // self.texts.choices * self.texts.choices,
+                "input_ids, input_mask and segment_ids of an example must be equally long, and "
+                f"hold {self.texts.choices} sequence(s) of one length",
+            )
+            for name in FEATURES
+        ]
+        with tf.control_dependencies(same):
+            return self.of_ids(**{name: self._batched(parsed[name]) for name in FEATURES})
+
+    def _batched(self, rows):
+        """Rows of one or more sequences (ragged [B, (choices * T)]), each padded: int32."""
+        choices = self.texts.choices
+        lengths = tf.repeat(rows.row_lengths() // choices, choices)
+        longest = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
+        sequences = tf.RaggedTensor.from_row_lengths(rows.values, lengths)
+        padded = sequences.to_tensor(shape=tf.stack([-1, longest]))
+        return tf.cast(tf.reshape(padded, tf.stack([rows.nrows(), choices * longest])), tf.int32)
+
+    def of_text(self, **texts):
+        """Predictions for texts."""
+        found = self.of_ids(**self.texts(**texts))
+        if self._labels is not None:
+            found["label"] = tf.gather(tf.constant(self._labels), found["predictions"])
+        return found
+
+    def embeddings(self, **texts):
+        """The encoder's outputs for texts."""
+        features = self.texts(**texts)
+        rows = tf.shape(features["input_ids"])[0]
+        each = {
+            name: tf.reshape(values, [rows * self.texts.choices, -1])
+            for name, values in features.items()
+        }
+        found = encoded(self._model.encoder, each)
+        if self.texts.choices == 1:
+            return found
+        return {
+            name: tf.reshape(values, [rows, self.texts.choices, *_sizes(values)[1:]])
+            for name, values in found.items()
+        }
+
+
+def _sizes(tensor):
+    """Sizes of a tensor, numbers where they are known."""
+    dynamic = tf.shape(tensor)
+    return [dynamic[i] if size is None else size for i, size in enumerate(tensor.shape)]
+
+
+class TokenFunctions(ClassifierFunctions):
+    """What is served of a token classifier.
+
+    `serving_default` and `ids` take what a classifier's do and return `predictions` int32 [B, T]
+    and `probabilities` float32 [B, T, C] of every piece; those of padding mean nothing. `text`
+    takes `text`, string [B], words with white space between them, and returns `words` and `labels`,
+    string [B, W], and `scores`, float32 [B, W], the probability of the label; "" and 0 fill up
+    texts with fewer words than others. Texts of more than T - 2 pieces are split as in training.
+    `embeddings` returns `pooled_output` [B, P, H], `sequence_output` [B, P, T, H] and `input_mask`
+    [B, P, T] of the P parts of each text; the mask of a part that a text does not have is all 0.
+
+    Args:
+        model: heads.TokenClassificationModel (without predicted_length) with its weights.
+        texts: graph_inputs.Words.
+        labels: sequence of C str.
+    """
+
+    def of_text(self, text):
+        """The label of each word of texts."""
+        found = self.texts(text)
+        best = some_at_a_time(self._best, found.features)
+        labels = tf.gather(
+            tf.constant(self._labels), tf.gather_nd(best["predictions"], found.places)
+        )
+        scores = tf.gather_nd(best["scores"], found.places)
+        return {
+            "words": found.words.to_tensor(""),
+            "labels": found.words.with_values(labels).to_tensor(""),
+            "scores": found.words.with_values(scores).to_tensor(0.0),
+        }
+
+    def _best(self, features):
+        found = self.of_ids(**features)
+        scores = tf.reduce_max(found["probabilities"], axis=-1)
+        return {"predictions": found["predictions"], "scores": scores}
+
+    def embeddings(self, text):
+        """The encoder's outputs for the parts of texts."""
+        sequences = self.texts(text)
+        return encoded_parts(self._model.encoder, sequences.features, sequences.counts)
+
+
+# --- SQuAD ---------------------------------------------------------------------------------------
 
 NO_ANSWER = tf.float32.min  # score where no span answers: below any other, and finite
 NO_WINDOW = 1_000_000.0  # no-answer score of a context without a piece, as the scripts have it
@@ -55,7 +277,7 @@ class _Spans(NamedTuple):
 
 
 class SquadFunctions:
-    """What is served of a SQuAD model of either version (section j.3).
+    """What is served of a SQuAD model of either version.
 
     `serving_default` takes int32 [B, T] input_ids, input_mask and segment_ids, in version 2 p_mask
     as well, and returns what the model's head does; in version 1 under the original's names,
@@ -69,7 +291,7 @@ class SquadFunctions:
 
     Args:
         model: heads.SquadV1Model (without predicted_length) or heads.SquadV2Model.
-        texts: text_inputs.Paragraphs.
+        texts: graph_inputs.Paragraphs.
         settings: AnswerSettings.
     """
 
@@ -162,7 +384,7 @@ def _has_most_context(pieces, windows, overlap):
 
     Args:
         pieces: int32 [F, s], from the window's first one.
-        windows: text_inputs.Windows.
+        windows: graph_inputs.Windows.
         overlap: int, windows at most that show the same piece.
     """
     absolute = (pieces + windows.first_piece[:, tf.newaxis])[..., tf.newaxis]  # [F, s, 1]

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.errors import UserError
-from albert_tf.publish.export_signatures import id_specs, traced
-from albert_tf.publish.saved_models import Holder
+from albert_tf.publish.signatures import id_specs, traced
 
 TFLITE_NAMES = {  # the first one is the original's
     "float": "albert_model.tflite",
@@ -31,15 +30,15 @@ class TFLiteFile(NamedTuple):
     difference: float
 
 
-def convert_to_tflite(model, functions, max_seq_length, vocab_size):
+def convert_to_tflite(module, functions, max_seq_length, vocab_size):
     """The model of ids as TFLite: float32, float16, and weights in int8 (dynamic range).
 
     Inputs are int32 [1, max_seq_length], of options [1, 4 * max_seq_length]; call the file by
     `get_signature_runner()`.
 
     Args:
-        model: one of `heads`, with its weights.
-        functions: ClassifierFunctions or SquadFunctions of it.
+        module: tf.Module, which holds the model's variables.
+        functions: ClassifierFunctions or SquadFunctions of the model.
         max_seq_length: int.
         vocab_size: int, for the ids on which the files are compared with the model.
 
@@ -51,7 +50,6 @@ def convert_to_tflite(model, functions, max_seq_length, vocab_size):
     """
     shape = (1, functions.texts.choices * max_seq_length)
     function = traced(functions.of_ids, id_specs(functions.ids, shape))
-    module = Holder(model)
     random = np.random.default_rng(0)
     samples = [
         _sample(functions.ids, shape, max_seq_length, vocab_size, random) for _ in range(SAMPLES)
@@ -115,7 +113,7 @@ def _as_numpy(outputs):
 def _largest_difference(content, samples, expected):
     """Of the floating-point outputs, relative to the largest of the model's (or 1); perhaps NaN."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it will live elsewhere one day
+        warnings.simplefilter("ignore")  # deprecated: the interpreter moves to ai_edge_litert
         interpreter = tf.lite.Interpreter(model_content=content)
     runner = interpreter.get_signature_runner()
     found, expected = (

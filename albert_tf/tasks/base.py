@@ -89,7 +89,7 @@ class Task:
         return self.make_model(config)
 
     def served_functions(self, model, tokenizer, prefix):
-        """What is served of a model with a checkpoint's weights (`publish.served`)."""
+        """What is served of a model with a checkpoint's weights (`publish.saved_models`)."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.model import heads, objectives
 from albert_tf.options import WINDOW, check_pair_length
-from albert_tf.publish import classifier_functions, text_inputs
+from albert_tf.publish import graph_inputs, signatures
 from albert_tf.tasks import base, classification_metrics, glue, tsv_files
 from albert_tf.tasks.figures import mean_over_batches
 from albert_tf.tasks.text_input import TextInput
@@ -144,10 +144,8 @@ class ClassificationTask(base.Task):
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""
         has_pair = len(self.row.text) == 2
-        texts = text_inputs.SentencePairs(tokenizer, self.text.max_seq_length, has_pair)
-        return classifier_functions.ClassifierFunctions(
-            model, texts, self.row.labels, self.threshold
-        )
+        texts = graph_inputs.SentencePairs(tokenizer, self.text.max_seq_length, has_pair)
+        return signatures.ClassifierFunctions(model, texts, self.row.labels, self.threshold)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ from albert_tf import files
 from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.errors import UserError, decode
 from albert_tf.model import heads, objectives
-from albert_tf.publish import token_functions, token_inputs
+from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base
 from albert_tf.tasks.figures import cross_entropy, mean_over_batches
@@ -360,8 +360,8 @@ class NerTask(base.Task):
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""
         (unknown,) = self.text.tokenizer.convert_tokens_to_ids([UNKNOWN])
-        texts = token_inputs.Words(tokenizer, self.text.max_seq_length, unknown)
-        return token_functions.TokenFunctions(model, texts, self.labels)
+        texts = graph_inputs.Words(tokenizer, self.text.max_seq_length, unknown)
+        return signatures.TokenFunctions(model, texts, self.labels)
 
 
 def true_labels(examples):

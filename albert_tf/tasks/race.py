@@ -20,7 +20,7 @@ from albert_tf.checkpoints.run_directory import FinetunedTask
 from albert_tf.errors import UserError, parse_json
 from albert_tf.model import heads, objectives
 from albert_tf.options import check_race_lengths
-from albert_tf.publish import classifier_functions, text_inputs
+from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base
 from albert_tf.tasks.figures import cross_entropy, mean_over_batches
@@ -392,8 +392,8 @@ class RaceTask(base.Task):
 
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""
-        texts = text_inputs.Options(tokenizer, self.text.max_seq_length, self.max_qa_length)
-        return classifier_functions.ClassifierFunctions(model, texts, self.labels)
+        texts = graph_inputs.Options(tokenizer, self.text.max_seq_length, self.max_qa_length)
+        return signatures.ClassifierFunctions(model, texts, self.labels)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import shlex
 from albert_tf import files, locks
 from albert_tf.checkpoints import loading, run_directory
 from albert_tf.errors import UserError, as_called
-from albert_tf.publish import saved_models, served
+from albert_tf.publish import saved_models
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.records import input_pipeline, record_checks
 from albert_tf.training import (
@@ -44,7 +44,7 @@ class Options:
         num_trials: int, runs with seeds of their own.
         ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
         record: run_directory.RunSettings; None without training.
-        export: publish.served.Settings; None for no export.
+        export: publish.saved_models.ExportSettings; None for no export.
         allow_changes_on_resume: bool, whether optimizer, architecture and batch size may change.
     """
 
@@ -63,7 +63,7 @@ class Options:
     num_trials: int = 1
     ensemble: tuple = ()
     record: run_directory.RunSettings | None = None
-    export: served.Settings | None = None
+    export: saved_models.ExportSettings | None = None
     allow_changes_on_resume: bool = False
 
     @property
@@ -287,7 +287,7 @@ def _export(task, config, options):
     saved_models.load(model, prefix)
     tokenizer = GraphTokenizer(**options.export.vocabulary)
     functions = task.served_functions(model, tokenizer, prefix)
-    served.export(
+    saved_models.export(
         model,
         functions,
         tokenizer,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.publish import graph_tokenization, hub_preprocessing, packing
+from albert_tf.publish import graph_inputs, graph_tokenization, hub
 from albert_tf.text.tokenization import FullTokenizer, basic_tokens
 from tests import GOLDEN
 from tests.text import languages
@@ -115,7 +115,7 @@ def test_packing():
     cls, sep = special["start_of_sequence_id"], special["end_of_segment_id"]
     first = tf.ragged.constant([[11, 12, 13, 14, 15, 16], [11]], dtype=tf.int32)
     second = tf.ragged.constant([[21, 22], [21, 22, 23]], dtype=tf.int32)
-    packed = packing.pack([first, second], 8, graph)
+    packed = graph_inputs.pack([first, second], 8, graph)
     np.testing.assert_array_equal(
         packed["input_word_ids"],
         [[cls, 11, 12, 13, sep, 21, 22, sep], [cls, 11, sep, 21, 22, 23, sep, 0]],
@@ -124,7 +124,7 @@ def test_packing():
     np.testing.assert_array_equal(
         packed["input_type_ids"], [[0] * 5 + [1] * 3, [0] * 3 + [1] * 4 + [0]]
     )
-    alone = packing.pack([first], None, graph)["input_word_ids"]
+    alone = graph_inputs.pack([first], None, graph)["input_word_ids"]
     np.testing.assert_array_equal(
         alone, [[cls, 11, 12, 13, 14, 15, 16, sep], [cls, 11, sep, 0, 0, 0, 0, 0]]
     )
@@ -132,7 +132,7 @@ def test_packing():
 
 @pytest.mark.long
 def test_the_hub_object():
-    module = hub_preprocessing.Preprocessing(vocab_file=str(DATA / "vocab.txt"), seq_length=6)
+    module = hub.Preprocessing(vocab_file=str(DATA / "vocab.txt"), seq_length=6)
     special = {k: int(v) for k, v in module.tokenize.get_special_tokens_dict().items()}
     assert special == {
         "vocab_size": 1542,

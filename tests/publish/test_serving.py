@@ -26,11 +26,8 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import (
-    classifier_functions,
-    export_signatures,
+    graph_inputs,
     saved_models,
-    squad_functions,
-    text_inputs,
     tflite_files,
 )
 from albert_tf.records import input_pipeline, schemas
@@ -220,7 +217,7 @@ def shortened(path, choices):
     """Serialized examples whose sequences are cut to the longest of their own example."""
     for record in tf.data.TFRecordDataset(str(path)):
         example = tf.train.Example.FromString(record.numpy())
-        lists = {n: example.features.feature[n].int64_list for n in export_signatures.FEATURES}
+        lists = {n: example.features.feature[n].int64_list for n in graph_inputs.FEATURES}
         used = np.reshape(lists["input_mask"].value, [choices, -1]).sum(axis=1).max()
         for values in lists.values():
             values.value[:] = np.reshape(values.value, [choices, -1])[:, :used].ravel().tolist()
@@ -585,7 +582,7 @@ def test_nothing_to_read_gives_no_answer(version, exported, signatures):
         )
         for i, row in enumerate(rows):
             line = [found[name][i].numpy() for name in ("answer", "start", "end", "score")]
-            assert (line == [b"", 0, 0, squad_functions.NO_ANSWER]) == (row != 1)
+            assert (line == [b"", 0, 0, signatures.NO_ANSWER]) == (row != 1)
 
 
 def test_the_window_with_most_context_is_the_scripts():
@@ -603,14 +600,12 @@ def test_the_window_with_most_context_is_the_scripts():
         features = squad_features.Features(
             None, None, [[]] * 3, [], None, example, first, length, {}
         )
-        windows = text_inputs.Windows(
+        windows = graph_inputs.Windows(
             None, tf.constant(np.bincount(example, minlength=3), tf.int32), example,
             np.full(len(example), stride, np.int32), first, length, None, None, None,
         )  # fmt: skip
         shown = np.tile(np.arange(width, dtype=np.int32), [len(example), 1])
-        found = squad_functions._has_most_context(
-            shown, windows, overlap=-(-width // stride)
-        ).numpy()
+        found = signatures._has_most_context(shown, windows, overlap=-(-width // stride)).numpy()
         inside = shown < length[:, np.newaxis]
         expected = np.zeros_like(inside)
         expected[:, : features.max_context.shape[1]] = features.max_context
@@ -840,14 +835,14 @@ def test_a_tflite_file_that_differs(exported, run_main, tmp_path, monkeypatch):
 
 def test_a_tflite_file_with_nan():
     model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
-    functions = classifier_functions.ClassifierFunctions(
-        model, SimpleNamespace(choices=1), ["a", "b"]
-    )
+    functions = signatures.ClassifierFunctions(model, SimpleNamespace(choices=1), ["a", "b"])
     ids = tf.ones([1, 8], tf.int32)
-    model(dict.fromkeys(export_signatures.FEATURES, ids))
+    model(dict.fromkeys(graph_inputs.FEATURES, ids))
     model.classifier.bias.assign([np.nan, 0])
     with pytest.raises(UserError, match="differ from the model's by nan"):
-        tflite_files.convert_to_tflite(model, functions, 8, CONFIG["vocab_size"])
+        tflite_files.convert_to_tflite(
+            saved_models.Holder(model), functions, 8, CONFIG["vocab_size"]
+        )
 
 
 def test_places_in_a_beam_are_no_difference():

@@ -17,7 +17,7 @@ import export_to_tfhub
 from albert_tf.checkpoints import hub_modules, loading, name_table, run_directory, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
-from albert_tf.publish import cards, export_signatures, hub, saved_models
+from albert_tf.publish import graph_inputs, hub, saved_models
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
 
@@ -70,8 +70,8 @@ def exported(run_main, tmp_path_factory):
 def golden(variant):
     """Inputs under the Hub's names, and the original's outputs."""
     arrays = np.load(GOLDEN / "model" / variant / "inputs.npz")
-    names = dict(zip(export_signatures.HUB_INPUTS, export_signatures.FEATURES, strict=True))
-    names[export_signatures.POSITIONS] = export_signatures.POSITIONS
+    names = dict(zip(graph_inputs.HUB_INPUTS, graph_inputs.FEATURES, strict=True))
+    names[graph_inputs.POSITIONS] = graph_inputs.POSITIONS
     inputs = {name: tf.constant(arrays[old], tf.int32) for name, old in names.items()}
     return inputs, np.load(GOLDEN / "model" / variant / "outputs.npz")
 
@@ -107,7 +107,7 @@ def example_of(module):
 def test_figures_of_the_original(variant, exported):
     module = tf.saved_model.load(str(exported(variant)))
     inputs, expected = golden(variant)
-    encoder_inputs = {name: inputs[name] for name in export_signatures.HUB_INPUTS}
+    encoder_inputs = {name: inputs[name] for name in graph_inputs.HUB_INPUTS}
     found = module(encoder_inputs)
     assert found.keys() == {"pooled_output", "default", "sequence_output", "encoder_outputs"}
     for name in ("pooled_output", "sequence_output"):
@@ -126,15 +126,15 @@ def test_figures_of_the_original(variant, exported):
 
     renamed = dict(
         zip(
-            export_signatures.FEATURES,
-            (inputs[name] for name in export_signatures.HUB_INPUTS),
+            graph_inputs.FEATURES,
+            (inputs[name] for name in graph_inputs.HUB_INPUTS),
             strict=True,
         )
     )
     signatures = module.signatures
     assert_close(signatures["tokens"](**renamed)["sequence_output"], expected["sequence_output"])
     assert_close(signatures["sop"](**renamed)["sop_log_probs"], expected["sop_log_probs"])
-    positions = {"mlm_positions": inputs[export_signatures.POSITIONS]}
+    positions = {"mlm_positions": inputs[graph_inputs.POSITIONS]}
     assert_close(signatures["mlm"](**renamed, **positions)["mlm_logits"], flat)
 
 
@@ -166,7 +166,7 @@ def test_every_sharing_strategy(sharing, tmp_path):
         input_mask=inputs["input_mask"],
         token_type_ids=inputs["input_type_ids"],
     )
-    found = loaded({name: inputs[name] for name in export_signatures.HUB_INPUTS})
+    found = loaded({name: inputs[name] for name in graph_inputs.HUB_INPUTS})
     assert_close(found["sequence_output"], expected["sequence_output"].numpy(), atol=1e-6)
     assert len(loaded.trainable_variables) == len(model.encoder.trainable_variables)
     assert not hasattr(loaded, "mlm") and not hasattr(loaded, "sop")
@@ -181,7 +181,7 @@ def test_dropout_is_of_training_alone(directory, run):
     (path / "albert_config.json").write_text(json.dumps(config.to_dict()))
     module = tf.saved_model.load(str(run(path)))
     inputs, expected = golden("base")
-    inputs.pop(export_signatures.POSITIONS)
+    inputs.pop(graph_inputs.POSITIONS)
     assert_close(module(inputs, training=False)["pooled_output"], expected["pooled_output"])
     difference = module(inputs, training=True)["pooled_output"] - expected["pooled_output"]
     assert np.abs(difference).max() > 0.1
@@ -301,7 +301,7 @@ def test_preprocessing(run_main, tmp_path, capsys):
         # Where texts may be cut otherwise, both the script and the card say so.
         said = [capsys.readouterr().out, (module / "README.md").read_text()]
         is_sentencepiece = kind.endswith("model")
-        assert [cards.EQUAL_SPLITS in text for text in said] == [is_sentencepiece] * 2
+        assert [hub.EQUAL_SPLITS in text for text in said] == [is_sentencepiece] * 2
         argument = {"spm_model_file" if is_sentencepiece else "vocab_file": str(source / kind)}
         tokenizer = FullTokenizer(**argument)
         ids = [tokenizer.encode_ids(text) for text in texts]
@@ -376,7 +376,7 @@ def test_sequences_longer_than_the_positions(exported):
     ids = tf.ones([1, POSITIONS + 1], tf.int32)
     message = rf"longer than max_position_embeddings:\W+{POSITIONS + 1}\W+{POSITIONS}"
     inputs, renamed = (
-        dict.fromkeys(n, ids) for n in (export_signatures.HUB_INPUTS, export_signatures.FEATURES)
+        dict.fromkeys(n, ids) for n in (graph_inputs.HUB_INPUTS, graph_inputs.FEATURES)
     )
     # Where TensorFlow knows the length when it builds the call, it refuses that itself.
     message += f"|Dimensions must be equal, but are {POSITIONS + 1} and {POSITIONS} for"

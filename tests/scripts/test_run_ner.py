@@ -14,7 +14,7 @@ import export_checkpoints
 import run_classifier
 from albert_tf.checkpoints import run_directory
 from albert_tf.cli import predict, predict_models
-from albert_tf.publish import export_signatures
+from albert_tf.publish import graph_inputs
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import ner
 from tests import GOLDEN, TINY_CONFIG
@@ -219,7 +219,7 @@ def test_text_gets_the_labels_of_the_scripts_prediction(name, request, run_main,
 
     path = directory / "predict.tf_record"
     arrays = input_pipeline.load_arrays(str(path), schemas.token_classification_schema(16))
-    ids = {name: tf.constant(arrays[name]) for name in export_signatures.FEATURES}
+    ids = {name: tf.constant(arrays[name]) for name in graph_inputs.FEATURES}
     outputs = functions["ids"](**ids)
     probabilities = outputs["probabilities"].numpy()
     assert probabilities.shape == (len(arrays["input_ids"]), 16, 4)

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import UserError
-from albert_tf.publish import token_inputs
+from albert_tf.publish import graph_inputs
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.records import schemas
 from albert_tf.tasks import ner
@@ -243,7 +243,7 @@ def test_the_graph_has_the_same_sequences(written, tokenizer, graph_tokenizer, m
     wanted, _ = features(corpus, tokenizer, max_seq_length)
     texts = [" \u3000" + "\u2029 ".join(words) + "\t" for words in sentences]
     texts.insert(3, "")  # no word and no sequence
-    found = token_inputs.Words(graph_tokenizer, max_seq_length, UNKNOWN)(tf.constant(texts))
+    found = graph_inputs.Words(graph_tokenizer, max_seq_length, UNKNOWN)(tf.constant(texts))
     decoded = [[word.decode() for word in words] for words in found.words.to_list()]
     assert decoded == [*sentences[:3], [], *sentences[3:]]
     for name, values in found.features.items():
@@ -256,7 +256,7 @@ def test_the_graph_has_the_same_sequences(written, tokenizer, graph_tokenizer, m
 
 @pytest.mark.parametrize("texts", [[], ["", " "]])
 def test_no_word_at_all(graph_tokenizer, texts):
-    found = token_inputs.Words(graph_tokenizer, 8, UNKNOWN)(tf.constant(texts, tf.string))
+    found = graph_inputs.Words(graph_tokenizer, 8, UNKNOWN)(tf.constant(texts, tf.string))
     assert found.places.shape == (0, 2) and found.features["input_ids"].shape[0] == 0
     assert found.counts.numpy().tolist() == [0] * len(texts)
 

@@ -13,7 +13,7 @@ import numpy as np
 from albert_tf.checkpoints import readers, run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
-from albert_tf.publish import squad_functions, text_inputs
+from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks.squad import answers as squad_predictions
 from albert_tf.tasks.squad import features as squad_features
@@ -469,11 +469,11 @@ class SquadTask:
     def served_functions(self, model, tokenizer, prefix):
         """What is served of a model."""
         # No window has more starts, ends or pieces in an answer.
-        answers = squad_functions.AnswerSettings(
+        answers = signatures.AnswerSettings(
             min(self.settings.n_best_size, self.text.max_seq_length),
             min(self.settings.max_answer_length, self.text.max_seq_length),
             self._known_threshold([prefix]) if self.version.has_negatives else None,
         )
-        return squad_functions.SquadFunctions(
-            model, text_inputs.Paragraphs(tokenizer, self.windows), answers
+        return signatures.SquadFunctions(
+            model, graph_inputs.Paragraphs(tokenizer, self.windows), answers
         )
