@@ -142,7 +142,7 @@ def trimmed(features):
 
 
 class SentencePairs:
-    """One or two texts as a sequence: `tasks.classification_features` in a graph.
+    """One or two texts as a sequence: `tasks.classification` in a graph.
 
     Args:
         tokenizer: GraphTokenizer.

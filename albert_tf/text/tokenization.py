@@ -175,11 +175,6 @@ def _encode(processor, text):
 # --- WordPiece ---
 
 
-def vocabulary_argument(path):
-    """Which argument of FullTokenizer a vocabulary file is, by its name: str."""
-    return "vocab_file" if path.endswith(".txt") else "spm_model_file"
-
-
 def load_vocabulary(path):
     """The WordPiece vocabulary of a file with one token on each line.
 
@@ -319,6 +314,8 @@ def is_start_piece(piece, is_sentencepiece=True):
 class FullTokenizer:
     """Tokenizer of a model: SentencePiece if `spm_model_file` is given, else WordPiece. Picklable.
 
+    An object of it is a SentencePieceTokenizer or a WordPieceTokenizer.
+
     Args:
       vocab_file: str or None, WordPiece vocabulary; ignored when there is a SentencePiece model.
       do_lower_case: bool, whether text is lower-cased.
@@ -330,23 +327,35 @@ class FullTokenizer:
       vocab: dict of piece to id, in the order of the ids.
       inv_vocab: dict of id to piece.
       is_sentencepiece: bool.
+      path: str, the file.
+      do_lower_case, strip_accents: bool, as given.
 
     Raises:
       UserError: neither file is given, or it cannot be used.
     """
 
+    def __new__(cls, vocab_file=None, do_lower_case=True, spm_model_file=None, strip_accents=True):
+        if cls is FullTokenizer:
+            cls = SentencePieceTokenizer if spm_model_file else WordPieceTokenizer
+        return super().__new__(cls)
+
     def __init__(
         self, vocab_file=None, do_lower_case=True, spm_model_file=None, strip_accents=True
     ):
-        self.is_sentencepiece = bool(spm_model_file)
-        if spm_model_file:
-            self._mode = _SentencePieceMode(spm_model_file, do_lower_case, strip_accents)
-        elif vocab_file:
-            self._mode = _WordPieceMode(vocab_file, do_lower_case, strip_accents)
-        else:
+        self.path = spm_model_file or vocab_file
+        if not self.path:
             raise UserError("a tokenizer needs a file: give spm_model_file or vocab_file")
-        self.vocab = self._mode.vocab
+        self.do_lower_case, self.strip_accents = do_lower_case, strip_accents
+        self.vocab = self._load_vocab()
         self.inv_vocab = {id_: piece for piece, id_ in self.vocab.items()}
+
+    @staticmethod
+    def from_file(path, do_lower_case=True, strip_accents=True):
+        """The tokenizer of a vocabulary's file (str): WordPiece if its name ends in .txt."""
+        kind = "vocab_file" if path.endswith(".txt") else "spm_model_file"
+        return FullTokenizer(
+            **{kind: path}, do_lower_case=do_lower_case, strip_accents=strip_accents
+        )
 
     def __call__(self, texts, pairs=None, max_length=512, return_tensors=None):
         """Texts as the input of a model: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
@@ -377,19 +386,18 @@ class FullTokenizer:
     @property
     def arguments(self):
         """What makes such a tokenizer: dict of the arguments."""
-        kind = "spm_model_file" if self.is_sentencepiece else "vocab_file"
         return {
-            kind: self._mode.path,
-            "do_lower_case": self._mode.lower,
-            "strip_accents": self._mode.strip_accents,
+            "spm_model_file" if self.is_sentencepiece else "vocab_file": self.path,
+            "do_lower_case": self.do_lower_case,
+            "strip_accents": self.strip_accents,
         }
 
     @property
     def fingerprint(self):
-        """A hash (str) of all that decides about pieces and ids: vocabulary, mode and clean-up."""
-        mode = self._mode
-        kind = f"{self.is_sentencepiece} {mode.lower} {'' if mode.strip_accents else 'accents '}"
-        return hashlib.sha256(kind.encode() + mode.content()).hexdigest()
+        """A hash (str) of all that decides about pieces and ids: vocabulary, kind and clean-up."""
+        accents = "" if self.strip_accents else "accents "
+        kind = f"{self.is_sentencepiece} {self.do_lower_case} {accents}"
+        return hashlib.sha256(kind.encode() + self._content()).hexdigest()
 
     def normalize(self, text):
         """Text as the vocabulary knows it; WordPiece only decodes, as its `tokenize` does the rest.
@@ -400,7 +408,7 @@ class FullTokenizer:
         Returns:
           str.
         """
-        return self._mode.normalize(_decoded(text))
+        return _decoded(text)
 
     def normalize_batch(self, texts):
         """What `normalize` gives of each of many texts, in less time.
@@ -411,7 +419,7 @@ class FullTokenizer:
         Returns:
           list of str.
         """
-        return self._mode.normalize_batch(texts)
+        return [self.normalize(text) for text in texts]
 
     def tokenize(self, text, is_normalized=False):
         """Pieces of a text.
@@ -424,7 +432,7 @@ class FullTokenizer:
         Returns:
           list of str.
         """
-        return self._mode.tokenize(_decoded(text) if is_normalized else self.normalize(text))
+        return self._pieces(_decoded(text) if is_normalized else self.normalize(text))
 
     def convert_tokens_to_ids(self, tokens):
         """Ids of pieces.
@@ -438,7 +446,7 @@ class FullTokenizer:
         Raises:
           UserError: WordPiece mode and a token is not in the vocabulary.
         """
-        vocab, missing_id = self.vocab, self._mode.missing_id
+        vocab, missing_id = self.vocab, self._missing_id
         return [vocab[token] if token in vocab else missing_id(token) for token in tokens]
 
     def convert_ids_to_tokens(self, ids):
@@ -457,7 +465,7 @@ class FullTokenizer:
             return [self.inv_vocab[id_] for id_ in ids]
         except KeyError as error:
             raise UserError(
-                f"{self._mode.path} has no piece with id {error.args[0]}; "
+                f"{self.path} has no piece with id {error.args[0]}; "
                 f"its ids go from 0 to {self.vocab_size - 1}"
             ) from error
 
@@ -481,11 +489,11 @@ class FullTokenizer:
         Returns:
           (int32 array of the ids of all texts, int64 array of how many each has).
         """
-        return self._mode.encode_batch(texts)
+        return _flat([self.encode_ids(text, is_normalized=True) for text in texts])
 
     def needs_pieces(self, id_):
         """Whether a text with this id (int) from `encode_batch` has to be given to `tokenize`."""
-        return self._mode.needs_pieces(id_, self.inv_vocab[id_])
+        return False
 
     def special_ids(self, with_mask=True):
         """Ids of the special pieces.
@@ -502,9 +510,7 @@ class FullTokenizer:
         needed = ["[CLS]", "[SEP]"] + ["[MASK]"] * with_mask
         missing = [piece for piece in needed if piece not in self.vocab]
         if missing:
-            raise UserError(
-                f"{self._mode.path} lacks the piece {' and '.join(missing)}; {self._mode.remedy}"
-            )
+            raise UserError(f"{self.path} lacks the piece {' and '.join(missing)}; {self._remedy}")
         return SpecialIds(
             PAD_ID, self.vocab["[CLS]"], self.vocab["[SEP]"], self.vocab.get("[MASK]")
         )
@@ -514,59 +520,59 @@ class FullTokenizer:
         return is_start_piece(piece, self.is_sentencepiece)
 
 
-class _SentencePieceMode:
-    remedy = "train it with --control_symbols=[CLS],[SEP],[MASK]"
+class SentencePieceTokenizer(FullTokenizer):
+    """A FullTokenizer with a SentencePiece model."""
 
-    def __init__(self, path, lower, strip_accents):
-        self.path = path
-        self.lower, self.strip_accents = lower, strip_accents
-        self._processor = load_sentencepiece(path)
+    is_sentencepiece = True
+    _remedy = "train it with --control_symbols=[CLS],[SEP],[MASK]"
+
+    def _load_vocab(self):
+        self._processor = load_sentencepiece(self.path)
         ids = range(self._processor.vocab_size())
-        self.vocab = {self._processor.id_to_piece(id_): id_ for id_ in ids}
+        return {self._processor.id_to_piece(id_): id_ for id_ in ids}
+
+    def _content(self):
+        return self._processor.serialized_model_proto()
 
     def normalize(self, text):
-        return preprocess_text(text, lower=self.lower, strip_accents=self.strip_accents)
+        text = super().normalize(text)
+        return preprocess_text(text, self.do_lower_case, strip_accents=self.strip_accents)
 
     def normalize_batch(self, texts):
-        return preprocess_lines(texts, self.lower, self.strip_accents)
+        return preprocess_lines(texts, self.do_lower_case, self.strip_accents)
 
-    def tokenize(self, text):
+    def _pieces(self, text):
         return encode_pieces(self._processor, text)
 
-    def content(self):
-        return self._processor.serialized_model_proto()
+    def _missing_id(self, token):
+        return self._processor.unk_id()
 
     def encode_batch(self, texts):
         return _flat(self._processor.encode(texts, num_threads=1))
 
-    def needs_pieces(self, id_, piece):
-        return id_ == self._processor.unk_id() or _is_number_and_comma(piece)
-
-    def missing_id(self, token):
-        return self._processor.unk_id()
+    def needs_pieces(self, id_):
+        return id_ == self._processor.unk_id() or _is_number_and_comma(self.inv_vocab[id_])
 
 
-class _WordPieceMode:
-    remedy = "add it as a line of its own"
+class WordPieceTokenizer(FullTokenizer):
+    """A FullTokenizer with a WordPiece vocabulary."""
 
-    def __init__(self, path, lower, strip_accents):
-        self.path = path
-        self.lower, self.strip_accents = lower, strip_accents
-        self.vocab = load_vocabulary(path)
+    is_sentencepiece = False
+    _remedy = "add it as a line of its own"
+
+    def _load_vocab(self):
         self._ids_of_words = _WordIds(self)
+        return load_vocabulary(self.path)
 
-    def normalize(self, text):
-        return text
+    def _content(self):
+        return "\n".join(self.vocab).encode()
 
-    def normalize_batch(self, texts):
-        return texts
-
-    def tokenize(self, text):
-        words = basic_tokens(text, self.lower, self.strip_accents)
+    def _pieces(self, text):
+        words = basic_tokens(text, self.do_lower_case, self.strip_accents)
         return [piece for word in words for piece in wordpieces(word, self.vocab)]
 
-    def content(self):
-        return "\n".join(self.vocab).encode()
+    def _missing_id(self, token):
+        raise UserError(f"{self.path} has no token {token!r}; {self._remedy}")
 
     def encode_batch(self, texts):
         # No step of the tokenization looks beyond a space, so each word can be done on its own.
@@ -574,32 +580,21 @@ class _WordPieceMode:
         ids = self._ids_of_words.__getitem__
         return _flat([list(chain(map(ids, text.split(" ")))) for text in texts])
 
-    def needs_pieces(self, id_, piece):
-        return False
-
-    def ids_of(self, text):
-        """Ids of a text; its pieces are in the vocabulary, but for an [UNK] that may be missing."""
-        tokens, vocab = self.tokenize(text), self.vocab
-        return [vocab[token] if token in vocab else self.missing_id(token) for token in tokens]
-
-    def missing_id(self, token):
-        raise UserError(f"{self.path} has no token {token!r}; {self.remedy}")
-
 
 class _WordIds(dict):
     """Ids of the words seen so far, up to a number."""
 
-    def __init__(self, mode):
-        self._mode = mode
+    def __init__(self, tokenizer):
+        self._tokenizer = tokenizer
 
     def __missing__(self, word):
         if len(self) >= _MAX_CACHED_WORDS:
             self.clear()
-        self[word] = self._mode.ids_of(word)
+        self[word] = self._tokenizer.encode_ids(word)
         return self[word]
 
     def __reduce__(self):
-        return _WordIds, (self._mode,)
+        return _WordIds, (self._tokenizer,)
 
 
 def _flat(rows):
