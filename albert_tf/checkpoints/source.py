@@ -24,7 +24,6 @@ from albert_tf.checkpoints.run_directory import (
 )
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.text.tokenization import vocabulary_argument
 
 CONFIG_FILE = "albert_config.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"  # of transformers
@@ -121,6 +120,11 @@ class Source:
         values = files.read_json(path) if tf.io.gfile.exists(path) else None
         told = values.get(name) if isinstance(values, dict) else None
         return told if type(told) is kind else None
+
+
+def vocabulary_flag(path):
+    """Which flag, and argument of FullTokenizer, a vocabulary's file (str) is for: str."""
+    return "vocab_file" if path.endswith(".txt") else "spm_model_file"
 
 
 def find(path):
@@ -243,7 +247,7 @@ class Choice:
                 f"{where}give {' or '.join(names)} (the SentencePiece model, such as "
                 "30k-clean.model, or vocab.txt)"
             )
-        return vocabulary_argument(path), path
+        return vocabulary_flag(path), path
 
     @property
     def tokenizer_arguments(self):

@@ -68,8 +68,7 @@ def main(_):
     """Reads the vocabulary and writes the config."""
     flag_groups.check_not_empty("vocab", "output_file")
     paths.check_exist("vocab")
-    kind = tokenization.vocabulary_argument(FLAGS.vocab)
-    vocab_size = tokenization.FullTokenizer(**{kind: FLAGS.vocab}).vocab_size
+    vocab_size = tokenization.FullTokenizer.from_file(FLAGS.vocab).vocab_size
     config = config_of(FLAGS.size, vocab_size, FLAGS.max_position_embeddings)
     files.check_file_writable(FLAGS.output_file, "output_file")
     text, before = config.to_json_string(), files.read_text(FLAGS.output_file)

@@ -83,7 +83,7 @@ def _given():
         given["text"] |= _casing_of(module, given["text"])
         vocabulary = module.vocabulary_file()
         if vocabulary:
-            kind = tokenization.vocabulary_argument(vocabulary)
+            kind = source.vocabulary_flag(vocabulary)
             given |= {"vocabulary_flag": kind, "vocabulary_path": vocabulary}
         if not path:
             given |= {"given_config": module.read_config(), "config_path": module.directory}
@@ -210,7 +210,7 @@ def directory_vocabulary():
             f"--albert_directory={FLAGS.albert_directory} holds no vocabulary: put the "
             "SentencePiece model (*.model) or vocab.txt there"
         )
-    kind = tokenization.vocabulary_argument(path)
+    kind = source.vocabulary_flag(path)
     choice = source.Choice(found, _typed(run_directory.CASING), kind, path)
     return path, choice.tokenizer_arguments
 

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "training": {"__init__", "checkpoints", "model", "publish", "records"},
     "publish": {"checkpoints", "model", "text"},
     "model": {"checkpoints", "config"},
-    "checkpoints": {"config", "text"},
+    "checkpoints": {"config"},
     "inspect": {"api"},
     "corpus": {"records", "text"},
     "records": {"text"},

@@ -116,8 +116,8 @@ def classifier(exported):
 
 
 @pytest.fixture(scope="module")
-def signatures():
-    """Loads each export once: signatures(export) -> dict of functions."""
+def signatures_of():
+    """Loads each export once: signatures_of(export) -> dict of functions."""
     load = functools.cache(lambda path: tf.saved_model.load(str(path)))
     return lambda export: load(export).signatures
 
@@ -174,12 +174,12 @@ TASKS = {  # one or two texts, classes or scores, both kinds of vocabulary
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_classifier_gives_the_scripts_predictions(name, classifier, predicted, signatures):
+def test_a_classifier_gives_the_scripts_predictions(name, classifier, predicted, signatures_of):
     directory, export = classifier(name)
     expected, labels = written_probabilities(directory), glue.find_task(name).labels
     assert expected.std(axis=0).max() > 100 * CLOSE  # else the test shows little
 
-    function = signatures(export)["serving_default"]
+    function = signatures_of(export)["serving_default"]
     found = function(input=serialized(directory / "predict.tf_record"))
     np.testing.assert_allclose(found["probabilities"], expected, rtol=0, atol=CLOSE)
     if labels is None:
@@ -225,9 +225,9 @@ def shortened(path, choices):
 
 
 @pytest.mark.parametrize("name", ["RTE", "RACE"])
-def test_examples_may_be_of_any_length(name, classifier, exported, signatures):
+def test_examples_may_be_of_any_length(name, classifier, exported, signatures_of):
     directory, export = exported(run_race, **RACE) if name == "RACE" else classifier(name)
-    function = signatures(export)["serving_default"]
+    function = signatures_of(export)["serving_default"]
     records_file = directory / "predict.tf_record"
     short = list(shortened(records_file, 4 if name == "RACE" else 1))
     assert len(set(map(len, short))) > 2
@@ -241,7 +241,7 @@ def test_examples_may_be_of_any_length(name, classifier, exported, signatures):
         function(input=tf.constant([short[1], broken.SerializeToString()]))
 
 
-def test_ids_and_threshold(classifier, signatures):
+def test_ids_and_threshold(classifier, signatures_of):
     directory, export = classifier("RTE")
     schema = schemas.classification_schema(CLASSIFIER["max_seq_length"], tf.int64)
     arrays = input_pipeline.load_arrays(str(directory / "predict.tf_record"), schema)
@@ -249,7 +249,7 @@ def test_ids_and_threshold(classifier, signatures):
         name: tf.constant(arrays[name], tf.int32)
         for name in ("input_ids", "input_mask", "segment_ids")
     }
-    found = signatures(export)["ids"](**ids)
+    found = signatures_of(export)["ids"](**ids)
     np.testing.assert_allclose(
         found["probabilities"], written_probabilities(directory), rtol=0, atol=CLOSE
     )
@@ -272,7 +272,7 @@ def test_embeddings_are_the_encoders(classifier, predicted):
             np.testing.assert_allclose(line[name], expected, rtol=0, atol=CLOSE)
 
 
-def test_exports_follow_the_training(classifier, run_main, tmp_path, signatures):
+def test_exports_follow_the_training(classifier, run_main, tmp_path, signatures_of):
     """Length and vocabulary are those of the training, its precision is not."""
     directory, export = classifier("CoLA")
     run_main(
@@ -286,13 +286,13 @@ def test_exports_follow_the_training(classifier, run_main, tmp_path, signatures)
     )
     again = predict_models.find_export(str(tmp_path))
     texts = tf.constant(["a", "one word after the other " * 20])  # one is cut
-    first, second = (signatures(path)["text"](text=texts) for path in (export, again))
+    first, second = (signatures_of(path)["text"](text=texts) for path in (export, again))
     np.testing.assert_allclose(first["probabilities"], second["probabilities"], rtol=0, atol=CLOSE)
     vocabulary = Path(again) / "assets" / WORDPIECE.name
     assert vocabulary.read_bytes() == WORDPIECE.read_bytes()
 
 
-def test_exports_keep_the_accents_of_the_training(classifier, run_main, tmp_path, signatures):
+def test_exports_keep_the_accents_of_the_training(classifier, run_main, tmp_path, signatures_of):
     directory, _ = classifier("CoLA")
     trained = shutil.copytree(directory, tmp_path / "trained")
     record = json.loads((trained / "run.json").read_text())
@@ -308,7 +308,7 @@ def test_exports_keep_the_accents_of_the_training(classifier, run_main, tmp_path
     )
     export = predict_models.find_export(str(tmp_path / "export"))
     texts = tf.constant(["the end", "thé end"])  # an unknown word
-    plain, marked = signatures(export)["text"](text=texts)["probabilities"].numpy()
+    plain, marked = signatures_of(export)["text"](text=texts)["probabilities"].numpy()
     assert abs(plain - marked).max() > CLOSE
 
 
@@ -379,7 +379,7 @@ def test_flags_that_contradict_the_training(change, message, classifier, run_mai
                  export_dir=tmp_path / "export", **config)  # fmt: skip
 
 
-def test_an_export_for_ids_alone(classifier, exported, run_main, tmp_path, signatures):
+def test_an_export_for_ids_alone(classifier, exported, run_main, tmp_path, signatures_of):
     """Loads where tensorflow-text is not."""
     directory, export = classifier("RTE")
     run_main(
@@ -405,7 +405,7 @@ print(*found["probabilities"].numpy()[0])
     names, probabilities = python(code, tmp_path)[-2:]
     assert set(names.split()) == {"serving_default", "ids"}
     ids = tf.constant([[2, 5, 6, 3]])
-    found = signatures(export)["ids"](
+    found = signatures_of(export)["ids"](
         input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids
     )
     np.testing.assert_allclose(
@@ -429,13 +429,13 @@ def race_texts():
     return examples
 
 
-def test_race_gives_the_scripts_predictions(exported, predicted, signatures):
+def test_race_gives_the_scripts_predictions(exported, predicted, signatures_of):
     directory, export = exported(run_race, **RACE)
     rows = [line.split("\t") for line in (directory / "predictions.tsv").read_text().splitlines()]
     expected = np.array([row[4:] for row in rows[1:]], float)
     assert expected.std(axis=0).max() > 100 * CLOSE
 
-    function = signatures(export)["serving_default"]
+    function = signatures_of(export)["serving_default"]
     found = function(input=serialized(directory / "predict.tf_record"))["probabilities"]
     np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
 
@@ -475,9 +475,9 @@ def test_blanks_take_the_option(exported, predicted, tmp_path, run_main):
     )
 
 
-def test_embeddings_of_options(exported, signatures):
+def test_embeddings_of_options(exported, signatures_of):
     _, export = exported(run_race, **RACE)
-    function = signatures(export)["embeddings"]
+    function = signatures_of(export)["embeddings"]
     example = race_texts()[0]
     found = function(**{name: tf.constant([value]) for name, value in example.items()})
     rows, options, pieces, hidden = found["sequence_output"].shape
@@ -514,7 +514,7 @@ def kept_answers(directory):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_squad_gives_the_scripts_answers(version, exported, predicted, signatures):
+def test_squad_gives_the_scripts_answers(version, exported, predicted, signatures_of):
     flags = VERSIONS[version]
     directory, export = exported(run_squad, **SQUAD_RUN, **flags)
     expected = kept_answers(directory)
@@ -540,7 +540,7 @@ def test_squad_gives_the_scripts_answers(version, exported, predicted, signature
             assert abs(totals[answers[0]] - totals[answers[1]]) < 1e-4
         assert example.paragraph_text[line["start"] : line["end"]] == line["answer"]
     none = tf.constant([], tf.string)
-    assert signatures(export)["text"](question=none, context=none)["answer"].shape == (0,)
+    assert signatures_of(export)["text"](question=none, context=none)["answer"].shape == (0,)
     if version == "1.1":
         aligned = [
             (e, line) for e, line in zip(examples, lines, strict=True) if e.qas_id not in skipped
@@ -560,9 +560,9 @@ def test_squad_gives_the_scripts_answers(version, exported, predicted, signature
         np.testing.assert_allclose(line["threshold"], tuned["null_score_diff_threshold"], rtol=1e-6)
 
 
-def test_squad_signature_of_ids(exported, signatures):
+def test_squad_signature_of_ids(exported, signatures_of):
     _, export = exported(run_squad, **SQUAD_RUN, **VERSIONS["1.1"])
-    function = signatures(export)["serving_default"]
+    function = signatures_of(export)["serving_default"]
     ids = tf.ones([3, 17], tf.int32)
     found = function(input_ids=ids, input_mask=ids, segment_ids=0 * ids)
     assert {name: tuple(values.shape) for name, values in found.items()} == {
@@ -573,11 +573,11 @@ def test_squad_signature_of_ids(exported, signatures):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_nothing_to_read_gives_no_answer(version, exported, signatures):
+def test_nothing_to_read_gives_no_answer(version, exported, signatures_of):
     _, export = exported(run_squad, **SQUAD_RUN, **VERSIONS[version])
     questions, contexts = ["Who?", "", "Who? " * 99], ["", "Nobody.", " \n"]
     for rows in ([0, 1, 2], [0], [2]):
-        found = signatures(export)["text"](
+        found = signatures_of(export)["text"](
             question=tf.gather(questions, rows), context=tf.gather(contexts, rows)
         )
         for i, row in enumerate(rows):
@@ -662,10 +662,10 @@ def as_numpy(outputs):
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_a_batch_is_its_rows(name, exported, signatures):
+def test_a_batch_is_its_rows(name, exported, signatures_of):
     """The first dimension of every output is the batch, and numbers are finite, as JSON wants."""
     script, flags, texts = SERVED[name]
-    functions = signatures(exported(script, **flags)[1])
+    functions = signatures_of(exported(script, **flags)[1])
     for signature in ("text", "embeddings"):
         whole = as_numpy(functions[signature](**{k: tf.constant(v) for k, v in texts.items()}))
         rows = [
@@ -696,12 +696,12 @@ def test_a_batch_is_its_rows(name, exported, signatures):
             assert whole["input_mask"].shape[1] > 2
 
 
-def test_exports_load_elsewhere(exported, signatures, tmp_path):
+def test_exports_load_elsewhere(exported, signatures_of, tmp_path):
     """Without the project: as today's users load them, and as servers do; long contexts too."""
     paths, expected = {}, {}
     for name, (script, flags, texts) in SERVED.items():
         paths[name] = str(exported(script, **flags)[1])
-        functions = signatures(paths[name])
+        functions = signatures_of(paths[name])
         for signature in ("text", "embeddings"):
             expected[name, signature] = as_numpy(
                 functions[signature](**{k: tf.constant(v) for k, v in texts.items()})
@@ -741,9 +741,9 @@ print(answered("The cat sat on the mat. " * 4000) - before)
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_sequences_longer_than_the_positions(name, exported, signatures):
+def test_sequences_longer_than_the_positions(name, exported, signatures_of):
     script, flags, _ = SERVED[name]
-    functions = signatures(exported(script, **flags)[1])
+    functions = signatures_of(exported(script, **flags)[1])
     choices = 4 if name == "RACE" else 1
     function = functions.get("ids", functions["serving_default"])
     inputs = function.structured_input_signature[1]
@@ -790,9 +790,9 @@ def test_saved_model_cli_shows_the_signatures(classifier):
         ),
     ],
 )  # fmt: skip
-def test_tflite(script, flags, outputs, exported, signatures):
+def test_tflite(script, flags, outputs, exported, signatures_of):
     directory, export = exported(script, **flags)
-    served = signatures(export)
+    served = signatures_of(export)
     function = served.get("ids", served["serving_default"])
     length = flags["max_seq_length"]
     width = length * (4 if script is run_race else 1)
