@@ -28,6 +28,7 @@ from albert_tf.model import heads
 from albert_tf.publish import (
     graph_inputs,
     saved_models,
+    signatures,
     tflite_files,
 )
 from albert_tf.records import input_pipeline, schemas
