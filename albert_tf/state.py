@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import reprlib
+import sys
 import types
 import typing
 
@@ -73,7 +74,7 @@ def typed(value, kind, name):
         return None if value is None else typed(value, kind.__args__[0], name)
     if typing.get_origin(kind) is tuple:
         return tuple(typed(item, kind.__args__[0], name) for item in typed(value, list, name))
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < sys.float_info.max:
         value = float(value)
     if type(value) is not kind or (kind is float and not math.isfinite(value)):
         raise UserError(f"{name} must be of type {kind.__name__}. Received: {reprlib.repr(value)}")

@@ -258,6 +258,7 @@ def copy(prefix, target):
 
 SETTINGS = "run.json"
 TASK = "finetuned_task.json"
+THRESHOLD = "null_score_diff_threshold.json"
 # How text becomes the model's input: flag -> type. In addition to these, the vocabulary.
 CASING = ("do_lower_case", "strip_accents")
 LENGTHS = ("max_seq_length", "doc_stride", "max_query_length", "max_qa_length")
@@ -343,6 +344,14 @@ class FinetunedTask:
         return f"{self.task_name} ({labels})"
 
 
+@dataclasses.dataclass(frozen=True)
+class Threshold:
+    """The threshold of SQuAD 2.0 that an evaluation has tuned, and on which file."""
+
+    null_score_diff_threshold: float
+    tuned_on: str
+
+
 class RunDirectory:
     """The directory of a run, or of any checkpoint; its files are read when they are asked for.
 
@@ -376,6 +385,16 @@ class RunDirectory:
     def write_task(self, task):
         """Writes down which FinetunedTask its checkpoints are of."""
         state.write(self.file(TASK), task)
+
+    @property
+    def threshold(self):
+        """The Threshold for questions without gold answers; None where none was tuned."""
+        remedy = "delete it, or give --null_score_diff_threshold"
+        return state.read(self.file(THRESHOLD), Threshold, remedy)
+
+    def write_threshold(self, threshold):
+        """Keeps a Threshold for files without answers."""
+        state.write(self.file(THRESHOLD), threshold)
 
     @property
     def latest(self):

@@ -14,7 +14,6 @@ import run_classifier
 import run_squad
 from albert_tf.checkpoints import huggingface, loading, name_table, readers, run_directory
 from albert_tf.config import AlbertConfig
-from albert_tf.errors import UserError
 from albert_tf.model import heads
 from tests import GOLDEN
 
@@ -252,16 +251,6 @@ def test_configs_that_tell_no_labels(names, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"id2label": names}))
     assert huggingface.read_labels(str(tmp_path)) is None
     assert huggingface.read_labels(str(tmp_path / "nowhere")) is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["3", '{"task_name": "x", "labels": [1]}', '{"task_name": 1, "labels": null}', "[" * 100_000],
-)
-def test_a_damaged_record_of_the_task_is_named(text, tmp_path):
-    (tmp_path / run_directory.TASK).write_text(text)
-    with pytest.raises(UserError, match=rf"{tmp_path}/finetuned_task\.json is damaged"):
-        _ = run_directory.RunDirectory(str(tmp_path)).task
 
 
 @pytest.mark.parametrize(

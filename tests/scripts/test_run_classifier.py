@@ -15,8 +15,7 @@ import pytest
 import tensorflow as tf
 
 import run_classifier
-from albert_tf.checkpoints import loading, name_table, readers, run_directory, source, writers
-from albert_tf.checkpoints.run_directory import FinetunedTask
+from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
@@ -277,20 +276,6 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     path.write_text("[]")
     with pytest.raises(ValueError, match=r"finetuned_task\.json is damaged"):
         run_main(run_classifier, **flags | PREDICT)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"\xff\xfe", b"[" * 100_000, b"null", b'{"task_name": "rte"}', b'{"labels": null}',
-     b'{"task_name": 7, "labels": null}', b'{"task_name": "rte", "labels": "ab"}',
-     b'{"task_name": "rte", "labels": [0, 1]}', b'{"task_name": ["rte"], "labels": {}}'],
-    ids=range(10),
-)  # fmt: skip
-def test_a_damaged_head_file_is_named(content, tmp_path):
-    path = tmp_path / run_directory.TASK
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=f"{path} is damaged: delete it"):
-        source.check_task(FinetunedTask("rte", None), str(tmp_path))
 
 
 def test_what_is_trained_on_is_said_in_three_lines(train_once):

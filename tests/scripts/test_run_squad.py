@@ -23,7 +23,6 @@ from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.tasks.squad import scores as squad_metrics
 from albert_tf.tasks.squad import task as squad
-from albert_tf.tasks.squad import thresholds as squad_thresholds
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning, loop, results
 from tests import GOLDEN, TINY_CONFIG
@@ -687,33 +686,6 @@ def test_numbers_beyond_sense_are_found_before_any_file_is_read(run_main, flags,
     missing = {"train_file": "nowhere.json", "albert_config_file": "nowhere.json", flag: 10**30}
     with pytest.raises(UserError, match=f"--{flag}"):
         run_main(run_squad, **flags | missing)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "{",
-        "[" * 100_000,
-        b"\xff",
-        "{}",
-        "[1]",
-        '{"null_score_diff_threshold": NaN, "tuned_on": "x"}',
-        '{"null_score_diff_threshold": -Infinity, "tuned_on": "x"}',
-        '{"null_score_diff_threshold": true, "tuned_on": "x"}',
-        '{"null_score_diff_threshold": 1' + "0" * 400 + ', "tuned_on": "x"}',
-        '{"null_score_diff_threshold": 1' + "0" * 5000 + ', "tuned_on": "x"}',
-        '{"null_score_diff_threshold": "1", "tuned_on": "x"}',
-        '{"null_score_diff_threshold": [[1]], "tuned_on": "x"}',
-        '{"null_score_diff_threshold": 1, "tuned_on": 2}',
-    ],
-)
-def test_a_damaged_threshold_is_one_line(tmp_path, content):
-    path = tmp_path / "null_score_diff_threshold.json"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(UserError, match=r"threshold\.json is (damaged|not)") as caught:
-        squad_thresholds.read(str(tmp_path))
-    assert len(str(caught.value)) < 600 and "\n" not in str(caught.value)
 
 
 def test_a_damaged_threshold_is_found_before_training(run_main, flags, tmp_path):

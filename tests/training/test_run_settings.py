@@ -157,15 +157,6 @@ def test_a_directory_without_a_checkpoint_is_a_new_run(written, run, capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize(
-    "parts", [{"flags": 3}, {"seed": True}, {"starts": {}}, {"versions": []}, {"config": {}}]
-)
-def test_damaged_records_are_named(written, run, parts):
-    rewrite(written, **parts)
-    with pytest.raises(UserError, match=r"run\.json is damaged: delete it"):
-        check(written, run)
-
-
 # --- Starts and seed ------------------------------------------------------------------------------
 
 

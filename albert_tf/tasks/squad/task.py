@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf.checkpoints import readers, run_directory
+from albert_tf.checkpoints.run_directory import RunDirectory, Threshold
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_inputs, signatures
@@ -447,7 +448,7 @@ class SquadTask:
         """
         if THRESHOLD in figures and self.settings.null_score_diff_threshold is None:
             threshold = predictions.robust_threshold(figures[THRESHOLD])
-            squad_thresholds.write(self.output_dir, threshold, self.predict_file)
+            RunDirectory(self.output_dir).write_threshold(Threshold(threshold, self.predict_file))
 
     def _known_threshold(self, prefixes):
         """The threshold for questions without gold answers, of these checkpoints (float)."""
@@ -458,7 +459,7 @@ class SquadTask:
         """Raises UserError for a damaged file with a threshold, which is read after hours only."""
         if self.version.has_negatives and self.settings.null_score_diff_threshold is None:
             for directory in (self.output_dir, *map(os.path.dirname, prefixes)):
-                squad_thresholds.read(directory)
+                _ = RunDirectory(directory).threshold
 
     # --- Export ---
 
