@@ -103,7 +103,6 @@ def main(_):
         FLAGS.warmup_step,
         # Without evaluation, another process may evaluate later: until then all have to stay.
         FLAGS.keep_checkpoint_max if FLAGS.do_eval else None,
-        num_trials=FLAGS.num_trials,
     )
     finetuning.fine_tune(data, choice.config, settings, strategy)
 

@@ -145,9 +145,6 @@ def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **other
             runs.Recipe,
             warmup_steps=warmup_steps,
             batch_size=FLAGS.train_batch_size,
-            start_warmup_step=0,
-            poly_power=1.0,
-            length_buckets=None,
             constants=flag_groups.values_of(options.Optimizer),
         )
     values = {
@@ -155,9 +152,6 @@ def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **other
         "loop": loop_flags.read_settings(train_steps, keep_checkpoint_max),
         "eval_timeout": FLAGS.continuous_eval_timeout,
         "init_checkpoint": FLAGS.init_checkpoint,
-        "num_trials": 1,
-        "ensemble": (),
-        "record": None,
         "export": _export_settings(choice) if FLAGS.export_dir else None,
     }
     if FLAGS.do_train:

@@ -4,7 +4,7 @@
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import lazy
+from albert_tf.cli import flag_groups, lazy
 
 loop = lazy.module("albert_tf.training.loop")
 
@@ -25,20 +25,12 @@ def read_settings(train_steps, keep_checkpoint_max):
     interval = FLAGS.iterations_per_loop
     if FLAGS["iterations_per_loop"].using_default_value:
         interval = min(max(train_steps // POINTS, 1), interval)
-    return loop.Settings(
-        output_dir=FLAGS.output_dir,
+    return flag_groups.values_of(
+        loop.Settings,
         train_steps=train_steps,
-        save_checkpoints_steps=FLAGS.save_checkpoints_steps,
         steps_per_loop=FLAGS.steps_per_loop or interval,
         keep_checkpoint_max=keep_checkpoint_max,
-        save_moments_for_best=FLAGS.save_moments_for_best,
-        gradient_accumulation_steps=FLAGS.gradient_accumulation_steps,
-        recompute=FLAGS.recompute,
-        gradient_clip_norm=FLAGS.gradient_clip_norm,
-        enable_xla=FLAGS.enable_xla,
-        stop_on_divergence=FLAGS.stop_on_divergence,
         profile_steps=options.parse_profile_steps(FLAGS.profile_steps),
-        peak_tflops=FLAGS["peak_tflops"].value if "peak_tflops" in FLAGS else None,
     )
 
 

@@ -6,7 +6,7 @@ import functools
 import os
 import shlex
 
-from albert_tf import files, locks
+from albert_tf import files
 from albert_tf.checkpoints import loading, run_directory
 from albert_tf.errors import UserError, as_called
 from albert_tf.publish import saved_models
@@ -15,7 +15,6 @@ from albert_tf.records import input_pipeline, record_checks
 from albert_tf.training import (
     devices,
     evaluation,
-    loop,
     results,
     runs,
     trials,
@@ -26,56 +25,24 @@ _MOST_SHOWN = 20  # classes in a line
 _MOST_PIECES = 40  # of an example
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(runs.Options):
     """What to do, where and how.
 
     Attributes:
-        do_train, do_eval, do_predict: bool, the parts of the work.
-        recipe: runs.Recipe; None without training.
-        max_seq_length: int, T.
-        eval_batch_size, predict_batch_size: int.
-        loop: training.Settings.
-        init_checkpoint: str or None, where weights come from if output_dir holds no run: to train
-            those of an encoder, else those of a fine-tuned model.
+        predict_batch_size: int.
+        init_checkpoint: to train, an encoder; else a fine-tuned model.
         allow_random_init: bool, whether training may start without any given weights.
-        eval_timeout: float, seconds to wait for the next checkpoint of a run elsewhere.
-        seed: int or None; to train, None for the seed of the run that is resumed, or a new one.
         num_trials: int, runs with seeds of their own.
         ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
-        record: run_directory.RunSettings; None without training.
         export: publish.saved_models.ExportSettings; None for no export.
-        allow_changes_on_resume: bool, whether optimizer, architecture and batch size may change.
     """
 
-    do_train: bool
-    do_eval: bool
-    do_predict: bool
-    recipe: runs.Recipe | None
-    max_seq_length: int
-    eval_batch_size: int
     predict_batch_size: int
-    loop: loop.Settings
-    init_checkpoint: str | None = None
     allow_random_init: bool = False
-    eval_timeout: float = 0.0
-    seed: int | None = None
     num_trials: int = 1
     ensemble: tuple = ()
-    record: run_directory.RunSettings | None = None
     export: saved_models.ExportSettings | None = None
-    allow_changes_on_resume: bool = False
-
-    @property
-    def output_dir(self):
-        """The run's directory (str)."""
-        return self.loop.output_dir
-
-    @property
-    def purposes(self):
-        """What the run does in its directory, for the locks: tuple of str."""
-        evaluates = self.do_eval or self.do_predict
-        return ("training",) * self.do_train + ("evaluating",) * evaluates
 
     def in_directory(self, directory, **changes):
         """The same options for another directory."""
@@ -95,18 +62,12 @@ def fine_tune(data, config, options, strategy):
     Raises:
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
-    if options.recipe:
-        devices.check_batch_size(
-            strategy,
-            options.recipe.batch_size,
-            "train_batch_size",
-            options.loop.gradient_accumulation_steps,
-        )
+    options.check_batch_size(strategy)
     if options.do_predict and devices.is_tpu(strategy):
         devices.check_batch_size(strategy, options.predict_batch_size, "predict_batch_size")
     if options.do_predict:
         data.read_test_set()
-    with locks.locked(options.output_dir, *options.purposes):
+    with options.locked(strategy):
         run = None
         if options.num_trials > 1:
             _run_trials(data, config, options, strategy)
@@ -168,7 +129,7 @@ def _run_trials(data, config, options, strategy):
     def run_trial(directory, seed):
         files.check_writable(directory, "output_dir")
         trial = options.in_directory(directory, seed=seed)
-        with locks.locked(directory, *trial.purposes):
+        with trial.locked(strategy):
             train_and_evaluate(data, config, trial, strategy)
 
     first = options.seed or 0
@@ -178,7 +139,7 @@ def _run_trials(data, config, options, strategy):
 
 def train_and_evaluate(data, config, options, strategy):
     """Trains and evaluates once; returns the run."""
-    task, options = data.task, runs.seeded(options, strategy)
+    task, options = data.task, options.seeded(strategy)
     run = make_run(task, config, strategy, options.loop, options.recipe, options.seed)
     given = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
     if options.do_train:

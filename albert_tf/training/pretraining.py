@@ -6,60 +6,38 @@ import dataclasses
 import functools
 from typing import NamedTuple
 
-from albert_tf import locks
 from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import flops, heads, objectives
 from albert_tf.records import graph_masking, input_pipeline, record_checks, record_index, schemas
-from albert_tf.training import devices, evaluation, loop, runs
+from albert_tf.training import devices, evaluation, runs
 from albert_tf.training.task import Evaluation
 
 KEY_METRIC = "masked_lm_accuracy"
 _RECORDS_LOOKED_AT = 16  # of a file; a masked one in which no word fits into the budget is rare
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(runs.Options):
     """What to do, where and how.
 
     Attributes:
         input_file: str, comma-separated patterns of the records to train on.
         eval_input_file: str or None, of those to evaluate on; None for the same.
-        do_train, do_eval: bool, the parts of the work.
-        max_seq_length: int, T.
         max_predictions_per_seq: int, predictions of a record.
         sentence_loss_weight: float, weight of the sentence-order loss.
-        recipe: runs.Recipe.
-        loop: training.Settings.
-        eval_batch_size: int.
         max_eval_steps: int, most batches of an evaluation.
-        eval_timeout: float, seconds to wait for the next checkpoint of a run elsewhere.
-        init_checkpoint: str or None, where weights come from if output_dir holds no run.
         init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
-        seed: int or None for the seed of the run that is resumed, or a new one.
-        record: run_directory.RunSettings; None if it does not train.
         masking: graph_masking.Masking, how to mask the records; None for masked ones.
-        allow_changes_on_resume: bool, whether optimizer, architecture and batch size may change.
     """
 
     input_file: str
     eval_input_file: str | None
-    do_train: bool
-    do_eval: bool
-    max_seq_length: int
     max_predictions_per_seq: int
     sentence_loss_weight: float
-    recipe: runs.Recipe
-    loop: loop.Settings
-    eval_batch_size: int
     max_eval_steps: int
-    eval_timeout: float
-    init_checkpoint: str | None
     init_from_group0: bool
-    seed: int | None
-    record: run_directory.RunSettings | None
     masking: graph_masking.Masking | None = None
-    allow_changes_on_resume: bool = False
 
 
 def pretrain(config, options, strategy):
@@ -73,24 +51,13 @@ def pretrain(config, options, strategy):
     Raises:
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
-    if options.do_train:
-        devices.check_batch_size(
-            strategy,
-            options.recipe.batch_size,
-            "train_batch_size",
-            options.loop.gradient_accumulation_steps,
+    options.check_batch_size(strategy)
+    if options.do_train and options.recipe.length_buckets and devices.is_tpu(strategy):
+        raise UserError(
+            "--length_buckets needs devices that take batches of any length: leave it out on a TPU"
         )
-        if options.recipe.length_buckets and devices.is_tpu(strategy):
-            raise UserError(
-                "--length_buckets needs devices that take batches of any length: leave it out on a "
-                "TPU"
-            )
-    purposes = ("training",) * options.do_train + ("evaluating",) * options.do_eval
-    lock = contextlib.nullcontext()
-    if devices.is_chief(strategy):
-        lock = locks.locked(options.loop.output_dir, *purposes)
-    with lock:
-        _train_and_evaluate(config, runs.seeded(options, strategy), strategy)
+    with options.locked(strategy):
+        _train_and_evaluate(config, options.seeded(strategy), strategy)
 
 
 class _Source(NamedTuple):
@@ -255,7 +222,7 @@ def _train(run, options, source, evaluator):
         masking=source.masking,
     )
     run.wait_for_checkpoint()
-    latest = run_directory.latest_in(options.loop.output_dir)
+    latest = run_directory.latest_in(options.output_dir)
     print(f"Trained to step {run.step}" + (f"; checkpoint {latest}" if run.is_chief else ""))
 
 

@@ -2,7 +2,6 @@
 """What scripts share: checks of flags, locks, the one line of an error."""
 
 import contextlib
-from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -17,7 +16,7 @@ import run_squad
 from albert_tf import locks
 from albert_tf.cli import launch
 from albert_tf.errors import UserError, one_line
-from albert_tf.training import devices, finetuning, pretraining
+from albert_tf.training import devices, finetuning, loop
 
 PATHS = {"data_dir": "none", "output_dir": "out", "albert_config_file": "none", "input_file": "x"}
 PATHS |= {
@@ -68,11 +67,13 @@ TRAIN, EVALUATE = {"do_train": True}, {"do_eval": True}
 PREDICT, BOTH = {"do_predict": True}, {"do_train": True, "do_eval": True}
 
 
-def purposes(parts):
-    """What `finetuning.Options` with these parts lock."""
+def locked(directory, parts):
+    """The context that `finetuning.Options` with these parts make."""
     nothing = dict.fromkeys(("do_train", "do_eval", "do_predict"), False)
     sizes = {"max_seq_length": 64, "eval_batch_size": 8, "predict_batch_size": 8}
-    return finetuning.Options(recipe=None, loop=None, **nothing | parts, **sizes).purposes
+    settings = loop.Settings(str(directory), 1, 1)
+    options = finetuning.Options(recipe=None, loop=settings, **nothing | parts, **sizes)
+    return options.locked(tf.distribute.get_strategy())
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def purposes(parts):
     ],
 )
 def test_what_a_run_locks_and_gives_up(parts, names, tmp_path):
-    with pytest.raises(KeyboardInterrupt), locks.locked(str(tmp_path), *purposes(parts)):
+    with pytest.raises(KeyboardInterrupt), locked(tmp_path, parts):
         assert sorted(path.name for path in tmp_path.iterdir()) == [f"{n}.lock" for n in names]
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())
@@ -107,21 +108,16 @@ def test_who_may_work_next_to_whom(purpose, parts, refused, tmp_path):
     if refused:
         expected = pytest.raises(UserError, match=f"is {purpose} there")
     with locks.locked(str(tmp_path), purpose):
-        with expected, locks.locked(str(tmp_path), *purposes(parts)):
+        with expected, locked(tmp_path, parts):
             assert not refused
         assert [path.name for path in tmp_path.iterdir()] == [f"{purpose}.lock"]
 
 
 @pytest.mark.parametrize("is_chief", [True, False])
 def test_only_the_chief_locks(is_chief, monkeypatch, tmp_path):
-    found = []
     monkeypatch.setattr(devices, "is_chief", lambda _: is_chief)
-    monkeypatch.setattr(
-        pretraining, "_train_and_evaluate", lambda *_: found.extend(tmp_path.iterdir())
-    )
-    settings = SimpleNamespace(output_dir=str(tmp_path))
-    options = SimpleNamespace(do_train=False, do_eval=True, loop=settings)
-    pretraining.pretrain(None, options, None)
+    with locked(tmp_path, EVALUATE):
+        found = list(tmp_path.iterdir())
     assert [path.name for path in found] == ["evaluating.lock"] * is_chief
 
 
