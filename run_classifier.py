@@ -25,7 +25,9 @@ from albert_tf.cli import (
 source = lazy.module("albert_tf.checkpoints.source")
 classification = lazy.module("albert_tf.tasks.classification")
 glue = lazy.module("albert_tf.tasks.glue")
+multi_label = lazy.module("albert_tf.tasks.multi_label")
 ner = lazy.module("albert_tf.tasks.ner")
+run_directory = lazy.module("albert_tf.checkpoints.run_directory")
 predicted_file = lazy.module("albert_tf.tasks.predicted_file")
 finetuning = lazy.module("albert_tf.training.finetuning")
 
@@ -70,6 +72,16 @@ def tsv_task():
     return glue_task(glue.tsv_task(*columns, FLAGS.labels, FLAGS.regression, FLAGS.data_dir or ""))
 
 
+def multi_label_task():
+    """The same of one's own texts with any number of labels."""
+    columns = (FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
+    row = glue.tsv_task(*columns, FLAGS.labels, False, FLAGS.data_dir or "", multi_label=True)
+    trained = None if FLAGS.do_train else finetuning_flags.trained_checkpoint()
+    directory = run_directory.directory_of(trained) if trained else FLAGS.output_dir
+    task, data = glue_task(row)
+    return functools.partial(multi_label.MultiLabelTask, *task.args, directory=directory), data
+
+
 def ner_task():
     """The same of words with labels."""
     task = functools.partial(ner.NerTask, ner.find_labels(FLAGS.data_dir or "", FLAGS.labels))
@@ -78,7 +90,11 @@ def ner_task():
     return task, ner.NerData
 
 
-TASKS = {"tsv": tsv_task, "ner": ner_task}  # --task_name -> task and data set; else GLUE's
+TASKS = {
+    "tsv": tsv_task,
+    "multi_label": multi_label_task,
+    "ner": ner_task,
+}  # --task_name -> task and data set; else GLUE's
 
 
 def main(_):

@@ -34,7 +34,7 @@ EMBEDDINGS = ("pooled_output", "sequence_output")
 GLUE_TASKS = (
     "cola", "mnli", "mismnli", "mrpc", "sst-2", "sts-b", "qqp", "qnli", "rte", "wnli", "ax",
 )  # fmt: skip
-OWN_FILES = ("tsv", "ner")  # tasks of files that are no data set
+OWN_FILES = ("tsv", "ner", "multi_label")  # tasks of files that are no data set
 SIZES = ("tiny", "mini", "small", "base", "large", "xlarge", "xxlarge")
 WINDOW = 10_000  # records shuffled together; 30 MB of pre-training records of length 512
 NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
@@ -532,6 +532,11 @@ class ClassifierData(Options):
     label_column: str | None = option(None, "tsv: column of the label.")
     labels: list | None = option(None, "tsv, ner: the classes; the training file's by default.")
     regression: bool = option(False, "tsv: whether labels are numbers to be predicted.")
+    multi_label: bool = option(
+        False,
+        "tsv: whether a text has any number of labels: separated by | in --label_column, or with a "
+        "column of 0 and 1 for each label there, separated by commas.",
+    )
     num_trials: int = option(
         1,
         "Runs with seeds of their own, in folders of their own; the best is kept. The paper "

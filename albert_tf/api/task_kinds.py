@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which task a fine-tuned checkpoint is of, and the object that knows the task."""
 
+import dataclasses
+
 from albert_tf.checkpoints import huggingface, name_table
 from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
 from albert_tf.errors import UserError
-from albert_tf.tasks import glue, ner, race
+from albert_tf.tasks import glue, multi_label, ner, race
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.squad import task as squad
 from albert_tf.tasks.squad import thresholds as squad_thresholds
@@ -56,7 +58,7 @@ def kind_of(found, shapes, task=None, labels=None):
             f"{found.checkpoint} has one output, as regression and RACE have, and nothing beside "
             'it tells which: pass task="regression" or task="race"'
         )
-    if task in (None, "tsv", "ner"):
+    if task in (None, "tsv", "ner", multi_label.NAME):
         labels = labels or huggingface.read_labels(found.directory)
         labels = labels or tuple(str(number) for number in range(weights[0]))
         num_outputs = len(labels)
@@ -110,6 +112,11 @@ def make_task(kind, text, found, record):
     pair = None if has_pairs is False else "1"
     row = glue.tsv_task("0", pair, None, kind.labels, regression=kind.labels is None)
     optional = ("text_pair",) if has_pairs is None else ()
+    if kind.task_name == multi_label.NAME:
+        row = dataclasses.replace(row, multi_label=True)
+        return multi_label.MultiLabelTask(
+            kind.task_name, row, text, None, optional, directory=found.directory
+        )
     return ClassificationTask(kind.task_name, row, text, optional_inputs=optional)
 
 

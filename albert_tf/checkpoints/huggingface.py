@@ -35,6 +35,7 @@ _ARCHITECTURES = {
     "AlbertModel": (),
 }
 _ONE_LABEL = "single_label_classification"
+_SEVERAL_LABELS = "multi_label_classification"
 WITH_MASKED_LM = ("AlbertForPreTraining", "AlbertForMaskedLM")
 _ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
 _SAME_KEYS = (
@@ -134,6 +135,8 @@ def read_task(directory, outputs):
     if names[0] == _CLASSIFICATION:
         # One output without a problem_type is a score in transformers too.
         problem = values.get("problem_type") or ("regression" if outputs == 1 else _ONE_LABEL)
+        if problem == _SEVERAL_LABELS:
+            return "multi_label"
         if problem not in ("regression", _ONE_LABEL) or (problem == "regression" and outputs > 1):
             raise UserError(
                 f"{path} has problem_type {problem!r} with {outputs} outputs: only one score "
@@ -262,7 +265,8 @@ def architecture_of(shapes, hidden_size, head=None):
     }
     if architecture == _TOKENS:
         return architecture, classes
-    problem = "regression" if is_regression else _ONE_LABEL
+    several = head is not None and head.task_name == "multi_label"
+    problem = "regression" if is_regression else _SEVERAL_LABELS if several else _ONE_LABEL
     return architecture, {"problem_type": problem} | classes
 
 

@@ -15,8 +15,12 @@ predicted_file = lazy.module("albert_tf.tasks.predicted_file")
 
 FLAGS = flags.FLAGS
 TEXT_COLUMNS = ("text_column", "text_pair_column")
-TSV_FLAGS = (*TEXT_COLUMNS, "label_column", "labels", "regression")
-FLAGS_OF = {"tsv": TSV_FLAGS, "ner": ("labels",)}  # --task_name -> flags that others do not have
+TSV_FLAGS = (*TEXT_COLUMNS, "label_column", "labels", "regression", "multi_label")
+FLAGS_OF = {
+    "tsv": TSV_FLAGS,
+    "ner": ("labels",),
+    "multi_label": TSV_FLAGS,
+}  # --task_name -> flags that others do not have
 
 
 def require_flags():
@@ -55,7 +59,7 @@ def follow_task():
     if not (FLAGS.labels or FLAGS.regression):
         FLAGS.labels = list(kind.labels or ())
         FLAGS.regression = kind.labels is None
-    if task_name == "tsv" and trained.settings:
+    if task_name != "ner" and trained.settings:
         _follow_columns(trained.settings.flags, trained.file(run_directory.SETTINGS))
 
 
@@ -116,6 +120,12 @@ def texts_to_predict(row):
 
 def check():
     """Raises UserError for values that make no run, before anything is read."""
+    if FLAGS.multi_label:
+        if FLAGS.num_trials > 1 or FLAGS.regression or FLAGS.task_name not in (None, "tsv"):
+            raise UserError(
+                "--multi_label is for --task_name=tsv, without --regression and --num_trials"
+            )
+        FLAGS.task_name = "multi_label"
     if FLAGS.task_name:  # else it is that of the run
         check_task()
     if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
@@ -136,7 +146,9 @@ def _check_text_column():
     """Raises UserError if columns have names and none is the text's: the first is often an id."""
     given = {name: FLAGS[name].value for name in ("text_pair_column", "label_column")}
     named = [
-        f"--{name}={x}" for name, x in given.items() if isinstance(x, str) and not x.isdecimal()
+        f"--{name}={x}"
+        for name, x in given.items()
+        if isinstance(x, str) and not x.replace(",", "").isdecimal()
     ]
     if named and not FLAGS["text_column"].present:
         raise UserError(
@@ -163,10 +175,10 @@ def check_task():
     """Raises UserError for a task that is unknown, or that some flags are not for."""
     options.check_task_name(FLAGS.task_name)
     task_name = FLAGS.task_name.lower()
-    if FLAGS.do_train and task_name == "tsv":
+    if FLAGS.do_train and task_name in ("tsv", "multi_label"):
         _check_text_column()
-    if not math.isnan(FLAGS.threshold_to_export) and task_name == "ner":
-        raise UserError("--threshold_to_export is not for --task_name=ner")
+    if not math.isnan(FLAGS.threshold_to_export) and task_name in ("ner", "multi_label"):
+        raise UserError(f"--threshold_to_export is not for --task_name={task_name}")
     if FLAGS.id_column and task_name == "ner":
         raise UserError("--id_column is a column of --predict_file, of texts and not of words")
     if FLAGS.glue_submission_dir and task_name in options.OWN_FILES:

@@ -68,6 +68,9 @@ class Task:
         `loss` among them is the mean over batches of `batch_size`, as the original computes it.
         """
 
+    def keep(self, figures):
+        """Writes files that belong to the best checkpoint, of whose evaluation the figures are."""
+
     def label_counts(self, examples):
         """Counter of the labels of examples; empty if they are numbers."""
 
@@ -168,7 +171,7 @@ class DataSet:
             found = self.task.figures(split, outputs[suffix], batch_size)
             figures |= {f"{name}{suffix}": value for name, value in found.items()}
             warnings.append(self.task.warning(split, outputs[suffix]))
-        return Evaluation(figures, tuple(warnings))
+        return Evaluation(figures, tuple(warnings), lambda: self.task.keep(figures))
 
     def _split(self, split):
         given = self.read(split)

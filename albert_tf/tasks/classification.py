@@ -200,7 +200,7 @@ class GlueData(base.DataSet):
             "left_out": left_out,
             "without_text": sum(not (example.text_a or example.text_b) for example in examples),
         }
-        if split == "train":
+        if split == "train" and not self.row.multi_label:
             counts["sorted_by_label"] = num_sorted(self.row, examples)
         return examples, counts
 
@@ -212,9 +212,10 @@ class GlueData(base.DataSet):
 
     def described(self):
         """The training file and its columns."""
-        names = [*self.task.input_names, *(["label"] * (self.row.label is not None))]
-        columns = [repr(x) if isinstance(x, str) else x for x in (*self.row.text, self.row.label)]
-        named = (f"{name} in column {x}" for name, x in zip(names, columns, strict=False))
+        labels = self.row.label if self.row.multi_label else (self.row.label,)
+        names = [*self.task.input_names, *(["label"] * len(labels))]
+        columns = [repr(x) if isinstance(x, str) else x for x in (*self.row.text, *labels)]
+        named = (f"{name} in column {x}" for name, x in zip(names, columns, strict=True))
         return f"{self.sources('train')[0]}: {', '.join(named)}".replace("column -1", "the last")
 
     def prediction_files(self, split, outputs):
@@ -222,7 +223,9 @@ class GlueData(base.DataSet):
         predicted = classification_metrics.predictions(self.row, outputs["logits"])
         named = {
             "test": classification_metrics.test_results(predicted),
-            "submit": classification_metrics.submit_results(self.row, split.content, predicted),
+            "submit": classification_metrics.submit_results(
+                split.content, predicted, self.task.answers(split, outputs)
+            ),
         }
         texts = {
             os.path.join(self.output_dir, f"{name}_results{self.suffix}.tsv"): text

@@ -86,7 +86,7 @@ def _flat(task, outputs, labels):
 
 
 def predictions(task, outputs):
-    """What is written of the model's outputs: probabilities of the classes, or scores.
+    """Predictions of the model's outputs: probabilities of the classes, or scores.
 
     Args:
         task: GlueTask.
@@ -98,6 +98,8 @@ def predictions(task, outputs):
     outputs = np.asarray(outputs, np.float32)
     if task.is_regression:
         return outputs.reshape(-1, 1)
+    if task.multi_label:
+        return scipy.special.expit(outputs)
     return scipy.special.softmax(outputs, axis=-1)
 
 
@@ -129,19 +131,17 @@ def test_results(predicted):
     return "".join("\t".join(map(str, row)) + "\n" for row in predicted)
 
 
-def submit_results(task, examples, predicted):
+def submit_results(examples, predicted, answers):
     """Content of submit_results.tsv: a header, then name and label (or score) of each example.
 
     Args:
-        task: GlueTask.
         examples: list of n Examples.
         predicted: array of `predictions`.
+        answers: list of n dicts of `answers`.
     """
-    if task.is_regression:
-        answers = [str(score) for score in predicted[:, 0]]
-    else:
-        answers = _predicted_labels(task, predicted)
-    return _index_prediction([example.guid for example in examples], answers)
+    rows = zip(answers, predicted, strict=True)
+    values = [found["label"] if "label" in found else str(row[0]) for found, row in rows]
+    return _index_prediction([example.guid for example in examples], values)
 
 
 def glue_submission(task, examples, predicted):

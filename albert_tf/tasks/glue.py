@@ -2,6 +2,7 @@
 """The tasks of GLUE (paper, section 4.2), rows of `TASKS`, and that of one's own TSV files."""
 
 import dataclasses
+import itertools
 import reprlib
 
 import tensorflow as tf
@@ -14,6 +15,7 @@ from albert_tf.tasks.tsv_files import (
     check_label,
     input_file,
     input_paths,
+    labels_of,
     read_rows,
 )
 
@@ -163,7 +165,13 @@ def with_companions(task, data_dir, split):
 
 
 def tsv_task(
-    text_column, text_pair_column, label_column, labels=None, regression=False, data_dir=""
+    text_column,
+    text_pair_column,
+    label_column,
+    labels=None,
+    regression=False,
+    data_dir="",
+    multi_label=False,
 ):
     """The task of one's own train.tsv, dev.tsv and test.tsv, each as far as needed.
 
@@ -174,26 +182,33 @@ def tsv_task(
     Args:
         text_column: str or int, column of the text.
         text_pair_column: str, int or None, column of a second text.
-        label_column: str, int or None; None if nothing but prediction is wanted.
+        label_column: str, int or None; None if nothing but prediction is wanted. With multi_label
+            also a list of columns with 0 or 1, separated by commas.
         labels: list of str in the order of their ids, or None: those of the training file, sorted.
         regression: bool, whether labels are numbers.
         data_dir: str, directory of the files; read only to find the labels.
+        multi_label: bool, whether a text has any number of labels.
 
     Raises:
         UserError: the arguments don't go together, or the training file is needed and unusable.
     """
     text = columns(text_column, text_pair_column)
-    label = next(iter(columns(label_column)), None)
+    several = multi_label and label_column
+    label_columns = columns(*(label_column.split(",") if several else [label_column]))
+    if len(label_columns) > 1:
+        labels = labels or label_columns
+        if len(labels) != len(label_columns):
+            raise UserError(f"{len(labels)} labels, but {len(label_columns)} label columns")
     if regression and labels:
         raise UserError(f"labels {list(labels)} are given, but regression has none; drop one")
-    named = any(isinstance(column, str) for column in (*text, label))
+    named = any(isinstance(column, str) for column in (*text, *label_columns))
     task = GlueTask(
         folder="",
         text=text,
-        label=label,
-        labels=None if regression else tuple(labels or ()),
+        label=label_columns if multi_label else next(iter(label_columns), None),
+        labels=None if regression else tuple(map(str, labels or ())),
         metrics=_SCORES if regression else _ACCURACY,
-        key_metric="pearson" if regression else "eval_accuracy",
+        key_metric="micro_f1" if multi_label else "pearson" if regression else "eval_accuracy",
         test_text=text,
         files=_OWN_FILES,
         splits_with_header=SPLITS if named else (),
@@ -201,6 +216,7 @@ def tsv_task(
         test_guid="position",
         splits_with_blank_rows=("test",),
         normalize_labels=False,
+        multi_label=multi_label,
     )
     if not (regression or labels):
         task = dataclasses.replace(task, labels=_labels_of_training_file(task, data_dir))
@@ -229,6 +245,9 @@ def _labels_of_training_file(task, data_dir):
             "the model's labels in the order of its training as --labels"
         )
     rows, _ = read_rows(task, data_dir, "train")
+    if task.multi_label:
+        found = (labels_of(row.values[-1:], None, row.place) for row in rows)
+        return tuple(sorted(set(itertools.chain.from_iterable(found))))
     found = [row.values[-1].strip() for row in rows]
     for text, row in zip(found, rows, strict=True):
         check_label(text, row)

@@ -13,6 +13,7 @@ from albert_tf.errors import UserError
 from albert_tf.records import schemas
 from albert_tf.tasks import tables
 
+SEPARATOR = "|"  # between the labels of a text
 _MOST_SHOWN = 10  # labels in a message
 SPLITS = ("train", "dev", "test")
 
@@ -20,14 +21,14 @@ SPLITS = ("train", "dev", "test")
 class Example(NamedTuple):
     """One row of a file: its name, texts (text_b None where there is none) and label.
 
-    The label is the text of a class or, in regression, a float. In the test split it is the first
-    class, or 0.0: a stand-in.
+    The label is the text of a class, in multi-label classification a list of them or, in
+    regression, a float. In the test split it is the first class, or 0.0: a stand-in.
     """
 
     guid: str
     text_a: str
     text_b: str | None
-    label: str | float
+    label: str | list | float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,8 @@ class GlueTask:
     Attributes:
         folder: str, directory below data_dir.
         text: tuple of one or two columns, in the training and development files.
-        label: column, in the same files; None if there is none.
+        label: column, in the same files; None if there is none. With multi_label a tuple: a column
+            of labels with SEPARATOR between them, or one for each label, with 0 or 1.
         labels: tuple of str in the order of their ids, or None for regression.
         metrics: tuple of names in `METRICS`.
         key_metric: str, the one that chooses the best checkpoint.
@@ -57,6 +59,7 @@ class GlueTask:
             out and counted.
         normalize_labels: bool, whether labels go through the tokenizer's normalisation, as the
             original has it; if not, they are only stripped.
+        multi_label: bool, whether a text has any number of labels.
         submission_file: str or None, name of the file that the GLUE server takes.
         score_range: (lowest, highest) score in that file, or None for classes.
         companions: tuple of (suffix, name in `TASKS`): tasks whose development and test sets the
@@ -65,7 +68,7 @@ class GlueTask:
 
     folder: str
     text: tuple[int | str, ...]
-    label: int | str | None
+    label: int | str | tuple | None
     labels: tuple[str, ...] | None
     metrics: tuple[str, ...]
     key_metric: str
@@ -77,6 +80,7 @@ class GlueTask:
     splits_with_short_rows: tuple[str, ...] = ()
     splits_with_blank_rows: tuple[str, ...] = ()
     normalize_labels: bool = True
+    multi_label: bool = False
     submission_file: str | None = None
     score_range: tuple[float, float] | None = None
     companions: tuple[tuple[str, str], ...] = ()
@@ -200,10 +204,11 @@ def read_rows(task, data_dir, split):
         many rows are left out).
     """
     labelled = split != "test"
-    if labelled and task.label is None and split in task.files:
+    if labelled and task.label in (None, ()) and split in task.files:
         raise UserError(f"the label column is needed by {NEEDED_BY[split]} and not given")
     path = input_file(task, data_dir, split)
-    columns = (*task.text, task.label) if labelled else task.test_text
+    labels = task.label if task.multi_label else (task.label,)
+    columns = (*task.text, *labels) if labelled else task.test_text
     has_header = split in task.splits_with_header
     header, rows, left_out = tables.read_columns(
         path,
@@ -226,6 +231,8 @@ def read_rows(task, data_dir, split):
 
 
 def _label(task, row, normalize):
+    if task.multi_label:
+        return labels_of(row.values[len(task.text) :], task.labels, row.place)
     text = normalize(row.values[-1]) if task.normalize_labels else row.values[-1].strip()
     if task.is_regression:
         score = _number(text)
@@ -242,6 +249,28 @@ def _label(task, row, normalize):
             + (f" and {len(task.labels) - _MOST_SHOWN} more" * (len(task.labels) > _MOST_SHOWN))
         )
     return text
+
+
+def labels_of(cells, labels, place):
+    """Labels of a row of multi-label classification: those in its only cell, or whose cells hold 1.
+
+    Args:
+        cells: list of str.
+        labels: sequence of str, the known ones; None if any will do.
+        place: str, for messages.
+
+    Raises:
+        UserError: a label is unknown, or one of several cells holds neither 0 nor 1.
+    """
+    if len(cells) > 1:
+        if not {*cells} <= {"0", "1"}:
+            raise UserError(f"{place}: a label column holds 0 or 1. Received: {', '.join(cells)}")
+        return [label for label, cell in zip(labels, cells, strict=True) if cell == "1"]
+    found = [label for label in map(str.strip, cells[0].split(SEPARATOR)) if label]
+    unknown = [label for label in found if labels is not None and label not in labels]
+    if unknown:
+        raise UserError(f"{place}: unknown label {unknown[0]!r}; known are {', '.join(labels)}")
+    return found
 
 
 def check_label(text, row):

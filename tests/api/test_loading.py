@@ -321,7 +321,7 @@ CLASSES = {"architectures": ["AlbertForSequenceClassification"]}
         ("single_label_classification", 3, "tsv"),
         ("regression", 1, "regression"),
         ("regression", 3, None),
-        ("multi_label_classification", 3, None),
+        ("multi_label_classification", 3, "multi_label"),
         ("something new", 3, None),
     ],
 )

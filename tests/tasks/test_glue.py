@@ -67,6 +67,11 @@ def read(task, folder, split, tokenizer):
     return tsv_files.read_examples(glue.TASKS[task], str(folder), split, tokenizer)
 
 
+def submit_results(task, examples, predicted):
+    answers = classification_metrics.answers(task, predicted)
+    return classification_metrics.submit_results(examples, predicted, answers)
+
+
 def features(examples, row, tokenizer, max_seq_length):
     text = TextInput(tokenizer, "", True, max_seq_length, 30000, 2)
     return classification.ClassificationTask("any", row, text).features(examples)
@@ -599,9 +604,7 @@ def test_prediction_files_of_classes():
     exact = np.float32([[0.25, 0.5, 0.25], [0.125, 0.1, 0.775]])
     assert classification_metrics.test_results(exact) == "0.25\t0.5\t0.25\n0.125\t0.1\t0.775\n"
     expected = "index\tprediction\nx7\tentailment\nx8\tneutral\n"
-    assert (
-        classification_metrics.submit_results(task, examples_named("x7", "x8"), exact) == expected
-    )
+    assert submit_results(task, examples_named("x7", "x8"), exact) == expected
     expected = "index\tprediction\n7\tentailment\n8\tneutral\n"
     assert (
         classification_metrics.glue_submission(task, examples_named("7", "08"), exact) == expected
@@ -615,7 +618,7 @@ def test_prediction_files_of_scores():
     assert classification_metrics.test_results(predicted) == "5.1\n3.14159\n-0.25\n"
     examples = examples_named("0", "1", "2")
     expected = "index\tprediction\n0\t5.1\n1\t3.14159\n2\t-0.25\n"
-    assert classification_metrics.submit_results(task, examples, predicted) == expected
+    assert submit_results(task, examples, predicted) == expected
     expected = "index\tprediction\n0\t5.000\n1\t3.142\n2\t0.000\n"
     assert classification_metrics.glue_submission(task, examples, predicted) == expected
 

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multi-label classification: any number of the classes for each text, in one's own files."""
+
+import collections
+import dataclasses
+import os
+
+import numpy as np
+import sklearn.metrics
+import tensorflow as tf
+
+from albert_tf import state
+from albert_tf.model import objectives
+from albert_tf.publish import graph_inputs, signatures
+from albert_tf.tasks import classification, classification_metrics
+from albert_tf.tasks.figures import mean_over_batches
+from albert_tf.tasks.tsv_files import SEPARATOR
+
+NAME = "multi_label"
+EVEN_CHANCE = 0.5
+_ROUNDING = 1e-6  # probabilities that are nearer cannot be told apart on another machine
+
+
+@dataclasses.dataclass(frozen=True)
+class Threshold:
+    """Content of FILE: a label with a higher probability is predicted."""
+
+    threshold: float
+
+    FILE = "multi_label_threshold.json"
+
+
+def known_threshold(directory):
+    """The threshold that the best evaluation of a run has found; EVEN_CHANCE without evaluation."""
+    found = state.read(os.path.join(directory, Threshold.FILE), Threshold)
+    return found.threshold if found else EVEN_CHANCE
+
+
+def best_threshold(scores, gold):
+    """The threshold of the best micro F1, halfway between two scores.
+
+    Args:
+        scores: array [n, C], probabilities.
+        gold: array of 0 and 1 [n, C].
+
+    Returns:
+        float, EVEN_CHANCE if no label is right.
+    """
+    order = np.argsort(-scores, axis=None, kind="stable")
+    scores, hits = scores.ravel()[order], np.cumsum(gold.ravel()[order])
+    following = np.append(scores[1:], 0.0)
+    f1 = 2 * hits / (np.arange(len(hits)) + 1 + hits[-1])
+    best = np.argmax(np.where(scores - following < _ROUNDING, 0, f1))
+    return float(scores[best] + following[best]) / 2 if hits[-1] else EVEN_CHANCE
+
+
+def terms(features, outputs):
+    """Loss of each example, the mean over labels: logits [B, C], label_ids int32 [B, C]."""
+    logits = outputs["logits"]
+    labels = tf.cast(features["label_ids"], logits.dtype)
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
+    return {"eval_loss": (tf.reduce_mean(losses, axis=-1), tf.ones_like(logits[:, 0]))}
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiLabelTask(classification.ClassificationTask):
+    """Any number of classes for a text or a pair of texts.
+
+    Attributes:
+        directory: str, of the run, where the best threshold is kept.
+    """
+
+    directory: str = ""
+
+    objective = objectives.REGRESSION._replace(terms=terms)
+
+    @property
+    def schema(self):
+        """Schema of the records, with 0 or 1 for each label."""
+        schema = super().schema
+        labels = dataclasses.replace(schema["is_real_example"], length=len(self.labels))
+        return schema | {"label_ids": labels}
+
+    def features(self, examples, counts=None):
+        """As of a ClassificationTask; label_ids are 0 or 1 for each label, int32 [n, C]."""
+        ids = [[label in example.label for label in self.labels] for example in examples]
+        ids = np.reshape(ids, [-1, len(self.labels)]).astype(np.int32)
+        single = [example._replace(label=self.labels[0]) for example in examples]
+        return super().features(single) | {"label_ids": ids}
+
+    def answers(self, split, outputs):
+        """`label`, all labels with SEPARATOR between them, and `probabilities` by label."""
+        found, threshold = super().answers(split, outputs), known_threshold(self.directory)
+        for answer in found:
+            chosen = (label for label, p in answer["probabilities"].items() if p > threshold)
+            answer["label"] = SEPARATOR.join(chosen)
+        return found
+
+    def figures(self, split, outputs, batch_size):
+        """Micro and macro F1 at the best threshold, that threshold, losses."""
+        logits, gold = outputs["logits"].astype(float), split.arrays["label_ids"]
+        scores = classification_metrics.predictions(self.row, logits)
+        threshold = best_threshold(scores, gold)
+        losses = np.mean(np.logaddexp(0, logits) - gold * logits, axis=-1)
+        return {
+            f"{average}_f1": float(
+                sklearn.metrics.f1_score(
+                    gold, scores > threshold, average=average, zero_division=0.0
+                )
+            )
+            for average in ("micro", "macro")
+        } | {
+            "threshold": threshold,
+            "eval_loss": float(np.mean(losses)),
+            "loss": mean_over_batches(losses, batch_size),
+        }
+
+    def keep(self, figures):
+        """Keeps the threshold."""
+        path = os.path.join(self.directory, Threshold.FILE)
+        state.write(path, Threshold(figures["threshold"]))
+
+    def label_counts(self, examples):
+        """Counter of the labels."""
+        return collections.Counter(label for example in examples for label in example.label)
+
+    def warning(self, split, outputs):
+        """None: that all texts have the same labels may be right."""
+
+    def target(self, row):
+        """The labels of an example."""
+        return SEPARATOR.join(np.array(self.labels)[row["label_ids"] > 0])
+
+    def served_functions(self, model, tokenizer, prefix):
+        """What is served of a model."""
+        has_pair = len(self.row.text) == 2
+        texts = graph_inputs.SentencePairs(tokenizer, self.text.max_seq_length, has_pair)
+        threshold = known_threshold(os.path.dirname(prefix))
+        return MultiLabelFunctions(model, texts, self.labels, threshold)
+
+
+class MultiLabelFunctions(signatures.ClassifierFunctions):
+    """As of a classifier, but `predictions` are 0 or 1 for each label, int32 [B, C]."""
+
+    def of_ids(self, **features):
+        """Predictions for ids."""
+        probabilities = tf.sigmoid(self._model(features, training=False)["logits"])
+        predictions = tf.cast(probabilities > self._threshold, tf.int32)
+        return {"predictions": predictions, "probabilities": probabilities}
+
+    def of_text(self, **texts):
+        """Predictions for texts; `label` has all labels with SEPARATOR between them."""
+        found = self.of_ids(**self.texts(**texts))
+        labels = tf.broadcast_to(tf.constant(self._labels), tf.shape(found["predictions"]))
+        chosen = tf.ragged.boolean_mask(labels, found["predictions"] > 0)
+        return found | {"label": tf.strings.reduce_join(chosen, axis=-1, separator=SEPARATOR)}

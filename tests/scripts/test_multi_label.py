@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run_classifier.py --task_name=tsv --multi_label through its real main, on a made-up set."""
+
+import json
+import random
+import re
+import shutil
+
+import numpy as np
+import pytest
+import sklearn.metrics
+
+import albert_tf
+import export_checkpoints
+import run_classifier
+from albert_tf.checkpoints import huggingface
+from albert_tf.cli import predict
+from albert_tf.errors import UserError
+from albert_tf.tasks import glue, multi_label, tsv_files
+from albert_tf.training.task import Split
+from tests import GOLDEN, TINY_CONFIG
+
+CLOSE = 1e-5
+LABELS = ("food", "news", "sport")
+WORDS = dict(zip(LABELS, ("London", "Mary", "walked"), strict=True))  # one piece each
+CONFIG = TINY_CONFIG | {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+LEARN = {
+    "task_name": "tsv",
+    "multi_label": True,
+    "spm_model_file": GOLDEN / "tokenization" / "spm_uncased.model",
+    "do_train": True,
+    "do_eval": True,
+    "do_predict": True,
+    "max_seq_length": 16,
+    "train_step": 100,
+    "warmup_step": 10,
+    "save_checkpoints_steps": 100,
+    "learning_rate": 1e-3,
+    "train_batch_size": 32,
+    "allow_random_init": True,
+    "seed": 1,
+    "text_column": "text",
+    "label_column": "labels",
+}
+
+
+def write_files(folder):
+    chance = random.Random(1)
+    for split, count in (("train", 200), ("dev", 30), ("test", 20)):
+        rows = []
+        for number in range(count):
+            labels = [label for label in LABELS if chance.random() < 0.4]
+            words = [WORDS[label] for label in labels] + ["the", "said"]
+            cells = [str(int(label in labels)) for label in LABELS]
+            chance.shuffle(words)
+            rows.append([str(number), " ".join(words), "|".join(labels), *cells])
+        lines = ["\t".join(row) for row in [["id", "text", "labels", *LABELS], *rows]]
+        (folder / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def table(path):
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory, run_main, data):
+    """(output_dir, export) of a model that has learnt the set."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    places = {"output_dir": folder / "out", "export_dir": folder / "export"}
+    config = folder / "config.json"
+    run_main(run_classifier, **LEARN, data_dir=data, albert_config_file=config, **places)
+    return folder / "out", folder / "export"
+
+
+def test_a_small_set_is_learnt(learnt, data):
+    out, _ = learnt
+    first, last = (out / "eval_results.txt").read_text().split("=" * 50 + "\n")[:-1]
+    names = ["eval_loss", "global_step", "loss", "macro_f1", "micro_f1", "threshold", "best"]
+    assert [line.split(" = ")[0] for line in first.splitlines()] == names
+    found = [float(re.search(r"micro_f1 = (\S+)", block)[1]) for block in (first, last)]
+    assert found[1] > found[0] + 0.05
+    threshold = float(re.search(r"threshold = (\S+)", last)[1])
+    submitted = [label for _, label in table(out / "submit_results.tsv")[1:]]
+    rows = np.array(table(out / "test_results.tsv"), float) > threshold
+    assert submitted == ["|".join(np.array(LABELS)[row]) for row in rows]
+    assert len(set(submitted)) > 1
+    kind = json.loads((out / "finetuned_task.json").read_text())
+    assert kind == {"task_name": "multi_label", "labels": [*LABELS]}
+
+
+def test_all_ways_give_the_same(learnt, data, run_main, tmp_path):
+    out, export = shutil.copytree(learnt[0], tmp_path / "out"), learnt[1]
+    texts = [row[1] for row in table(data / "test.tsv")[1:]]
+    labels = [label for _, label in table(out / "submit_results.tsv")[1:]]
+    probabilities = np.array(table(out / "test_results.tsv"), float)
+    assert np.abs(probabilities.sum(axis=1) - 1).max() > 0.1  # sigmoid and no softmax
+    found = {"python": albert_tf.load(out).predict(texts)}
+    (tmp_path / "in.tsv").write_text("\n".join(["text", *texts]) + "\n")
+    run_main(run_classifier, do_predict=True, predict_file=tmp_path / "in.tsv", output_dir=str(out))
+    found["file"] = [json.loads(line) for line in (out / "predictions.jsonl").open()]
+    for name, source in (("saved_model", export), ("model", out)):
+        target = tmp_path / f"{name}.jsonl"
+        given = {name: source, "input_file": tmp_path / "in.tsv", "output_file": target}
+        run_main(predict, **given)
+        found[name] = [json.loads(line) for line in target.open()]
+    for way, answers in found.items():
+        assert [answer["label"] for answer in answers] == labels, way
+        rows = [[*answer["probabilities"].values()] for answer in answers]
+        np.testing.assert_allclose(rows, probabilities, rtol=0, atol=CLOSE, err_msg=way)
+
+
+def test_columns_of_0_and_1_are_the_same_labels(data):
+    row = glue.tsv_task("text", None, "food,news,sport", None, multi_label=True)
+    assert row.labels == LABELS
+    joined = glue.tsv_task("text", None, "labels", data_dir=str(data), multi_label=True)
+    assert joined.labels == LABELS
+
+    class Tokenizer:
+        normalize = staticmethod(str)
+
+    one, other = (
+        tsv_files.read_examples(task, str(data), "dev", Tokenizer)[0] for task in (row, joined)
+    )
+    assert one == other
+
+
+def test_the_threshold_of_an_evaluation_is_kept_and_used(learnt, tmp_path):
+    out = shutil.copytree(learnt[0], tmp_path / "out")
+    path = out / multi_label.Threshold.FILE
+    kept = json.loads(path.read_text())["threshold"]
+    figure = re.findall(r"threshold = (\S+)", (out / "eval_results.txt").read_text())[-1]
+    assert kept == float(figure)
+    text = "Mary said London"
+    row = albert_tf.load(out).predict(text)["probabilities"]
+    for threshold in (min(row.values()) / 2, sum(sorted(row.values())[1:]) / 2, kept):
+        path.write_text(json.dumps({"threshold": threshold}))
+        wanted = "|".join(label for label, p in row.items() if p > threshold)
+        assert albert_tf.load(out).predict(text)["label"] == wanted
+    path.write_text('{"threshold": "high"}')
+    with pytest.raises(UserError, match=f"{path} is damaged: delete it"):
+        albert_tf.load(out).predict(text)
+    path.unlink()
+    wanted = "|".join(label for label, p in row.items() if p > 0.5)
+    assert albert_tf.load(out).predict(text)["label"] == wanted
+
+
+def test_the_best_threshold_by_trying_all():
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        scores, gold = generator.integers(1, 10, [6, 3]) / 10, generator.integers(0, 2, [6, 3])
+        found = multi_label.best_threshold(scores, gold)
+
+        def f1(threshold, scores=scores, gold=gold):
+            return sklearn.metrics.f1_score(
+                gold, scores > threshold, average="micro", zero_division=0
+            )
+
+        assert f1(found) == max(map(f1, [0.0, *scores.ravel() - 1e-3]))
+        assert np.abs(scores - found).min() > 0.04  # halfway between two
+    assert multi_label.best_threshold(scores, np.zeros([6, 3], int)) == 0.5
+
+
+def test_figures_by_hand():
+    """Of 5 right labels 4 are predicted at the best threshold, and 1 wrong one."""
+    row = glue.tsv_task("text", None, None, LABELS, multi_label=True)
+    task = multi_label.MultiLabelTask("multi_label", row, None)
+    gold = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 0]])
+    scores = np.array([[0.9, 0.8, 0.1], [0.2, 0.7, 0.05], [0.1, 0.65, 0.6], [0.1, 0.1, 0.1]])
+    logits = np.log(scores / (1 - scores)).astype(np.float32)
+    found = task.figures(Split({"label_ids": gold}, None), {"logits": logits}, batch_size=3)
+    losses = -np.log(np.where(gold, scores, 1 - scores)).mean(axis=1)
+    wanted = {
+        "micro_f1": 2 * 4 / (5 + 5),
+        "macro_f1": (1 + 2 * 2 / (2 + 3) + 2 * 1 / (2 + 1)) / 3,
+        "threshold": (0.6 + 0.2) / 2,
+        "eval_loss": losses.mean(),
+        "loss": (losses[:3].mean() + losses[3]) / 2,
+    }
+    assert found == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_directory_of_transformers_says_that_labels_are_several(learnt, run_main, tmp_path):
+    target, out = tmp_path / "hf", shutil.copytree(learnt[0], tmp_path / "out")
+    shutil.copy(LEARN["spm_model_file"], out)
+    run_main(export_checkpoints, albert_directory=out, export_path=target, export_format="hf")
+    values = json.loads((target / "config.json").read_text())
+    assert values["problem_type"] == "multi_label_classification"
+    assert huggingface.read_task(str(target), 3) == "multi_label"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"regression": True}, "--multi_label is for --task_name=tsv, without --regression"),
+        ({"task_name": "cola"}, "--multi_label is for --task_name=tsv"),
+        ({"num_trials": 2}, "--multi_label is for --task_name=tsv, .* and --num_trials"),
+        ({"label_column": "food,text"}, "line 2: a label column holds 0 or 1. Received: "),
+        ({"label_column": "food,news", "labels": "a,b,c"}, "3 labels, but 2 label columns"),
+        ({"labels": "food,news"}, "unknown label 'sport'; known are food, news"),
+        ({"label_column": ""}, "the label column is needed by --do_train and not given"),
+    ],
+)
+def test_mistakes(changed, message, data, run_main, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    places = {"albert_config_file": tmp_path / "config.json", "output_dir": tmp_path / "out"}
+    with pytest.raises(UserError, match=message):
+        run_main(run_classifier, **LEARN | {"data_dir": data} | places | changed)
