@@ -18,7 +18,6 @@ run_directory = lazy.module("albert_tf.checkpoints.run_directory")
 record_index = lazy.module("albert_tf.records.record_index")
 source = lazy.module("albert_tf.checkpoints.source")
 pretraining = lazy.module("albert_tf.training.pretraining")
-runs = lazy.module("albert_tf.training.runs")
 
 FLAGS = flags.FLAGS
 
@@ -75,18 +74,12 @@ def read_options(config, arguments):
         config: AlbertConfig.
         arguments: dict or None, of the tokenizer that made the records.
     """
-    recipe = flag_groups.values_of(
-        runs.Recipe,
-        warmup_steps=FLAGS.num_warmup_steps,
-        batch_size=FLAGS.train_batch_size,
-        length_buckets=masking_flags.read_length_buckets(),
-        constants=flag_groups.values_of(options.Optimizer),
-    )
     return flag_groups.values_of(
-        pretraining.Options,
-        recipe=recipe,
-        loop=loop_flags.read_settings(FLAGS.num_train_steps, FLAGS.keep_checkpoint_max),
-        eval_timeout=FLAGS.continuous_eval_timeout,
+        options.Pretraining,
+        train_steps=FLAGS.num_train_steps,
+        warmup_steps=FLAGS.num_warmup_steps,
+        steps_per_loop=loop_flags.curve_steps(FLAGS.num_train_steps),
+        length_buckets=masking_flags.read_length_buckets(),
         record=model_flags.settings_to_record(config, arguments) if FLAGS.do_train else None,
         masking=masking_flags.read_masking(config),
     )

@@ -217,8 +217,8 @@ class Options:
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def group(heading):
-    """Makes a class a group of options with a heading in --help."""
+def group(heading=None):
+    """Makes a class a group of options, with a heading in --help if flags are made of it."""
 
     def make(kind):
         kind.heading = heading
@@ -382,6 +382,28 @@ class SquadLeftovers(Options):
     predict_feature_left_file: str | None = option(None, "What it held is computed in every run.")
 
 
+@group()
+class Loop(Clipping, Checkpoints, Memory, Operations):
+    """What the training loop needs to know.
+
+    Args:
+        output_dir: str, the run's directory.
+        train_steps: int, updates in all.
+        keep_checkpoint_max: int, newest checkpoints to keep; None or 0 for all.
+        enable_xla: bool, whether XLA compiles the step.
+    """
+
+    output_dir: str
+    train_steps: int
+    keep_checkpoint_max: int | None = 5
+    enable_xla: bool = False
+
+    @property
+    def curve_steps(self):
+        """Updates between points of the curves (int)."""
+        return self.steps_per_loop or self.iterations_per_loop
+
+
 # === Fine-tuning =================================================================================
 
 
@@ -500,6 +522,27 @@ FINE_TUNING = (  # of every fine-tuning script, after those of its task
     Devices,
     TpuEstimator,
 )
+
+
+@group()
+class FineTuning(Loop, Optimizer, Devices, FineTuningUpdates, FineTunedModel, FineTuningWork):
+    """What to do, where and how.
+
+    Args:
+        warmup_steps: int, updates of the linear warm-up.
+        num_trials: int, runs with seeds of their own.
+        ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
+        record: run_directory.RunSettings; None without training.
+        export: publish.saved_models.ExportSettings; None for no export.
+    """
+
+    warmup_steps: int = 0
+    start_warmup_step: int = 0
+    poly_power: float = 1.0
+    num_trials: int = 1
+    ensemble: tuple = ()
+    record: object = None
+    export: object = None
 
 
 # === run_classifier.py ===========================================================================
@@ -772,6 +815,24 @@ class OnlineMasking(Options):
         "those up to the second, and so on, and batches are cut to these lengths. For texts of "
         "short documents. By default all batches are of --max_seq_length.",
     )
+
+
+@group()
+class Pretraining(Loop, Optimizer, Devices, PretrainingUpdates, PretrainingData):
+    """What to do, where and how.
+
+    Args:
+        warmup_steps: int, updates of the linear warm-up.
+        length_buckets: tuple of int, lengths that batches are cut to, up to the longest; or None.
+        masking: graph_masking.Masking, how to mask the records; None for masked ones.
+        record: run_directory.RunSettings; None without training.
+    """
+
+    warmup_steps: int = 0
+    do_predict: bool = False  # which fine-tuning can do
+    length_buckets: tuple | None = None
+    masking: object = None
+    record: object = None
 
 
 # === create_pretraining_data.py and train_sentencepiece.py =======================================

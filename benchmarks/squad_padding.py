@@ -26,7 +26,7 @@ from albert_tf.records import input_pipeline
 from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import devices, finetuning, loop
+from albert_tf.training import devices, finetuning
 
 
 def read_windows(args):
@@ -51,11 +51,11 @@ def make_run(args):
     devices.set_precision(args.dtype)
     if args.version == 1:
         kind, terms = heads.SquadV1Model, objectives.squad_v1_terms
-        options = {"predicted_length": args.max_seq_length}
+        given = {"predicted_length": args.max_seq_length}
     else:
-        kind, terms, options = heads.SquadV2Model, objectives.squad_v2_terms, {}
-    task = SimpleNamespace(make_model=lambda config, **_: kind(config, **options), terms=terms)
-    settings = loop.Settings(tempfile.mkdtemp(), train_steps=1, save_checkpoints_steps=1)
+        kind, terms, given = heads.SquadV2Model, objectives.squad_v2_terms, {}
+    task = SimpleNamespace(make_model=lambda config, **_: kind(config, **given), terms=terms)
+    settings = options.FineTuning(output_dir=tempfile.mkdtemp(), train_steps=1)
     return finetuning.make_run(task, config, devices.create_strategy("one_device"), settings)
 
 

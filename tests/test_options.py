@@ -12,7 +12,9 @@ from albert_tf import options
 from albert_tf.errors import UserError
 
 GROUPS = [
-    kind for _, kind in inspect.getmembers(options, inspect.isclass) if hasattr(kind, "heading")
+    kind
+    for _, kind in inspect.getmembers(options, inspect.isclass)
+    if getattr(kind, "heading", None)
 ]
 LIMITED = [
     pytest.param(field, id=f"{group.__name__}.{field.name}")

@@ -14,7 +14,6 @@ run_directory = lazy.module("albert_tf.checkpoints.run_directory")
 source = lazy.module("albert_tf.checkpoints.source")
 finetuning = lazy.module("albert_tf.training.finetuning")
 record_index = lazy.module("albert_tf.records.record_index")
-runs = lazy.module("albert_tf.training.runs")
 saved_models = lazy.module("albert_tf.publish.saved_models")
 
 FLAGS = flags.FLAGS
@@ -133,31 +132,23 @@ def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **other
         train_steps: int, updates to train for, or the step that ends a wait for checkpoints.
         warmup_steps: int.
         keep_checkpoint_max: int or None for all.
-        **others: further values of `finetuning.Options`, or others than those of the flags.
+        **others: further values of `options.FineTuning`, or others than those of the flags.
 
     Returns:
-        finetuning.Options.
+        options.FineTuning.
     """
-    recipe = None
-    if FLAGS.do_train:
-        loop_flags.warn_of_warmup(warmup_steps, train_steps)
-        recipe = flag_groups.values_of(
-            runs.Recipe,
-            warmup_steps=warmup_steps,
-            batch_size=FLAGS.train_batch_size,
-            constants=flag_groups.values_of(options.Optimizer),
-        )
     values = {
-        "recipe": recipe,
-        "loop": loop_flags.read_settings(train_steps, keep_checkpoint_max),
-        "eval_timeout": FLAGS.continuous_eval_timeout,
-        "init_checkpoint": FLAGS.init_checkpoint,
+        "train_steps": train_steps,
+        "warmup_steps": warmup_steps,
+        "keep_checkpoint_max": keep_checkpoint_max,
+        "steps_per_loop": loop_flags.curve_steps(train_steps),
         "export": _export_settings(choice) if FLAGS.export_dir else None,
     }
     if FLAGS.do_train:
+        loop_flags.warn_of_warmup(warmup_steps, train_steps)
         values["init_checkpoint"] = model_flags.init_checkpoint()
         values["record"] = model_flags.settings_to_record(choice.config, choice.tokenizer_arguments)
-    return flag_groups.values_of(finetuning.Options, **values | others)
+    return flag_groups.values_of(options.FineTuning, **values | others)
 
 
 def _export_settings(choice):

@@ -3,11 +3,6 @@
 
 from absl import flags
 
-from albert_tf import options
-from albert_tf.cli import flag_groups, lazy
-
-loop = lazy.module("albert_tf.training.loop")
-
 FLAGS = flags.FLAGS
 
 
@@ -15,23 +10,16 @@ POINTS = 100  # of the curves of a training, at least where their interval is no
 PAPER_BATCH = 4096  # what the default learning rate of pre-training belongs to, section 4.1
 
 
-def read_settings(train_steps, keep_checkpoint_max):
-    """What these flags ask for: training.Settings.
+def curve_steps(train_steps):
+    """Updates between two points of the curves, at least where the flag does not say.
 
     Args:
         train_steps: int, updates to train for.
-        keep_checkpoint_max: int or None for all.
     """
     interval = FLAGS.iterations_per_loop
     if FLAGS["iterations_per_loop"].using_default_value:
         interval = min(max(train_steps // POINTS, 1), interval)
-    return flag_groups.values_of(
-        loop.Settings,
-        train_steps=train_steps,
-        steps_per_loop=FLAGS.steps_per_loop or interval,
-        keep_checkpoint_max=keep_checkpoint_max,
-        profile_steps=options.parse_profile_steps(FLAGS.profile_steps),
-    )
+    return FLAGS.steps_per_loop or interval
 
 
 def warn_of_warmup(warmup_steps, train_steps):

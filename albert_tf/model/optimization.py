@@ -5,8 +5,6 @@ Neither optimizer corrects the bias of its moments, and epsilon stands outside t
 packages' optimizers of these names give other numbers.
 """
 
-import dataclasses
-
 import tensorflow as tf
 import tf_keras
 
@@ -210,7 +208,8 @@ def create_optimizer(name, learning_rate, constants=options.ORIGINAL_OPTIMIZER):
     """
     if name not in OPTIMIZERS:
         raise UserError(f"optimizer must be one of {', '.join(OPTIMIZERS)}. Received: {name!r}")
-    return OPTIMIZERS[name](learning_rate, **dataclasses.asdict(constants))
+    names = [field.name for field in options.options_of(options.Optimizer)]
+    return OPTIMIZERS[name](learning_rate, **{n: getattr(constants, n) for n in names})
 
 
 def rate_at(optimizer, step):

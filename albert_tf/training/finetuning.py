@@ -25,49 +25,24 @@ _MOST_SHOWN = 20  # classes in a line
 _MOST_PIECES = 40  # of an example
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(runs.Options):
-    """What to do, where and how.
-
-    Attributes:
-        predict_batch_size: int.
-        init_checkpoint: to train, an encoder; else a fine-tuned model.
-        allow_random_init: bool, whether training may start without any given weights.
-        num_trials: int, runs with seeds of their own.
-        ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
-        export: publish.saved_models.ExportSettings; None for no export.
-    """
-
-    predict_batch_size: int
-    allow_random_init: bool = False
-    num_trials: int = 1
-    ensemble: tuple = ()
-    export: saved_models.ExportSettings | None = None
-
-    def in_directory(self, directory, **changes):
-        """The same options for another directory."""
-        settings = dataclasses.replace(self.loop, output_dir=directory)
-        return dataclasses.replace(self, loop=settings, **changes)
-
-
 def fine_tune(data, config, options, strategy):
     """Trains, evaluates, predicts and exports, as the options ask for.
 
     Args:
         data: tasks.base.DataSet, with its task.
         config: AlbertConfig.
-        options: Options.
+        options: options.FineTuning.
         strategy: tf.distribute.Strategy.
 
     Raises:
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
-    options.check_batch_size(strategy)
+    runs.check_batch_size(options, strategy)
     if options.do_predict and devices.is_tpu(strategy):
         devices.check_batch_size(strategy, options.predict_batch_size, "predict_batch_size")
     if options.do_predict:
         data.read_test_set()
-    with options.locked(strategy):
+    with runs.locked(options, strategy):
         run = None
         if options.num_trials > 1:
             _run_trials(data, config, options, strategy)
@@ -119,17 +94,17 @@ def steps_of_epochs(count, batch_size, epochs):
 # --- Training ------------------------------------------------------------------------------------
 
 
-def make_run(task, config, strategy, settings, recipe=None, seed=0):
+def make_run(task, config, strategy, options, *, trains=False):
     """The loop.Run of a task (`runs.make_run`)."""
     make_model = functools.partial(task.make_model, config)
-    return runs.make_run(strategy, make_model, task.objective, settings, recipe, seed)
+    return runs.make_run(strategy, make_model, task.objective, options, trains=trains)
 
 
 def _run_trials(data, config, options, strategy):
     def run_trial(directory, seed):
         files.check_writable(directory, "output_dir")
-        trial = options.in_directory(directory, seed=seed)
-        with trial.locked(strategy):
+        trial = dataclasses.replace(options, output_dir=directory, seed=seed)
+        with runs.locked(trial, strategy):
             train_and_evaluate(data, config, trial, strategy)
 
     first = options.seed or 0
@@ -139,8 +114,8 @@ def _run_trials(data, config, options, strategy):
 
 def train_and_evaluate(data, config, options, strategy):
     """Trains and evaluates once; returns the run."""
-    task, options = data.task, options.seeded(strategy)
-    run = make_run(task, config, strategy, options.loop, options.recipe, options.seed)
+    task, options = data.task, runs.seeded(options, strategy)
+    run = make_run(task, config, strategy, options, trains=options.do_train)
     given = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
     if options.do_train:
         runs.start(
@@ -157,7 +132,7 @@ def train_and_evaluate(data, config, options, strategy):
     if options.do_train:
         _train(run, data, options, evaluator)
     else:
-        evaluator.evaluate_directory(options.eval_timeout, given)
+        evaluator.evaluate_directory(options.continuous_eval_timeout, given)
     if evaluator:
         results.check_key_metric(options.output_dir, task.key_metric)
     return run
@@ -198,7 +173,7 @@ def make_evaluator(run, data, options):
         task.key_metric,
         task.results_layout,
         shown=task.shown_figures,
-        keep=options.loop.keep_checkpoint_max,
+        keep=options.keep_checkpoint_max,
     )
 
 
@@ -229,7 +204,7 @@ def _predict(data, config, options, strategy, run):
     one = functools.partial(results.find_best, options.output_dir, options.init_checkpoint)
     for member_config, prefix in options.ensemble or [(config, one())]:
         if run is None or options.ensemble:
-            run = make_run(task, member_config, strategy, options.loop)
+            run = make_run(task, member_config, strategy, options)
         run.load_weights_and_step(prefix)
         source = results.describe(prefix, run.step, task.key_metric)
         print(f"Predicting with {source}")

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from albert_tf import options
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import objectives, optimization
@@ -49,41 +50,6 @@ class Task:
     flops: int | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How long, how often and where; steps are updates of the variables.
-
-    Attributes:
-        output_dir: str, the run's directory.
-        train_steps: int.
-        save_checkpoints_steps: int, steps between checkpoints.
-        steps_per_loop: int, steps between points of the curves.
-        keep_checkpoint_max: int, newest checkpoints to keep; None or 0 for all.
-        save_moments_for_best: bool, whether `model.ckpt-best` holds the optimizer's moments.
-        gradient_accumulation_steps: int, parts that a replica's batch is computed in.
-        recompute: bool, whether the backward pass computes activations again.
-        gradient_clip_norm: float, largest norm of the gradient.
-        enable_xla: bool, whether XLA compiles the step.
-        stop_on_divergence: float, largest loss as a multiple of its running mean; 0 for any.
-        profile_steps: (int, int) or None, first and last update to profile.
-        peak_tflops: float or None, 10^12 operations per second that the devices could do.
-    """
-
-    output_dir: str
-    train_steps: int
-    save_checkpoints_steps: int
-    steps_per_loop: int = 1000
-    keep_checkpoint_max: int | None = 5
-    save_moments_for_best: bool = False
-    gradient_accumulation_steps: int = 1
-    recompute: bool = False
-    gradient_clip_norm: float = 1.0
-    enable_xla: bool = False
-    stop_on_divergence: float = 0.0
-    profile_steps: tuple | None = None
-    peak_tflops: float | None = None
-
-
 class _Parts(NamedTuple):
     """What a training consists of."""
 
@@ -101,7 +67,7 @@ class Run:
         strategy: tf.distribute.Strategy, under whose scope task and optimizer were made.
         task: Task.
         optimizer: AdamW or LAMB, under a loss scale or not; None for a run that only evaluates.
-        settings: Settings.
+        settings: options.Loop.
         seed: int, of dropout.
 
     Attributes:
@@ -332,14 +298,14 @@ class Run:
             request=request,
             meeting=stopping.Meeting(self.strategy, self.figures, request),
             profiler=profiling.Profiler(
-                settings.profile_steps if self.is_chief else None,
+                options.parse_profile_steps(settings.profile_steps) if self.is_chief else None,
                 os.path.join(settings.output_dir, "train"),
             ),
         )
 
     def _advance(self, parts, target):
         """Makes updates up to the step `target`, or until the run is asked to end."""
-        step, every = self.step, self.settings.steps_per_loop
+        step, every = self.step, self.settings.curve_steps
         self.figures.start_clock()
         while step < target and not parts.meeting.is_over:
             point = min((step // every + 1) * every, target)
@@ -417,6 +383,6 @@ class Run:
 
 def _by_records(dataset):
     """Has workers share a data set by records and not by files: one file can serve several."""
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return dataset.with_options(options)
+    sharing = tf.data.Options()
+    sharing.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return dataset.with_options(sharing)

@@ -2,7 +2,6 @@
 """Pre-training: masked words and sentence order, from record files (paper, section 3)."""
 
 import contextlib
-import dataclasses
 import functools
 from typing import NamedTuple
 
@@ -17,47 +16,24 @@ KEY_METRIC = "masked_lm_accuracy"
 _RECORDS_LOOKED_AT = 16  # of a file; a masked one in which no word fits into the budget is rare
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(runs.Options):
-    """What to do, where and how.
-
-    Attributes:
-        input_file: str, comma-separated patterns of the records to train on.
-        eval_input_file: str or None, of those to evaluate on; None for the same.
-        max_predictions_per_seq: int, predictions of a record.
-        sentence_loss_weight: float, weight of the sentence-order loss.
-        max_eval_steps: int, most batches of an evaluation.
-        init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
-        masking: graph_masking.Masking, how to mask the records; None for masked ones.
-    """
-
-    input_file: str
-    eval_input_file: str | None
-    max_predictions_per_seq: int
-    sentence_loss_weight: float
-    max_eval_steps: int
-    init_from_group0: bool
-    masking: graph_masking.Masking | None = None
-
-
 def pretrain(config, options, strategy):
     """Trains and evaluates, as the options ask for.
 
     Args:
         config: AlbertConfig.
-        options: Options.
+        options: options.Pretraining.
         strategy: tf.distribute.Strategy.
 
     Raises:
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
-    options.check_batch_size(strategy)
-    if options.do_train and options.recipe.length_buckets and devices.is_tpu(strategy):
+    runs.check_batch_size(options, strategy)
+    if options.do_train and options.length_buckets and devices.is_tpu(strategy):
         raise UserError(
             "--length_buckets needs devices that take batches of any length: leave it out on a TPU"
         )
-    with options.locked(strategy):
-        _train_and_evaluate(config, options.seeded(strategy), strategy)
+    with runs.locked(options, strategy):
+        _train_and_evaluate(config, runs.seeded(options, strategy), strategy)
 
 
 class _Source(NamedTuple):
@@ -99,7 +75,7 @@ def _train_and_evaluate(config, options, strategy):
             _train(run, options, source, evaluator)
         else:
             evaluator.evaluate_directory(
-                options.eval_timeout, options.init_checkpoint, newest_only=True
+                options.continuous_eval_timeout, options.init_checkpoint, newest_only=True
             )
 
 
@@ -125,7 +101,7 @@ def _checked_source(config, options, paths, *, may_be_masked):
 
     Args:
         config: AlbertConfig.
-        options: Options.
+        options: options.Pretraining.
         paths: list of str.
         may_be_masked: bool, whether the masks of records are taken instead of `options.masking`:
             in an evaluation, which reads files that nothing has counted.
@@ -197,10 +173,9 @@ def _make_run(config, options, strategy):
         strategy,
         functools.partial(heads.PretrainingModel, config),
         objectives.PRETRAINING._replace(loss=loss),
-        options.loop,
-        options.recipe if options.do_train else None,
-        options.seed,
+        options,
         flops.training_flops(config, 1, options.max_seq_length, options.max_predictions_per_seq),
+        trains=options.do_train,
     )
 
 
@@ -218,7 +193,7 @@ def _train(run, options, source, evaluator):
         source.files,
         source.schema,
         evaluator,
-        length_buckets=options.recipe.length_buckets,
+        length_buckets=options.length_buckets,
         masking=source.masking,
     )
     run.wait_for_checkpoint()

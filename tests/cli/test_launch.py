@@ -13,10 +13,10 @@ import run_classifier
 import run_pretraining
 import run_race
 import run_squad
-from albert_tf import locks
+from albert_tf import locks, options
 from albert_tf.cli import launch
 from albert_tf.errors import UserError, one_line
-from albert_tf.training import devices, finetuning, loop
+from albert_tf.training import devices, runs
 
 PATHS = {"data_dir": "none", "output_dir": "out", "albert_config_file": "none", "input_file": "x"}
 PATHS |= {
@@ -68,12 +68,10 @@ PREDICT, BOTH = {"do_predict": True}, {"do_train": True, "do_eval": True}
 
 
 def locked(directory, parts):
-    """The context that `finetuning.Options` with these parts make."""
+    """The context in which a run with these parts works."""
     nothing = dict.fromkeys(("do_train", "do_eval", "do_predict"), False)
-    sizes = {"max_seq_length": 64, "eval_batch_size": 8, "predict_batch_size": 8}
-    settings = loop.Settings(str(directory), 1, 1)
-    options = finetuning.Options(recipe=None, loop=settings, **nothing | parts, **sizes)
-    return options.locked(tf.distribute.get_strategy())
+    settings = options.FineTuning(output_dir=str(directory), train_steps=1, **nothing | parts)
+    return runs.locked(settings, tf.distribute.get_strategy())
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import run_classifier
+from albert_tf import options
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
@@ -25,7 +26,7 @@ from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
-from albert_tf.training import devices, figures, finetuning, history, loop, results, runs
+from albert_tf.training import devices, figures, finetuning, history, results
 from albert_tf.training.task import Split
 from tests import GOLDEN, TINY_CONFIG
 
@@ -357,14 +358,14 @@ def options_of(run_main, monkeypatch, flags):
 def test_points_of_the_curves_follow_the_length_of_the_training_unless_given(
     given, steps, run_main, monkeypatch, flags
 ):
-    assert options_of(run_main, monkeypatch, flags | given).loop.steps_per_loop == steps
+    assert options_of(run_main, monkeypatch, flags | given).curve_steps == steps
 
 
 def test_epochs_are_counted_in_examples(run_main, monkeypatch, flags):
     flags = {name: value for name, value in flags.items() if name != "train_step"}
     flags |= {"train_batch_size": 4, "num_train_epochs": 3.5}
     examples = len((flags["data_dir"] / "RTE" / "train.tsv").read_text().splitlines()) - 1
-    train_steps = options_of(run_main, monkeypatch, flags).loop.train_steps
+    train_steps = options_of(run_main, monkeypatch, flags).train_steps
     assert train_steps == int(examples / 4 * 3.5)
     with pytest.raises(UserError, match=r"epochs=0\.1 give less than one update"):
         options_of(run_main, monkeypatch, flags | {"num_train_epochs": 0.1})
@@ -882,8 +883,15 @@ def test_five_steps_equal_the_originals(tmp_path):
         three_classes(dropout_prob=0.0),
         config,
         strategy,
-        loop.Settings(str(tmp_path), train_steps=6, save_checkpoints_steps=5),
-        runs.Recipe("adamw", 1e-3, warmup_steps=2, batch_size=6),
+        options.FineTuning(
+            output_dir=str(tmp_path),
+            train_steps=6,
+            save_checkpoints_steps=5,
+            learning_rate=1e-3,
+            warmup_steps=2,
+            train_batch_size=6,
+        ),
+        trains=True,
     )
     run.settings = dataclasses.replace(run.settings, train_steps=5)  # of the 6 of the schedule
     loading.load(str(folder), run.task.variables)
@@ -910,7 +918,9 @@ def test_trimming_changes_no_prediction(tmp_path):
     config = AlbertConfig.from_dict(TINY_CONFIG)
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
     task = three_classes()
-    run = finetuning.make_run(task, config, strategy, loop.Settings(str(tmp_path), 1, 1))
+    run = finetuning.make_run(
+        task, config, strategy, options.FineTuning(output_dir=str(tmp_path), train_steps=1)
+    )
     rng = np.random.default_rng(0)
     lengths = rng.integers(3, 64, size=21)
     mask = (np.arange(64) < lengths[:, np.newaxis]).astype(np.int32)

@@ -329,7 +329,7 @@ def test_settings_of_training_matter_in_training_alone(run_main, flags, trained,
     monkeypatch.setattr(
         finetuning,
         "_train",
-        lambda run, task, options, *_: sizes.append(options.recipe.shuffle_buffer_size),
+        lambda run, task, options, *_: sizes.append(options.shuffle_buffer_size),
     )
     run_main(run_race, **flags | {"do_predict": False}, shuffle_buffer_size=7)
     assert sizes == [7]

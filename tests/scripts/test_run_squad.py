@@ -24,7 +24,7 @@ from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.tasks.squad import scores as squad_metrics
 from albert_tf.tasks.squad import task as squad
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import finetuning, loop, results
+from albert_tf.training import finetuning, results
 from tests import GOLDEN, TINY_CONFIG
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -211,7 +211,9 @@ def test_padding_changes_no_answer(windows, version, tmp_path):
         make_model=lambda config, **_: version.model(config, **options), objective=version.objective
     )
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
-    run = finetuning.make_run(task, config, strategy, loop.Settings(str(tmp_path), 1, 1))
+    run = finetuning.make_run(
+        task, config, strategy, options.FineTuning(output_dir=str(tmp_path), train_steps=1)
+    )
     inputs = {name: arrays[name] for name in version.inputs}
     answers, lengths = [], set()
     for fixed_shape, batch_size in ((False, 4), (False, 7), (True, 4)):
@@ -625,10 +627,9 @@ def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, 
             run_main(run_squad, **settings)
         return
     run_main(run_squad, **settings)
-    recipe = found[0].recipe
-    assert (found[0].loop.train_steps, recipe.warmup_steps) == (steps, warmup)
-    assert recipe.optimizer == "adamw" and recipe.learning_rate == 5e-5
-    assert recipe.shuffle_buffer_size == 7
+    assert (found[0].train_steps, found[0].warmup_steps) == (steps, warmup)
+    assert found[0].optimizer == "adamw" and found[0].learning_rate == 5e-5
+    assert found[0].shuffle_buffer_size == 7
 
 
 @pytest.mark.parametrize(

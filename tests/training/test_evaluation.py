@@ -7,9 +7,10 @@ import types
 import pytest
 import tensorflow as tf
 
+from albert_tf import options
 from albert_tf.checkpoints import loading, run_directory, writers
 from albert_tf.errors import UserError
-from albert_tf.training import evaluation, figures, loop, pretraining, results
+from albert_tf.training import evaluation, figures, pretraining, results
 from albert_tf.training.task import Evaluation
 
 
@@ -20,7 +21,9 @@ class Run:
     delete_at_load = None  # prefix of a checkpoint that disappears when it is to be loaded
 
     def __init__(self, directory, **settings):
-        self.settings = loop.Settings(str(directory), 4, 2, **settings)
+        self.settings = options.Loop(
+            output_dir=str(directory), train_steps=4, save_checkpoints_steps=2, **settings
+        )
         self.step, self.weight = 0, tf.Variable([0.0])
         self.figures = figures.Figures([], [])
 

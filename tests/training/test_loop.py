@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import options
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
@@ -55,7 +56,9 @@ def golden_run(strategy, directory, saved=True, **settings):
     golden = np.load(DATA / "lamb_onehot.npz")
     for name, variable in task.variables.items():
         variable.assign(golden[f"init/{name}"])
-    settings = loop.Settings(directory, train_steps=4, save_checkpoints_steps=2, **settings)
+    settings = options.Loop(
+        output_dir=directory, train_steps=4, save_checkpoints_steps=2, **settings
+    )
     run = loop.Run(strategy, task, optimizer, settings)
     if saved:
         run.save()
@@ -292,7 +295,7 @@ def test_the_best_checkpoint_holds_moments_if_asked_for(keeps, run, tmp_path):
 
 
 def test_a_huge_run_needs_no_list_of_its_checkpoints(run):
-    settings = loop.Settings("", train_steps=2**31 - 1, save_checkpoints_steps=1)
+    settings = options.Loop(output_dir="", train_steps=2**31 - 1, save_checkpoints_steps=1)
     run.settings = settings
     stops = run._stops()
     assert [next(stops), next(stops)] == [1, 2]

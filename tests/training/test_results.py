@@ -6,9 +6,10 @@ import types
 import pytest
 import tensorflow as tf
 
+from albert_tf import options
 from albert_tf.checkpoints import loading, run_directory, writers
 from albert_tf.errors import UserError
-from albert_tf.training import evaluation, figures, loop, results
+from albert_tf.training import evaluation, figures, results
 from albert_tf.training.task import Evaluation
 
 
@@ -22,7 +23,7 @@ def write_checkpoint(directory, step):
 def record(directory, step, value):
     """Evaluates a checkpoint with a figure; returns whether it is kept as the best."""
     run = types.SimpleNamespace(
-        settings=loop.Settings(str(directory), 4, 2),
+        settings=options.Loop(output_dir=str(directory), train_steps=4),
         step=step,
         is_chief=True,
         wait_for_checkpoint=lambda: None,
