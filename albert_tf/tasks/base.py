@@ -4,6 +4,7 @@
 import collections
 import dataclasses
 import functools
+import os
 from typing import ClassVar
 
 import numpy as np
@@ -103,13 +104,15 @@ class DataSet:
         task: Task.
         data_dir: str.
         output_dir: str, the run's, where predictions go.
-        cached_dir: str, where record files go.
+        cached_dir: str, where record files go, but that of the test set, which goes to output_dir.
+        record_files: dict from split to the path of its record file, where the user gave one.
     """
 
     task: Task
     data_dir: str
     output_dir: str
     cached_dir: str
+    record_files: dict = dataclasses.field(default_factory=dict)
 
     notes: ClassVar[dict] = {}  # key of counts -> what is to be said of so many
     labels_of_test = None  # what test files may have, to be told the figures of predictions
@@ -122,12 +125,8 @@ class DataSet:
     def read(self, split):
         """The examples of a split, and what is notable of their files: (list, dict of int)."""
 
-    def record_file(self, split):
-        """Path of the features of a split."""
-
-    def is_own_name(self, split):
-        """Whether the user gave the name of the record file, which then stays as it is."""
-        return False
+    def record_name(self, split):
+        """Name of the record file of a split, but for a key."""
 
     @property
     def settings(self):
@@ -149,6 +148,12 @@ class DataSet:
         return f"Predicted {len(examples)} examples"
 
     # --- Training and evaluation ---
+
+    def record_file(self, split):
+        """Path of the record file of a split; where the user gave none, it also gets a key."""
+        directory = self.output_dir if split == "test" else self.cached_dir
+        default = os.path.join(directory, self.record_name(split))
+        return self.record_files.get(split) or default
 
     def input_files(self, do_eval):
         """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
@@ -199,7 +204,7 @@ class DataSet:
             self.settings | self.task.text.cache_settings,
             [*self.sources(split), self.task.text.vocabulary_file],
             make,
-            add_key=not self.is_own_name(split),
+            add_key=not self.record_files.get(split),
         )
         self._say(split, cache.counts)
         return cache.path, cache.counts, _joined(made)

@@ -159,7 +159,7 @@ class GlueData(base.DataSet):
         shuffle_buffer_size: int, of the training.
     """
 
-    row: tsv_files.GlueTask
+    row: tsv_files.GlueTask = dataclasses.field(kw_only=True)
     suffix: str = ""
     submission_dir: str | None = None
     shuffle_buffer_size: int = WINDOW
@@ -185,12 +185,11 @@ class GlueData(base.DataSet):
         """Path of the file of a split, in a list."""
         return [tsv_files.input_file(self.row, self.data_dir, split)]
 
-    def record_file(self, split):
-        """Path of the features of a split."""
-        if split == "test":
-            return os.path.join(self.output_dir, f"predict{self.suffix}.tf_record")
-        name = f"{self.task.name}{self.suffix}_{'train' if split == 'train' else 'eval'}.tf_record"
-        return os.path.join(self.cached_dir, name)
+    def record_name(self, split):
+        """Name of the record file of a split."""
+        start = "predict" if split == "test" else self.task.name
+        end = {"train": "_train", "dev": "_eval", "test": ""}[split]
+        return f"{start}{self.suffix}{end}.tf_record"
 
     def read(self, split):
         """Reads a split; returns its examples and what is to be said of it."""

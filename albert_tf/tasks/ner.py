@@ -389,11 +389,9 @@ class NerData(base.DataSet):
         """Path of the file of a split, in a list."""
         return [input_file(self.data_dir, split)]
 
-    def record_file(self, split):
-        """Path of the features of a split."""
-        if split == "test":
-            return os.path.join(self.output_dir, "predict.tf_record")
-        return os.path.join(self.cached_dir, f"ner_{split}.tf_record")
+    def record_name(self, split):
+        """Name of the record file of a split."""
+        return "predict.tf_record" if split == "test" else f"ner_{split}.tf_record"
 
     def read(self, split):
         """The Corpus of a split; what is notable is counted with the features."""

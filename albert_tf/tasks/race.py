@@ -30,11 +30,6 @@ from albert_tf.training import results
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
-DEFAULT_RECORDS = {  # split -> name in the output directory
-    "train": "race_train.tf_record",
-    "dev": "race_eval.tf_record",
-    "test": "predict.tf_record",
-}
 _BLANK = "_"  # where an option belongs in a question that is a gapped sentence
 
 
@@ -402,11 +397,9 @@ class RaceData(base.DataSet):
 
     Attributes:
         levels: tuple of str, of LEVELS.
-        record_files: dict from split to the path of its record file, or None for the default.
     """
 
     levels: tuple = LEVELS
-    record_files: dict = dataclasses.field(default_factory=dict)
 
     labels_of_test = "answers"
 
@@ -419,14 +412,10 @@ class RaceData(base.DataSet):
         """Paths of the files of a split."""
         return [path for _, path in input_files(self.data_dir, split, self.levels)]
 
-    def record_file(self, split):
-        """Path of the features of a split."""
-        default = os.path.join(self.cached_dir, DEFAULT_RECORDS[split])
-        return self.record_files.get(split) or default
-
-    def is_own_name(self, split):
-        """Whether the user gave the name of the record file."""
-        return bool(self.record_files.get(split))
+    def record_name(self, split):
+        """Name of the record file of a split."""
+        names = {"train": "race_train", "dev": "race_eval", "test": "predict"}
+        return f"{names[split]}.tf_record"
 
     def read(self, split):
         """The questions of a split; there is nothing notable."""

@@ -100,16 +100,11 @@ class GlueTask:
         """The label of an example that has none: the first class, or 0.0."""
         return 0.0 if self.is_regression else self.labels[0]
 
-    @property
-    def label_dtype(self):
-        """Type of label_ids in the records (tf.DType)."""
-        return tf.float32 if self.is_regression else tf.int64
-
     def schema(self, max_seq_length, **sizes):
         """Schema of the task's records; sizes are vocab_size and type_vocab_size."""
         return schemas.classification_schema(
             max_seq_length,
-            self.label_dtype,
+            tf.float32 if self.is_regression else tf.int64,
             num_labels=None if self.is_regression else len(self.labels),
             **sizes,
         )
