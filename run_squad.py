@@ -16,7 +16,6 @@ from albert_tf.errors import UserError
 
 source = lazy.module("albert_tf.checkpoints.source")
 squad = lazy.module("albert_tf.tasks.squad.task")
-squad_features = lazy.module("albert_tf.tasks.squad.features")
 finetuning = lazy.module("albert_tf.training.finetuning")
 run_directory = lazy.module("albert_tf.checkpoints.run_directory")
 
@@ -79,25 +78,6 @@ def follow_runs(prefixes):
     return choices
 
 
-def make_task(version, choices):
-    """The task, for these models (list of source.Choice)."""
-    text = model_flags.text_input(choices)
-    return squad.SquadTask(
-        version=version,
-        settings=flag_groups.values_of(squad.Settings),
-        text=text,
-        windows=flag_groups.values_of(
-            squad_features.WindowSettings,
-            do_lower_case=text.do_lower_case,
-            strip_accents=text.strip_accents,
-        ),
-        output_dir=FLAGS.output_dir,
-        train_file=FLAGS.train_file,
-        predict_file=FLAGS.predict_file,
-        record_files={purpose: FLAGS[flag].value for purpose, flag in RECORD_FLAGS.items()},
-    )
-
-
 def main(_):
     """Makes values of the flags; then trains, evaluates, predicts and exports."""
     flag_groups.note_obsolete_flags()
@@ -109,17 +89,23 @@ def main(_):
     version = squad.choose_version(prefixes, FLAGS.train_file, FLAGS.version_2_with_negative)
     choices = follow_runs(prefixes)
     configs = [choice.config for choice in choices]
-    task = make_task(version, choices)
-    task.check_thresholds(prefixes)
+    task = squad.SquadTask(
+        model_flags.text_input(choices),
+        version,
+        flag_groups.values_of(options.Squad),
+        FLAGS.output_dir,
+    )
+    data = squad.SquadData(task, FLAGS.output_dir)
+    data.check_thresholds(prefixes)
     steps = squad.last_step(FLAGS.output_dir, FLAGS.continuous_eval_timeout)
     if FLAGS.do_train:
         # An epoch is as many examples as questions, as in the original; windows are more.
         steps = finetuning.steps_of_epochs(
-            len(task.train_examples), FLAGS.train_batch_size, FLAGS.num_train_epochs
+            len(data.train_examples), FLAGS.train_batch_size, FLAGS.num_train_epochs
         )
     earlier = run_directory.RunDirectory(FLAGS.output_dir)
-    can_evaluate = FLAGS.do_predict and task.is_labelled and not FLAGS.ensemble_dirs
-    record_files = {flag: task.record_file(use) for use, flag in RECORD_FLAGS.items()}
+    can_evaluate = FLAGS.do_predict and data.is_labelled and not FLAGS.ensemble_dirs
+    record_files = {flag: data.record_file(use) for use, flag in RECORD_FLAGS.items()}
     finetuning_flags.check_writable(**record_files)
     settings = finetuning_flags.read_options(
         choices[0],
@@ -131,7 +117,7 @@ def main(_):
         eval_batch_size=FLAGS.predict_batch_size,
         ensemble=tuple(zip(configs, prefixes, strict=True)) if FLAGS.ensemble_dirs else (),
     )
-    finetuning.fine_tune(task, configs[0], settings, launch.set_up_devices())
+    finetuning.fine_tune(data, configs[0], settings, launch.set_up_devices())
 
 
 def run():

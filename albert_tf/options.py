@@ -19,6 +19,7 @@ from typing import dataclass_transform
 from albert_tf.errors import UserError
 
 INT32_MAX = 2**31 - 1  # TensorFlow's loops count in int32
+LARGEST_THRESHOLD = 3e38  # within float32, in which models and exports compare
 STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 PRECISIONS = {  # name -> policy of Keras
     "fp32": "float32",
@@ -702,7 +703,7 @@ class Squad(Options):
     def __post_init__(self):
         super().__post_init__()
         threshold = self.null_score_diff_threshold
-        if not math.isfinite(threshold or 0):
+        if not abs(threshold or 0) <= LARGEST_THRESHOLD:  # nan is not
             raise UserError(
                 "--null_score_diff_threshold must be a number, such as -1e9 for no answers and 1e9 "
                 f"for answers everywhere. Received: {threshold}"

@@ -3,6 +3,7 @@
 
 import dataclasses
 
+from albert_tf import options
 from albert_tf.checkpoints import huggingface, name_table
 from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
 from albert_tf.errors import UserError
@@ -10,21 +11,16 @@ from albert_tf.tasks import glue, multi_label, ner, race
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.squad import task as squad
 from albert_tf.tasks.squad import thresholds as squad_thresholds
-from albert_tf.tasks.squad.features import WindowSettings
 from albert_tf.text.sequences import NUM_SPECIALS
 
 REGRESSION = "regression"
 SQUAD = "squad"
-# What run_squad.py and run_race.py take where the training left no record.
-_SQUAD_DEFAULTS = {
-    "n_best_size": 20,
-    "max_answer_length": 30,
-    "start_n_top": 5,
-    "end_n_top": 5,
-    "dropout_prob": 0.1,
-    "null_score_diff_threshold": None,
-}
+_OF_ANSWERS = (  # options of run_squad.py
+    "n_best_size", "max_answer_length", "start_n_top", "end_n_top", "dropout_prob",
+    "null_score_diff_threshold",
+)  # fmt: skip
 _LONGEST_QA = 128
+LENGTH_OF_SQUAD = 384  # as run_squad.py has it
 
 
 def kind_of(found, shapes, task=None, labels=None):
@@ -131,34 +127,15 @@ def _has_pairs(kind, record):
 
 
 def _squad_task(text, found, record):
-    recorded = record.flags if record else {}
-    values = {name: recorded.get(name, value) for name, value in _SQUAD_DEFAULTS.items()}
+    flags, lengths = (record.flags, record.text) if record else ({}, {})
+    values = {name: flags[name] for name in _OF_ANSWERS if name in flags}
+    values |= {n: lengths[n] for n in ("doc_stride", "max_query_length") if n in lengths}
+    if text.max_seq_length < lengths.get("max_seq_length", LENGTH_OF_SQUAD):
+        # Shorter than in training: a question still leaves room, and windows overlap.
+        longest = max(text.max_seq_length // 3, 1)
+        for name in ("doc_stride", "max_query_length"):
+            values[name] = min(values.get(name, getattr(options.Squad, name)), longest)
     version = squad.choose_version([found.checkpoint])
-    if version.has_negatives and values[squad.THRESHOLD] is None:
+    if version.has_negatives and values.get(squad.THRESHOLD) is None:
         values[squad.THRESHOLD] = squad_thresholds.known(found.directory, [found.checkpoint])
-    settings = squad.Settings(max_seq_length=text.max_seq_length, **values)
-    trained = {"max_seq_length": 384, "doc_stride": 128, "max_query_length": 64}
-    trained |= {
-        name: value for name, value in (record.text if record else {}).items() if name in trained
-    }
-    length, stride, query = trained.values()
-    if text.max_seq_length < length:  # shorter than in training: windows still have to overlap
-        stride = min(stride, max(text.max_seq_length // 3, 1))
-        query = min(query, max(text.max_seq_length // 3, 1))
-    windows = WindowSettings(
-        text.max_seq_length,
-        stride,
-        query,
-        do_lower_case=text.do_lower_case,
-        strip_accents=text.strip_accents,
-    )
-    return squad.SquadTask(
-        version,
-        settings,
-        text,
-        windows,
-        output_dir=found.directory,
-        train_file=None,
-        predict_file=None,
-        record_files={},
-    )
+    return squad.SquadTask(text, version, options.Squad(**values), found.directory)

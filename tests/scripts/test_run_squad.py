@@ -618,7 +618,7 @@ def test_an_ensemble_of_a_model_with_itself_answers_as_it_does(run_main, trained
 def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, steps, warmup):
     """SQuAD 1.1 and 2.0 at docs/squad.md's batches of 48; windows are more, but do not count."""
     found = []
-    monkeypatch.setattr(squad.SquadTask, "train_examples", [None] * questions)
+    monkeypatch.setattr(squad.SquadData, "train_examples", [None] * questions)
     monkeypatch.setattr(finetuning, "fine_tune", lambda *values: found.append(values[2]))
     settings = flags | {"train_batch_size": 48, "num_train_epochs": epochs}
     settings |= {"shuffle_buffer_size": 7, "do_predict": False}

@@ -100,6 +100,12 @@ class Predictions(NamedTuple):
         return (logits[answered - 1] + logits[answered]) / 2
 
 
+def no_answers(count, has_negatives):
+    """What `Predictions.answers` says of questions without a window: list of dicts."""
+    score = {"no_answer_score": NULL_SCORE_WITHOUT_WINDOW} if has_negatives else {}
+    return [{"answer": "", "probability": 0.0} | score for _ in range(count)]
+
+
 # The n-best entry of a question without any candidate: text, scores of start and end.
 _FALLBACK_V1 = ("empty", 0.0, 0.0)
 _FALLBACK_V2 = ("", -1e6, -1e6)

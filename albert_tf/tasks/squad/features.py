@@ -283,67 +283,47 @@ def _labels(features, answers):
 # === Files ===
 
 
-def write_training_records(path, examples, tokenizer, settings, inputs, *, add_key=False):
-    """Makes the record file of training, unless it is there from the same settings and input.
+def cached_features(path, examples, tokenizer, settings, inputs, *, training, add_key=False):
+    """A record file of features, made unless it is there from the same settings and input.
 
     Skipped questions are counted on stdout and listed in `<record file>.skipped.txt`.
 
     Args:
-        path: str.
-        examples: list of SquadExample, read for training, in the order of the records.
+        path: str, the record file.
+        examples: list of SquadExample, in the order of the records.
         tokenizer: tokenization.FullTokenizer.
         settings: WindowSettings.
         inputs: list of str, the files read: questions and SentencePiece model.
+        training: bool, whether there are to be labels; the examples were read for that.
         add_key: bool, of `feature_cache.cached_records`.
 
     Returns:
-        str, the record file.
+        (str, Features): the record file and its features; None of training if it was there.
 
     Raises:
         UserError: of `convert_examples` and `feature_cache.cached_records`.
     """
+    features = None if training else convert_examples(examples, tokenizer, settings, False)
 
     def make(cache):
-        features = convert_examples(examples, tokenizer, settings, training=True)
-        cache.counts["skipped"] = list_skipped(features, examples, cache.path)
+        nonlocal features
+        if training:
+            features = convert_examples(examples, tokenizer, settings, True)
+            cache.counts["skipped"] = list_skipped(features, examples, cache.path)
         return features.batches()
 
-    cache = _cached_records(path, settings, inputs, make, add_key, training=True)
-    say_skipped(cache.counts["skipped"], examples, cache.path)
-    return cache.path
-
-
-def prediction_features(path, examples, tokenizer, settings, inputs, *, add_key=False):
-    """Features of prediction, and their record file, made unless it is there from the same input.
-
-    Skipped questions are counted on stdout and listed in `<record file>.skipped.txt`.
-
-    Args:
-        path: str, the records, for the model.
-        examples: list of SquadExample.
-        tokenizer: tokenization.FullTokenizer.
-        settings: WindowSettings.
-        inputs: list of str, the files read: questions and SentencePiece model.
-        add_key: bool, of `feature_cache.cached_records`.
-
-    Returns:
-        (Features, str): the features, for what comes after the model, and the record file.
-
-    Raises:
-        UserError: of `convert_examples` and `feature_cache.cached_records`.
-    """
-    features = convert_examples(examples, tokenizer, settings, training=False)
-    cache = _cached_records(
-        path, settings, inputs, lambda _: features.batches(), add_key, training=False
-    )
-    say_skipped(list_skipped(features, examples, cache.path), examples, cache.path)
-    return features, cache.path
-
-
-def _cached_records(path, settings, inputs, make, add_key, training):
     schema = schemas.squad_schema(settings.max_seq_length, training)
     values = dataclasses.asdict(settings)
-    return feature_cache.cached_records(path, schema, values, inputs, make, add_key=add_key)
+    cache = feature_cache.cached_records(path, schema, values, inputs, make, add_key=add_key)
+    count = cache.counts["skipped"]
+    if not training:  # whose features are made again, and the list with them
+        count = list_skipped(features, examples, cache.path)
+    if count:
+        print(
+            f"{count} of {len(examples)} questions are skipped, as paragraph or answer could not "
+            f"be aligned with the pieces: {cache.path}.skipped.txt"
+        )
+    return cache.path, features
 
 
 def list_skipped(features, examples, path):
@@ -355,12 +335,3 @@ def list_skipped(features, examples, path):
     else:
         files.remove(listing)
     return len(skipped)
-
-
-def say_skipped(count, examples, path):
-    """Prints how many questions `list_skipped` lists, if any."""
-    if count:
-        print(
-            f"{count} of {len(examples)} questions are skipped, as paragraph or answer could not "
-            f"be aligned with the pieces: {path}.skipped.txt"
-        )

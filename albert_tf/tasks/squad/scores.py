@@ -21,13 +21,13 @@ import sys
 from typing import NamedTuple
 
 from albert_tf.errors import UserError, exit_code, parse_json
+from albert_tf.options import LARGEST_THRESHOLD
 from albert_tf.tasks.squad import json_file as squad_files
 
 # The official scripts take a question for unanswerable above this no-answer score. It was meant
 # for probabilities; the original release compares raw logits with it.
 NO_ANSWER_ABOVE = 1.0
 
-_LARGEST = 3e38  # within float32, in which models and exports compare
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -353,7 +353,7 @@ def read_gold(path):
 
 def is_number(value):
     """Whether a value of a JSON file can be a score or a threshold: finite, and no bool."""
-    return type(value) in (int, float) and abs(value) <= _LARGEST
+    return type(value) in (int, float) and abs(value) <= LARGEST_THRESHOLD
 
 
 def _read_dict(path, what, is_valid):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The task object of SQuAD 1.1 and 2.0."""
+"""The task and the data set of SQuAD 1.1 and 2.0."""
 
 import dataclasses
 import functools
@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf import options
 from albert_tf.checkpoints import readers, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory, Threshold
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_inputs, signatures
-from albert_tf.records import input_pipeline, schemas
+from albert_tf.records import schemas
+from albert_tf.tasks import base
 from albert_tf.tasks.squad import answers as squad_predictions
 from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
@@ -41,8 +43,7 @@ class Version(NamedTuple):
         variable: str, name of one in checkpoints of this version's head alone.
         inputs: tuple of str, features that the model reads.
         model: class in `heads`.
-        options: dict from argument of the model to the `Settings` that gives its value.
-        served_options: dict of arguments in place of those when the model is exported.
+        options: tuple of str, options of `albert_tf.options.Squad` that the model takes.
         objective: objectives.Objective.
         predict: callable in `answers`.
     """
@@ -51,8 +52,7 @@ class Version(NamedTuple):
     variable: str
     inputs: tuple
     model: type
-    options: dict
-    served_options: dict
+    options: tuple
     objective: objectives.Objective
     predict: Callable
 
@@ -62,8 +62,7 @@ VERSION_1 = Version(
     variable="cls/squad/output_weights",
     inputs=("input_ids", "input_mask", "segment_ids"),
     model=heads.SquadV1Model,
-    options={"predicted_length": "max_seq_length"},
-    served_options={"predicted_length": None},
+    options=(),
     objective=objectives.SQUAD_V1,
     predict=squad_predictions.predict_v1,
 )
@@ -72,8 +71,7 @@ VERSION_2 = Version(
     variable="answer_class/dense_1/kernel",
     inputs=("input_ids", "input_mask", "segment_ids", "p_mask"),
     model=heads.SquadV2Model,
-    options={name: name for name in ("start_n_top", "end_n_top", "dropout_prob")},
-    served_options={},
+    options=("start_n_top", "end_n_top", "dropout_prob"),
     objective=objectives.SQUAD_V2,
     predict=squad_predictions.predict_v2,
 )
@@ -162,77 +160,38 @@ def last_step(directory, timeout):
 # --- The task ------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How questions are answered, named as the flags.
-
-    Attributes:
-        max_seq_length: int, T.
-        n_best_size: int, longest list of answers to a question.
-        max_answer_length: int, in pieces.
-        start_n_top, end_n_top: int, version 2: size of the beam.
-        dropout_prob: float, version 2: dropout before the no-answer logit.
-        null_score_diff_threshold: float or None, version 2.
-    """
-
-    max_seq_length: int
-    n_best_size: int
-    max_answer_length: int
-    start_n_top: int
-    end_n_top: int
-    dropout_prob: float
-    null_score_diff_threshold: float | None
-
-    def __post_init__(self):
-        threshold = self.null_score_diff_threshold
-        if not squad_metrics.is_number(threshold or 0.0):
-            raise UserError(
-                f"--{THRESHOLD} must be a number, such as -1e9 for no answers and 1e9 for "
-                f"answers everywhere. Received: {threshold}"
-            )
-
-
 class Questions(NamedTuple):
-    """Questions to predict: examples, and their windows as squad_features.Features."""
+    """Questions to predict, list of SquadExample, and their windows."""
 
     examples: list
     features: squad_features.Features
 
 
 @dataclasses.dataclass(frozen=True)
-class SquadTask:
-    """A task and its data set: questions about paragraphs.
+class SquadTask(base.Task):
+    """Questions about paragraphs.
 
     Attributes:
-        version: Version.
-        settings: Settings.
         text: TextInput, of the smallest model of an ensemble.
-        windows: squad_features.WindowSettings.
-        output_dir: str, where answers go, and feature files by default.
-        train_file, predict_file: str or None, the questions.
-        record_files: dict from "train" and "predict" to the path of a file of features, or None.
+        version: Version.
+        options: albert_tf.options.Squad, how paragraphs are cut and questions answered.
+        directory: str, the run's, where a threshold that was tuned is kept.
     """
 
-    version: Version
-    settings: Settings
     text: TextInput
-    windows: squad_features.WindowSettings
-    output_dir: str
-    train_file: str | None
-    predict_file: str | None
-    record_files: dict
+    version: Version
+    options: options.Squad
+    directory: str
 
-    kind = None  # the variables of its checkpoints tell
     input_names = ("question", "context")
     labels = None
     key_metric = "f1"
     results_layout = "{first}{rest}{saved}best f1 = {after}\n" + results.RULE
     takes_head = True
     export_folder = "saved_model"
-    choices = 1  # sequences of a window
 
     def __post_init__(self):
-        if self.settings.null_score_diff_threshold is not None and not self.version.has_negatives:
+        if self.options.null_score_diff_threshold is not None and not self.version.has_negatives:
             raise UserError(f"--{THRESHOLD} is for version 2, and the model is of 1.1")
 
     @property
@@ -250,136 +209,60 @@ class SquadTask:
         """The main figures."""
         return ("exact", "f1", THRESHOLD) if self.version.has_negatives else ("exact_match", "f1")
 
-    def _options(self):
-        options = self.version.options.items()
-        return {argument: getattr(self.settings, name) for argument, name in options}
-
-    def make_model(self, config, **encoder_options):
-        """The model of the version."""
-        return self.version.model(config, **self._options(), **encoder_options)
-
-    def record_file(self, purpose):
-        """Path of the features to train or to predict."""
-        default = os.path.join(self.output_dir, DEFAULT_RECORDS[purpose])
-        return self.record_files[purpose] or default
-
-    def _schema(self, training, names):
-        schema = schemas.squad_schema(self.text.max_seq_length, training, **self.text.sizes)
-        return {name: schema[name] for name in names}
-
-    def _feature_arguments(self, purpose, source):
-        return {
-            "path": self.record_file(purpose),
-            "tokenizer": self.text.tokenizer,
-            "settings": self.windows,
-            "inputs": [source, self.text.vocabulary_file],
-            "add_key": not self.record_files[purpose],
-        }
-
-    # --- Training ---
-
-    @functools.cached_property
-    def train_examples(self):
-        """The questions to train on: list of SquadExample."""
-        found = squad_questions.read_examples(self.train_file, training=True)
-        squad_questions.report_oddities(found, self.train_file)
-        return found
-
-    def input_files(self, do_eval):
-        """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
-        return [self.train_file] + [self.predict_file] * do_eval
-
-    def training_records(self):
-        """RecordFiles of the training set, made if they are not there."""
-        examples = squad_questions.shuffled(self.train_examples)
-        arguments = self._feature_arguments("train", self.train_file)
-        path = squad_features.write_training_records(examples=examples, **arguments)
-        schema = self._schema(True, (*self.inputs, *LABELS))
-        unanswerable = sum(example.is_impossible for example in examples)
-        described = (
-            f"{self.train_file}: {len(examples):,} questions, {unanswerable:,} without answer"
-        )
-        return RecordFiles([path], schema, described, {})
-
     @property
-    def task(self):
-        """The task of this data set: itself."""
-        return self
+    def windows(self):
+        """How paragraphs are cut: WindowSettings."""
+        return squad_features.WindowSettings(
+            self.text.max_seq_length,
+            self.options.doc_stride,
+            self.options.max_query_length,
+            self.text.do_lower_case,
+            self.text.strip_accents,
+        )
+
+    def make_model(self, config, **more):
+        """The model to train, evaluate and predict with."""
+        if not self.version.has_negatives:
+            more["predicted_length"] = self.text.max_seq_length
+        return self._model(config, **more)
+
+    def _model(self, config, **more):
+        given = {name: getattr(self.options, name) for name in self.version.options}
+        return self.version.model(config, **given, **more)
 
     def target(self, row):
         """The answer in a window, from its features: str."""
         first, last = row["start_positions"][0], row["end_positions"][0]
-        pieces = self.text.tokenizer.convert_ids_to_tokens(
-            row["input_ids"][first : last + 1].tolist()
-        )
-        return " ".join(pieces)
+        ids = row["input_ids"][first : last + 1].tolist()
+        return " ".join(self.text.tokenizer.convert_ids_to_tokens(ids))
 
-    # --- Evaluation and prediction ---
-
-    @functools.cached_property
-    def questions(self):
-        """The questions of --predict_file: list of SquadExample."""
-        found = squad_questions.read_examples(self.predict_file, training=False)
-        squad_questions.report_oddities(found, self.predict_file)
-        return found
-
-    @functools.cached_property
-    def is_labelled(self):
-        """Whether all questions to predict can be scored."""
-        return not self._without_answers
-
-    @functools.cached_property
-    def _without_answers(self):
-        return squad_questions.unlabelled(self.questions, self.version.has_negatives)
-
-    def read_test_set(self):
-        """Reads what is to be predicted, so that errors in it come before the training."""
-        return self.questions
-
-    def evaluation_splits(self):
-        """The questions of --predict_file."""
-        return self.prediction_splits()
-
-    def prediction_splits(self):
-        """The questions of --predict_file."""
-        return self._splits
-
-    @functools.cached_property
-    def _splits(self):
-        arguments = self._feature_arguments("predict", self.predict_file)
-        features, path = squad_features.prediction_features(examples=self.questions, **arguments)
-        arrays = input_pipeline.load_arrays(path, self._schema(False, ("unique_ids", *self.inputs)))
-        without = self._without_answers
-        if without:
-            count = len(self.questions)
-            print(f"{len(without)} of {count} questions have no gold answers: no scores.")
-        return {"": Split(arrays, Questions(self.questions, features))}
+    # --- Prediction ---
 
     def examples(self, inputs):
-        """The questions of dicts of `question` and `context`, with their windows."""
-        examples = [
-            squad_questions.SquadExample(str(number), given["question"], given["context"])
-            for number, given in enumerate(inputs)
-        ]
-        features = squad_features.convert_examples(
-            examples, self.text.tokenizer, self.windows, training=False
+        """The Questions of dicts of `question` and `context`."""
+        return self.questions(
+            [
+                squad_questions.SquadExample(str(number), given["question"], given["context"])
+                for number, given in enumerate(inputs)
+            ]
         )
-        return Questions(examples, features)
 
-    def features(self, questions):
+    def questions(self, examples):
+        """The Questions of a list of SquadExample."""
+        return Questions(
+            examples,
+            squad_features.convert_examples(
+                examples, self.text.tokenizer, self.windows, training=False
+            ),
+        )
+
+    def features(self, examples, counts=None):
         """Arrays of the windows of Questions."""
-        batches = list(questions.features.batches(max(len(questions.features), 1)))
-        return batches[0] if batches else dict.fromkeys(self.inputs, np.zeros([0, 1], np.int32))
-
-    def answers(self, split, outputs):
-        """What is said of each question: dicts, as `Predictions.answers`."""
-        if not len(split.content.features):  # the model was given nothing
-            found = {"answer": "", "probability": 0.0}
-            if self.version.has_negatives:
-                found["no_answer_score"] = squad_predictions.NULL_SCORE_WITHOUT_WINDOW
-            return [dict(found) for _ in split.content.examples]
-        predictions = self.predictions(split, [outputs])
-        return predictions.answers(self.settings.null_score_diff_threshold)
+        windows = examples.features
+        if not len(windows):
+            return dict.fromkeys(self.inputs, np.zeros([0, 1], np.int32))
+        (arrays,) = windows.batches(len(windows))
+        return {name: values.astype(np.int32) for name, values in arrays.items()}
 
     def predictions(self, split, outputs):
         """Predictions from the outputs of one model, or of several to be averaged."""
@@ -387,23 +270,154 @@ class SquadTask:
         return self.version.predict(
             *split.content,
             [found | ids for found in outputs],
-            self.settings.n_best_size,
-            self.settings.max_answer_length,
+            self.options.n_best_size,
+            self.options.max_answer_length,
         )
 
-    def _scores(self, predictions):
+    def answers(self, split, outputs):
+        """Answers as dicts: see `Predictions.answers`."""
+        examples, windows = split.content
+        if not len(windows):  # the model was given nothing
+            return squad_predictions.no_answers(len(examples), self.version.has_negatives)
+        predictions = self.predictions(split, [outputs])
+        return predictions.answers(self.options.null_score_diff_threshold)
+
+    def scores(self, examples, predictions):
         """Figures of labelled questions, null_score_diff_threshold among them in version 2."""
-        gold = {example.qas_id: example.answers for example in self.questions}
+        gold = {example.qas_id: example.answers for example in examples}
         if not self.version.has_negatives:
             return squad_metrics.evaluate_v1(gold, predictions.texts())
         return squad_metrics.evaluate_run_v2(
-            gold, predictions.texts, predictions.null_odds, self.settings.null_score_diff_threshold
+            gold, predictions.texts, predictions.null_odds, self.options.null_score_diff_threshold
         )
+
+    def known_threshold(self, prefixes):
+        """The threshold for questions without gold answers, of checkpoints: float.
+
+        None in version 1.
+        """
+        given = self.options.null_score_diff_threshold
+        if given is None and self.version.has_negatives:
+            return squad_thresholds.known(self.directory, prefixes)
+        return given
+
+    # --- Export ---
+
+    def make_served_model(self, config):
+        """The model to export."""
+        return self._model(config)
+
+    def served_functions(self, model, tokenizer, prefix):
+        """What is served of a model."""
+        # No window has more starts, ends or pieces in an answer.
+        answers = signatures.AnswerSettings(
+            min(self.options.n_best_size, self.text.max_seq_length),
+            min(self.options.max_answer_length, self.text.max_seq_length),
+            self.known_threshold([prefix]),
+        )
+        return signatures.SquadFunctions(
+            model, graph_inputs.Paragraphs(tokenizer, self.windows), answers
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadData:
+    """Files of questions, of their features and of answers: a tasks.base.DataSet.
+
+    Attributes:
+        task: SquadTask.
+        output_dir: str, where answers go, and feature files by default.
+    """
+
+    task: SquadTask
+    output_dir: str
+
+    def record_file(self, purpose):
+        """Path of the features to train or to predict."""
+        given = getattr(self.task.options, f"{purpose}_feature_file")
+        return given or os.path.join(self.output_dir, DEFAULT_RECORDS[purpose])
+
+    def _read(self, purpose):
+        path = getattr(self.task.options, f"{purpose}_file")
+        found = squad_questions.read_examples(path, training=purpose == "train")
+        squad_questions.report_oddities(found, path)
+        return found
+
+    def _features(self, purpose, examples):
+        """Makes the record file of a purpose, if it must be: (its path, Features or None)."""
+        task = self.task
+        given = task.options
+        return squad_features.cached_features(
+            self.record_file(purpose),
+            examples,
+            task.text.tokenizer,
+            task.windows,
+            [getattr(given, f"{purpose}_file"), task.text.vocabulary_file],
+            training=purpose == "train",
+            add_key=not getattr(given, f"{purpose}_feature_file"),
+        )
+
+    # --- Training ---
+
+    @functools.cached_property
+    def train_examples(self):
+        """The questions to train on: list of SquadExample."""
+        return self._read("train")
+
+    def input_files(self, do_eval):
+        """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
+        given = self.task.options
+        return [given.train_file] + [given.predict_file] * do_eval
+
+    def training_records(self):
+        """RecordFiles of the training set, made if they are not there."""
+        examples, text = squad_questions.shuffled(self.train_examples), self.task.text
+        path, _ = self._features("train", examples)
+        schema = schemas.squad_schema(text.max_seq_length, training=True, **text.sizes)
+        unanswerable = sum(example.is_impossible for example in examples)
+        return RecordFiles(
+            [path],
+            {name: schema[name] for name in (*self.task.inputs, *LABELS)},
+            f"{self.task.options.train_file}: {len(examples):,} questions, {unanswerable:,} "
+            "without answer",
+            {},
+        )
+
+    # --- Evaluation and prediction ---
+
+    @functools.cached_property
+    def examples(self):
+        """The questions of --predict_file: list of SquadExample."""
+        return self._read("predict")
+
+    @functools.cached_property
+    def is_labelled(self):
+        """Whether all questions to predict can be scored; says how many cannot."""
+        without = squad_questions.unlabelled(self.examples, self.task.version.has_negatives)
+        if without:
+            count = len(self.examples)
+            print(f"{len(without)} of {count} questions have no gold answers: no scores.")
+        return not without
+
+    def read_test_set(self):
+        """Reads what is to be predicted, so that errors in it come before the training."""
+        return self.examples
+
+    def prediction_splits(self):
+        """The questions of --predict_file."""
+        return self._splits
+
+    evaluation_splits = prediction_splits
+
+    @functools.cached_property
+    def _splits(self):
+        questions = Questions(self.examples, self._features("predict", self.examples)[1])
+        return {"": Split(self.task.features(questions), questions)}
 
     def evaluate(self, splits, outputs, batch_size):
         """The official scores; the best checkpoint's answers and threshold are kept."""
-        predictions = self.predictions(splits[""], [outputs[""]])
-        figures = self._scores(predictions)
+        predictions = self.task.predictions(splits[""], [outputs[""]])
+        figures = self.task.scores(self.examples, predictions)
 
         def keep():
             self._write_answers(predictions, figures.get(THRESHOLD))
@@ -413,10 +427,10 @@ class SquadTask:
 
     def write_predictions(self, splits, members, batch_size):
         """Writes the answers, and scores them where that can be."""
-        predictions = self.predictions(splits[""], [member.outputs[""] for member in members])
-        threshold = None
+        found = [member.outputs[""] for member in members]
+        predictions = self.task.predictions(splits[""], found)
         if self.is_labelled:
-            figures = self._scores(predictions)
+            figures = self.task.scores(self.examples, predictions)
             threshold = figures.get(THRESHOLD)
             self._keep_threshold(predictions, figures)
             lines = results.sorted_lines(figures)
@@ -424,10 +438,10 @@ class SquadTask:
                 lines.append(f"best perf happened at step: {members[0].step}")
             results.add(self.output_dir, "\n".join(lines) + "\n")
             print("\n".join(lines))
-        elif self.version.has_negatives:
-            threshold = self._known_threshold([member.prefix for member in members])
+        else:
+            threshold = self.task.known_threshold([member.prefix for member in members])
         self._write_answers(predictions, threshold)
-        print(f"Answered {len(self.questions)} questions: {self.output_dir}/predictions.json")
+        print(f"Answered {len(self.examples)} questions: {self.output_dir}/predictions.json")
 
     def _write_answers(self, predictions, null_threshold):
         """Writes the original's files of answers."""
@@ -446,35 +460,14 @@ class SquadTask:
         The figures' own is one of the logits, as in the official script; the one to keep gives the
         same answers and is none of them.
         """
-        if THRESHOLD in figures and self.settings.null_score_diff_threshold is None:
+        given = self.task.options
+        if THRESHOLD in figures and given.null_score_diff_threshold is None:
             threshold = predictions.robust_threshold(figures[THRESHOLD])
-            RunDirectory(self.output_dir).write_threshold(Threshold(threshold, self.predict_file))
-
-    def _known_threshold(self, prefixes):
-        """The threshold for questions without gold answers, of these checkpoints (float)."""
-        given = self.settings.null_score_diff_threshold
-        return squad_thresholds.known(self.output_dir, prefixes) if given is None else given
+            tuned = Threshold(threshold, given.predict_file)
+            RunDirectory(self.output_dir).write_threshold(tuned)
 
     def check_thresholds(self, prefixes):
         """Raises UserError for a damaged file with a threshold, which is read after hours only."""
-        if self.version.has_negatives and self.settings.null_score_diff_threshold is None:
+        if self.task.version.has_negatives and self.task.options.null_score_diff_threshold is None:
             for directory in (self.output_dir, *map(os.path.dirname, prefixes)):
                 _ = RunDirectory(directory).threshold
-
-    # --- Export ---
-
-    def make_served_model(self, config):
-        """The model to export."""
-        return self.version.model(config, **self._options() | self.version.served_options)
-
-    def served_functions(self, model, tokenizer, prefix):
-        """What is served of a model."""
-        # No window has more starts, ends or pieces in an answer.
-        answers = signatures.AnswerSettings(
-            min(self.settings.n_best_size, self.text.max_seq_length),
-            min(self.settings.max_answer_length, self.text.max_seq_length),
-            self._known_threshold([prefix]) if self.version.has_negatives else None,
-        )
-        return signatures.SquadFunctions(
-            model, graph_inputs.Paragraphs(tokenizer, self.windows), answers
-        )

@@ -522,7 +522,9 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, uncased):
     source = data_file(version, "train")
     examples = squad_questions.read_examples(source, True)
     made = str(tmp_path / "train.tf_record")
-    path = squad_features.write_training_records(made, examples, uncased, SMALL, [source])
+    path, _ = squad_features.cached_features(
+        made, examples, uncased, SMALL, [source], training=True
+    )
     schema = schemas.squad_schema(64, training=True)
     assert record_checks.find_bad_record([made], schema, {}) is None
     assert read_all(made) == read_all(str(original))
@@ -531,7 +533,8 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, uncased):
     assert skipped in capsys.readouterr().out
     assert Path(f"{made}.skipped.txt").read_text() == "q031\nq032\n"
     # Again: taken as they are, and what is missing in them is said again.
-    assert squad_features.write_training_records(made, examples, None, SMALL, [source]) == made
+    found = squad_features.cached_features(made, examples, None, SMALL, [source], training=True)
+    assert found == (made, None)
     out = capsys.readouterr().out
     assert "Using features again" in out and skipped in out
 
@@ -553,8 +556,8 @@ def test_prediction_records_are_used_again(tmp_path, capsys, uncased):
     path = str(tmp_path / "eval.tf_record")
 
     def run(settings=SMALL):
-        features, used = squad_features.prediction_features(
-            path, examples, uncased, settings, [source]
+        used, features = squad_features.cached_features(
+            path, examples, uncased, settings, [source], training=False
         )
         assert used == path
         return features
@@ -578,8 +581,8 @@ def test_prediction_files_of_other_settings_lie_side_by_side(tmp_path, uncased):
     examples = squad_questions.read_examples(source, False)
     path = str(tmp_path / "predict.tf_record")
     for settings in (SMALL, dataclasses.replace(SMALL, doc_stride=30)):
-        features, used = squad_features.prediction_features(
-            path, examples, uncased, settings, [source], add_key=True
+        used, features = squad_features.cached_features(
+            path, examples, uncased, settings, [source], training=False, add_key=True
         )
         assert len(features) == len(read_all(used))
     assert len(list(tmp_path.glob("predict-????????.tf_record"))) == 2
