@@ -4,9 +4,9 @@
 import csv
 import io
 import os
-import re
 import time
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
@@ -110,19 +110,13 @@ def _read(path):
         return list(KEYS), []
     try:
         columns, *rows = csv.reader(lines)
-    except csv.Error:
-        columns, rows = [], []
-    if columns[: len(KEYS)] != list(KEYS) or not all(_is_row(row, columns) for row in rows):
-        raise UserError(f"{path} is no history of a run: delete it or move it away")
-    return columns, [dict(zip(columns, row, strict=True)) for row in rows]
-
-
-def _is_row(row, columns):
-    """Whether it has a place for each column, with numbers in all but that of the kind."""
-    if len(row) != len(columns) or not re.fullmatch(r"\d{1,18}", row[0], re.ASCII):
-        return False
-    try:
-        [float(number or 0) for number in row[2:]]
-    except ValueError:
-        return False
-    return True
+        rows = [dict(zip(columns, row, strict=True)) for row in rows]
+        if tuple(columns[: len(KEYS)]) != KEYS:
+            raise ValueError("the first columns are others")
+        for row in rows:
+            np.int64(row["step"])
+            int(float(row["seconds"] or 0))  # finite
+            [float(value or 0) for name, value in row.items() if name not in KEYS]
+    except (csv.Error, ValueError, OverflowError) as error:
+        raise UserError(f"{path} is no history of a run: delete it or move it away") from error
+    return columns, rows

@@ -61,21 +61,16 @@ def run(run_trial, output_dir, seeds, key_metric):
     run_directory.copy(
         os.path.join(best, run_directory.BEST), os.path.join(output_dir, run_directory.BEST)
     )
-    summary = _summary(key_metric, values, best, len(seeds) - len(values))
+    scores, failed = list(values.values()), len(seeds) - len(values)
+    spread = statistics.stdev(scores) if len(scores) > 1 else math.nan
+    summary = (
+        f"{key_metric} of {len(scores)} trials{f' ({failed} failed)' if failed else ''}: "
+        f"median {statistics.median(scores):.4f}, mean {statistics.fmean(scores):.4f}, "
+        f"standard deviation {spread:.4f}, best {values[best]:.4f} in {best}"
+    )
     _write(output_dir, [*lines, summary])
     print(summary)
 
 
 def _write(output_dir, lines):
     files.write_text(os.path.join(output_dir, SUMMARY), "\n".join(lines) + "\n")
-
-
-def _summary(metric, values, best, failed):
-    """A line on the trials that succeeded, from a dict of directory -> value; one at least."""
-    scores = list(values.values())
-    spread = statistics.stdev(scores) if len(scores) > 1 else math.nan
-    return (
-        f"{metric} of {len(scores)} trials{f' ({failed} failed)' if failed else ''}: "
-        f"median {statistics.median(scores):.4f}, mean {statistics.fmean(scores):.4f}, "
-        f"standard deviation {spread:.4f}, best {values[best]:.4f} in {best}"
-    )
