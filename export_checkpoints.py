@@ -25,7 +25,6 @@ writers = lazy.module("albert_tf.checkpoints.writers")
 saved_models = lazy.module("albert_tf.publish.saved_models")
 transformers_tokenizer = lazy.module("albert_tf.publish.transformers_tokenizer")
 text_input = lazy.module("albert_tf.tasks.text_input")
-tokenization = lazy.module("albert_tf.text.tokenization")
 
 FLAGS = flags.FLAGS
 CONFIG = "albert_config.json"
@@ -126,26 +125,16 @@ def read_tokenizer(config, has_masked_lm):
     Raises:
         UserError: there is none, it is of another model, or transformers has no such tokenizer.
     """
-    path, arguments = model_flags.directory_vocabulary()
-    tokenizer = tokenization.FullTokenizer(**arguments)
-    text_input.check_vocabulary(config, tokenizer, path)
+    tokenizer = model_flags.directory_tokenizer()
+    text_input.check_vocabulary(config, tokenizer, tokenizer.path)
     ids = tokenizer.special_ids(with_mask=False)
     record = run_directory.RunDirectory(FLAGS.albert_directory).settings
     length = record and record.text.get("max_seq_length")
-    settings = (
-        arguments["do_lower_case"],
-        length or config.max_position_embeddings,
-        has_masked_lm,
-        arguments["strip_accents"],
-    )
-    if not tokenizer.is_sentencepiece:
-        vocabulary = list(tokenizer.vocab)
-        return ids, transformers_tokenizer.wordpiece_files(vocabulary, *settings)
+    length = length or config.max_position_embeddings
     try:
-        model = files.read_bytes(path)
-        return ids, transformers_tokenizer.sentencepiece_files(model, *settings)
+        return ids, transformers_tokenizer.tokenizer_files(tokenizer, length, has_masked_lm)
     except UserError as error:
-        raise UserError(f"--export_format=hf: {path}: {error}") from error
+        raise UserError(f"--export_format=hf: {tokenizer.path}: {error}") from error
 
 
 def export_to_transformers(config):

@@ -73,20 +73,19 @@ def assets(config_path, vocabulary):
     return found | ({"sp_vocab_file": readable} if tf.io.gfile.exists(readable) else {})
 
 
-def export_model(vocabulary, arguments):
+def export_model(tokenizer):
     """Writes the encoder."""
-    tokenizer = tokenization.FullTokenizer(**arguments)
     config_path = os.path.join(FLAGS.albert_directory, CONFIG)
     config = albert_config.AlbertConfig.from_json_file(config_path)
-    text_input.check_vocabulary(config, tokenizer, vocabulary)
+    text_input.check_vocabulary(config, tokenizer, tokenizer.path)
     model, loaded = load_model(config)
     module = hub.HubModule(
         model,
         has_masked_lm="masked_lm" in loaded,
         has_sentence_order="sentence_order" in loaded,
-        assets=assets(config_path, vocabulary),
-        do_lower_case=arguments["do_lower_case"],
-        strip_accents=arguments["strip_accents"],
+        assets=assets(config_path, tokenizer.path),
+        do_lower_case=tokenizer.do_lower_case,
+        strip_accents=tokenizer.strip_accents,
     )
     signatures = module.signatures()
     special_ids = tokenizer.special_ids(with_mask=False)
@@ -112,19 +111,13 @@ def preprocessing_length():
     return length or min(default, limit)
 
 
-def export_preprocessing(vocabulary, arguments):
+def export_preprocessing(tokenizer):
     """Writes the preprocessing."""
     length = preprocessing_length()
-    module = hub.Preprocessing(**arguments, seq_length=length)
-    card = hub.preprocessing_card(
-        os.path.basename(vocabulary),
-        arguments["do_lower_case"],
-        arguments["strip_accents"],
-        length,
-        FLAGS.export_path,
-    )
+    module = hub.Preprocessing(tokenizer, length)
+    card = hub.preprocessing_card(tokenizer, length, FLAGS.export_path)
     saved_models.save_module(module, FLAGS.export_path, card=card)
-    if not vocabulary.endswith(".txt"):
+    if tokenizer.is_sentencepiece:
         print(hub.EQUAL_SPLITS)
 
 
@@ -136,9 +129,8 @@ def main(_):
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
     paths.check_albert_directory((CONFIG,) if FLAGS.export_type == "model" else ())
     saved_models.check_export_path(FLAGS.export_path, "export_path")
-    vocabulary, arguments = model_flags.directory_vocabulary()
-    exporters = {"model": export_model, "preprocessing": export_preprocessing}
-    exporters[FLAGS.export_type](vocabulary, arguments)
+    export = export_model if FLAGS.export_type == "model" else export_preprocessing
+    export(model_flags.directory_tokenizer())
     print(f"Written: {FLAGS.export_path}, with a README.md that shows how to call it.")
 
 

@@ -142,7 +142,7 @@ def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **other
         "warmup_steps": warmup_steps,
         "keep_checkpoint_max": keep_checkpoint_max,
         "steps_per_loop": loop_flags.curve_steps(train_steps),
-        "export": _export_settings(choice) if FLAGS.export_dir else None,
+        "export": _export_settings() if FLAGS.export_dir else None,
     }
     if FLAGS.do_train:
         loop_flags.warn_of_warmup(warmup_steps, train_steps)
@@ -151,12 +151,5 @@ def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **other
     return flag_groups.values_of(options.FineTuning, **values | others)
 
 
-def _export_settings(choice):
-    return saved_models.ExportSettings(
-        directory=FLAGS.export_dir,
-        vocabulary=choice.tokenizer_arguments,
-        vocabulary_file=choice.vocabulary[1],
-        max_seq_length=FLAGS.max_seq_length,
-        with_text=FLAGS.export_text,
-        with_tflite=FLAGS.export_tflite,
-    )
+def _export_settings():
+    return saved_models.ExportSettings(FLAGS.export_dir, FLAGS.export_text, FLAGS.export_tflite)

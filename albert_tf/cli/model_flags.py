@@ -194,11 +194,8 @@ def follow_all(sources):
     return choices
 
 
-def directory_vocabulary():
-    """The vocabulary in --albert_directory.
-
-    Returns:
-        (str, dict): its path, and the arguments of FullTokenizer and its likes.
+def directory_tokenizer():
+    """The FullTokenizer of the vocabulary in --albert_directory.
 
     Raises:
         UserError: there is none, or several.
@@ -212,7 +209,7 @@ def directory_vocabulary():
         )
     kind = source.vocabulary_flag(path)
     choice = source.Choice(found, _typed(run_directory.CASING), kind, path)
-    return path, choice.tokenizer_arguments
+    return tokenization.FullTokenizer(**choice.tokenizer_arguments)
 
 
 def text_input(choices):

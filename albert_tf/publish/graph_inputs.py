@@ -406,7 +406,7 @@ class Paragraphs:
 
     def __init__(self, tokenizer, settings):
         self._tokenizer, self._settings = tokenizer, settings
-        self._is_alignable = Alignable(settings.do_lower_case, settings.strip_accents)
+        self._is_alignable = Alignable(tokenizer.do_lower_case, tokenizer.strip_accents)
         self.signature = {"question": STRINGS, "context": STRINGS}
         self.overlap = -(-(settings.max_seq_length - NUM_SPECIALS) // settings.doc_stride)
 

@@ -32,7 +32,7 @@ from albert_tf.publish.graph_characters import (
     to_strings,
 )
 from albert_tf.text import tokenization
-from albert_tf.text.tokenization import FullTokenizer, preprocess_text
+from albert_tf.text.tokenization import preprocess_text
 
 BLANK, ALONE = 1, 2  # in WordPiece: white space; characters that are words of their own
 STRINGS = tf.TensorSpec([None], tf.string)
@@ -51,26 +51,21 @@ class GraphTokenizer(tf.Module):
     """`FullTokenizer` and its clean-up as TensorFlow operations: SentencePiece or WordPiece.
 
     Args:
-      spm_model_file: str or None, SentencePiece model.
-      vocab_file: str or None, WordPiece vocabulary; ignored when there is a SentencePiece model.
-      do_lower_case: bool, lower-case the text.
-      strip_accents: bool, as of `FullTokenizer`.
+      tokenizer: FullTokenizer.
 
     Attributes:
-      is_sentencepiece: bool.
+      is_sentencepiece, do_lower_case, strip_accents: bool, and path: str, as of the FullTokenizer.
       special_tokens: dict of int, `vocab_size`, `start_of_sequence_id`, `end_of_segment_id`,
         `padding_id`, and `mask_id` if the vocabulary has that piece.
 
     Raises:
-      UserError: neither file is given, one cannot be used, or a piece that is needed is missing.
+      UserError: a piece that is needed is missing.
     """
 
-    def __init__(
-        self, spm_model_file=None, vocab_file=None, do_lower_case=True, strip_accents=True
-    ):
+    def __init__(self, tokenizer):
         super().__init__()
-        tokenizer = FullTokenizer(vocab_file, do_lower_case, spm_model_file, strip_accents)
-        self.is_sentencepiece = tokenizer.is_sentencepiece
+        self.is_sentencepiece, self.path = tokenizer.is_sentencepiece, tokenizer.path
+        self.do_lower_case, self.strip_accents = tokenizer.do_lower_case, tokenizer.strip_accents
         special = tokenizer.special_ids(with_mask=False)
         self.special_tokens = {
             "vocab_size": tokenizer.vocab_size,
@@ -80,11 +75,8 @@ class GraphTokenizer(tf.Module):
         }
         if special.mask is not None:
             self.special_tokens["mask_id"] = special.mask
-        if tokenizer.is_sentencepiece:
-            mode, path = _SentencePieceMode, spm_model_file
-        else:
-            mode, path = _WordPieceMode, vocab_file
-        self._mode = mode(path, tokenizer.vocab, do_lower_case, strip_accents)
+        mode = _SentencePieceMode if tokenizer.is_sentencepiece else _WordPieceMode
+        self._mode = mode(tokenizer)
 
     @tf.function(input_signature=[STRINGS], autograph=False)
     def tokenize(self, texts):
@@ -145,21 +137,22 @@ def _pieces(text, table, splits):
 
 
 class _SentencePieceMode(tf.Module):
-    def __init__(self, path, vocab, lower, strip_accents):
+    def __init__(self, tokenizer):
         super().__init__()
+        lower, strip_accents = tokenizer.do_lower_case, tokenizer.strip_accents
         self._is_blank = table_of(str.isspace)
         self._clean = Replacement(_NORMALIZED[lower, strip_accents])
         self._after_clean = [LowerSigma()] if lower else []
         if not strip_accents:
             self._after_clean.append(OrderMarks())
-        processor = tokenization.load_sentencepiece(path)
+        processor = tokenization.load_sentencepiece(tokenizer.path)
         self._processor = tensorflow_text.SentencepieceTokenizer(
             processor.serialized_model_proto(), tf.string
         )
         # Ids go by what a piece looks like, as in the original: "[CLS]" in a text may become one
         # unknown piece, which has the id of [CLS].
         pieces = tf.lookup.KeyValueTensorInitializer(
-            list(vocab), list(vocab.values()), tf.string, tf.int32
+            list(tokenizer.vocab), list(tokenizer.vocab.values()), tf.string, tf.int32
         )
         self._ids = tf.lookup.StaticHashTable(pieces, processor.unk_id())
         self._digit_comma = _digit_comma_pattern()
@@ -288,14 +281,15 @@ def _digit_comma_pattern():
 
 
 class _WordPieceMode(tf.Module):
-    def __init__(self, path, vocab, lower, strip_accents):
+    def __init__(self, tokenizer):
         super().__init__()
+        vocab, lower = tokenizer.vocab, tokenizer.do_lower_case
         if tokenization.UNKNOWN not in vocab:
             raise UserError(
-                f"{path} lacks the piece {tokenization.UNKNOWN}, which stands for words that it "
-                "does not cover; add it as a line of its own"
+                f"{tokenizer.path} lacks the piece {tokenization.UNKNOWN}, which stands for words "
+                "that it does not cover; add it as a line of its own"
             )
-        if lower and strip_accents:
+        if lower and tokenizer.strip_accents:
             self._clean = Replacement(_cleaned_lower_decomposed)
             self._after_clean = [StripAccents(), LowerSigma()]
         elif lower:

@@ -164,24 +164,16 @@ class Preprocessing(tf.Module):
     `tokenize.get_special_tokens_dict`), `bert_pack_inputs`, and `tokenize_with_offsets`.
 
     Args:
-      spm_model_file, vocab_file, do_lower_case: as of `GraphTokenizer`.
+      tokenizer: FullTokenizer.
       seq_length: int, length of a call's output, and of `bert_pack_inputs` where none is given.
-      strip_accents: bool, as of `GraphTokenizer`.
 
     Raises:
       UserError: as `GraphTokenizer`.
     """
 
-    def __init__(
-        self,
-        spm_model_file=None,
-        vocab_file=None,
-        do_lower_case=True,
-        seq_length=DEFAULT_SEQ_LENGTH,
-        strip_accents=True,
-    ):
+    def __init__(self, tokenizer, seq_length=DEFAULT_SEQ_LENGTH):
         super().__init__()
-        self._tokenizer = GraphTokenizer(spm_model_file, vocab_file, do_lower_case, strip_accents)
+        self._tokenizer = GraphTokenizer(tokenizer)
         self._seq_length = seq_length
         self.tokenize = _Tokenize(self._tokenizer)
         self._trace_bert_pack_inputs()
@@ -276,24 +268,22 @@ def model_card(config, module, signatures, path, special_ids):
     )
 
 
-def preprocessing_card(vocabulary, do_lower_case, strip_accents, seq_length, path):
+def preprocessing_card(tokenizer, seq_length, path):
     """Text of the `README.md` that goes with a preprocessing module.
 
     Args:
-        vocabulary: str, name of the vocabulary's file.
-        do_lower_case: bool.
-        strip_accents: bool.
+        tokenizer: FullTokenizer.
         seq_length: int, of the module's output.
         path: str, where the module will lie; for the example.
     """
     return _filled(
         "preprocessing_card.md",
-        vocabulary=vocabulary,
-        casing="lower-cased by it" if do_lower_case else "taken with its capitals",
-        accents="dropped" if strip_accents else "kept",
+        vocabulary=os.path.basename(tokenizer.path),
+        casing="lower-cased by it" if tokenizer.do_lower_case else "taken with its capitals",
+        accents="dropped" if tokenizer.strip_accents else "kept",
         inputs=_listed(HUB_INPUTS),
         seq_length=seq_length,
-        note="" if vocabulary.endswith(".txt") else f"{EQUAL_SPLITS}\n\n",
+        note=f"{EQUAL_SPLITS}\n\n" if tokenizer.is_sentencepiece else "",
         path=path,
         length=min(16, seq_length),
     )

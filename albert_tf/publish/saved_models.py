@@ -109,23 +109,18 @@ class ExportSettings(NamedTuple):
 
     Attributes:
         directory: str.
-        vocabulary: dict, arguments of the GraphTokenizer, which computes with TensorFlow and so is
-            made only when devices are set up.
-        vocabulary_file: str, its file, which goes along.
-        max_seq_length: int, T, of the samples that TFLite files are compared on.
         with_text: bool, whether the SavedModel takes text too, for which it needs tensorflow-text.
         with_tflite: bool, whether TFLite files are written too.
     """
 
     directory: str
-    vocabulary: dict
-    vocabulary_file: str
-    max_seq_length: int
     with_text: bool = True
     with_tflite: bool = False
 
 
-def export(model, functions, tokenizer, config, settings, source, labels=None, folder=""):
+def export(
+    model, functions, tokenizer, config, max_seq_length, settings, source, labels=None, folder=""
+):
     """Writes a fine-tuned model; says what and where.
 
     Args:
@@ -133,6 +128,7 @@ def export(model, functions, tokenizer, config, settings, source, labels=None, f
         functions: signatures.ClassifierFunctions or the like, of it.
         tokenizer: GraphTokenizer of its text.
         config: AlbertConfig.
+        max_seq_length: int, T, of the samples that TFLite files are compared on.
         settings: ExportSettings.
         source: str, the checkpoint, for the message.
         labels: sequence of str or None, the class names.
@@ -140,15 +136,16 @@ def export(model, functions, tokenizer, config, settings, source, labels=None, f
     """
     tflite = {}
     if settings.with_tflite:  # first: nothing is written if it fails
-        length = settings.max_seq_length
-        tflite = tflite_files.convert_to_tflite(Holder(model), functions, length, config.vocab_size)
+        tflite = tflite_files.convert_to_tflite(
+            Holder(model), functions, max_seq_length, config.vocab_size
+        )
     path = new_directory(os.path.join(settings.directory, folder))
     contents = {"albert_config.json": config.to_json_string()}
     if labels is not None:
         contents[LABELS_FILE] = "".join(f"{label}\n" for label in labels)
     kind = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"
+    assets = {kind: tokenizer.path}
     tokenizer = tokenizer if settings.with_text else None
-    assets = {kind: settings.vocabulary_file}
     save(path, model, functions, tokenizer, assets, contents)
     if settings.with_text:
         texts = " ".join(f"--{name}=..." for name in functions.texts.signature)

@@ -36,23 +36,13 @@ _LOWERED = (
 # --- SentencePiece ----------------------------------------------------------------------------
 
 
-def sentencepiece_files(model, do_lower_case, max_length, finds_special=False, strip_accents=True):
-    """Files of a tokenizer with a SentencePiece model.
-
-    Args:
-        model: bytes, a SentencePiece model that has [CLS] and [SEP].
-        do_lower_case: bool.
-        max_length: int, longest sequence.
-        finds_special: bool, take "[MASK]" and the like in a text for the special pieces that a
-            masked LM is asked with. FullTokenizer takes them for text.
-        strip_accents: bool, as of `FullTokenizer`.
-
-    Returns:
-        dict of file name -> bytes.
+def _sentencepiece(tokenizer):
+    """Vocabulary, steps, settings of a tokenizer with a SentencePiece model, and the model's file.
 
     Raises:
         UserError: the model has a setting that transformers cannot follow.
     """
+    model = files.read_bytes(tokenizer.path)
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)
     _check_sentencepiece(proto)
     vocabulary = [piece.piece for piece in proto.pieces]
@@ -60,7 +50,8 @@ def sentencepiece_files(model, do_lower_case, max_length, finds_special=False, s
     metaspace = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always"}
     steps = {
         "normalizer": _sequence(
-            "normalizers", _sentencepiece_normalizers(proto, do_lower_case, strip_accents)
+            "normalizers",
+            _sentencepiece_normalizers(proto, tokenizer.do_lower_case, tokenizer.strip_accents),
         ),
         "pre_tokenizer": _sequence(
             "pretokenizers",
@@ -74,13 +65,8 @@ def sentencepiece_files(model, do_lower_case, max_length, finds_special=False, s
             "vocab": [[piece.piece, _score(piece)] for piece in proto.pieces],
         },
     }
-    settings = {
-        **_settings(do_lower_case, max_length, finds_special, strip_accents),
-        "unk_token": vocabulary[unknown],
-        "bos_token": "[CLS]",
-        "eos_token": "[SEP]",
-    }
-    return {"spiece.model": model, **_files(vocabulary, steps, settings)}
+    settings = {"unk_token": vocabulary[unknown], "bos_token": "[CLS]", "eos_token": "[SEP]"}
+    return vocabulary, steps, settings, {"spiece.model": model}
 
 
 def _check_sentencepiece(proto):
@@ -138,24 +124,13 @@ def _score(piece):
 # --- WordPiece --------------------------------------------------------------------------------
 
 
-def wordpiece_files(vocabulary, do_lower_case, max_length, finds_special=False, strip_accents=True):
-    """Files of a tokenizer with a WordPiece vocabulary.
-
-    Args:
-        vocabulary: list of str, the tokens in the order of their ids; [CLS] and [SEP] among them.
-        do_lower_case: bool.
-        max_length: int, longest sequence.
-        finds_special: bool, take "[MASK]" and the like in a text for the special pieces that a
-            masked LM is asked with. FullTokenizer takes them for text.
-        strip_accents: bool, as of `FullTokenizer`.
-
-    Returns:
-        dict of file name -> bytes.
-    """
+def _wordpiece(tokenizer):
+    """Vocabulary, steps, settings of a tokenizer with a WordPiece vocabulary, and its file."""
+    vocabulary = list(tokenizer.vocab)
     normalizers = [_replace(lambda char: not tokenization.cleaned(char), "")]
-    if do_lower_case:
+    if tokenizer.do_lower_case:
         normalizers += _LOWERED
-    if do_lower_case and strip_accents:
+    if tokenizer.do_lower_case and tokenizer.strip_accents:
         normalizers += [{"type": "NFD"}, _replace(tokenization.is_accent, "")]
     steps = {
         "normalizer": _sequence("normalizers", normalizers),
@@ -169,14 +144,12 @@ def wordpiece_files(vocabulary, do_lower_case, max_length, finds_special=False, 
             "unk_token": UNKNOWN,
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": MAX_CHARS_PER_WORD,
-            "vocab": {token: id_ for id_, token in enumerate(vocabulary)},
+            "vocab": tokenizer.vocab,
         },
     }
-    settings = _settings(do_lower_case, max_length, finds_special, strip_accents)
-    if UNKNOWN in vocabulary:
-        settings["unk_token"] = UNKNOWN
+    settings = {"unk_token": UNKNOWN} if UNKNOWN in vocabulary else {}
     lines = "".join(f"{token}\n" for token in vocabulary)
-    return {"vocab.txt": lines.encode("utf-8"), **_files(vocabulary, steps, settings)}
+    return vocabulary, steps, settings, {"vocab.txt": lines.encode("utf-8")}
 
 
 def _is_apart(char):
@@ -186,28 +159,41 @@ def _is_apart(char):
 # --- What both have ---------------------------------------------------------------------------
 
 
-def _settings(do_lower_case, max_length, finds_special, strip_accents):
-    return {
+def tokenizer_files(tokenizer, max_length, finds_special=False):
+    """Files of a tokenizer.
+
+    Args:
+        tokenizer: FullTokenizer, whose vocabulary has [CLS] and [SEP].
+        max_length: int, longest sequence.
+        finds_special: bool, take "[MASK]" and the like in a text for the special pieces that a
+            masked LM is asked with. FullTokenizer takes them for text.
+
+    Returns:
+        dict of file name -> bytes.
+
+    Raises:
+        UserError: the vocabulary has a setting that transformers cannot follow.
+    """
+    make = _sentencepiece if tokenizer.is_sentencepiece else _wordpiece
+    vocabulary, steps, settings, vocabulary_files = make(tokenizer)
+    settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": not finds_special,
-        "do_lower_case": do_lower_case,  # of AlbertTokenizer or BertTokenizer alone
+        "do_lower_case": tokenizer.do_lower_case,  # only of AlbertTokenizer and BertTokenizer
         "model_max_length": max_length,
         # of AlbertTokenizer, and of BertTokenizer
-        **({} if strip_accents else {"keep_accents": True, "strip_accents": False}),
+        **({} if tokenizer.strip_accents else {"keep_accents": True, "strip_accents": False}),
+        **settings,
     }
-
-
-def _files(vocabulary, steps, settings):
-    """`tokenizer.json` and `tokenizer_config.json`."""
     ids = {token: id_ for id_, token in enumerate(vocabulary)}
     settings |= {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": vocabulary[PAD_ID]}
     if "[MASK]" in ids:  # transformers would give one that is absent an id of its own
         settings["mask_token"] = "[MASK]"
     special = {value for key, value in settings.items() if key.endswith("_token")}
     marks = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    tokenizer = {
+    content = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
@@ -218,8 +204,8 @@ def _files(vocabulary, steps, settings):
         "post_processor": _template(ids),
         **steps,
     }
-    return {
-        "tokenizer.json": files.json_bytes(tokenizer),
+    return vocabulary_files | {
+        "tokenizer.json": files.json_bytes(content),
         "tokenizer_config.json": files.json_bytes(settings),
     }
 

@@ -221,13 +221,14 @@ def _export(task, config, options):
     devices.set_precision("fp32")
     model = task.make_served_model(config)
     saved_models.load(model, prefix)
-    tokenizer = GraphTokenizer(**options.export.vocabulary)
+    tokenizer = GraphTokenizer(task.text.tokenizer)
     functions = task.served_functions(model, tokenizer, prefix)
     saved_models.export(
         model,
         functions,
         tokenizer,
         config,
+        options.max_seq_length,
         options.export,
         results.describe(prefix, loading.step_in(prefix), task.key_metric),
         task.labels,

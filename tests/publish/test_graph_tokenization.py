@@ -21,7 +21,8 @@ def both(path, lower, **more):
     """The graph's tokenizer and Python's."""
     kind = "spm_model_file" if str(path).endswith(".model") else "vocab_file"
     arguments = {kind: str(path), "do_lower_case": lower} | more
-    return graph_tokenization.GraphTokenizer(**arguments), FullTokenizer(**arguments)
+    tokenizer = FullTokenizer(**arguments)
+    return graph_tokenization.GraphTokenizer(tokenizer), tokenizer
 
 
 def assert_same(graph, tokenizer, texts):
@@ -132,7 +133,7 @@ def test_packing():
 
 @pytest.mark.long
 def test_the_hub_object():
-    module = hub.Preprocessing(vocab_file=str(DATA / "vocab.txt"), seq_length=6)
+    module = hub.Preprocessing(FullTokenizer(str(DATA / "vocab.txt")), seq_length=6)
     special = {k: int(v) for k, v in module.tokenize.get_special_tokens_dict().items()}
     assert special == {
         "vocab_size": 1542,

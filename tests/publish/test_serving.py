@@ -950,6 +950,7 @@ def test_flags_that_do_not_go_together(script, flags, message, run_main, tmp_pat
 
 def test_no_checkpoint_to_export(run_main, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "out").mkdir()
     with pytest.raises(ValueError, match="holds no fine-tuned checkpoint"):
         run_main(
             run_classifier, task_name="RTE", data_dir=GLUE, spm_model_file=SPM, max_seq_length=40,

@@ -46,14 +46,10 @@ def vocabulary_of_characters(path, lower, strip_accents=True):
     path.write_text("\n".join(tokens), encoding="utf-8", newline="")
 
 
-def files_of(path, do_lower_case=True, **arguments):
+def files_of(path, do_lower_case=True, finds_special=False, **arguments):
     """The files that are written for a vocabulary."""
-    if path.suffix == ".model":
-        make, content = transformers_tokenizer.sentencepiece_files, path.read_bytes()
-    else:
-        make = transformers_tokenizer.wordpiece_files
-        content = list(FullTokenizer(vocab_file=str(path)).vocab)
-    return make(content, do_lower_case, 40, **arguments)
+    tokenizer = ours_of(path, do_lower_case, **arguments)
+    return transformers_tokenizer.tokenizer_files(tokenizer, 40, finds_special)
 
 
 def ours_of(path, do_lower_case=True, **arguments):
@@ -128,12 +124,15 @@ TRAINER, NORMALIZER = "trainer_spec", "normalizer_spec"
         ("piece", "piece", "▁of▁the", "has pieces of several words"),
     ],
 )
-def test_settings_that_are_not_followed_are_refused(part, key, value, message):
+def test_settings_that_are_not_followed_are_refused(part, key, value, message, tmp_path):
     model = (VOCABULARIES / "spm_uncased.model").read_bytes()
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)
     setattr(proto.pieces[100] if part == "piece" else getattr(proto, part), key, value)
+    tokenizer = FullTokenizer(spm_model_file=str(VOCABULARIES / "spm_uncased.model"))
+    tokenizer.path = str(tmp_path / "spm.model")  # SentencePiece itself refuses some
+    (tmp_path / "spm.model").write_bytes(proto.SerializeToString())
     with pytest.raises(ValueError, match=f"the SentencePiece model {message}"):
-        transformers_tokenizer.sentencepiece_files(proto.SerializeToString(), True, 40)
+        transformers_tokenizer.tokenizer_files(tokenizer, 40)
 
 
 # --- What transformers makes of them --------------------------------------------------------------

@@ -341,7 +341,8 @@ def test_the_length_of_the_training_goes_along(with_vocabulary, export):
         return written["model_max_length"]
 
     assert length() == 40
-    record = {"config": {}, "text": {"max_seq_length": 20}, "vocabulary": None}
+    config = json.loads((folder / "albert_config.json").read_text())
+    record = {"config": config, "text": {"max_seq_length": 20}, "vocabulary": None}
     (folder / "run.json").write_text(json.dumps(record))
     assert length() == 20
 

@@ -232,8 +232,8 @@ def test_every_word_is_kept_in_order_by_the_rule(written, tokenizer, max_seq_len
 
 
 @pytest.fixture(scope="module")
-def graph_tokenizer(vocabulary):
-    return GraphTokenizer(**vocabulary)
+def graph_tokenizer(tokenizer):
+    return GraphTokenizer(tokenizer)
 
 
 @pytest.mark.parametrize("max_seq_length", [6, 40])
