@@ -21,6 +21,7 @@ name_table = lazy.module("albert_tf.checkpoints.name_table")
 readers = lazy.module("albert_tf.checkpoints.readers")
 run_directory = lazy.module("albert_tf.checkpoints.run_directory")
 huggingface = lazy.module("albert_tf.checkpoints.huggingface")
+source = lazy.module("albert_tf.checkpoints.source")
 writers = lazy.module("albert_tf.checkpoints.writers")
 saved_models = lazy.module("albert_tf.publish.saved_models")
 transformers_tokenizer = lazy.module("albert_tf.publish.transformers_tokenizer")
@@ -49,17 +50,6 @@ def check_flags():
             "checkpoint in it"
         )
     paths.check_albert_directory(CONFIGS)
-
-
-def read_config():
-    """The config of the model in --albert_directory."""
-    paths = [os.path.join(FLAGS.albert_directory, name) for name in CONFIGS]
-    found = [path for path in paths if tf.io.gfile.exists(path)]
-    if not found:
-        raise UserError(
-            f"--albert_directory={FLAGS.albert_directory} holds no {CONFIG}: put it there"
-        )
-    return huggingface.read_config(found[0])
 
 
 def check_prefix(prefix, config):
@@ -128,8 +118,7 @@ def read_tokenizer(config, has_masked_lm):
     tokenizer = model_flags.directory_tokenizer()
     text_input.check_vocabulary(config, tokenizer, tokenizer.path)
     ids = tokenizer.special_ids(with_mask=False)
-    record = run_directory.RunDirectory(FLAGS.albert_directory).settings
-    length = record and record.text.get("max_seq_length")
+    length = source.Source(FLAGS.albert_directory).recorded("max_seq_length")
     length = length or config.max_position_embeddings
     try:
         return ids, transformers_tokenizer.tokenizer_files(tokenizer, length, has_masked_lm)
@@ -165,7 +154,7 @@ def export_to_transformers(config):
 def main(_):
     """Reads flags, checks them and the input, then writes."""
     check_flags()
-    config = read_config()
+    config = source.Source(FLAGS.albert_directory).read_config()
     if FLAGS.export_format == "hf":
         export_to_transformers(config)
     else:
