@@ -97,6 +97,24 @@ def earlier_run():
     return source.find(path) if path else None
 
 
+def check_masking(path, arguments):
+    """Raises UserError if --masked_lm_budget is to mask with another vocabulary than the records'.
+
+    Args:
+        path: str, one of the record files.
+        arguments: dict or None, of the tokenizer that made them.
+    """
+    given = FLAGS.spm_model_file or FLAGS.vocab_file
+    if not (FLAGS.masked_lm_budget and given and arguments):
+        return
+    flag = next(name for name in run_directory.VOCABULARY_FLAGS if arguments.get(name))
+    if run_directory.sha256(given) != run_directory.sha256(arguments[flag]):
+        raise UserError(
+            f"{given} is not the vocabulary of {path}, which was made with {arguments[flag]}: give "
+            f"--{flag}={arguments[flag]}"
+        )
+
+
 def main(_):
     """Makes values of the flags, then trains and evaluates."""
     flag_groups.note_obsolete_flags()
@@ -104,12 +122,13 @@ def main(_):
     if FLAGS.do_train:
         warn()
     config = model_flags.read_config()
-    paths = record_index.expand_patterns(FLAGS.input_file, "input_file")
+    records = record_index.expand_patterns(FLAGS.input_file, "input_file")
     if FLAGS.eval_input_file:
-        paths += record_index.expand_patterns(FLAGS.eval_input_file, "eval_input_file")
-    arguments = model_flags.tokenizer_of_records(paths)
+        records += record_index.expand_patterns(FLAGS.eval_input_file, "eval_input_file")
+    arguments = model_flags.tokenizer_of_records(records)
     model_flags.check_vocabulary_of(earlier_run(), arguments)
     settings = read_options(config, arguments)
+    check_masking(records[0], arguments)
     files.check_writable(FLAGS.output_dir, "output_dir")
     pretraining.pretrain(config, settings, launch.set_up_devices())
 

@@ -144,7 +144,9 @@ def test_records_that_do_not_fit_the_flags(run_main, flags, made, tmp_path):
     refused("records of .*/masked are masked", do_eval=True, eval_input_file=both)
     other = tmp_path / "other.txt"
     other.write_text("[PAD]\n[SEP]\n[MASK]\n[CLS]\n")
-    refused("begins with the id 2, and .CLS. .* has 3: give the vocabulary", vocab_file=other)
+    message = "begins with the id 2, and .CLS. .* has 3: give the vocabulary"
+    without_summary = shutil.copy(made / "unmasked", tmp_path / "records")
+    refused(message, vocab_file=other, input_file=without_summary)
     other.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n")
     refused(r"other.txt lacks the piece \[MASK\]", vocab_file=other)
     other.write_text("".join(f"{n}\n" for n in range(301)))
@@ -212,6 +214,13 @@ def test_the_run_knows_the_vocabulary_of_its_records(run_main, flags, made, tmp_
     assert record.text["do_lower_case"] is True
     loaded = albert_tf.load(str(tmp_path / "out"))
     assert len(loaded.fill_mask("a b [MASK] c", top_k=2)[0]) == 2
+
+
+def test_masking_with_another_vocabulary_of_the_same_size_is_an_error(run_main, flags, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join([*PIECES[:5], *PIECES[:4:-1]]) + "\n")
+    with pytest.raises(UserError, match=r"other\.txt is not the vocabulary of .*vocab\.txt"):
+        run_main(run_pretraining, **flags | {"vocab_file": other})
 
 
 def test_a_changed_vocabulary_is_not_taken(made, tmp_path):
