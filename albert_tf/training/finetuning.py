@@ -12,13 +12,7 @@ from albert_tf.errors import UserError, as_called
 from albert_tf.publish import saved_models
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.records import input_pipeline, record_checks
-from albert_tf.training import (
-    devices,
-    evaluation,
-    results,
-    runs,
-    trials,
-)
+from albert_tf.training import devices, evaluation, results, runs, trials
 from albert_tf.training.task import Predicted
 
 _MOST_SHOWN = 20  # classes in a line

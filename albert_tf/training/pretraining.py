@@ -57,16 +57,7 @@ class _Source(NamedTuple):
 def _train_and_evaluate(config, options, strategy):
     source, eval_source = _find_inputs(config, options)
     run = _make_run(config, options, strategy)
-    evaluator = None
-    if options.do_eval:
-        dataset = input_pipeline.eval_dataset(
-            eval_source.files,
-            eval_source.schema,
-            options.eval_batch_size,
-            drop_remainder=devices.is_tpu(strategy),
-            masking=eval_source.masking,
-        )
-        evaluator = _make_evaluator(run, options, dataset)
+    evaluator = _make_evaluator(run, options, eval_source) if options.do_eval else None
     with contextlib.ExitStack() as stack:
         stack.enter_context(source.naming_bad_records())
         if eval_source is not source:
@@ -196,13 +187,19 @@ def _train(run, options, source, evaluator):
         length_buckets=options.length_buckets,
         masking=source.masking,
     )
-    run.wait_for_checkpoint()
     latest = run_directory.latest_in(options.output_dir)
     print(f"Trained to step {run.step}" + (f"; checkpoint {latest}" if run.is_chief else ""))
 
 
-def _make_evaluator(run, options, dataset):
-    """evaluation.Evaluator of a run on a data set."""
+def _make_evaluator(run, options, source):
+    """evaluation.Evaluator of a run on records."""
+    dataset = input_pipeline.eval_dataset(
+        source.files,
+        source.schema,
+        options.eval_batch_size,
+        drop_remainder=devices.is_tpu(run.strategy),
+        masking=source.masking,
+    )
 
     def evaluate():
         figures = run.evaluate(dataset, options.max_eval_steps)

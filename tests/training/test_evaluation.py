@@ -10,6 +10,7 @@ import tensorflow as tf
 from albert_tf import options
 from albert_tf.checkpoints import loading, run_directory, writers
 from albert_tf.errors import UserError
+from albert_tf.records import input_pipeline
 from albert_tf.training import evaluation, figures, pretraining, results
 from albert_tf.training.task import Evaluation
 
@@ -17,7 +18,7 @@ from albert_tf.training.task import Evaluation
 class Run:
     """A run of one variable, as an `evaluation.Evaluator` needs it."""
 
-    is_chief = True
+    is_chief, strategy = True, tf.distribute.get_strategy()
     delete_at_load = None  # prefix of a checkpoint that disappears when it is to be loaded
 
     def __init__(self, directory, **settings):
@@ -170,15 +171,17 @@ def test_the_line_and_the_curves_show_weighted_figures_and_the_file_the_original
 
 
 def test_the_loss_of_pretraining_is_the_sum_of_its_parts_and_that_of_the_file_the_original_one(
-    directory, capsys
+    directory, capsys, monkeypatch
 ):
     class PretrainingRun(Run):
         def evaluate(self, dataset, max_steps):
             accuracies = {"masked_lm_accuracy": 0.5, "sentence_order_accuracy": 0.5}
             return accuracies | {"masked_lm_loss": 4.0, "sentence_order_loss": 0.5, "loss": 9.0}
 
-    options = types.SimpleNamespace(max_eval_steps=3, sentence_loss_weight=0.5)
-    evaluator = pretraining._make_evaluator(PretrainingRun(directory), options, None)
+    monkeypatch.setattr(input_pipeline, "eval_dataset", lambda *_, **__: None)
+    options = types.SimpleNamespace(max_eval_steps=3, sentence_loss_weight=0.5, eval_batch_size=8)
+    source = pretraining._Source([], {}, None)
+    evaluator = pretraining._make_evaluator(PretrainingRun(directory), options, source)
     evaluator.each([str(directory / "model.ckpt-4")])
     assert "Evaluation at step 4: loss 4.2500, masked_lm_acc" in capsys.readouterr().out
     lines = (directory / results.EVAL_RESULTS).read_text().splitlines()
