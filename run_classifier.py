@@ -76,7 +76,9 @@ def multi_label_task():
     """The same of one's own texts with any number of labels."""
     columns = (FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
     row = glue.tsv_task(*columns, FLAGS.labels, False, FLAGS.data_dir or "", multi_label=True)
-    trained = None if FLAGS.do_train else finetuning_flags.trained_checkpoint()
+    # An evaluation keeps its threshold in the run's own directory.
+    evaluates = FLAGS.do_train or FLAGS.do_eval
+    trained = None if evaluates else finetuning_flags.trained_checkpoint()
     directory = run_directory.directory_of(trained) if trained else FLAGS.output_dir
     task, data = glue_task(row)
     return functools.partial(multi_label.MultiLabelTask, *task.args, directory=directory), data

@@ -1258,6 +1258,7 @@ class TrainedModel(Options):
     max_seq_length: int | None = option(None, "Longest sequence, in pieces.")
     task_name: str | None = option(
         None,
-        "What the model is fine-tuned for: a task of GLUE, tsv, regression, ner or race.",
+        "What the model is fine-tuned for: a task of GLUE, tsv, multi_label, regression, ner or "
+        "race.",
     )
     labels: list | None = option(None, "Its classes in the order of their ids.")

@@ -43,7 +43,7 @@ def load(
         strip_accents: bool, where the source does not tell; True where neither does.
         config: AlbertConfig, where the source has none.
         task: str, what a fine-tuned checkpoint is for, where nothing beside it tells: the name of
-            a GLUE task, tsv, regression, ner or race.
+            a GLUE task, tsv, multi_label, regression, ner or race.
         labels: sequence of str, its classes in the order of their ids.
         max_seq_length: int, longest sequence in pieces; by default that of the training, or 512.
         batch_size: int, sequences that are computed together.

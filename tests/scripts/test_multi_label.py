@@ -151,6 +151,18 @@ def test_the_threshold_of_an_evaluation_is_kept_and_used(learnt, tmp_path):
     assert albert_tf.load(out).predict(text)["label"] == wanted
 
 
+def test_a_model_from_elsewhere_is_evaluated_here(learnt, data, run_main, tmp_path):
+    """Its threshold goes with the copy of the best, and the other directory stays as it is."""
+    given, name = shutil.copytree(learnt[0], tmp_path / "given"), multi_label.Threshold.FILE
+    wanted = (given / name).read_text()
+    (given / name).unlink()
+    flags = {"do_eval": True, "output_dir": tmp_path / "out", "init_checkpoint": given}
+    run_main(run_classifier, task_name="tsv", multi_label=True, data_dir=data, **flags)
+    assert not (given / name).exists()
+    found = json.loads((tmp_path / "out" / name).read_text())
+    assert found == pytest.approx(json.loads(wanted), abs=CLOSE)
+
+
 def test_the_best_threshold_by_trying_all():
     generator = np.random.default_rng(0)
     for _ in range(50):
