@@ -11,15 +11,12 @@ The records are those of a run on one machine: the same tasks make them, with th
 import contextlib
 import io
 import logging
-import os
 import re
-import tempfile
 
-import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.corpus import beam_tasks, corpus_files, mapped_arrays, near_duplicates
+from albert_tf.corpus import beam_tasks, corpus_files, local_stages
 from albert_tf.errors import UserError
 from albert_tf.records import record_index
 
@@ -58,6 +55,8 @@ class BeamStages:
     """
 
     is_shared = True  # the work directory, between machines
+    is_whole = staticmethod(beam_tasks.is_whole)
+    write_documents = staticmethod(beam_tasks.write_documents)
 
     def __init__(self, runner, options=()):
         given = [f"--{option.strip().removeprefix('--')}" for option in options]
@@ -121,7 +120,7 @@ class BeamStages:
         return [[path, *record_index.state(path).values()] for path in paths]
 
     def write_corpus(self, paths, form, encoder, directory):
-        """Tokenises text files; as `corpus_files.write_corpus`, but tokens lie in parts.
+        """Tokenises text files; as `LocalStages.write_corpus`, but tokens lie in parts.
 
         Args:
             paths: list of str.
@@ -148,34 +147,12 @@ class BeamStages:
             files.remove(tokens)
             raise
 
-    def is_whole(self, directory):
-        """Whether a directory holds a corpus without damage; see `beam_tasks.is_whole`."""
-        return beam_tasks.is_whole(directory)
-
-    def digests(self, directory):
-        """Hashes of the documents of a corpus; as `corpus_selection.all_digests`."""
-        path = f"{directory}-digests.bin"
-        self._of_documents(directory, beam_tasks.digests, path, 8)
-        return np.frombuffer(files.read_bytes(path), np.uint64)
-
-    def near_duplicates(self, directory, used, similarity):
-        """Which documents nearly repeat an earlier one; see `near_duplicates.repeats`."""
-        path = f"{directory}-signatures.bin"
-        self._of_documents(directory, beam_tasks.signatures, path, 4 * near_duplicates.HASHES)
-        signatures = mapped_arrays.open_array(path, np.uint32, -1, near_duplicates.HASHES)
-        blocks = range(0, len(signatures), beam_tasks.DOCUMENTS_TOGETHER)
-        some = (signatures[first : first + beam_tasks.DOCUMENTS_TOGETHER] for first in blocks)
-        with tempfile.TemporaryDirectory() as local:
-            return near_duplicates.repeats(some, used, similarity, os.path.join(local, "near"))
-
-    def _of_documents(self, directory, make, path, size):
-        """Writes what `make` gives for the documents of a corpus in order, `size` bytes of each."""
+    def of_documents(self, directory, make, path):
+        """Writes what `make` gives for documents; as `local_stages.LocalStages.of_documents`."""
         num_documents = corpus_files.open_corpus(directory).num_documents
-        if corpus_files.size_of(path) == size * num_documents:
-            return
         self._run(
             "comparing",
-            list(range(0, num_documents, beam_tasks.DOCUMENTS_TOGETHER)),
+            list(range(0, num_documents, local_stages.DOCUMENTS_TOGETHER)),
             ("Request", beam.FlatMap(beam_tasks.document_requests, directory)),
             ("ToTokens", beam.GroupByKey()),
             ("Answer", beam.FlatMap(beam_tasks.segments, directory)),
@@ -185,16 +162,12 @@ class BeamStages:
             ("Write", beam.Map(beam_tasks.write_in_order, path)),
         )
 
-    def write_documents(self, directory, chosen, target):
-        """Writes a corpus of documents of another; see `beam_tasks.write_documents`."""
-        beam_tasks.write_documents(directory, chosen, target)
-
     def plan(self, planner, corpus):
         """The figures of all plans, which are made if they are not there yet."""
         parts = planner.parts(corpus)
-        if missing := [part for part in parts if not planner.figures(part.number)]:
+        if missing := [part for part in parts if not planner.figures(part[0])]:
             self._run("planning", missing, ("Plan", beam.Map(beam_tasks.silently, planner)))
-        return [planner.figures(part.number) for part in parts]
+        return [planner.figures(number) for number, _ in parts]
 
     def write(self, writer, corpus, missing):
         """The figures of the output files `missing` (list of int), which are written."""

@@ -19,7 +19,6 @@ from albert_tf.corpus import (
     corpus_files,
     corpus_selection,
     local_stages,
-    near_duplicates,
     text_files,
     workers,
 )
@@ -27,7 +26,6 @@ from albert_tf.errors import UserError
 
 _CHUNKS_PER_PART = 16  # 4 MiB of text
 _ID_BYTES, _TOKEN_BYTES = 4, 5  # of a token, without and with whether it opens a word
-DOCUMENTS_TOGETHER = 256
 # Of a segment in a request: where its record goes, lengths and kind of the pair, where the segment
 # begins in it, and which tokens of the corpus, or of a file, are wanted.
 _COLUMNS = ["file", "block", "row", "a_length", "b_length", "kind", "offset", "begin", "end"]
@@ -138,7 +136,7 @@ def _corpus(directory):
 def document_requests(first, corpus_directory):
     """Yields requests for the documents from `first` on."""
     corpus = _corpus(corpus_directory)
-    bounds = corpus.sentences[corpus.documents[first : first + DOCUMENTS_TOGETHER + 1]]
+    bounds = corpus.sentences[corpus.documents[first : first + local_stages.DOCUMENTS_TOGETHER + 1]]
     segments = np.zeros((len(bounds) - 1, len(_COLUMNS)), np.int64)
     segments[:, 1], segments[:, 2] = first, np.arange(len(segments))
     segments[:, _BEGIN], segments[:, _END] = bounds[:-1], bounds[1:]
@@ -149,19 +147,9 @@ def of_documents(item, make):
     """(0, (first document, bytes that `make` gives for it and those that follow))."""
     (_, first), pieces = item
     documents = itertools.groupby(sorted(pieces), key=lambda piece: piece[0])
-    return 0, (first, make([b"".join(piece[5] for piece in some) for _, some in documents]))
-
-
-def digests(documents):
-    """The digests of documents, each given as the bytes of its tokens."""
-    return b"".join(map(corpus_selection.digest, documents))
-
-
-def signatures(documents):
-    """The signatures of documents, each given as the bytes of its tokens."""
-    ids = np.frombuffer(b"".join(documents), np.int32)
+    documents = [b"".join(piece[5] for piece in some) for _, some in documents]
     bounds = np.cumsum([0, *map(len, documents)]) // _ID_BYTES
-    return near_duplicates.signatures(ids, bounds).tobytes()
+    return 0, (first, make(np.frombuffer(b"".join(documents), np.int32), bounds).tobytes())
 
 
 def write_in_order(item, path):
@@ -186,7 +174,7 @@ def write_documents(directory, chosen, target):
     part, pieces = _in_parts(segments, tokens)
     sizes = pieces[:, _END] - pieces[:, _BEGIN]
     _write_parts(target, tokens.files, sizes, part, pieces[:, _BEGIN])
-    corpus_selection.write_documents(corpus, chosen, target, corpus_files.INDEX)
+    corpus_selection.write_documents(directory, chosen, target)
 
 
 # === Plans to files ===
@@ -252,7 +240,7 @@ def segments(item, corpus_directory):
 
 
 def record_block(item, writer):
-    """(file, (block, *RecordBlock)) of the pieces that the block's segments consist of."""
+    """(file, (block, its records, their counts)) of the pieces that its segments consist of."""
     (file, block), pieces = item
     pieces = sorted(pieces)  # by row and offset
     first_of_row = {piece[0]: piece for piece in reversed(pieces)}
@@ -268,8 +256,8 @@ def record_block(item, writer):
 
 
 def write_file(item, writer):
-    """Writes an output file of the RecordBlocks that belong to it."""
+    """Writes an output file of the blocks that belong to it."""
     file, blocks = item
     blocks = sorted(blocks, key=lambda block: block[0])
-    made = (local_stages.RecordBlock(*block[1:]) for block in blocks)
+    made = (block[1:] for block in blocks)
     writer.write(file, made, workers.no_report)

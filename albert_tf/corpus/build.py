@@ -8,13 +8,14 @@ directory, under names that are hashes of all they depend on. What is there is n
 import collections
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import json
+import math
 import os
 import tempfile
 import time
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -25,6 +26,8 @@ from albert_tf.corpus import (
     corpus_summary,
     line_encoder,
     local_stages,
+    mapped_arrays,
+    near_duplicates,
     text_files,
 )
 from albert_tf.errors import UserError
@@ -136,9 +139,14 @@ def _parts(whole, selection, stages):
     """(directories of the corpora to make records of, Counter of the documents dropped)."""
     if selection == options.Selection():
         return [whole], collections.Counter()
-    near_duplicates = functools.partial(stages.near_duplicates, whole)
-    digests = stages.digests(whole)
-    parts, dropped = corpus_selection.choose(digests, selection, near_duplicates)
+    digests = _of_documents(whole, stages, corpus_selection.digests, np.uint64, -1)
+
+    def repeats(used, similarity):
+        shape = -1, near_duplicates.HASHES
+        signatures = _of_documents(whole, stages, near_duplicates.signatures, np.uint32, *shape)
+        return near_duplicates.repeats(signatures, used, similarity)
+
+    parts, dropped = corpus_selection.choose(digests, selection, repeats)
     directories = []
     for part, documents in parts.items():
         if part == corpus_selection.HELD_OUT and not selection.heldout_fraction:
@@ -152,6 +160,16 @@ def _parts(whole, selection, stages):
         if not _is_whole(directories[-1], stages):
             stages.write_documents(whole, documents, directories[-1])
     return directories, dropped
+
+
+def _of_documents(directory, stages, make, kind, *shape):
+    """What `make` gives for the documents of a corpus: an array of a file, made if need be."""
+    path = f"{directory}-{make.__name__}.bin"
+    count = corpus_files.open_corpus(directory).num_documents
+    size = count * math.prod(shape[1:]) * np.dtype(kind).itemsize
+    if corpus_files.size_of(path) != size:
+        stages.of_documents(directory, make, path)
+    return mapped_arrays.open_array(path, kind, *shape)
 
 
 def _is_whole(directory, stages):

@@ -11,7 +11,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import files, progress
+from albert_tf import files
 from albert_tf.corpus import line_encoder, mapped_arrays, text_files
 from albert_tf.errors import UserError
 
@@ -162,29 +162,6 @@ def content_hashes(paths):
             content.update(block)
         hashes.append(content.hexdigest())
     return hashes
-
-
-def write_corpus(paths, form, encoder, directory, pool):
-    """Tokenises text files.
-
-    Args:
-        paths: list of str.
-        form: text_files.Format.
-        encoder: line_encoder.LineEncoder.
-        directory: str, on a local disk, that the corpus is written to, for `open_corpus`; it
-            appears when all is done.
-        pool: workers.WorkerPool.
-
-    Raises:
-        UserError: a file cannot be read or is not UTF-8, or there is no text in any.
-    """
-    with files.replacing_directory(directory) as name, contextlib.ExitStack() as stack:
-        bar = stack.enter_context(progress.bar("tokenising", text_files.total_size(paths), "B"))
-        writer = stack.enter_context(Writer(name))
-        for lines in pool.in_order(encoder, text_files.chunks(paths, form), bar.update):
-            writer.add(lines)
-        writer.finish()
-        check_not_empty(writer.num_documents, paths)
 
 
 def check_not_empty(num_documents, paths):

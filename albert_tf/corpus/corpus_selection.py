@@ -18,7 +18,7 @@ def choose(digests, selection, repeats=None):
     """Which documents of a corpus are used.
 
     Args:
-        digests: uint64 array [documents], a `digest` of each.
+        digests: uint64 array [documents], the `digests` of all.
         selection: options.Selection.
         repeats: callable, (bool array [documents] of those to compare, similarity) -> bool array
             of those that nearly repeat an earlier one; needed for `drop_near_duplicates`.
@@ -41,36 +41,29 @@ def choose(digests, selection, repeats=None):
     )
 
 
-def all_digests(corpus):
-    """The `digest` of each document, uint64 array [documents]."""
-    hashes = []
-    for first in range(0, corpus.num_documents, _DOCUMENTS_TOGETHER):
-        documents = corpus.documents[first : first + _DOCUMENTS_TOGETHER + 1]
-        bounds = itertools.pairwise(corpus.sentences[documents].tolist())
-        some = (digest(corpus.ids[start:end]) for start, end in bounds)
-        hashes.append(np.frombuffer(b"".join(some), np.uint64))
-        corpus.release()
-    return np.concatenate(hashes)
+def digests(ids, bounds):
+    """Hashes of the tokens of documents: uint64 array [documents].
+
+    Args:
+        ids: int32 array, tokens.
+        bounds: int array [documents + 1], offsets into `ids`.
+    """
+    documents = (ids[start:end] for start, end in itertools.pairwise(bounds.tolist()))
+    hashes = (hashlib.blake2b(document, digest_size=8).digest() for document in documents)
+    return np.frombuffer(b"".join(hashes), np.uint64)
 
 
-def digest(ids):
-    """A hash (8 bytes) of the tokens of a document, given as int32 array or as its bytes."""
-    return hashlib.blake2b(ids, digest_size=8).digest()
-
-
-def write_documents(corpus, chosen, directory, arrays=corpus_files.ARRAYS):
+def write_documents(directory, chosen, target):
     """Writes a corpus of some documents of another.
 
     Args:
-        corpus: corpus_files.Corpus.
+        directory: str.
         chosen: bool array [documents].
-        directory: str, that the corpus is written to; it appears when all is done.
-        arrays: dict, those that are written; all, or corpus_files.INDEX.
+        target: str, directory that the corpus is written to; it appears when all is done.
     """
-    with (
-        files.replacing_directory(directory) as name,
-        corpus_files.Writer(name, arrays) as writer,
-    ):
+    corpus = corpus_files.open_corpus(directory)
+    arrays = [name for name in corpus_files.ARRAYS if getattr(corpus, name) is not None]
+    with files.replacing_directory(target) as name, corpus_files.Writer(name, arrays) as writer:
         for first in range(0, len(chosen), _DOCUMENTS_TOGETHER):
             for start, end in runs(chosen[first : first + _DOCUMENTS_TOGETHER]):
                 writer.copy(corpus, first + start, first + end)

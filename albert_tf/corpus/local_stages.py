@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import json
 import os
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,8 +21,8 @@ from albert_tf.corpus import (
     corpus_summary,
     instances,
     mapped_arrays,
-    near_duplicates,
     permutation,
+    text_files,
     workers,
 )
 from albert_tf.records import record_index, schemas
@@ -31,17 +30,11 @@ from albert_tf.records import record_index, schemas
 _RECORDS_PER_BLOCK = 1024  # part of what decides about the records: do not change it lightly
 _BLOCKS_PER_PLAN = 128  # of documents; more where there would be too many plans
 _PAIR_BYTES = 5 * 8
+DOCUMENTS_TOGETHER = 256  # that are hashed
 _MOST_PLANS = 512  # each is a mapped file, which takes a file descriptor
 
 
 # === Plans of the passes ===
-
-
-class PlanPart(NamedTuple):
-    """What is planned together: the n-th blocks of all passes, counted pass by pass."""
-
-    number: int
-    blocks: range
 
 
 @dataclasses.dataclass
@@ -53,25 +46,24 @@ class Planner:
     settings: instances.Settings
 
     def parts(self, corpus):
-        """List of all PlanParts, in the order of the passes and the documents."""
+        """List of (int, range of blocks as `instances.plan` takes it) of all parts."""
         blocks = instances.num_blocks(corpus)
         total = blocks * self.settings.dupe_factor
         together = max(min(_BLOCKS_PER_PLAN, blocks), -(-total // _MOST_PLANS))
-        return [
-            PlanPart(number, range(first, min(first + together, total)))
-            for number, first in enumerate(range(0, total, together))
-        ]
+        starts = range(0, total, together)
+        return list(enumerate(range(first, min(first + together, total)) for first in starts))
 
     def __call__(self, part, report):
+        number, blocks = part
         corpus = corpus_files.open_corpus(self.corpus_directory)
-        amount = corpus.text_bytes * len(part.blocks) / instances.num_blocks(corpus)
-        if figures := self.figures(part.number):
+        amount = corpus.text_bytes * len(blocks) / instances.num_blocks(corpus)
+        if figures := self.figures(number):
             report(amount)
             return figures
-        plan = plan_file(self.plans, part.number)
+        plan = plan_file(self.plans, number)
         figures = collections.Counter()
         with files.replacing(plan) as (name,), tf.io.gfile.GFile(name, "wb") as file:
-            for pairs, tokens_cut in instances.plan(corpus, self.settings, part.blocks):
+            for pairs, tokens_cut in instances.plan(corpus, self.settings, blocks):
                 file.write(pairs.tobytes())
                 kinds = np.bincount(pairs[:, -1], minlength=3).tolist()
                 figures.update(dict(zip(corpus_summary.KINDS, kinds, strict=True)))
@@ -97,20 +89,6 @@ def plan_file(plans, number):
 # === Output files ===
 
 
-class RecordBlock(NamedTuple):
-    """Serialised records that lie together in an output file.
-
-    Attributes:
-        records: list of bytes.
-        instance_tokens: int, tokens in them, specials included.
-        predictions: int, tokens to predict.
-    """
-
-    records: list
-    instance_tokens: int
-    predictions: int
-
-
 @dataclasses.dataclass
 class Writer:
     """Writes an output file, and a note with its figures in the work directory."""
@@ -128,22 +106,17 @@ class Writer:
         return self.write(number, self._blocks(number), report)
 
     def write(self, number, blocks, report):
-        """Writes an output file of its RecordBlocks, in their order; returns its figures."""
+        """Writes an output file of its `record_block`s, in their order; returns its figures."""
         path = self.outputs[number]
-        lengths, instance_tokens, predictions = [], 0, 0
+        lengths, figures = [np.zeros(0, np.int64)], collections.Counter()
         with schemas.open_writers([path]) as (writer,):
-            for block in blocks:
-                for record in block.records:
+            for records, counts in blocks:
+                for record in records:
                     writer.write(record)
-                lengths.append(np.array(list(map(len, block.records))))
-                instance_tokens += block.instance_tokens
-                predictions += block.predictions
-                report(len(block.records))
-        figures = {
-            "instance_tokens": instance_tokens,
-            "predictions": predictions,
-            **record_index.entry(path, np.concatenate([np.zeros(0, np.int64), *lengths])),
-        }
+                lengths.append(np.array(list(map(len, records))))
+                figures.update(counts)
+                report(len(records))
+        figures = dict(figures) | record_index.entry(path, np.concatenate(lengths))
         files.write_text(self._note(number), json.dumps(figures))
         return figures
 
@@ -157,7 +130,7 @@ class Writer:
         return os.path.join(self.notes, f"{number:05}.json")
 
     def _blocks(self, number):
-        """Yields the RecordBlocks of an output file."""
+        """Yields the `record_block`s of an output file."""
         corpus = corpus_files.open_corpus(self.corpus_directory)
         total, files_ = sum(self.counts), len(self.outputs)
         for block, first in enumerate(range(number, total, files_ * _RECORDS_PER_BLOCK)):
@@ -168,17 +141,27 @@ class Writer:
             mapped_arrays.release(*self._plans)
 
     def record_block(self, corpus, pairs, number, block):
-        """The RecordBlock of a file (int) and a block in it (int), of all its pairs in order."""
+        """Records that lie together in an output file.
+
+        Args:
+            corpus: corpus_files.Corpus.
+            pairs: int64 array [n, 5], those of the records, in order.
+            number: int, of the file.
+            block: int, of the block in it.
+
+        Returns:
+            (list of bytes, dict of the counts of instance_tokens and predictions).
+        """
         key = instances.INSTANCE_DRAWS, len(self.outputs), number, block
         rng = np.random.default_rng(self.settings.seed_sequence(*key))
         arrays = instances.instances(
             corpus, pairs, self.settings, self.special_ids, self.vocab_size, rng
         )
-        return RecordBlock(
-            schemas.encode_rows(arrays, self.settings.schema),
-            int(arrays["input_mask"].sum()),
-            int(arrays["masked_lm_weights"].sum()),
-        )
+        counts = {
+            "instance_tokens": int(arrays["input_mask"].sum()),
+            "predictions": int(arrays["masked_lm_weights"].sum()),
+        }
+        return schemas.encode_rows(arrays, self.settings.schema), counts
 
     def places(self, plan):
         """Where the pairs of a plan (int) go: int arrays of file, block, and row in the block."""
@@ -209,6 +192,16 @@ class Writer:
 # === On one machine ===
 
 
+def _of_documents(first, report, directory, make):
+    """What `make` gives for some documents, as bytes: a task for worker processes."""
+    corpus = corpus_files.open_corpus(directory)
+    bounds = corpus.sentences[corpus.documents[first : first + DOCUMENTS_TOGETHER + 1]]
+    made = make(corpus.ids, bounds).tobytes()
+    corpus.release()
+    report(corpus.text_bytes * (len(bounds) - 1) / corpus.num_documents)
+    return made
+
+
 class LocalStages(workers.WorkerPool):
     """The stages in processes of this machine.
 
@@ -218,33 +211,54 @@ class LocalStages(workers.WorkerPool):
     """
 
     is_shared = False  # the work directory, between machines
-
-    def identify(self, paths):
-        """What tells whether files have changed; see `corpus_files.content_hashes`."""
-        return corpus_files.content_hashes(paths)
+    identify = staticmethod(corpus_files.content_hashes)
+    is_whole = staticmethod(corpus_files.is_whole)
+    write_documents = staticmethod(corpus_selection.write_documents)
 
     def write_corpus(self, paths, form, encoder, directory):
-        """Tokenises text files; see `corpus_files.write_corpus`."""
-        corpus_files.write_corpus(paths, form, encoder, directory, self)
+        """Tokenises text files.
 
-    def is_whole(self, directory):
-        """Whether a directory holds a corpus without damage; see `corpus_files.is_whole`."""
-        return corpus_files.is_whole(directory)
+        Args:
+            paths: list of str.
+            form: text_files.Format.
+            encoder: line_encoder.LineEncoder.
+            directory: str, on a local disk, that the corpus is written to, for
+                `corpus_files.open_corpus`; it appears when all is done.
 
-    def digests(self, directory):
-        """Hashes of the documents of a corpus; see `corpus_selection.all_digests`."""
-        return corpus_selection.all_digests(corpus_files.open_corpus(directory))
+        Raises:
+            UserError: a file cannot be read or is not UTF-8, or there is no text in any.
+        """
+        size = text_files.total_size(paths)
+        with (
+            files.replacing_directory(directory) as name,
+            progress.bar("tokenising", size, "B") as bar,
+            corpus_files.Writer(name) as writer,
+        ):
+            chunks = text_files.chunks(paths, form)
+            for lines in self.in_order(encoder, chunks, bar.update):
+                writer.add(lines)
+            writer.finish()
+            corpus_files.check_not_empty(writer.num_documents, paths)
 
-    def near_duplicates(self, directory, used, similarity):
-        """Which documents nearly repeat an earlier one; see `near_duplicates.repeats`."""
-        signatures = near_duplicates.corpus_signatures(directory, self)
-        kept = f"{directory}-near-{similarity}"
-        return near_duplicates.repeats(signatures, used, similarity, kept)
+    def of_documents(self, directory, make, path):
+        """Writes what `make` gives for the documents of a corpus, in their order.
 
-    def write_documents(self, directory, chosen, target):
-        """Writes a corpus of documents of another; see `corpus_selection.write_documents`."""
+        Args:
+            directory: str, of the corpus.
+            make: picklable callable that takes tokens (int32 array) and the bounds of documents in
+                them (int array [n + 1]), and returns an array [n, ...].
+            path: str, file to write.
+        """
         corpus = corpus_files.open_corpus(directory)
-        corpus_selection.write_documents(corpus, chosen, target)
+        firsts = range(0, corpus.num_documents, DOCUMENTS_TOGETHER)
+        task = functools.partial(_of_documents, directory=directory, make=make)
+        with (
+            files.replacing(path) as (name,),
+            tf.io.gfile.GFile(name, "wb") as file,
+            progress.bar("comparing", corpus.text_bytes, "B") as bar,
+        ):
+            for made in self.in_order(task, firsts, bar.update):
+                file.write(made)
 
     def plan(self, planner, corpus):
         """The figures of all plans, which are made if they are not there yet."""

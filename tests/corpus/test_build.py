@@ -97,7 +97,7 @@ def test_finished_files_and_the_text_are_kept(source, tmp_path, tokenizer, monke
         make(source, tmp_path / "again", tokenizer)
     assert [path.name for path in (tmp_path / "again").glob("out*")] == ["out-00000-of-00003"]
     with monkeypatch.context() as patch:
-        patch.setattr(build.corpus_files, "write_corpus", None)
+        patch.setattr(local_stages.LocalStages, "write_corpus", None)
         summary, paths = make(source, tmp_path / "again", tokenizer)
     assert summary.counts["files_kept"] == 1
     assert "kept: 1 finished" in str(summary)

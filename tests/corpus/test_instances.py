@@ -18,10 +18,10 @@ from albert_tf.corpus import (
     corpus_files,
     instances,
     line_encoder,
+    local_stages,
     masking,
     segment_pairs,
     text_files,
-    workers,
 )
 from albert_tf.corpus.corpus_files import Corpus
 from albert_tf.corpus.instances import Settings
@@ -120,8 +120,8 @@ def read_files(paths, tokenizer, directory):
     form = text_files.Format()
     encoder = line_encoder.LineEncoder(tokenizer, form)
     shutil.rmtree(directory, ignore_errors=True)
-    with workers.WorkerPool(1, encoder) as pool:
-        corpus_files.write_corpus(paths, form, encoder, str(directory), pool)
+    with local_stages.LocalStages(1, encoder) as stages:
+        stages.write_corpus(paths, form, encoder, str(directory))
     return corpus_files.open_corpus(str(directory))
 
 

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.corpus import build, near_duplicates
+from albert_tf.corpus import build, local_stages, mapped_arrays, near_duplicates
 from albert_tf.corpus.instances import Settings
-from albert_tf.corpus.workers import WorkerPool
+from albert_tf.corpus.local_stages import LocalStages
 from albert_tf.options import Selection
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
@@ -41,13 +41,14 @@ def write(directory, documents):
 def repeats(directory, documents, similarity=0.8, used=None):
     corpus = write(directory, documents)
     used = np.ones(len(documents), bool) if used is None else used
-    with WorkerPool(1, None) as pool:
-        result = f"{corpus}-near"
-        signatures = near_duplicates.corpus_signatures(corpus, pool)
-        found = near_duplicates.repeats(signatures, used, similarity, result)
-        again = near_duplicates.repeats(None, used, similarity, result)
-    np.testing.assert_array_equal(found, again)  # from the file
-    return found.tolist()
+    signatures = signatures_of(corpus, f"{corpus}-signatures")
+    return near_duplicates.repeats(signatures, used, similarity).tolist()
+
+
+def signatures_of(corpus, path):
+    with LocalStages(1, None) as stages:
+        stages.of_documents(corpus, near_duplicates.signatures, path)
+    return mapped_arrays.open_array(path, np.uint32, -1, near_duplicates.HASHES)
 
 
 def shingles(document):
@@ -93,7 +94,7 @@ def test_signatures_agree_as_often_as_the_documents_are_similar(tmp_path):
     (first,) = some_documents(1, 2000)
     documents = [first, *([*first[:n], *range(2000 - n)] for n in (1900, 1600, 1200))]
     corpus = write(tmp_path / "corpus", documents)
-    signatures = near_duplicates._Signer(corpus)(0, lambda _: None)
+    signatures = signatures_of(corpus, f"{corpus}-signatures")
     for document, signature in zip(documents, signatures, strict=True):
         estimate = np.mean(signature == signatures[0])
         assert estimate == pytest.approx(jaccard(document, first), abs=0.13)  # 3 deviations
@@ -104,11 +105,12 @@ def test_the_blocks_do_not_matter(tmp_path, monkeypatch, size):
     documents = [d[:n] for d, n in zip(some_documents(30), range(1, 61, 2), strict=True)]
     documents += documents[:4]
     corpus = write(tmp_path / "corpus", documents)
-    whole = near_duplicates._Signer(corpus)(0, lambda _: None)
+    whole = np.array(signatures_of(corpus, f"{corpus}-signatures"))
     found = repeats(tmp_path / "whole", documents)
-    for name in ("_TOGETHER", "_TOKENS_TOGETHER", "_PAIRS_TOGETHER"):
+    for name in ("_TOGETHER", "_TOKENS_TOGETHER"):
         monkeypatch.setattr(near_duplicates, name, size)
-    np.testing.assert_array_equal(near_duplicates._Signer(corpus)(0, lambda _: None), whole[:size])
+    monkeypatch.setattr(local_stages, "DOCUMENTS_TOGETHER", size)
+    np.testing.assert_array_equal(signatures_of(corpus, f"{corpus}-blocks"), whole)
     assert repeats(tmp_path / "blocks", documents) == found == [False] * 30 + [True] * 4
 
 
