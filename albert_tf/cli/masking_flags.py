@@ -5,11 +5,11 @@ import itertools
 
 from absl import flags
 
+from albert_tf import options
 from albert_tf.cli import lazy
 from albert_tf.errors import UserError
 
 graph_masking = lazy.module("albert_tf.records.graph_masking")
-instances = lazy.module("albert_tf.corpus.instances")
 text_input = lazy.module("albert_tf.tasks.text_input")
 tokenization = lazy.module("albert_tf.text.tokenization")
 
@@ -73,7 +73,7 @@ def read_masking(config):
     """
     if not FLAGS.masked_lm_budget:
         return None
-    settings = instances.Settings(
+    settings = options.Instances(
         max_seq_length=FLAGS.max_seq_length,
         max_predictions_per_seq=FLAGS.max_predictions_per_seq,
         masked_lm_prob=FLAGS.masked_lm_budget,

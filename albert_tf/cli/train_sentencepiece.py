@@ -52,7 +52,7 @@ class Sentences:
     def __iter__(self):
         with progress.bar("reading", text_files.total_size(self._paths), "B") as bar:
             for chunk in text_files.chunks(self._paths, self._form):
-                lines, skipped = text_files.sentences(chunk, self._form)
+                lines, skipped = text_files.sentences(chunk)
                 self._skipped += len(skipped)
                 yield from tokenization.preprocess_lines(lines, self._lower, self._strip_accents)
                 bar.update(len(chunk.content))

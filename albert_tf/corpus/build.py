@@ -85,7 +85,7 @@ def create(
     special_ids = tokenizer.special_ids(with_mask=True)
     form, selection = form or text_files.Format(), selection or options.Selection()
     _check_outputs(inputs, outputs, heldout_outputs, selection)
-    encoder = line_encoder.LineEncoder(tokenizer, form, word_start)
+    encoder = line_encoder.LineEncoder(tokenizer, word_start)
     reading = {**dataclasses.asdict(form), "word_start": word_start}
     given = _given(inputs, tokenizer, reading, selection, settings)
     stages = stages or local_stages.LocalStages(num_workers, encoder)

@@ -36,18 +36,6 @@ class Settings(options.Instances):
             self.max_seq_length, masked_lists * self.max_predictions_per_seq
         )
 
-    @functools.cached_property
-    def ngram_length_cdf(self):
-        """Distribution function of n-gram lengths: p(n) ~ 1/n (paper, section 4.1), or reversed."""
-        weights = 1.0 / np.arange(1, self.ngram + 1)
-        cdf = np.cumsum(weights if self.favor_shorter_ngram else weights[::-1])
-        return cdf / cdf[-1]
-
-    def num_to_predict(self, length):
-        """Tokens to mask in sequences (int array). Halves go to even, as in the original."""
-        wanted = np.rint(np.asarray(length) * self.masked_lm_prob).astype(np.int64)
-        return np.clip(wanted, 1, self.max_predictions_per_seq)
-
     def seed_sequence(self, *key):
         """np.random.SeedSequence for one thing, named by numbers, independent of all others."""
         return np.random.SeedSequence(self.random_seed, spawn_key=key)

@@ -57,15 +57,14 @@ class LineEncoder:
 
     Args:
         tokenizer: FullTokenizer.
-        form: text_files.Format.
         word_start: str, one of WORD_STARTS; "original": FullTokenizer.is_start_piece; "piece":
             pieces with SentencePiece's mark of a space.
     """
 
-    def __init__(self, tokenizer, form, word_start=WORD_STARTS[0]):
+    def __init__(self, tokenizer, word_start=WORD_STARTS[0]):
         if word_start == "piece" and not tokenizer.is_sentencepiece:
             raise UserError("--word_start=piece needs a --spm_model_file")
-        self._tokenizer, self._form = tokenizer, form
+        self._tokenizer = tokenizer
         size = max(tokenizer.inv_vocab) + 1
         self._is_start_piece = _StartPieces(tokenizer, word_start)
         self._starts, self._odd, self._marked, self._foreign = np.zeros((4, size), bool)
@@ -89,7 +88,7 @@ class LineEncoder:
         Raises:
             UserError: the chunk is not UTF-8, or not of the form.
         """
-        lines, skipped = text_files.sentences(chunk, self._form)
+        lines, skipped = text_files.sentences(chunk)
         texts = self._tokenizer.normalize_batch([line.strip() for line in lines])
         ids, opens_word, lengths, unknown, pieces = self._encode(texts)
         lengths[[not text for text in texts]] = BLANK

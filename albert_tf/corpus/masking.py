@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.records import ngrams
+
 
 class Words(NamedTuple):
     """The words of n sequences, one row after the other.
@@ -132,11 +134,11 @@ def masked(ids, lengths, opens_word, may_mask, settings, mask_id, vocab_size, rn
         return new_ids, predicted
     words = word_groups(opens_word, may_mask, settings.do_whole_word_mask)
     covered = np.zeros(len(words.bounds) - 1, bool)
-    budgets = settings.num_to_predict(lengths)
-    flat = new_ids.ravel()
+    budgets = ngrams.num_to_predict(lengths, settings)
+    flat, length_cdf = new_ids.ravel(), ngrams.length_cdf(settings)
 
     def choose():
-        chosen = choose_ngrams(words, covered, budgets, settings.ngram_length_cdf, rng)
+        chosen = choose_ngrams(words, covered, budgets, length_cdf, rng)
         return words.positions[chosen[words.word_of[:-1]]]
 
     to_predict = choose()

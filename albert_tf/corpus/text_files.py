@@ -48,12 +48,14 @@ class Chunk(NamedTuple):
         content: bytes with the line end "\n".
         path: str.
         first_line: int, number of the first line, from 1.
+        form: Format.
         ends_document: bool, whether a document ends after it.
     """
 
     content: bytes
     path: str
     first_line: int
+    form: Format = Format()
     ends_document: bool = False
 
 
@@ -79,11 +81,11 @@ def chunks(paths, form):
                 parts[-1] = block[:end]
                 block = block[end:]
             content, parts = b"".join(parts), [block] if form.has_documents_of_lines else []
-            yield Chunk(content, path, line)
+            yield Chunk(content, path, line, form)
             line += content.count(b"\n")
         content = b"".join(parts)
         if content or form.file_is_document:
-            yield Chunk(content, path, line, form.file_is_document)
+            yield Chunk(content, path, line, form, form.file_is_document)
 
 
 def _whole_lines(parts, path):
@@ -164,12 +166,11 @@ def total_size(paths):
 # === Sentences ===
 
 
-def sentences(chunk, form):
+def sentences(chunk):
     """The sentences of a chunk, with an empty one where a document ends.
 
     Args:
         chunk: Chunk.
-        form: Format.
 
     Returns:
         (list of str, list of the numbers of lines left out because they are not UTF-8).
@@ -177,9 +178,9 @@ def sentences(chunk, form):
     Raises:
         UserError: a line is not UTF-8, or not a JSON object with the text.
     """
-    numbered, skipped = _decoded(chunk, form)
+    form, (numbered, skipped) = chunk.form, _decoded(chunk)
     if form.input_format == "jsonl":
-        numbered, more = _texts_of_json(numbered, chunk.path, form)
+        numbered, more = _texts_of_json(numbered, chunk)
         skipped = sorted(skipped + more)
     found = [line for _, line in numbered]
     if form.has_documents_of_lines:
@@ -189,13 +190,13 @@ def sentences(chunk, form):
     return [*found, ""] if chunk.ends_document else found, skipped
 
 
-def _decoded(chunk, form):
+def _decoded(chunk):
     """(list of the lines of a chunk, each with its number; numbers of those left out)."""
     try:
         lines = chunk.content.decode().removesuffix("\n").split("\n")
         return list(enumerate(lines, start=chunk.first_line)), []
     except UnicodeDecodeError as error:
-        if form.on_decode_error == "stop":
+        if chunk.form.on_decode_error == "stop":
             number = chunk.first_line + chunk.content.count(b"\n", 0, error.start)
             start = error.start - chunk.content.rfind(b"\n", 0, error.start) - 1
             raise UserError(
@@ -212,13 +213,13 @@ def _decoded(chunk, form):
     return numbered, skipped
 
 
-def _texts_of_json(numbered, path, form):
+def _texts_of_json(numbered, chunk):
     """(list of the texts of JSON lines, each with its number; numbers of those left out)."""
-    texts, skipped = [], []
+    texts, skipped, form = [], [], chunk.form
     for number, line in numbered:
         if not line.strip():
             continue
-        where = f"{path}, line {number}"
+        where = f"{chunk.path}, line {number}"
         value = errors.parse_json(line, where)
         if not isinstance(value, dict) or not isinstance(value.get(form.text_key), str):
             raise UserError(

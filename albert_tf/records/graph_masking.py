@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.options import Instances
+from albert_tf.records import ngrams
 from albert_tf.text.tokenization import SpecialIds
 
 EVALUATION = -1  # stands for the epoch, where records have the same masks every time
@@ -24,13 +26,13 @@ class Masking:
     """How to mask.
 
     Attributes:
-        settings: corpus.pretraining.Settings, of which `masked_lm_prob`, `ngram`,
+        settings: options.Instances, of which `masked_lm_prob`, `ngram`,
             `max_predictions_per_seq`, `favor_shorter_ngram` and `do_whole_word_mask` count here.
         special_ids: SpecialIds of the records' vocabulary, with [MASK].
         vocab_size: int, of the same; a random piece may be any.
     """
 
-    settings: object
+    settings: Instances
     special_ids: SpecialIds
     vocab_size: int
 
@@ -57,10 +59,11 @@ class Masking:
             draws, [length, length, 2 * predictions], axis=1
         )
         lengths = tf.reduce_sum(mask, axis=1)
-        budgets = tf.gather(_budgets(settings, length), lengths)
-        ngrams = _ngram_lengths(length_draws, settings.ngram_length_cdf)
+        budgets = ngrams.num_to_predict(np.arange(length + 1), settings).astype(np.int32)
+        budgets = tf.gather(budgets, lengths)
+        drawn = _ngram_lengths(length_draws, ngrams.length_cdf(settings))
         longest = min(settings.ngram, length)
-        chosen = _choose_ngrams(words, budgets, order_draws, ngrams, longest)
+        chosen = _choose_ngrams(words, budgets, order_draws, drawn, longest)
         positions, is_real = _first_places(chosen, predictions)
         labels = tf.where(is_real, tf.gather(ids, positions, batch_dims=1), 0)
         replaced = self._replacements(labels, *tf.split(replacement_draws, 2, axis=1))
@@ -130,11 +133,6 @@ def _word_groups(opens_word, may_mask, whole_words):
         firsts=tf.concat([[0], stops[:-1]], 0),
         stops=stops,
     )
-
-
-def _budgets(settings, length):
-    """Tokens to choose at most, for each length of a sequence: int32 array [T + 1]."""
-    return settings.num_to_predict(np.arange(length + 1)).astype(np.int32)
 
 
 def _ngram_lengths(draws, length_cdf):

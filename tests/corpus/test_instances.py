@@ -28,7 +28,7 @@ from albert_tf.corpus.instances import Settings
 from albert_tf.corpus.permutation import IndexPermutation
 from albert_tf.corpus.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED, Pair
 from albert_tf.errors import UserError
-from albert_tf.records import graph_masking, input_pipeline, schemas
+from albert_tf.records import graph_masking, input_pipeline, ngrams, schemas
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import GOLDEN, ROOT, SHARED
 from tests.text import languages
@@ -96,14 +96,14 @@ def test_defaults_are_the_originals():
     [(3, 1), (10, 2), (11, 2), (30, 4), (50, 8), (128, 19), (133, 20), (512, 20)],
 )
 def test_num_to_predict_rounds_halves_to_even(length, expected):
-    assert Settings().num_to_predict(length) == expected
+    assert ngrams.num_to_predict(length, Settings()) == expected
 
 
 def test_ngram_lengths_are_drawn_in_proportion_to_1_over_n():
-    np.testing.assert_allclose(Settings().ngram_length_cdf, [6 / 11, 9 / 11, 1])
+    np.testing.assert_allclose(ngrams.length_cdf(Settings()), [6 / 11, 9 / 11, 1])
     longer = Settings(favor_shorter_ngram=False)
-    np.testing.assert_allclose(longer.ngram_length_cdf, [2 / 11, 5 / 11, 1])
-    np.testing.assert_allclose(Settings(ngram=1).ngram_length_cdf, [1])
+    np.testing.assert_allclose(ngrams.length_cdf(longer), [2 / 11, 5 / 11, 1])
+    np.testing.assert_allclose(ngrams.length_cdf(Settings(ngram=1)), [1])
 
 
 # --- documents ---
@@ -118,7 +118,7 @@ def read(tmp_path, tokenizer, *texts):
 
 def read_files(paths, tokenizer, directory):
     form = text_files.Format()
-    encoder = line_encoder.LineEncoder(tokenizer, form)
+    encoder = line_encoder.LineEncoder(tokenizer)
     shutil.rmtree(directory, ignore_errors=True)
     with local_stages.LocalStages(1, encoder) as stages:
         stages.write_corpus(paths, form, encoder, str(directory))
@@ -165,8 +165,7 @@ def test_start_pieces_of_sentencepiece_go_by_the_text_of_unknown_pieces(tmp_path
 
 def test_words_start_at_the_mark_on_request(tmp_path):
     tokenizer = spm_tokenizer()
-    form = text_files.Format()
-    encoder = line_encoder.LineEncoder(tokenizer, form, "piece")
+    encoder = line_encoder.LineEncoder(tokenizer, "piece")
     text = "holmes, 7th {{ привет naïve"
     lines = encoder(text_files.Chunk(text.encode(), "a", 1), lambda _: None)
     pieces = tokenizer.tokenize(tokenizer.normalize(text))
@@ -181,7 +180,7 @@ def test_words_of_other_languages(tmp_path, language):
     chunk = text_files.Chunk(text.encode(), "a", 1)
     starts = {}
     for word_start in options.WORD_STARTS:
-        encoder = line_encoder.LineEncoder(tokenizer, text_files.Format(), word_start)
+        encoder = line_encoder.LineEncoder(tokenizer, word_start)
         starts[word_start] = encoder(chunk, lambda _: None).opens_word
     assert starts["original"].all()  # every piece is a word to it
     assert starts["piece"].sum() == len(text.split()) < len(starts["piece"]) / 3
@@ -191,11 +190,11 @@ def test_a_language_whose_words_the_rule_splits_is_warned_about(tmp_path, vocab_
     tokenizer = spm_tokenizer()
     foreign = [id_ for piece, id_ in tokenizer.vocab.items() if piece == "£"]
     assert foreign  # no letter: it does not count
-    encoder = line_encoder.LineEncoder(tokenizer, text_files.Format())
+    encoder = line_encoder.LineEncoder(tokenizer)
     lines = encoder(text_files.Chunk("holmes £5".encode(), "a", 1), lambda _: None)
     assert lines.counts["inner_letters"] == 0
     with pytest.raises(UserError, match="--word_start=piece needs a --spm_model_file"):
-        line_encoder.LineEncoder(FullTokenizer(vocab_file), text_files.Format(), "piece")
+        line_encoder.LineEncoder(FullTokenizer(vocab_file), "piece")
 
 
 def test_text_is_lower_cased_unless_told_otherwise(tmp_path):
@@ -433,7 +432,7 @@ def choose(bounds, budget, seed=0, covered=None, rows=1, **settings):
     words = words_of(bounds, rows)
     covered = np.zeros(len(words.bounds) - 1, bool) if covered is None else covered
     before = covered.copy()
-    cdf = Settings(**settings).ngram_length_cdf
+    cdf = ngrams.length_cdf(Settings(**settings))
     chosen = masking.choose_ngrams(words, covered, np.full(rows, budget), cdf, generator(seed))
     assert not (chosen & before).any()
     np.testing.assert_array_equal(covered, before | chosen)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from albert_tf.corpus import build, line_encoder, text_files
 from albert_tf.corpus.instances import Settings
 from albert_tf.errors import UserError
-from albert_tf.records import schemas
+from albert_tf.records import ngrams, schemas
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
 
@@ -55,7 +55,7 @@ def slow_documents(tokenizer, lines):
 @given(lines=st.lists(LINES, min_size=1, max_size=12))
 def test_batches_are_encoded_as_single_lines_are(kind, lines):
     tokenizer = TOKENIZERS[kind]
-    encoder = line_encoder.LineEncoder(tokenizer, text_files.Format())
+    encoder = line_encoder.LineEncoder(tokenizer)
     chunk = text_files.Chunk("".join(f"{line}\n" for line in lines).encode(), "a", 1)
     found = encoder(chunk, lambda _: None)
     texts = [tokenizer.normalize(line.strip()) for line in lines]
@@ -137,5 +137,5 @@ def check_record(record, options, special):
     assert np.all(np.diff(positions[:count]) > 0)
     assert not positions[count:].any() and not record["masked_lm_ids"][count:].any()
     assert not np.isin(record["masked_lm_ids"][:count], [special.cls, special.sep]).any()
-    assert count <= (1 + options.do_permutation) * options.num_to_predict(length)
+    assert count <= (1 + options.do_permutation) * ngrams.num_to_predict(length, options)
     return length

@@ -26,7 +26,7 @@ def read(path, content, **form):
     form = Format(**form)
     found = []
     for chunk in text_files.chunks([str(path)], form):
-        found += text_files.sentences(chunk, form)[0]
+        found += text_files.sentences(chunk)[0]
     return found
 
 
@@ -70,7 +70,7 @@ def test_lines_that_are_not_utf8(tmp_path):
         read(tmp_path / "a.txt", content)
     form = Format(on_decode_error="skip")
     (chunk,) = text_files.chunks([str(tmp_path / "a.txt")], form)
-    assert text_files.sentences(chunk, form) == (["one", "", "thé"], [2])
+    assert text_files.sentences(chunk) == (["one", "", "thé"], [2])
 
 
 def test_a_line_or_a_document_that_does_not_fit_into_memory(tmp_path, monkeypatch, splits):
@@ -142,7 +142,7 @@ def test_half_a_character_in_json(tmp_path, splits):
     path.write_bytes(content)
     form = Format(input_format="jsonl", on_decode_error="skip")
     (chunk,) = text_files.chunks([str(path)], form)
-    assert text_files.sentences(chunk, form) == (["a", "", "\U0001f600", ""], [2, 3])
+    assert text_files.sentences(chunk) == (["a", "", "\U0001f600", ""], [2, 3])
     with pytest.raises(UserError, match=r"a.jsonl, line 2: not valid Unicode: \\ud83d is half"):
         read(path, content.replace(b"caf\xe9\n", b""), input_format="jsonl")
 
