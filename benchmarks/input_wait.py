@@ -34,7 +34,7 @@ from albert_tf.corpus import instances
 from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import graph_masking, input_pipeline, record_index, schemas
 from albert_tf.text import tokenization
-from albert_tf.training import devices, loop, steps
+from albert_tf.training import devices, steps
 
 PREDICTIONS = 20
 WARM_UP = 3  # steps of a turn before the clock runs
@@ -89,10 +89,9 @@ def make_step(strategy, config):
     """A TimedStep of pre-training with LAMB, as run_pretraining.py makes it."""
     with strategy.scope():
         model = heads.PretrainingModel(config)
-        task = loop.Task(model, name_table.named_variables(model), objectives.PRETRAINING)
         optimizer = optimization.LAMB(1e-4)
-        optimizer.build(list(task.variables.values()))
-        return TimedStep(strategy, task, optimizer, seed=1)
+        optimizer.build(list(name_table.named_variables(model).values()))
+        return TimedStep(strategy, model, objectives.PRETRAINING, optimizer, seed=1)
 
 
 def measure(args, size, batch_size):

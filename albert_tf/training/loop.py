@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one loop: a run and its directory, training, evaluation, checkpoints.
 
-It knows no task and no flag. A `Task` brings the model, its figures and its loss.
+It knows no task and no flag: it takes a model and its objective.
 """
 
 import contextlib
-import dataclasses
 import itertools
 import os
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from albert_tf import options
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.errors import UserError
-from albert_tf.model import objectives, optimization
+from albert_tf.model import optimization
 from albert_tf.training import (
     devices,
     divergence,
@@ -33,60 +29,37 @@ from albert_tf.training import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """What the loop needs to know of a task.
-
-    Attributes:
-        model: tf_keras.Model, called as model(features, training=bool) -> outputs.
-        variables: dict of original name -> variable of the model (`name_table.named_variables`).
-        objective: objectives.Objective, figures and loss.
-        flops: int or None, floating-point operations of an update on one sequence, as far as known.
-    """
-
-    model: tf_keras.Model
-    variables: Mapping[str, tf.Variable]
-    objective: objectives.Objective
-    flops: int | None = None
-
-
-class _Parts(NamedTuple):
-    """What a training consists of."""
-
-    iterator: Iterator
-    step: steps.TrainStep
-    request: stopping.StopRequest
-    meeting: stopping.Meeting
-    profiler: profiling.Profiler
-
-
 class Run:
     """A training run and its directory.
 
     Args:
-        strategy: tf.distribute.Strategy, under whose scope task and optimizer were made.
-        task: Task.
+        strategy: tf.distribute.Strategy, under whose scope model and optimizer were made.
+        model: tf_keras.Model, called as model(features, training=bool) -> outputs.
+        objective: objectives.Objective, figures and loss.
         optimizer: AdamW or LAMB, under a loss scale or not; None for a run that only evaluates.
         settings: options.Loop.
         seed: int, of dropout.
+        flops: int or None, floating-point operations of an update on one sequence, as far as known.
 
     Attributes:
+        variables: dict of original name -> variable of the model.
         figures: figures.Figures.
         predict: prediction.Predictor of the model.
     """
 
-    def __init__(self, strategy, task, optimizer, settings, seed=0):
-        self.strategy, self.task = strategy, task
+    def __init__(self, strategy, model, objective, optimizer, settings, seed=0, flops=None):
+        self.strategy, self.model, self.objective = strategy, model, objective
         self.optimizer, self.settings = optimizer, settings
+        self.variables = name_table.named_variables(model)
         self.is_chief = devices.is_chief(strategy)
-        self.predict = prediction.Predictor(strategy, task.model)
-        self._evaluation_step = steps.EvaluationStep(strategy, task)
+        self.predict = prediction.Predictor(strategy, model)
+        self._evaluation_step = steps.EvaluationStep(strategy, model, objective)
         self._distributed = {}
         self.figures = figures.Figures(
-            task.objective.figures,
+            objective.figures,
             [figures.TensorBoard(settings.output_dir)] if self.is_chief else [],
             scales_loss=steps.scales_loss(optimizer),
-            flops=task.flops,
+            flops=flops,
             peak_tflops=settings.peak_tflops,
             watch=divergence.DivergenceCheck(settings.stop_on_divergence).check,
         )
@@ -97,9 +70,9 @@ class Run:
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             return
         with strategy.scope():
-            optimizer.build(list(task.variables.values()))
+            optimizer.build(list(self.variables.values()))
         inner = steps.inner_optimizer(optimizer)
-        self._state = name_table.training_variables(task.variables, inner)
+        self._state = name_table.training_variables(self.variables, inner)
         self._step = inner.iterations
         self._seed = seed
         self._loss_scale = steps.loss_scale_variables(optimizer)
@@ -139,12 +112,10 @@ class Run:
             line = f"Resuming at step {self.step} from {latest}: weights, moments and step."
             return line + (" --init_checkpoint is not read." if init_checkpoint else "")
         if init_checkpoint:
-            named = self.task.variables
+            named = self.variables
             if not take_heads:
                 named = {n: v for n, v in named.items() if name_table.is_encoder(n)}
-            report = loading.load(
-                init_checkpoint, named, init_from_group0, self.task.model.reads_pooler
-            )
+            report = loading.load(init_checkpoint, named, init_from_group0, self.model.reads_pooler)
             heads = "" if take_heads else "\n  The task's head starts afresh."
             return f"Starting at step 0 with given weights: {report}{heads}"
         if not allow_random_init:
@@ -195,7 +166,7 @@ class Run:
 
     def load_weights_and_step(self, prefix):
         """Reads all weights and the step of one of the run's own checkpoints, for evaluation."""
-        loading.load_all(prefix, self.task.variables, self.task.model.reads_pooler)
+        loading.load_all(prefix, self.variables, self.model.reads_pooler)
         self._step.assign(loading.step_in(prefix))
 
     def save(self):
@@ -243,83 +214,70 @@ class Run:
             divergence.DivergenceError: the loss is far above its running mean.
             KeyboardInterrupt: the process was asked to end; its step is saved.
         """
-        settings, first = self.settings, self.step
-        if first >= settings.train_steps:
-            print(f"Nothing left to train: step {first} of {settings.train_steps} is done.")
+        settings, step, last = self.settings, self.step, self.settings.train_steps
+        if step >= last:
+            print(f"Nothing left to train: step {step} of {last} is done.")
             return
-        line = progress_line.Line(first, settings.train_steps, self.is_chief)
+        train_step = steps.TrainStep(
+            self.strategy,
+            self.model,
+            self.objective,
+            self.optimizer,
+            seed=self._seed,
+            accumulation=settings.gradient_accumulation_steps,
+            clip_norm=settings.gradient_clip_norm,
+            compiled=settings.enable_xla,
+        )
+        profiler = profiling.Profiler(
+            options.parse_profile_steps(settings.profile_steps) if self.is_chief else None,
+            os.path.join(settings.output_dir, "train"),
+        )
+        request = stopping.StopRequest()
+        sync = stopping.SyncSchedule(self.strategy, self.figures, request)
+        # Several workers have to end at the same step, so none is interrupted in between.
+        several = devices.num_workers(self.strategy) > 1
+        interruptible = contextlib.nullcontext if several else request.interruptible
+        line = progress_line.Line(step, last, self.is_chief)
         self.figures.start(line, batch_size)
         try:
-            with stopping.naming_the_cause(self.strategy, settings.output_dir):
-                self._train(batches_of, on_checkpoint)
+            with stopping.naming_the_cause(self.strategy, settings.output_dir), request.noted():
+                batches = iter(self._replica_batches(batches_of))
+                while step < last:
+                    save = min(_next(step, settings.save_checkpoints_steps), last)
+                    point = min(_next(step, settings.curve_steps), save)
+                    count = min(point - step, train_step.most_steps)
+                    with profiler.update(step + 1, step + count):
+                        rows = train_step(batches, count)
+                        step += count
+                        self.figures.add(rows, step)
+                    if sync.is_due():
+                        self.figures.show()
+                        self._saver.check()
+                    if step == point:
+                        inner = steps.inner_optimizer(self.optimizer)
+                        rate = optimization.rate_at(inner, step - 1)
+                        self.figures.point(step, learning_rate=rate)
+                    if sync.is_over:
+                        progress_line.say(self._stop())
+                        raise KeyboardInterrupt
+                    if step == save:
+                        prefix = self.save()
+                        if on_checkpoint:
+                            with interruptible():
+                                on_checkpoint(prefix)
+                        self.figures.start_clock()
         except figures.NonFiniteError as error:
             raise figures.NonFiniteError(
                 f"{error}. {self._last_good()}. Lower --learning_rate or lengthen the warm-up, and "
                 "start again"
             ) from None
         finally:
+            profiler.close()
             line.close()
             self.wait_for_checkpoint()
-        self._say_pauses()
-
-    def _train(self, batches_of, on_checkpoint):
-        parts = self._make_parts(batches_of)
-        # Several workers have to end at the same step, so none is interrupted in between.
-        several = devices.num_workers(self.strategy) > 1
-        interruptible = contextlib.nullcontext if several else parts.request.interruptible
-        try:
-            with parts.request.noted():
-                for target in self._stops():
-                    self._advance(parts, target)
-                    if parts.meeting.is_over:
-                        progress_line.say(self._stop())
-                        raise KeyboardInterrupt
-                    prefix = self.save()
-                    if on_checkpoint:
-                        with interruptible():
-                            on_checkpoint(prefix)
-        finally:
-            parts.profiler.close()
-
-    def _make_parts(self, batches_of):
-        settings = self.settings
-        request = stopping.StopRequest()
-        return _Parts(
-            iterator=iter(self._replica_batches(batches_of)),
-            step=steps.TrainStep(
-                self.strategy,
-                self.task,
-                self.optimizer,
-                seed=self._seed,
-                accumulation=settings.gradient_accumulation_steps,
-                clip_norm=settings.gradient_clip_norm,
-                compiled=settings.enable_xla,
-            ),
-            request=request,
-            meeting=stopping.Meeting(self.strategy, self.figures, request),
-            profiler=profiling.Profiler(
-                options.parse_profile_steps(settings.profile_steps) if self.is_chief else None,
-                os.path.join(settings.output_dir, "train"),
-            ),
-        )
-
-    def _advance(self, parts, target):
-        """Makes updates up to the step `target`, or until the run is asked to end."""
-        step, every = self.step, self.settings.curve_steps
-        self.figures.start_clock()
-        while step < target and not parts.meeting.is_over:
-            point = min((step // every + 1) * every, target)
-            parts.profiler.before(step + 1)
-            rows = parts.step(parts.iterator, min(point - step, parts.step.most_steps))
-            step += len(rows)
-            self.figures.add(rows, step)
-            parts.profiler.after(step)
-            if parts.meeting.is_due():
-                self.figures.show()
-                self._saver.check()
-            if step == point:
-                rate = optimization.rate_at(steps.inner_optimizer(self.optimizer), step - 1)
-                self.figures.point(step, learning_rate=rate)
+        count, seconds = self._saver.count, self._saver.paused
+        if self.is_chief and count:
+            print(f"Training waited {seconds / count:.2f} s for each of {count} checkpoints.")
 
     def _replica_batches(self, batches_of):
         """The distributed data set of each replica's batches."""
@@ -334,11 +292,6 @@ class Run:
 
         return self.strategy.distribute_datasets_from_function(of_pipeline)
 
-    def _stops(self):
-        every, last = self.settings.save_checkpoints_steps, self.settings.train_steps
-        first = (self.step // every + 1) * every
-        return itertools.chain(range(first, last, every), [last])
-
     def _stop(self):
         """Saves what an interrupted training has reached; returns a line that says so."""
         self.wait_for_checkpoint()
@@ -352,11 +305,6 @@ class Run:
             return f"Stopped; {error}. {self._last_good()}"
         return f"Stopped at step {self.step}; saved {prefix}"
 
-    def _say_pauses(self):
-        count, seconds = self._saver.count, self._saver.paused
-        if self.is_chief and count:
-            print(f"Training waited {seconds / count:.2f} s for each of {count} checkpoints.")
-
     def evaluate(self, dataset, max_steps=-1):
         """Computes the figures of a data set with the weights as they are.
 
@@ -368,7 +316,7 @@ class Run:
             dict of name -> numpy float32: the figures, and `loss`, the mean over batches of the
             batch's loss, as the original reports it.
         """
-        names = self.task.objective.figures
+        names = self.objective.figures
         if id(dataset) not in self._distributed:
             distributed = self.strategy.experimental_distribute_dataset(_by_records(dataset))
             self._distributed[id(dataset)] = distributed, dataset  # kept, so that its id is its own
@@ -379,6 +327,11 @@ class Run:
         )
         loss = rows[:, -1].mean(dtype=np.float64) if len(rows) else 0.0
         return steps.means(rows, names) | {"loss": np.float32(loss)}
+
+
+def _next(step, every):
+    """The first multiple of `every` above a step."""
+    return (step // every + 1) * every
 
 
 def _by_records(dataset):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--profile_steps`: a profile of some updates for TensorBoard."""
 
+import contextlib
+
 import tensorflow as tf
 
 
@@ -13,35 +15,29 @@ class Profiler:
     """
 
     def __init__(self, steps, directory):
-        self._steps, self._directory = steps, directory
-        self._runs, self._mark = False, None
+        self._steps, self._directory, self._runs = steps or (0, 0), directory, False
 
-    def before(self, step):
-        """To be called before update number `step` (int)."""
-        if self._steps is None or not self._steps[0] <= step <= self._steps[1]:
+    @contextlib.contextmanager
+    def update(self, first, last):
+        """Holds one call of the training step.
+
+        Args:
+            first: int, the first update of the call, counted from 1.
+            last: int, its last.
+        """
+        if not self._steps[0] <= first <= self._steps[1]:
+            yield
             return
         if not self._runs:
             tf.profiler.experimental.start(self._directory)
             self._runs = True
-        self._mark = tf.profiler.experimental.Trace("train", step_num=step, _r=1)
-        self._mark.__enter__()
-
-    def after(self, step):
-        """To be called after update number `step`, when the device has finished it."""
-        if not self._runs:
-            return
-        self._end_mark()
-        if step >= self._steps[1]:
+        with tf.profiler.experimental.Trace("train", step_num=first, _r=1):
+            yield
+        if last >= self._steps[1]:
             self.close()
 
     def close(self):
         """Writes what is profiled so far: also for a training that ends within the range."""
-        self._end_mark()
         if self._runs:
             self._runs = False
             tf.profiler.experimental.stop()
-
-    def _end_mark(self):
-        if self._mark:
-            self._mark.__exit__(None, None, None)
-            self._mark = None

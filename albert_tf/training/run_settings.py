@@ -49,7 +49,7 @@ def describe(settings, run, input_files, seed=None):
         devices=list(run.strategy.extended.worker_devices),
         input_files={path: tf.io.gfile.stat(path).length for path in input_files},
         seed=seed,
-        parameter_count=sum(v.shape.num_elements() for v in run.task.variables.values()),
+        parameter_count=sum(v.shape.num_elements() for v in run.variables.values()),
     )
 
 

@@ -7,7 +7,6 @@ import functools
 import os
 
 from albert_tf import locks
-from albert_tf.checkpoints import name_table
 from albert_tf.model import optimization
 from albert_tf.records import input_pipeline, record_index
 from albert_tf.training import devices, loop, run_settings
@@ -42,8 +41,7 @@ def make_run(strategy, make_model, objective, options, flops=None, *, trains):
             )
             optimizer = optimization.create_optimizer(options.optimizer, schedule, options)
             optimizer = devices.with_loss_scale(optimizer)
-    task = loop.Task(model, name_table.named_variables(model), objective, flops)
-    return loop.Run(strategy, task, optimizer, options, options.seed or 0)
+    return loop.Run(strategy, model, objective, optimizer, options, options.seed or 0, flops)
 
 
 def check_batch_size(options, strategy):

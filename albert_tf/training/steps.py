@@ -2,7 +2,7 @@
 """One step of training and of evaluation, on all replicas.
 
 A step returns one row of figures, already summed over the replicas and alike on all of them:
-for each figure of the task the sum of its values and that of its weights, then
+for each figure of the objective the sum of its values and that of its weights, then
     in training: loss, gradient norm, loss scale;
     in evaluation: loss.
 """
@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.checkpoints import name_table
 from albert_tf.model import dropout, fused, objectives, optimization
 from albert_tf.training import devices
 
@@ -71,10 +72,11 @@ class TrainStep:
     """An update: loss, gradient summed over replicas, clipped, applied.
 
     Args:
-        strategy: tf.distribute.Strategy, under whose scope task and optimizer were made.
-        task: loop.Task.
+        strategy: tf.distribute.Strategy, under whose scope model and optimizer were made.
+        model: tf_keras.Model, called as model(features, training=True) -> outputs.
+        objective: objectives.Objective, figures and loss.
         optimizer: AdamW or LAMB, under a loss scale or not, built.
-        seed: int, of dropout, whose masks follow from it, the step and the replica (D22).
+        seed: int, of dropout, whose masks follow from it, the step and the replica.
         accumulation: int, parts that the batch of a replica is computed in, one after another.
         clip_norm: float, largest norm of the gradient.
         compiled: bool, whether XLA compiles the replica's step; with several replicas, all of it
@@ -82,9 +84,20 @@ class TrainStep:
     """
 
     def __init__(
-        self, strategy, task, optimizer, *, seed, accumulation=1, clip_norm=1.0, compiled=False
+        self,
+        strategy,
+        model,
+        objective,
+        optimizer,
+        *,
+        seed,
+        accumulation=1,
+        clip_norm=1.0,
+        compiled=False,
     ):
-        self._strategy, self._task, self._optimizer = strategy, task, optimizer
+        self._strategy, self._model, self._objective = strategy, model, objective
+        self._optimizer = optimizer
+        self._variables = list(name_table.named_variables(model).values())
         self._inner, self._scales_loss = inner_optimizer(optimizer), scales_loss(optimizer)
         self._seed, self._accumulation, self._clip_norm = seed, accumulation, clip_norm
         on_tpu = devices.is_tpu(strategy)
@@ -127,7 +140,7 @@ class TrainStep:
 
     def _update(self, features):
         context = tf.distribute.get_replica_context()
-        totals = _totals(self._task.objective, features)
+        totals = _totals(self._objective, features)
         replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
         gradients, sums = self._gradients(features, totals, replica)
         # A variable that the loss does not reach (the pooler in SQuAD) is left alone.
@@ -136,12 +149,11 @@ class TrainStep:
         if self._scales_loss:
             dense = self._optimizer.get_unscaled_gradients(dense)
         clipped, norm = optimization.clip_by_global_norm(dense, self._clip_norm)
-        variables = list(self._task.variables.values())
         scale = self._optimizer.loss_scale if self._scales_loss else tf.constant(1.0)
         row = tf.concat([sums, tf.stack([norm, scale])], axis=0)
         next_step = self._inner.iterations + 1
         self._optimizer.apply_gradients(
-            zip(clipped, [variables[i] for i in reached], strict=True),
+            zip(clipped, [self._variables[i] for i in reached], strict=True),
             skip_gradients_aggregation=True,
         )
         if self._scales_loss:  # a step that overflows counts too: its batch is used up
@@ -164,7 +176,7 @@ class TrainStep:
 
     def _accumulated(self, parts, totals, key):
         """The sums of gradients and figures over the parts of a batch."""
-        variables, reached = list(self._task.variables.values()), set()
+        reached = set()
 
         def add(part, gradients, sums):
             features = {name: values[part] for name, values in parts.items()}
@@ -176,8 +188,8 @@ class TrainStep:
             ]
             return part + 1, gradients, sums + more_sums
 
-        size = 2 * len(self._task.objective.figures) + 1
-        start = (tf.constant(0), [tf.zeros(v.shape) for v in variables], tf.zeros([size]))
+        size = 2 * len(self._objective.figures) + 1
+        start = (tf.constant(0), [tf.zeros(v.shape) for v in self._variables], tf.zeros([size]))
         _, gradients, sums = tf.while_loop(
             lambda part, *_: part < self._accumulation,
             add,
@@ -187,14 +199,13 @@ class TrainStep:
         return [g if i in reached else None for i, g in enumerate(gradients)], sums
 
     def _gradients_of_part(self, features, totals, key):
-        task, variables = self._task, list(self._task.variables.values())
         with dropout.seeded(key), tf.GradientTape() as tape:
-            terms = task.objective.terms(features, task.model(features, training=True))
-            loss = task.objective.loss(terms, totals)
+            terms = self._objective.terms(features, self._model(features, training=True))
+            loss = self._objective.loss(terms, totals)
             scaled = self._optimizer.get_scaled_loss(loss) if self._scales_loss else loss
-        gradients = tape.gradient(scaled, variables)
+        gradients = tape.gradient(scaled, self._variables)
         dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
-        sums = _sums(terms, task.objective.figures)
+        sums = _sums(terms, self._objective.figures)
         return dense, tf.concat([sums, [loss]], axis=0)
 
 
@@ -202,12 +213,13 @@ class EvaluationStep:
     """The figures of a batch.
 
     Args:
-        strategy: tf.distribute.Strategy, under whose scope the task was made.
-        task: loop.Task.
+        strategy: tf.distribute.Strategy, under whose scope the model was made.
+        model: tf_keras.Model, called as model(features, training=False) -> outputs.
+        objective: objectives.Objective, figures and loss.
     """
 
-    def __init__(self, strategy, task):
-        self._strategy, self._task = strategy, task
+    def __init__(self, strategy, model, objective):
+        self._strategy, self._model, self._objective = strategy, model, objective
         self._run = tf.function(self._step, reduce_retracing=True)
 
     def __call__(self, batch):
@@ -219,8 +231,8 @@ class EvaluationStep:
         return self._strategy.experimental_local_results(row)[0]
 
     def _replica_step(self, features):
-        objective = self._task.objective
+        objective = self._objective
         totals = _totals(objective, features)
-        terms = objective.terms(features, self._task.model(features, training=False))
+        terms = objective.terms(features, self._model(features, training=False))
         sums = _sums(terms, objective.figures)
         return _all_reduce(tf.concat([sums, [objective.loss(terms, totals)]], axis=0))

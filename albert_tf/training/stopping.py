@@ -65,23 +65,26 @@ class StopRequest:
             raise KeyboardInterrupt
 
 
-class Meeting:
+class SyncSchedule:
     """When to look at figures and at requests to stop.
 
     One process does it by its clock. Several workers have to do it at the same step, since none
-    can go on while another has stopped: whenever they meet, they agree on when to meet again.
+    can go on while another has stopped: at each sync, they agree on the step of the next.
 
     Args:
         strategy: tf.distribute.Strategy.
         figures: figures.Figures.
         request: StopRequest.
+
+    Attributes:
+        is_over: bool, whether to stop.
     """
 
     def __init__(self, strategy, figures, request):
         self._strategy, self._figures, self._request = strategy, figures, request
         self._has_peers = devices.num_workers(strategy) > 1
         self._steps_left = 1
-        self.is_over = False  # whether to stop
+        self.is_over = False
 
     def is_due(self):
         """Whether to look at the figures now, after a step; sets `is_over` too."""

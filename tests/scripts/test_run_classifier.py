@@ -894,10 +894,10 @@ def test_five_steps_equal_the_originals(tmp_path):
         trains=True,
     )
     run.settings = dataclasses.replace(run.settings, train_steps=5)  # of the 6 of the schedule
-    loading.load(str(folder), run.task.variables)
+    loading.load(str(folder), run.variables)
     features = dict(np.load(folder / "inputs.npz"))
     run.train(lambda **_: tf.data.Dataset.from_tensors(features).repeat(), 6)
-    for name, variable in run.task.variables.items():
+    for name, variable in run.variables.items():
         tolerance = 1e-2 if name.endswith("key/bias") else 1e-3
         difference = np.abs(variable.numpy() - golden[name]).max()
         assert difference <= tolerance * np.abs(golden[name]).max(), name

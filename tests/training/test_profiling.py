@@ -26,9 +26,8 @@ def profiled(directory, steps, first, last):
     value = tf.Variable(tf.ones([4, 4]))
     try:
         for step in range(first, last + 1):
-            profiler.before(step)
-            value.assign(value @ value)
-            profiler.after(step)
+            with profiler.update(step, step):
+                value.assign(value @ value)
     finally:
         profiler.close()
     return list(directory.glob("plugins/profile/*/*.xplane.pb"))

@@ -9,7 +9,7 @@ import tf_keras
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, objectives, optimization
-from albert_tf.training import devices, loop, steps
+from albert_tf.training import devices, steps
 from tests import TINY_CONFIG
 from tests.model.gradient_errors import assert_close_gradients
 
@@ -37,12 +37,11 @@ def make_step(dropout=0.0, optimizer="lamb", **options):
     tf_keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     model = heads.PretrainingModel(AlbertConfig.from_dict(TINY_CONFIG | rates))
-    task = loop.Task(model, name_table.named_variables(model), objectives.PRETRAINING)
     made = devices.with_loss_scale(optimization.create_optimizer(optimizer, 0.01))
-    made.build(list(task.variables.values()))
+    made.build(list(name_table.named_variables(model).values()))
     strategy = tf.distribute.get_strategy()
-    step = steps.TrainStep(strategy, task, made, **{"seed": 1} | options)
-    return step, task, made
+    step = steps.TrainStep(strategy, model, objectives.PRETRAINING, made, **{"seed": 1} | options)
+    return step, model, made
 
 
 def run(step, features, count=1):
@@ -51,8 +50,8 @@ def run(step, features, count=1):
     return np.concatenate([step(iterator, 1).numpy() for _ in range(count)])
 
 
-def values(task):
-    return {name: variable.numpy() for name, variable in task.variables.items()}
+def values(model):
+    return {name: v.numpy() for name, v in name_table.named_variables(model).items()}
 
 
 @pytest.mark.long
@@ -60,8 +59,8 @@ def values(task):
 def test_parts_add_up_to_the_whole_batch(features, parts):
     results = []
     for accumulation in (1, parts):
-        step, task, _ = make_step(accumulation=accumulation)
-        results.append((run(step, features, 2), values(task)))
+        step, model, _ = make_step(accumulation=accumulation)
+        results.append((run(step, features, 2), values(model)))
     (row, whole), (part_row, in_parts) = results
     np.testing.assert_allclose(part_row, row, rtol=1e-5, atol=1e-6)
     for name, value in whole.items():
@@ -86,14 +85,20 @@ class GradientKeeper:
 
 def gradients_of_step(features, **options):
     """The gradients of a step: dict of name -> array."""
-    _, task, _ = make_step()
-    for variable in task.variables.values():
+    _, model, _ = make_step()
+    variables = name_table.named_variables(model)
+    for variable in variables.values():
         if variable.shape.rank > 1:  # with the small initial weights, more gradients nearly cancel
             variable.assign(10 * variable)
-    keeper = GradientKeeper(task.variables.values())
+    keeper = GradientKeeper(variables.values())
     strategy = tf.distribute.get_strategy()
-    run(steps.TrainStep(strategy, task, keeper, seed=1, clip_norm=1e9, **options), features)
-    return {name: keeper.kept[v.ref()].numpy() for name, v in task.variables.items()}
+    run(
+        steps.TrainStep(
+            strategy, model, objectives.PRETRAINING, keeper, seed=1, clip_norm=1e9, **options
+        ),
+        features,
+    )
+    return {name: keeper.kept[v.ref()].numpy() for name, v in variables.items()}
 
 
 @pytest.mark.long
@@ -107,8 +112,8 @@ def test_gradients_of_parts_add_up_to_those_of_the_whole_batch(features, parts):
 def test_dropout_follows_from_seed_and_step(features):
     outcomes = []
     for seed in (1, 1, 2):
-        step, task, _ = make_step(dropout=0.2, seed=seed)
-        outcomes.append((run(step, features, 2), values(task)))
+        step, model, _ = make_step(dropout=0.2, seed=seed)
+        outcomes.append((run(step, features, 2), values(model)))
     (first, variables), (again, same), (other, _) = outcomes
     np.testing.assert_array_equal(first, again)
     for name, value in variables.items():
@@ -141,12 +146,12 @@ def float16():
 
 
 def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale(float16, features):
-    step, task, optimizer = make_step(optimizer="adamw")
+    step, model, optimizer = make_step(optimizer="adamw")
     steps.loss_scale_variables(optimizer)["loss_scale"].assign(2.0**120)
-    before = values(task)
+    before = values(model)
     row = run(step, features)[0]
     assert not np.isfinite(row[-2])
     assert optimizer.loss_scale.numpy() == 2.0**119
     assert steps.inner_optimizer(optimizer).iterations.numpy() == 1
-    for name, value in values(task).items():
+    for name, value in values(model).items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)
