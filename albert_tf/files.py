@@ -2,7 +2,7 @@
 """Files that are whole or not there: written under a temporary name, then renamed.
 
 Temporary names are hidden, and say which process writes them: `.albert_tf-<host>-<process>-...`.
-What a killed process left is recognised by that, and removed by the next one that writes there.
+Files that a killed process left are recognised by that, and removed by the next that writes there.
 """
 
 import contextlib
@@ -129,7 +129,7 @@ def replacing(*paths):
 
 @contextlib.contextmanager
 def replacing_directory(path):
-    """Gives a temporary directory beside `path`; it takes that name if the block ends well.
+    """Gives a temporary directory next to `path`; it takes that name if the block ends well.
 
     Args:
         path: str, where nothing or an empty directory may be.
@@ -291,7 +291,7 @@ def check_file_writable(path, flag):
     """Finds out before any work whether a file can be written; its directory is made if need be.
 
     Args:
-        path: str, the file to be written later. What lies there is left alone.
+        path: str, the file to be written later. A file that is there is not changed.
         flag: str, name of the flag it comes from, for the message.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run computes on and with: the strategy of its devices, and the precision."""
+"""Devices of a run: their tf.distribute strategy, agreement of workers, precision, seed."""
 
 import functools
 import itertools
@@ -107,7 +107,7 @@ def is_tpu(strategy):
 
 
 def is_cpu(strategy):
-    """Whether a strategy runs on CPUs alone."""
+    """Whether a strategy runs only on CPUs."""
     return not is_tpu(strategy) and not tf.config.list_logical_devices("GPU")
 
 
@@ -147,6 +147,32 @@ def _sum_function(strategy):
     return total
 
 
+def gather(strategy, text):
+    """The texts (str) of all workers; all of them have to call it.
+
+    Args:
+        strategy: tf.distribute.Strategy.
+        text: str, this worker's.
+
+    Returns:
+        dict of name of a worker, such as "worker 0" -> str.
+    """
+    if num_workers(strategy) == 1:
+        return {"worker 0": text}
+    resolver = strategy.cluster_resolver
+    cluster = resolver.cluster_spec().as_dict()
+    workers = [f"{job} {index}" for job in sorted(cluster) for index in range(len(cluster[job]))]
+    own = workers.index(f"{resolver.task_type} {resolver.task_id}")
+    codes = list(text.encode())
+    # Each worker adds its text to zeros, at a place of its own.
+    sizes = sum_over_workers(strategy, [len(codes) * (i == own) for i in range(len(workers))])
+    ends = list(itertools.accumulate(sizes))
+    after = [0] * (ends[-1] - ends[own])
+    codes = sum_over_workers(strategy, [*[0] * (ends[own] - sizes[own]), *codes, *after])
+    texts = [bytes(codes[a:b]).decode() for a, b in itertools.pairwise([0, *ends])]
+    return dict(zip(workers, texts, strict=True))
+
+
 def check_same_flags(strategy, flags):
     """Makes sure that all workers were given the same flags; all of them have to call it.
 
@@ -157,29 +183,16 @@ def check_same_flags(strategy, flags):
     Raises:
         UserError: they were not; the message names the flags and their values.
     """
-    if num_workers(strategy) == 1:
-        return
-    resolver = strategy.cluster_resolver
-    cluster = resolver.cluster_spec().as_dict()
-    workers = [(job, index) for job in sorted(cluster) for index in range(len(cluster[job]))]
-    own = workers.index((resolver.task_type, resolver.task_id))
-    text = list(json.dumps(flags).encode())
-    # Each worker adds its text to zeros, at a place of its own.
-    sizes = sum_over_workers(strategy, [len(text) * (i == own) for i in range(len(workers))])
-    starts = [0, *itertools.accumulate(sizes)]
-    around = [0] * starts[own], [0] * (starts[-1] - starts[own + 1])
-    texts = sum_over_workers(strategy, [*around[0], *text, *around[1]])
-    each = [json.loads(bytes(texts[a:b])) for a, b in itertools.pairwise(starts)]
-    different = []
-    for name in flags:
-        if len({given[name] for given in each}) > 1:
-            values = zip(each, workers, strict=True)
-            told = [f"{given[name]} ({job} {index})" for given, (job, index) in values]
-            different.append(f"--{name}: {', '.join(told)}")
+    given = {name: json.loads(text) for name, text in gather(strategy, json.dumps(flags)).items()}
+    different = [flag for flag in flags if len({of[flag] for of in given.values()}) > 1]
     if different:
+        values = "; ".join(
+            f"--{flag}: " + ", ".join(f"{of[flag]} ({worker})" for worker, of in given.items())
+            for flag in different
+        )
         raise UserError(
-            f"the workers were given different flags: {'; '.join(different)}. Start all of them "
-            "with the same ones"
+            f"the workers were given different flags: {values}. Start all of them with the same "
+            "ones"
         )
 
 

@@ -150,15 +150,13 @@ class Run:
         if damaged:
             raise UserError(
                 f"all checkpoints in --output_dir={self.settings.output_dir} are damaged: "
-                f"{', '.join(damaged)}. Copy one anew, or give another --output_dir"
+                f"{', '.join(damaged)}. Restore one from a copy, or give another --output_dir"
             )
         return None
 
     def check_workers_agree(self):
         """Raises UserError if workers are to go on from different steps; all have to call it."""
-        workers = devices.num_workers(self.strategy)
-        total, squares = devices.sum_over_workers(self.strategy, [self.step, self.step**2])
-        if workers * squares != total**2:  # equal if all steps are
+        if len(set(devices.gather(self.strategy, str(self.step)).values())) > 1:
             raise UserError(
                 f"the workers do not go on from the same step, this one from {self.step}: "
                 f"--output_dir={self.settings.output_dir} must be a directory that all share"
@@ -297,7 +295,7 @@ class Run:
         self.wait_for_checkpoint()
         latest = run_directory.latest_in(self.settings.output_dir)
         if latest and run_directory.step_of(latest) == self.step:
-            return f"Stopped at step {self.step}; {latest} holds it"  # left alone: it is whole
+            return f"Stopped at step {self.step}; {latest} holds it"  # it is whole
         try:
             prefix = self.save()
             self.wait_for_checkpoint()

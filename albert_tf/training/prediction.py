@@ -14,7 +14,7 @@ class Predictor:
     """Runs a model over batches.
 
     Args:
-        strategy: tf.distribute.Strategy, under whose scope the model was made.
+        strategy: tf.distribute.Strategy of one process, under whose scope the model was made.
         model: tf_keras.Model, called as model(features, training=False) -> dict of tensors.
         shows_progress: bool, whether a terminal has a bar; a log has a line now and then anyway.
     """
@@ -22,7 +22,8 @@ class Predictor:
     def __init__(self, strategy, model, shows_progress=True):
         self._strategy, self._model = strategy, model
         self._bar = progress.bar if shows_progress else progress.LogLines
-        self._forward_functions = {}
+        self._is_one = strategy.num_replicas_in_sync == 1 and not devices.is_tpu(strategy)
+        self._functions = {}
 
     def __call__(self, batches, num_rows):
         """The outputs for all batches, in the order of the rows.
@@ -38,44 +39,22 @@ class Predictor:
         outputs = {}
         with self._bar("predicting", num_rows, " rows") as bar:
             for rows, features in batches:
-                forward = self._forward_function(features)
                 real = rows >= 0
-                for name, values in self._forward(forward, features).items():
+                for name, values in self._forward(features).items():
                     if name not in outputs:
                         outputs[name] = np.zeros((num_rows, *values.shape[1:]), values.dtype)
                     outputs[name][rows[real]] = values[real]
                 bar.update(int(real.sum()))
         return outputs
 
-    def _forward_function(self, features):
-        # One trace for all lengths and calls; a TPU gets batches of one length alone.
-        key = tuple((name, values.dtype, values.ndim) for name, values in features.items())
-        if key not in self._forward_functions:
-            self._forward_functions[key] = self._trace(features)
-        return self._forward_functions[key]
-
-    @property
-    def _predicts_alone(self):
-        """Whether this process's first device predicts; each of several workers does so too."""
-        several = isinstance(self._strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        one = self._strategy.num_replicas_in_sync == 1 and not devices.is_tpu(self._strategy)
-        return several or one
-
-    def _trace(self, features):
-        # TensorFlow counts traces by code object, and warns of many; a partial has none.
-        forward = functools.partial(self._model, training=False)
-        if not self._predicts_alone:
-            run = self._strategy.run
-            return tf.function(lambda shares: run(forward, args=(shares,)), reduce_retracing=True)
-        signature = {
-            name: tf.TensorSpec([None] * values.ndim, values.dtype)
-            for name, values in features.items()
-        }
-        return tf.function(forward, input_signature=[signature])
-
-    def _forward(self, forward, features):
+    def _forward(self, features):
         """Outputs of one batch, as numpy arrays."""
-        if self._predicts_alone:
+        # One trace for all lengths and calls; a TPU gets batches of only one length.
+        key = tuple((name, values.dtype, values.ndim) for name, values in features.items())
+        if key not in self._functions:
+            self._functions[key] = self._function_for(features)
+        forward = self._functions[key]
+        if self._is_one:
             return {name: value.numpy() for name, value in forward(features).items()}
         replicas = self._strategy.num_replicas_in_sync
         num_rows = len(next(iter(features.values())))
@@ -86,9 +65,21 @@ class Predictor:
                 for name, values in features.items()
             }
         )
-        return {name: self._joined(value)[:num_rows] for name, value in forward(shares).items()}
+        outputs = {}
+        for name, value in forward(shares).items():  # the rows were dealt out one by one
+            parts = [part.numpy() for part in self._strategy.experimental_local_results(value)]
+            joined = np.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
+            outputs[name] = joined[:num_rows]
+        return outputs
 
-    def _joined(self, value):
-        """The rows of all replicas, dealt out one by one, in order again."""
-        parts = [part.numpy() for part in self._strategy.experimental_local_results(value)]
-        return np.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
+    def _function_for(self, features):
+        # TensorFlow counts traces by code object, and warns of many; a partial has none.
+        forward = functools.partial(self._model, training=False)
+        if not self._is_one:
+            run = self._strategy.run
+            return tf.function(lambda shares: run(forward, args=(shares,)), reduce_retracing=True)
+        signature = {
+            name: tf.TensorSpec([None] * values.ndim, values.dtype)
+            for name, values in features.items()
+        }
+        return tf.function(forward, input_signature=[signature])

@@ -11,14 +11,14 @@ import tensorflow as tf
 from albert_tf.checkpoints import readers, run_directory, writers
 from albert_tf.errors import UserError, one_line
 
-# What training needs to go on is kept in so many: if the newest is damaged, the one before serves.
+# Checkpoints with the whole state: if the newest is damaged, training resumes from the one before.
 _RESUMABLE = 2
 
 
 class Saver:
     """Writes checkpoints `model.ckpt-<step>` in a thread of its own.
 
-    Training waits for the copy of the variables to the memory of the host alone. The two newest
+    Training waits only until the variables are copied to the memory of the host. The two newest
     checkpoints hold the whole state, older ones the weights and the step.
 
     Args:

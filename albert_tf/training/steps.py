@@ -27,7 +27,7 @@ def scales_loss(optimizer):
 
 
 def loss_scale_variables(optimizer):
-    """What an optimizer's loss scaling remembers: dict of name -> variable; empty without it."""
+    """State of an optimizer's loss scaling: dict of name -> variable; empty without it."""
     if not scales_loss(optimizer):
         return {}
     return {
@@ -143,7 +143,7 @@ class TrainStep:
         totals = _totals(self._objective, features)
         replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
         gradients, sums = self._gradients(features, totals, replica)
-        # A variable that the loss does not reach (the pooler in SQuAD) is left alone.
+        # A variable that the loss does not reach (the pooler in SQuAD) is not updated.
         reached = [i for i, gradient in enumerate(gradients) if gradient is not None]
         *dense, sums = _all_reduce([*(gradients[i] for i in reached), sums])
         if self._scales_loss:

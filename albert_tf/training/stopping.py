@@ -14,9 +14,9 @@ from albert_tf.training import devices
 
 # How schedulers end a job, and how people do.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# Which of the errors of writing a file TensorFlow gives the same type as those of memory.
+# Errors of writing a file, to which TensorFlow gives the same type as to a lack of memory.
 _OF_FILES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
-# What the others see of a worker that ended or cannot be reached.
+# Raised in a worker when another one ended or cannot be reached.
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
