@@ -251,7 +251,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     with pytest.raises(UserError, match=r"ckpt-2, .*ckpt-1 are damaged, and .*ckpt-0: it holds w"):
         run_main(run_pretraining, **flags)
     damage(0)
-    with pytest.raises(UserError, match=r"all .*ckpt-2, .*ckpt-1, .*ckpt-0\. Copy one"):
+    with pytest.raises(UserError, match=r"all .*ckpt-2, .*ckpt-1, .*ckpt-0\. Restore one"):
         run_main(run_pretraining, **flags)
 
 
