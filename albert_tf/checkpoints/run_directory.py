@@ -4,8 +4,10 @@
 import dataclasses
 import functools
 import hashlib
+import math
 import os
 import re
+from typing import NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -259,6 +261,8 @@ def copy(prefix, target):
 SETTINGS = "run.json"
 TASK = "finetuned_task.json"
 THRESHOLD = "null_score_diff_threshold.json"
+BEST_STATE = "best_trial.txt"
+_BEST_STATE = re.compile(r"(\d{1,18}):(-1|\d{1,18}):([-+.\de]+)", re.ASCII)
 # How text becomes the model's input: flag -> type. In addition to these, the vocabulary.
 CASING = ("do_lower_case", "strip_accents")
 LENGTHS = ("max_seq_length", "doc_stride", "max_query_length", "max_qa_length")
@@ -352,6 +356,26 @@ class Threshold:
     tuned_on: str
 
 
+class BestState(NamedTuple):
+    """Content of `best_trial.txt`: the last step evaluated, the best one and its value."""
+
+    step: int
+    best_step: int
+    best: float
+
+    def is_beaten_by(self, step, value):
+        """Whether another step's value is better; nan is not.
+
+        An untrained model can have a high figure by chance, so any trained one replaces it. Of
+        equal ones the later is better, since it was trained for longer.
+        """
+        if self.best_step < 0:
+            better = value > self.best
+        else:
+            better = step > 0 and (self.best_step == 0 or value >= self.best)
+        return better and math.isfinite(value)
+
+
 class RunDirectory:
     """The directory of a run, or of any checkpoint; its files are read when they are asked for.
 
@@ -397,15 +421,42 @@ class RunDirectory:
         state.write(self.file(THRESHOLD), threshold)
 
     @property
+    def results(self):
+        """The BestState of `best_trial.txt`; None where nothing was evaluated."""
+        path = self.file(BEST_STATE)
+        text = files.read_text(path)
+        if not text:
+            return None
+        match = _BEST_STATE.fullmatch(text.strip())
+        try:
+            found = match and BestState(int(match[1]), int(match[2]), float(match[3]))
+        except ValueError:
+            found = None
+        if found is None or not math.isfinite(found.best):
+            raise UserError(
+                f"{path} must read global_step:best_step:best_value. Received: {text[:80]!r}. "
+                "Delete it, and the checkpoints that are there are evaluated anew"
+            )
+        return found
+
+    def write_results(self, best):
+        """Writes the BestState after an evaluation."""
+        files.write_text(self.file(BEST_STATE), ":".join(map(str, best)))
+
+    @property
     def latest(self):
         """Prefix of its newest checkpoint, from which training resumes; or None."""
         return latest_in(self.path)
 
     @property
+    def best(self):
+        """Prefix of its best checkpoint; None where nothing was evaluated."""
+        return self.file(BEST) if exists(self.file(BEST)) else None
+
+    @property
     def trained(self):
         """Prefix of the best checkpoint or, where nothing was evaluated, of the newest; or None."""
-        best = self.file(BEST)
-        return best if exists(best) else self.latest
+        return self.best or self.latest
 
 
 def sha256(path):

@@ -6,6 +6,7 @@ import os
 import time
 
 from albert_tf.checkpoints import readers, run_directory, writers
+from albert_tf.checkpoints.run_directory import BestState, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.training import results
 from albert_tf.training.progress_line import say
@@ -60,12 +61,12 @@ class Evaluator:
 
     def _record(self, prefix, content, figures):
         """Writes an evaluation down; returns whether the checkpoint is kept as the best."""
-        before = results.read_best(self._directory)
-        before = before or results.BestState(-1, -1, self._initial_best)
+        before = RunDirectory(self._directory).results
+        before = before or BestState(-1, -1, self._initial_best)
         step, value, saved = self._run.step, float(figures[self._key_metric]), ""
         now, is_best = before._replace(step=step), before.is_beaten_by(step, value)
         if is_best:
-            now = results.BestState(step, step, value)
+            now = BestState(step, step, value)
             best = os.path.join(self._directory, run_directory.BEST)
             writers.write(best, *(content or self._read(prefix)))
             for ending in writers.ENDINGS:
@@ -74,7 +75,7 @@ class Evaluator:
         lines = {"first": f"{first}\n", "rest": "".join(f"{line}\n" for line in rest)}
         block = self._layout.format(**lines, saved=saved, before=before.best, after=now.best)
         results.add(self._directory, block)
-        results.write_best(self._directory, now)
+        RunDirectory(self._directory).write_results(now)
         return is_best
 
     def each(self, prefixes):
@@ -122,7 +123,7 @@ class Evaluator:
         Args:
             first_step: int, steps before are left out.
         """
-        state = results.read_best(self._directory)
+        state = RunDirectory(self._directory).results
         seen = max(state.step if state else -1, first_step - 1)
         pending = results.follow(self._directory, -1, 0, seen, newest_only=False)
         if self.each(pending):
@@ -143,10 +144,10 @@ class Evaluator:
             UserError: there is no checkpoint at all.
         """
         directory, last_step = self._directory, self._run.settings.train_steps
-        best = os.path.join(directory, run_directory.BEST)
-        if not newest_only and results.read_best(directory) is None and run_directory.exists(best):
-            self.each([best])
-        state = None if newest_only else results.read_best(directory)
+        folder = RunDirectory(directory)
+        if not newest_only and folder.results is None and folder.best:
+            self.each([folder.best])
+        state = None if newest_only else folder.results
         seen = -1 if state is None else state.step
         if self.each(results.follow(directory, last_step, timeout, seen, newest_only)):
             if newest_only and self._run.step < last_step:

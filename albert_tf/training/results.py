@@ -3,9 +3,7 @@
 
 import math
 import os
-import re
 import time
-from typing import NamedTuple
 
 from albert_tf import files
 from albert_tf.checkpoints import run_directory
@@ -14,57 +12,7 @@ from albert_tf.errors import UserError
 
 EVAL_RESULTS = "eval_results.txt"
 PREDICT_RESULTS = "predict_results.txt"
-BEST_STATE = "best_trial.txt"
 RULE = "=" * 50 + "\n"  # between the blocks of eval_results.txt
-_BEST_STATE = re.compile(r"(\d{1,18}):(-1|\d{1,18}):([-+.\de]+)", re.ASCII)
-
-
-class BestState(NamedTuple):
-    """Content of `best_trial.txt`: the last step evaluated, the best one and its value."""
-
-    step: int
-    best_step: int
-    best: float
-
-    def is_beaten_by(self, step, value):
-        """Whether another step's value is better; nan is not.
-
-        An untrained model can have a high figure by chance, so any trained one replaces it. Of
-        equal ones the later is better, since it was trained for longer.
-        """
-        if self.best_step < 0:
-            better = value > self.best
-        else:
-            better = step > 0 and (self.best_step == 0 or value >= self.best)
-        return better and math.isfinite(value)
-
-
-def read_best(directory):
-    """The BestState of a directory, or None where nothing was evaluated.
-
-    Raises:
-        UserError: the file is there and holds something else.
-    """
-    path = os.path.join(directory, BEST_STATE)
-    text = files.read_text(path)
-    if not text:
-        return None
-    match = _BEST_STATE.fullmatch(text.strip())
-    try:
-        state = match and BestState(int(match[1]), int(match[2]), float(match[3]))
-    except ValueError:
-        state = None
-    if state is None or not math.isfinite(state.best):
-        raise UserError(
-            f"{path} must read global_step:best_step:best_value. Received: {text[:80]!r}. Delete "
-            "it, and the checkpoints that are there are evaluated anew"
-        )
-    return state
-
-
-def write_best(directory, state):
-    """Writes the BestState of a directory."""
-    files.write_text(os.path.join(directory, BEST_STATE), ":".join(map(str, state)))
 
 
 def add(directory, text):
@@ -81,7 +29,7 @@ def report_predictions(directory, figures, step):
         figures: dict of name -> value.
         step: int, of the checkpoint.
     """
-    state = read_best(directory)
+    state = RunDirectory(directory).results
     lines = sorted_lines(figures | {"global_step": step})
     best = f"best = {state.best if state else -1}"
     text = "\n".join(["***** Predict results *****", *lines, best])
@@ -167,14 +115,14 @@ def describe(prefix, step, key_metric):
         str, for messages.
     """
     directory, name = os.path.split(prefix)
-    state = read_best(directory) if name == run_directory.BEST else None
+    state = RunDirectory(directory).results if name == run_directory.BEST else None
     figure = f", {key_metric} {state.best:.4f}" if state and state.best_step == step else ""
     return f"{prefix} (step {step}{figure})"
 
 
 def check_key_metric(directory, key_metric):
     """Raises UserError if no evaluation had a finite key metric."""
-    state = read_best(directory)
+    state = RunDirectory(directory).results
     if state is None or state.best_step < 0 or not math.isfinite(state.best):
         raise UserError(
             f"{key_metric} is not a number for any checkpoint in {directory}, so none is the best: "

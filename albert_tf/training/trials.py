@@ -7,12 +7,13 @@ import statistics
 
 from albert_tf import files
 from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError
-from albert_tf.training import results, run_settings
+from albert_tf.training import run_settings
 
 SUMMARY = "trials.txt"
 # Next to the best checkpoint.
-_KEPT = (*run_settings.FILES, run_directory.TASK, results.BEST_STATE)
+_KEPT = (*run_settings.FILES, run_directory.TASK, run_directory.BEST_STATE)
 
 
 def run(run_trial, output_dir, seeds, key_metric):
@@ -33,7 +34,7 @@ def run(run_trial, output_dir, seeds, key_metric):
     for seed in seeds:
         directory = os.path.join(output_dir, f"trial-{seed}")
         print(f"Trial with seed {seed}: {directory}")
-        before = results.read_best(directory)
+        before = RunDirectory(directory).results
         try:
             run_trial(directory, seed)
         except UserError as error:
@@ -41,7 +42,7 @@ def run(run_trial, output_dir, seeds, key_metric):
             print(f"Trial with seed {seed} failed: {reason}")
             lines.append(f"{directory}\tfailed: {reason}")
         else:
-            state = results.read_best(directory)
+            state = RunDirectory(directory).results
             values[directory] = state.best
             lines.append(f"{directory}\t{state.best}")
             if state == before:

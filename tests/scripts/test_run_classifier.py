@@ -17,6 +17,7 @@ import tensorflow as tf
 import run_classifier
 from albert_tf import options
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.cli import launch
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
@@ -26,7 +27,7 @@ from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, classification_metrics, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.tasks.figures import collapse_warning, mean_over_batches
-from albert_tf.training import devices, figures, finetuning, history, results
+from albert_tf.training import devices, figures, finetuning, history
 from albert_tf.training.task import Split
 from tests import GOLDEN, TINY_CONFIG
 
@@ -127,7 +128,7 @@ def test_train_evaluate_predict(train_once, task):
     keys = [line.split(" = ")[0] for line in blocks(out)[0].splitlines()]
     assert keys == [*sorted([*row.metrics, "loss", "global_step"]), "best"]
     assert "best = -1" in blocks(out)[0]
-    state = results.read_best(str(out))
+    state = RunDirectory(str(out)).results
     values = [float(re.search(rf"{row.key_metric} = (\S+)", b).group(1)) for b in blocks(out)]
     assert state.step == 2 and state.best == max(values[1:])  # of trained ones
     assert loading.step_in(str(out / "model.ckpt-best")) == state.best_step
@@ -295,7 +296,7 @@ def test_what_is_trained_on_is_said_in_three_lines(train_once):
 def test_where_the_best_lies_and_what_comes_next(train_once):
     out = train_once("RTE")
     *_, best, command = (out / "printed.txt").read_text().splitlines()
-    state = results.read_best(str(out))
+    state = RunDirectory(str(out)).results
     assert best == (
         f"The best model is {out}/model.ckpt-best (step {state.best_step}, "
         f"eval_accuracy {state.best:.4f})"
@@ -383,7 +384,9 @@ def test_the_history_has_the_evaluation_of_step_0_and_plain_names(train_once):
 @pytest.mark.long
 def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags, tmp_path, capsys):
     run_main(run_classifier, **flags | {"train_step": 1}, num_trials=2)
-    values = {seed: results.read_best(str(tmp_path / f"out/trial-{seed}")).best for seed in (1, 2)}
+    values = {
+        seed: RunDirectory(str(tmp_path / f"out/trial-{seed}")).results.best for seed in (1, 2)
+    }
     best = max(values, key=values.get)
     summary = (tmp_path / "out" / "trials.txt").read_text().splitlines()[-1]
     scores = list(values.values())
@@ -406,7 +409,7 @@ def test_trials_report_median_mean_and_spread_and_keep_the_best(run_main, flags,
     theirs = readers.TensorFlowReader(str(tmp_path / f"out/trial-{best}/model.ckpt-best"))
     np.testing.assert_array_equal(kept["output_weights"], theirs["output_weights"])
     assert (tmp_path / "out" / "submit_results.tsv").exists()
-    assert results.read_best(str(tmp_path / "out")).best == values[best]
+    assert RunDirectory(str(tmp_path / "out")).results.best == values[best]
 
 
 def test_trials_in_a_used_directory_have_their_own_figure_and_say_which_are_old(

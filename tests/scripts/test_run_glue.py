@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.checkpoints import name_table, run_directory, writers
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.tasks import glue
-from albert_tf.training import results
 from tests import GOLDEN, ROOT, TINY_CONFIG
 
 # The original's, section l.1 of its description: warm-up, rate, steps, save, batch.
@@ -122,7 +122,7 @@ def check_task(folder, task):
     row = glue.find_task(task)
     text = (folder / task / "eval_results.txt").read_text()
     assert re.findall(r"global_step = (\d+)", text) == ["0", "1"] and f"{row.key_metric} = " in text
-    assert results.read_best(str(folder / task)).step == 1
+    assert RunDirectory(str(folder / task)).results.step == 1
     assert run_directory.exists(str(folder / task / "model.ckpt-best"))
     assert (folder / task / "submit_results.tsv").exists()
     assert tf.io.gfile.exists(str(folder / "submission" / row.submission_file))
@@ -137,7 +137,7 @@ def test_two_tasks(run_glue, tmp_path):
     assert done.returncode == 0, done.stderr
     for task in ("CoLA", "STS-B"):
         check_task(tmp_path / "out", task)
-        state = results.read_best(str(tmp_path / "out" / task))
+        state = RunDirectory(str(tmp_path / "out" / task)).results
         assert f"\n{task} {state.best_step} {state.best}\n" in done.stdout
     assert "Starting at step 0 with given weights" in done.stdout
 

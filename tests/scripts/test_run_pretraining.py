@@ -20,10 +20,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import run_pretraining
 from albert_tf.checkpoints import loading, readers, run_directory
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.model import objectives
 from albert_tf.records import record_checks, schemas
-from albert_tf.training import figures, pretraining, results
+from albert_tf.training import figures, pretraining
 from tests import GOLDEN, ROOT
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -338,7 +339,7 @@ def test_evaluations_that_a_run_lacks_are_made_up_for(
         text = (tmp_path / "out" / "eval_results.txt").read_text()
         steps = [int(step) for step in re.findall("global_step = (.*)", text)]
         assert steps == list(range(1, num_train_steps + 1))
-    assert results.read_best(str(tmp_path / "out")).step == num_train_steps
+    assert RunDirectory(str(tmp_path / "out")).results.step == num_train_steps
     assert checkpoint_steps(tmp_path / "out")[-1] == num_train_steps
     last = f"model.ckpt-{num_train_steps}"
     for name, value in read_variables(alike / last).items():

@@ -12,12 +12,13 @@ import tensorflow as tf
 
 import run_race
 from albert_tf.checkpoints import loading, name_table, run_directory
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import base, race
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import devices, finetuning, results
+from albert_tf.training import devices, finetuning
 from tests import GOLDEN, TINY_CONFIG
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -123,7 +124,7 @@ def test_blocks_of_eval_results(first_run):
             ]
         else:
             assert not copies
-    state = results.read_best(str(first_run))
+    state = RunDirectory(str(first_run)).results
     assert state.step == 2 and state.best == best
     assert loading.step_in(str(first_run / "model.ckpt-best")) == state.best_step
 
@@ -132,7 +133,7 @@ def test_files_of_the_predictions(first_run):
     lines = (first_run / "predict_results.txt").read_text().splitlines()
     assert lines[0] == "***** Predict results *****"
     assert [line.split(" = ")[0] for line in lines[1:]] == [*FIGURES, "best"]
-    figures, state = values_of("\n".join(lines)), results.read_best(str(first_run))
+    figures, state = values_of("\n".join(lines)), RunDirectory(str(first_run)).results
     assert figures["best"] == state.best and figures["global_step"] == state.best_step
     header, *rows = table(first_run)
     assert header == ["id", "question", "prediction", "answer", "A", "B", "C", "D"]

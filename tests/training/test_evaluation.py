@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from albert_tf import options
 from albert_tf.checkpoints import loading, run_directory, writers
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline
 from albert_tf.training import evaluation, figures, pretraining, results
@@ -80,7 +81,7 @@ def test_a_checkpoint_deleted_while_it_is_evaluated_still_becomes_the_best(direc
 
     make(run, after_figures=delete).evaluate_directory(timeout=0)
     assert evaluated_steps(capsys.readouterr().out) == [0, 2, 4]
-    assert results.read_best(str(directory)) == (4, 4, 4.0)
+    assert RunDirectory(str(directory)).results == (4, 4, 4.0)
     assert loading.step_in(str(directory / "model.ckpt-best")) == 4
     assert "global_step = 2\nvalue = 2.0\n" in (directory / results.EVAL_RESULTS).read_text()
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from albert_tf import options
 from albert_tf.checkpoints import loading, run_directory, writers
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.training import evaluation, figures, results
 from albert_tf.training.task import Evaluation
@@ -36,7 +37,7 @@ def record(directory, step, value):
         "{first}{rest}best = {before}\n{saved}",
         initial_best=-1.0,
     )(write_checkpoint(directory, step))
-    return results.read_best(str(directory)).best_step == step
+    return RunDirectory(str(directory)).results.best_step == step
 
 
 def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
@@ -45,7 +46,7 @@ def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
         False,
         True,
     ]
-    assert results.read_best(str(tmp_path)) == (3, 3, 0.75)
+    assert RunDirectory(str(tmp_path)).results == (3, 3, 0.75)
     assert loading.step_in(str(tmp_path / "model.ckpt-best")) == 3
     lines = (tmp_path / results.EVAL_RESULTS).read_text().splitlines()
     assert [line for line in lines if not line.startswith("saved ")] == [
@@ -71,7 +72,7 @@ def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
 def test_trained_models_and_later_ones_go_first(rows, best, tmp_path):
     for step, value in rows:
         record(tmp_path, step, value)
-    assert results.read_best(str(tmp_path))[1:] == best
+    assert RunDirectory(str(tmp_path)).results[1:] == best
     assert loading.step_in(str(tmp_path / "model.ckpt-best")) == best[0]
 
 
@@ -87,7 +88,7 @@ def test_a_checkpoint_is_described_with_its_step_and_the_best_with_its_figure(tm
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_what_is_not_finite_is_never_the_best(value, tmp_path):
     assert not record(tmp_path, 1, float(value))
-    assert results.read_best(str(tmp_path)) == (1, -1, -1.0)
+    assert RunDirectory(str(tmp_path)).results == (1, -1, -1.0)
     assert not (tmp_path / "model.ckpt-best.index").exists()
 
 
@@ -98,9 +99,9 @@ def test_what_is_not_finite_is_never_the_best(value, tmp_path):
      " ", "9" * 5000],
 )  # fmt: skip
 def test_damaged_state_is_a_plain_error(text, tmp_path):
-    (tmp_path / results.BEST_STATE).write_text(text)
+    (tmp_path / run_directory.BEST_STATE).write_text(text)
     with pytest.raises(UserError, match=r"best_trial\.txt must read .* Delete it") as error:
-        results.read_best(str(tmp_path))
+        _ = RunDirectory(str(tmp_path)).results
     assert len(str(error.value)) < 400
 
 
@@ -110,8 +111,8 @@ def test_damaged_state_is_a_plain_error(text, tmp_path):
      ("8:4:8.5e-05", (8, 4, 8.5e-05)), ("8:4:87.5\n", (8, 4, 87.5))],
 )  # fmt: skip
 def test_states_of_the_original_and_of_negative_figures_are_read(text, state, tmp_path):
-    (tmp_path / results.BEST_STATE).write_text(text)
-    assert results.read_best(str(tmp_path)) == state
+    (tmp_path / run_directory.BEST_STATE).write_text(text)
+    assert RunDirectory(str(tmp_path)).results == state
 
 
 def test_follow_gives_all_or_the_newest(tmp_path):
@@ -132,9 +133,9 @@ def test_follow_gives_what_is_there_beyond_the_last_step(tmp_path):
 
 
 def test_best_state_survives(tmp_path):
-    assert results.read_best(str(tmp_path)) is None
-    (tmp_path / results.BEST_STATE).write_text("40:20:0.625")
-    assert results.read_best(str(tmp_path)) == (40, 20, 0.625)
+    assert RunDirectory(str(tmp_path)).results is None
+    (tmp_path / run_directory.BEST_STATE).write_text("40:20:0.625")
+    assert RunDirectory(str(tmp_path)).results == (40, 20, 0.625)
 
 
 def test_follow_waits_for_newer_checkpoints_and_ends(tmp_path):
