@@ -58,7 +58,7 @@ def main():
     whole = seconds(convert, examples, tokenizer, settings)
     print(f"{len(examples)} questions: {len(examples) / whole:.0f} per second, ", end="")
     print(f"{1000 * whole / len(examples):.3f} s per 1,000")
-    plain = seconds(align_plainly, sample, tokenizer, settings.do_lower_case)
+    plain = seconds(align_plainly, sample, tokenizer, tokenizer.do_lower_case)
     ours = seconds(convert, sample, tokenizer, settings)
     print(f"the first {len(sample)} of them:")
     print(f"  plain alignment alone {1000 * plain / len(sample):.2f} s per 1,000")

@@ -7,7 +7,6 @@ import os
 from albert_tf.api import task_kinds
 from albert_tf.api.loaded import Loaded
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, source
-from albert_tf.checkpoints.run_directory import CASING
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import encoder, heads
@@ -135,9 +134,7 @@ def _text_input(choice, length):
     text_input.check_vocabulary(config, tokenizer, path)
     return text_input.TextInput(
         tokenizer,
-        path,
         max_seq_length=length,
         vocab_size=config.vocab_size,
         type_vocab_size=config.type_vocab_size,
-        **{name: choice.tokenizer_arguments[name] for name in CASING},
     )

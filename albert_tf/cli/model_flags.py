@@ -231,12 +231,9 @@ def text_input(choices):
         task_text.check_vocabulary(config, tokenizer, path)
     return task_text.TextInput(
         tokenizer,
-        path,
-        arguments["do_lower_case"],
         FLAGS.max_seq_length,
         vocab_size=min(config.vocab_size for config in configs),
         type_vocab_size=min(config.type_vocab_size for config in configs),
-        strip_accents=arguments["strip_accents"],
     )
 
 

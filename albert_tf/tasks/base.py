@@ -202,7 +202,7 @@ class DataSet:
             self.record_file(split),
             self.task.schema,
             self.settings | self.task.text.cache_settings,
-            [*self.sources(split), self.task.text.vocabulary_file],
+            [*self.sources(split), self.task.text.tokenizer.path],
             make,
             add_key=not self.record_files.get(split),
         )

@@ -14,20 +14,14 @@ class TextInput(NamedTuple):
 
     Attributes:
         tokenizer: FullTokenizer.
-        vocabulary_file: str, its file.
-        do_lower_case: bool.
         max_seq_length: int, T.
         vocab_size, type_vocab_size: int, of the model; ids must be below them.
-        strip_accents: bool.
     """
 
     tokenizer: FullTokenizer
-    vocabulary_file: str
-    do_lower_case: bool
     max_seq_length: int
     vocab_size: int
     type_vocab_size: int
-    strip_accents: bool = True
 
     @property
     def sizes(self):
@@ -36,12 +30,8 @@ class TextInput(NamedTuple):
 
     @property
     def cache_settings(self):
-        """What features depend on, for `records.cached_records`: dict."""
-        return {
-            "do_lower_case": self.do_lower_case,
-            "strip_accents": self.strip_accents,
-            "max_seq_length": self.max_seq_length,
-        }
+        """What features depend on, for `feature_cache.cached_records`: dict."""
+        return self.tokenizer.casing | {"max_seq_length": self.max_seq_length}
 
 
 def check_vocabulary(config, tokenizer, path):

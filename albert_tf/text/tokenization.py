@@ -388,9 +388,13 @@ class FullTokenizer:
         """What makes such a tokenizer: dict of the arguments."""
         return {
             "spm_model_file" if self.is_sentencepiece else "vocab_file": self.path,
-            "do_lower_case": self.do_lower_case,
-            "strip_accents": self.strip_accents,
+            **self.casing,
         }
+
+    @property
+    def casing(self):
+        """The arguments on casing: dict of `do_lower_case` and `strip_accents`."""
+        return {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
 
     @property
     def fingerprint(self):

@@ -186,7 +186,7 @@ def _say_data(records, task):
     ids = ids[mask > 0].tolist()
     pieces = task.text.tokenizer.convert_ids_to_tokens(ids)
     shown = " ".join(pieces[:_MOST_PIECES]) + " ..." * (len(pieces) > _MOST_PIECES)
-    print(f"First example: {shown} = {task.target(row)}; vocabulary: {task.text.vocabulary_file}")
+    print(f"First example: {shown} = {task.target(row)}; vocabulary: {task.text.tokenizer.path}")
 
 
 # --- Prediction ----------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def submit_results(task, examples, predicted):
 
 
 def features(examples, row, tokenizer, max_seq_length):
-    text = TextInput(tokenizer, "", True, max_seq_length, 30000, 2)
+    text = TextInput(tokenizer, max_seq_length, 30000, 2)
     return classification.ClassificationTask("any", row, text).features(examples)
 
 

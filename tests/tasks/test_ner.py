@@ -143,7 +143,7 @@ def test_a_file_with_other_labels(written):
 
 
 def task(tokenizer, max_seq_length, labels=LABELS):
-    return ner.NerTask(labels, TextInput(tokenizer, "", True, max_seq_length, 30000, 2))
+    return ner.NerTask(labels, TextInput(tokenizer, max_seq_length, 30000, 2))
 
 
 def features(corpus, tokenizer, max_seq_length):

@@ -61,7 +61,7 @@ def read_one(folder, passage, tokenizer, split="train"):
 
 
 def task(tokenizer, max_seq_length, max_qa_length):
-    return race.RaceTask(TextInput(tokenizer, "", True, max_seq_length, 30000, 2), max_qa_length)
+    return race.RaceTask(TextInput(tokenizer, max_seq_length, 30000, 2), max_qa_length)
 
 
 def features(examples, tokenizer, max_seq_length, max_qa_length):

@@ -42,22 +42,22 @@ class Alignment(NamedTuple):
     piece_of_char: np.ndarray
 
 
-def align(text, tokenizer, do_lower_case, strip_accents=True):
+def align(text, tokenizer):
     """Aligns a raw paragraph with its pieces.
 
     Args:
         text: str, raw.
         tokenizer: tokenization.FullTokenizer with a SentencePiece model.
-        do_lower_case: bool.
-        strip_accents: bool.
 
     Returns:
         Alignment, or None where less than 0.8 of the characters, or none, can be linked.
     """
-    normalized = preprocess_text(text, lower=do_lower_case, strip_accents=strip_accents)
+    normalized = preprocess_text(
+        text, tokenizer.do_lower_case, strip_accents=tokenizer.strip_accents
+    )
     pieces = tokenizer.tokenize(normalized, is_normalized=True)
     joined = "".join(pieces).replace(WORD_START, " ")
-    characters = normalized_characters(text, do_lower_case, strip_accents)
+    characters = normalized_characters(text, tokenizer.do_lower_case, tokenizer.strip_accents)
     # Nothing links more than what both have: the table of a text full of spaces need not be made.
     in_common = (collections.Counter(characters) & collections.Counter(joined)).total()
     if in_common < 0.8 * len(text):

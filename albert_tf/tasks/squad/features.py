@@ -47,8 +47,6 @@ class WindowSettings:
         max_seq_length: int, pieces of a sequence.
         doc_stride: int, pieces from one window of a paragraph to the next.
         max_query_length: int, pieces of a question; the rest is cut off.
-        do_lower_case: bool.
-        strip_accents: bool.
 
     Raises:
         UserError: no window fits.
@@ -57,8 +55,6 @@ class WindowSettings:
     max_seq_length: int = 384
     doc_stride: int = 128
     max_query_length: int = 64
-    do_lower_case: bool = True
-    strip_accents: bool = True
 
     def __post_init__(self):
         options.check_windows(self.max_seq_length, self.doc_stride)
@@ -208,7 +204,7 @@ def convert_examples(examples, tokenizer, settings, training):
 
 def _query_ids(example, tokenizer, settings):
     question = preprocess_text(
-        example.question_text, settings.do_lower_case, strip_accents=settings.strip_accents
+        example.question_text, tokenizer.do_lower_case, strip_accents=tokenizer.strip_accents
     )
     ids = tokenizer.encode_ids(question, is_normalized=True)[: settings.max_query_length]
     if len(ids) + NUM_SPECIALS >= settings.max_seq_length:
@@ -234,7 +230,7 @@ def _align_examples(examples, tokenizer, settings, training):
     for e, example in enumerate(examples):
         members[example.paragraph_text].append(e)
     for text, asked in members.items():
-        alignment = align(text, tokenizer, settings.do_lower_case, settings.strip_accents)
+        alignment = align(text, tokenizer)
         if alignment is None:
             continue
         for e in asked:
@@ -313,7 +309,7 @@ def cached_features(path, examples, tokenizer, settings, inputs, *, training, ad
         return features.batches()
 
     schema = schemas.squad_schema(settings.max_seq_length, training)
-    values = dataclasses.asdict(settings)
+    values = dataclasses.asdict(settings) | tokenizer.casing
     cache = feature_cache.cached_records(path, schema, values, inputs, make, add_key=add_key)
     count = cache.counts["skipped"]
     if not training:  # whose features are made again, and the list with them

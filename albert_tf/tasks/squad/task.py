@@ -216,8 +216,6 @@ class SquadTask(base.Task):
             self.text.max_seq_length,
             self.options.doc_stride,
             self.options.max_query_length,
-            self.text.do_lower_case,
-            self.text.strip_accents,
         )
 
     def make_model(self, config, **more):
@@ -352,7 +350,7 @@ class SquadData:
             examples,
             task.text.tokenizer,
             task.windows,
-            [getattr(given, f"{purpose}_file"), task.text.vocabulary_file],
+            [getattr(given, f"{purpose}_file"), task.text.tokenizer.path],
             training=purpose == "train",
             add_key=not getattr(given, f"{purpose}_feature_file"),
         )

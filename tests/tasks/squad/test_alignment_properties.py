@@ -21,7 +21,7 @@ ODD = st.sampled_from(["", " ", "  ", "é", "ﬁ", "日本", "🙂", "\u200b", "
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.lists(st.one_of(WORDS, ODD, st.text(max_size=5)), max_size=12).map(" ".join))
 def test_places_lie_in_the_text_and_in_order(text):
-    found = squad_alignment.align(text, TOKENIZER, do_lower_case=True)
+    found = squad_alignment.align(text, TOKENIZER)
     if found is None:
         return
     starts, ends = found.paragraph.starts, found.paragraph.ends
@@ -33,7 +33,7 @@ def test_places_lie_in_the_text_and_in_order(text):
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.lists(WORDS, min_size=1, max_size=12).map(" ".join))
 def test_plain_words_stand_where_their_pieces_say(text):
-    found = squad_alignment.align(text, TOKENIZER, do_lower_case=True).paragraph
+    found = squad_alignment.align(text, TOKENIZER).paragraph
     pieces = TOKENIZER.tokenize(text)
     for piece, start, end in zip(pieces, found.starts, found.ends, strict=True):
         if piece != WORD_START:  # which stands for no character at the beginning of a text

@@ -38,7 +38,8 @@ def data_file(version, split):
 
 
 def tokenizer(kind="spm_uncased"):
-    return FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / f"{kind}.model"))
+    path = str(GOLDEN / "tokenization" / f"{kind}.model")
+    return FullTokenizer(spm_model_file=path, do_lower_case=kind == "spm_uncased")
 
 
 @pytest.fixture(scope="module")
@@ -449,7 +450,7 @@ def test_memory_for_links_grows_with_the_text():
 def test_a_text_with_little_in_common_needs_no_table(monkeypatch, uncased):
     monkeypatch.setattr(squad_alignment, "_ScoreTable", None)
     text = "the count" + " " * 500 + "shrugged"
-    assert squad_alignment.align(text, uncased, True) is None
+    assert squad_alignment.align(text, uncased) is None
 
 
 def test_position_conversion_is_that_of_the_original():
@@ -470,10 +471,10 @@ def test_positions_are_converted_all_at_once():
 
 
 def test_alignment_fails_under_four_fifths(uncased):
-    assert squad_alignment.align("½" * 20, uncased, True) is None
-    assert squad_alignment.align("\u0301", uncased, True) is None  # no piece is left
-    assert squad_alignment.align("th ½", uncased, True) is None  # 3 of 4
-    aligned = squad_alignment.align("the ½", uncased, True)  # 4 of 5
+    assert squad_alignment.align("½" * 20, uncased) is None
+    assert squad_alignment.align("\u0301", uncased) is None  # no piece is left
+    assert squad_alignment.align("th ½", uncased) is None  # 3 of 4
+    aligned = squad_alignment.align("the ½", uncased)  # 4 of 5
     assert aligned.links.tolist() == [1, 2, 3, 4, squad_alignment.UNLINKED]
 
 
@@ -487,9 +488,9 @@ def converted(request):
     golden = golden_json(request.param)
     settings = WindowSettings(
         *(golden[name] for name in ("max_seq_length", "doc_stride", "max_query_length")),
-        do_lower_case=golden["do_lower_case"],
     )
     processor = tokenizer(f"spm_{case}")
+    assert processor.do_lower_case == golden["do_lower_case"]
     examples = squad_questions.read_examples(data_file(version, split), golden["is_training"])
     features = squad_features.convert_examples(examples, processor, settings, golden["is_training"])
     return golden, examples, features, processor
@@ -533,7 +534,7 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, uncased):
     assert skipped in capsys.readouterr().out
     assert Path(f"{made}.skipped.txt").read_text() == "q031\nq032\n"
     # Again: taken as they are, and what is missing in them is said again.
-    found = squad_features.cached_features(made, examples, None, SMALL, [source], training=True)
+    found = squad_features.cached_features(made, examples, uncased, SMALL, [source], training=True)
     assert found == (made, None)
     out = capsys.readouterr().out
     assert "Using features again" in out and skipped in out
