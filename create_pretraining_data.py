@@ -8,15 +8,8 @@ python create_pretraining_data.py --input_file='text/*.txt' --output_file=train.
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy, paths
+from albert_tf.cli import flag_groups, launch, paths
 from albert_tf.errors import UserError
-
-files = lazy.module("albert_tf.files")
-instances = lazy.module("albert_tf.corpus.instances")
-build = lazy.module("albert_tf.corpus.build")
-schemas = lazy.module("albert_tf.records.schemas")
-text_files = lazy.module("albert_tf.corpus.text_files")
-tokenization = lazy.module("albert_tf.text.tokenization")
 
 FLAGS = flags.FLAGS
 
@@ -59,6 +52,12 @@ def main(_):
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise UserError("one of --spm_model_file and --vocab_file is needed, and none was given")
     paths.check_exist("input_file", "spm_model_file" if FLAGS.spm_model_file else "vocab_file")
+
+    from albert_tf import files
+    from albert_tf.corpus import build, instances, text_files
+    from albert_tf.records import schemas
+    from albert_tf.text import tokenization
+
     settings = flag_groups.values_of(instances.Settings)
     if not settings.masked_lm_prob and FLAGS["dupe_factor"].using_default_value:
         print(

@@ -10,22 +10,8 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy, model_flags, paths
+from albert_tf.cli import flag_groups, launch, model_flags, paths
 from albert_tf.errors import UserError
-
-tf = lazy.module("tensorflow")
-albert_config = lazy.module("albert_tf.config")
-files = lazy.module("albert_tf.files")
-loading = lazy.module("albert_tf.checkpoints.loading")
-name_table = lazy.module("albert_tf.checkpoints.name_table")
-readers = lazy.module("albert_tf.checkpoints.readers")
-run_directory = lazy.module("albert_tf.checkpoints.run_directory")
-huggingface = lazy.module("albert_tf.checkpoints.huggingface")
-source = lazy.module("albert_tf.checkpoints.source")
-writers = lazy.module("albert_tf.checkpoints.writers")
-saved_models = lazy.module("albert_tf.publish.saved_models")
-transformers_tokenizer = lazy.module("albert_tf.publish.transformers_tokenizer")
-text_input = lazy.module("albert_tf.tasks.text_input")
 
 FLAGS = flags.FLAGS
 CONFIG = "albert_config.json"
@@ -59,6 +45,12 @@ def check_prefix(prefix, config):
         prefix: str, value of --export_path.
         config: AlbertConfig.
     """
+    import tensorflow as tf
+
+    from albert_tf import config as albert_config
+    from albert_tf import files
+    from albert_tf.checkpoints import run_directory
+
     directory, name = os.path.split(prefix)
     if not name or tf.io.gfile.isdir(prefix) or "[" in name:
         raise UserError(
@@ -81,6 +73,8 @@ def checkpoint_path():
 
 def read_weights(config):
     """The weights of the checkpoint; says what is not among them."""
+    from albert_tf.checkpoints import loading
+
     weights = loading.read_weights(checkpoint_path(), config)
     print(f"Read {len(weights.tensors)} variables from {weights.prefix}")
     if weights.absent:
@@ -92,6 +86,11 @@ def read_weights(config):
 
 def export_checkpoint(config):
     """Writes --export_path as a checkpoint, with the config beside it."""
+    import tensorflow as tf
+
+    from albert_tf import files
+    from albert_tf.checkpoints import name_table, writers
+
     prefix = FLAGS.export_path
     check_prefix(prefix, config)
     tensors = read_weights(config)
@@ -115,6 +114,10 @@ def read_tokenizer(config, has_masked_lm):
     Raises:
         UserError: there is none, it is of another model, or transformers has no such tokenizer.
     """
+    from albert_tf.checkpoints import source
+    from albert_tf.publish import transformers_tokenizer
+    from albert_tf.tasks import text_input
+
     tokenizer = model_flags.directory_tokenizer()
     text_input.check_vocabulary(config, tokenizer, tokenizer.path)
     ids = tokenizer.special_ids(with_mask=False)
@@ -128,6 +131,10 @@ def read_tokenizer(config, has_masked_lm):
 
 def export_to_transformers(config):
     """Writes --export_path as a directory of the transformers library."""
+    from albert_tf import files
+    from albert_tf.checkpoints import huggingface, readers, run_directory
+    from albert_tf.publish import saved_models
+
     try:
         huggingface.check_expressible(config)
     except UserError as error:
@@ -154,6 +161,9 @@ def export_to_transformers(config):
 def main(_):
     """Reads flags, checks them and the input, then writes."""
     check_flags()
+
+    from albert_tf.checkpoints import source
+
     config = source.Source(FLAGS.albert_directory).read_config()
     if FLAGS.export_format == "hf":
         export_to_transformers(config)

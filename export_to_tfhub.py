@@ -11,19 +11,8 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy, model_flags, paths
+from albert_tf.cli import flag_groups, launch, model_flags, paths
 from albert_tf.errors import UserError
-
-tf = lazy.module("tensorflow")
-albert_config = lazy.module("albert_tf.config")
-loading = lazy.module("albert_tf.checkpoints.loading")
-name_table = lazy.module("albert_tf.checkpoints.name_table")
-run_directory = lazy.module("albert_tf.checkpoints.run_directory")
-heads = lazy.module("albert_tf.model.heads")
-hub = lazy.module("albert_tf.publish.hub")
-saved_models = lazy.module("albert_tf.publish.saved_models")
-text_input = lazy.module("albert_tf.tasks.text_input")
-tokenization = lazy.module("albert_tf.text.tokenization")
 
 FLAGS = flags.FLAGS
 CONFIG = "albert_config.json"
@@ -48,6 +37,9 @@ def load_model(config):
     Raises:
         UserError: the checkpoint lacks part of the encoder.
     """
+    from albert_tf.checkpoints import loading, name_table
+    from albert_tf.model import heads
+
     model = heads.PretrainingModel(config)
     path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
     report = loading.load(path, name_table.named_variables(model))
@@ -66,6 +58,8 @@ def load_model(config):
 
 def assets(config_path, vocabulary):
     """Files that go into the module: attribute -> path."""
+    import tensorflow as tf
+
     if vocabulary.endswith(".txt"):
         return {"config_file": config_path, "vocab_file": vocabulary}
     found = {"config_file": config_path, "sp_model_file": vocabulary}
@@ -75,6 +69,10 @@ def assets(config_path, vocabulary):
 
 def export_model(tokenizer):
     """Writes the encoder."""
+    from albert_tf import config as albert_config
+    from albert_tf.publish import hub, saved_models
+    from albert_tf.tasks import text_input
+
     config_path = os.path.join(FLAGS.albert_directory, CONFIG)
     config = albert_config.AlbertConfig.from_json_file(config_path)
     text_input.check_vocabulary(config, tokenizer, tokenizer.path)
@@ -99,6 +97,11 @@ def preprocessing_length():
     Raises:
         UserError: the model has fewer positions than --max_seq_length.
     """
+    import tensorflow as tf
+
+    from albert_tf import config as albert_config
+    from albert_tf.publish import hub
+
     path = os.path.join(FLAGS.albert_directory, CONFIG)
     default, length = hub.DEFAULT_SEQ_LENGTH, FLAGS.max_seq_length
     if not tf.io.gfile.exists(path):
@@ -113,6 +116,8 @@ def preprocessing_length():
 
 def export_preprocessing(tokenizer):
     """Writes the preprocessing."""
+    from albert_tf.publish import hub, saved_models
+
     length = preprocessing_length()
     module = hub.Preprocessing(tokenizer, length)
     card = hub.preprocessing_card(tokenizer, length, FLAGS.export_path)
@@ -128,6 +133,9 @@ def main(_):
     if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
     paths.check_albert_directory((CONFIG,) if FLAGS.export_type == "model" else ())
+
+    from albert_tf.publish import saved_models
+
     saved_models.check_export_path(FLAGS.export_path, "export_path")
     export = export_model if FLAGS.export_type == "model" else export_preprocessing
     export(model_flags.directory_tokenizer())

@@ -18,18 +18,8 @@ from albert_tf.cli import (
     finetuning_flags,
     flag_groups,
     launch,
-    lazy,
     model_flags,
 )
-
-source = lazy.module("albert_tf.checkpoints.source")
-classification = lazy.module("albert_tf.tasks.classification")
-glue = lazy.module("albert_tf.tasks.glue")
-multi_label = lazy.module("albert_tf.tasks.multi_label")
-ner = lazy.module("albert_tf.tasks.ner")
-run_directory = lazy.module("albert_tf.checkpoints.run_directory")
-predicted_file = lazy.module("albert_tf.tasks.predicted_file")
-finetuning = lazy.module("albert_tf.training.finetuning")
 
 FLAGS = flags.FLAGS
 
@@ -48,6 +38,8 @@ def define_flags():
 
 def glue_task(row=None):
     """What makes the task of a GlueTask, by default of --task_name, and what its data set."""
+    from albert_tf.tasks import classification, glue, predicted_file
+
     row = row or glue.find_task(FLAGS.task_name)
     threshold = None if math.isnan(FLAGS.threshold_to_export) else FLAGS.threshold_to_export
     task = functools.partial(
@@ -68,12 +60,17 @@ def glue_task(row=None):
 
 def tsv_task():
     """The same of one's own texts with labels or scores."""
+    from albert_tf.tasks import glue
+
     columns = (FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
     return glue_task(glue.tsv_task(*columns, FLAGS.labels, FLAGS.regression, FLAGS.data_dir or ""))
 
 
 def multi_label_task():
     """The same of one's own texts with any number of labels."""
+    from albert_tf.checkpoints import run_directory
+    from albert_tf.tasks import glue, multi_label
+
     columns = (FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
     row = glue.tsv_task(*columns, FLAGS.labels, False, FLAGS.data_dir or "", multi_label=True)
     # An evaluation keeps its threshold in the run's own directory.
@@ -86,6 +83,8 @@ def multi_label_task():
 
 def ner_task():
     """The same of words with labels."""
+    from albert_tf.tasks import ner, predicted_file
+
     task = functools.partial(ner.NerTask, ner.find_labels(FLAGS.data_dir or "", FLAGS.labels))
     if FLAGS.predict_file:
         return task, functools.partial(predicted_file.FileOfWords, path=FLAGS.predict_file)
@@ -105,6 +104,10 @@ def main(_):
     finetuning_flags.check()
     classifier_flags.check()
     finetuning_flags.check_model()
+
+    from albert_tf.checkpoints import source
+    from albert_tf.training import finetuning
+
     classifier_flags.follow_task()
     classifier_flags.check_task()
     make_task, make_data = TASKS.get(FLAGS.task_name.lower(), glue_task)()

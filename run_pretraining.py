@@ -10,14 +10,8 @@ python run_pretraining.py \
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy, loop_flags, masking_flags, model_flags, paths
+from albert_tf.cli import flag_groups, launch, loop_flags, masking_flags, model_flags, paths
 from albert_tf.errors import UserError
-
-files = lazy.module("albert_tf.files")
-run_directory = lazy.module("albert_tf.checkpoints.run_directory")
-record_index = lazy.module("albert_tf.records.record_index")
-source = lazy.module("albert_tf.checkpoints.source")
-pretraining = lazy.module("albert_tf.training.pretraining")
 
 FLAGS = flags.FLAGS
 
@@ -90,6 +84,8 @@ def earlier_run():
 
     What a run that goes on was made with is compared when it is resumed.
     """
+    from albert_tf.checkpoints import run_directory, source
+
     trained = run_directory.RunDirectory(FLAGS.output_dir).trained
     if trained and FLAGS.do_train:
         return None
@@ -104,6 +100,8 @@ def check_masking(path, arguments):
         path: str, one of the record files.
         arguments: dict or None, of the tokenizer that made them.
     """
+    from albert_tf.checkpoints import run_directory
+
     given = FLAGS.spm_model_file or FLAGS.vocab_file
     if not (FLAGS.masked_lm_budget and given and arguments):
         return
@@ -121,6 +119,11 @@ def main(_):
     check_flags()
     if FLAGS.do_train:
         warn()
+
+    from albert_tf import files
+    from albert_tf.records import record_index
+    from albert_tf.training import pretraining
+
     config = model_flags.read_config()
     records = record_index.expand_patterns(FLAGS.input_file, "input_file")
     if FLAGS.eval_input_file:

@@ -11,11 +11,7 @@ python run_race.py \
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags, paths
-
-source = lazy.module("albert_tf.checkpoints.source")
-race = lazy.module("albert_tf.tasks.race")
-finetuning = lazy.module("albert_tf.training.finetuning")
+from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags, paths
 
 FLAGS = flags.FLAGS
 V2_LEARNING_RATE = 1e-5  # the original's for version 2; higher ones diverge
@@ -69,6 +65,11 @@ def main(_):
     """Makes values of the flags; then trains, evaluates, predicts and exports."""
     flag_groups.note_obsolete_flags()
     check_flags()
+
+    from albert_tf.checkpoints import source
+    from albert_tf.tasks import race
+    from albert_tf.training import finetuning
+
     levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
     choice = finetuning_flags.follow_run()
     config = choice.config

@@ -11,13 +11,8 @@ python run_squad.py \
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups, launch, lazy, model_flags, paths
+from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags, paths
 from albert_tf.errors import UserError
-
-source = lazy.module("albert_tf.checkpoints.source")
-squad = lazy.module("albert_tf.tasks.squad.task")
-finetuning = lazy.module("albert_tf.training.finetuning")
-run_directory = lazy.module("albert_tf.checkpoints.run_directory")
 
 FLAGS = flags.FLAGS
 KEEP_CHECKPOINTS = 3  # of those that were evaluated, beside the best, as the original
@@ -70,6 +65,8 @@ def check_lengths():
 
 def follow_runs(prefixes):
     """What belongs to the models that predict, or to the one to train: list of source.Choice."""
+    from albert_tf.checkpoints import source
+
     if FLAGS.ensemble_dirs:
         choices = model_flags.follow_all([source.find(prefix) for prefix in prefixes])
     else:
@@ -82,6 +79,11 @@ def main(_):
     """Makes values of the flags; then trains, evaluates, predicts and exports."""
     flag_groups.note_obsolete_flags()
     check_flags()
+
+    from albert_tf.checkpoints import run_directory
+    from albert_tf.tasks.squad import task as squad
+    from albert_tf.training import finetuning
+
     prefixes = []
     if not FLAGS.do_train:
         given = model_flags.init_checkpoint()

@@ -6,12 +6,8 @@ import math
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups, lazy, paths
+from albert_tf.cli import finetuning_flags, flag_groups, paths
 from albert_tf.errors import UserError
-
-run_directory = lazy.module("albert_tf.checkpoints.run_directory")
-glue = lazy.module("albert_tf.tasks.glue")
-predicted_file = lazy.module("albert_tf.tasks.predicted_file")
 
 FLAGS = flags.FLAGS
 TEXT_COLUMNS = ("text_column", "text_pair_column")
@@ -45,6 +41,8 @@ def _reads_data_set():
 
 def follow_task():
     """Sets what the flags leave open to what the run was trained for; nothing in training."""
+    from albert_tf.checkpoints import run_directory
+
     if FLAGS.do_train:
         return
     checkpoint = finetuning_flags.trained_checkpoint()
@@ -64,11 +62,13 @@ def follow_task():
 
 
 def _name_of(kind, directory):
+    from albert_tf.checkpoints import run_directory
+
     if kind is None:
         raise UserError(
             f"{directory} holds no {run_directory.TASK} to tell what was trained: give --task_name"
         )
-    if kind.task_name not in (*glue.TASKS, *options.OWN_FILES):
+    if kind.task_name not in (*options.GLUE_TASKS, *options.OWN_FILES):
         raise UserError(f"{directory} was trained for {kind}, which is not for run_classifier.py")
     return kind.task_name
 
@@ -102,6 +102,8 @@ def texts_to_predict(row):
     Raises:
         UserError: its columns are not known, or are not those of the model.
     """
+    from albert_tf.tasks import glue, predicted_file
+
     if row.folder:  # of GLUE
         if not FLAGS["text_column"].present:
             raise UserError(

@@ -6,15 +6,8 @@ import sys
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, lazy, loop_flags, model_flags, paths
+from albert_tf.cli import flag_groups, loop_flags, model_flags, paths
 from albert_tf.errors import UserError
-
-files = lazy.module("albert_tf.files")
-run_directory = lazy.module("albert_tf.checkpoints.run_directory")
-source = lazy.module("albert_tf.checkpoints.source")
-finetuning = lazy.module("albert_tf.training.finetuning")
-record_index = lazy.module("albert_tf.records.record_index")
-saved_models = lazy.module("albert_tf.publish.saved_models")
 
 FLAGS = flags.FLAGS
 
@@ -70,6 +63,8 @@ def check_writable(*directories, **record_files):
         *directories: str, names of flags.
         **record_files: str, path of each file, by the flag that may name it.
     """
+    from albert_tf import files
+
     for flag in ("output_dir", "export_dir", *directories):
         if FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)
@@ -86,6 +81,8 @@ def follow_run():
     Returns:
         source.Choice.
     """
+    from albert_tf.checkpoints import run_directory, source
+
     run = run_directory.RunDirectory(FLAGS.output_dir)
     if FLAGS.do_train:
         resumed = source.Source(FLAGS.output_dir) if run.latest else None
@@ -102,6 +99,8 @@ def follow_run():
 
 def trained_checkpoint():
     """The earlier run's: of --output_dir, or else --init_checkpoint; None if there is neither."""
+    from albert_tf.checkpoints import run_directory
+
     return run_directory.RunDirectory(FLAGS.output_dir).trained or FLAGS.init_checkpoint
 
 
@@ -116,6 +115,9 @@ def train_steps(data):
     Args:
         data: tasks.base.DataSet.
     """
+    from albert_tf.records import record_index
+    from albert_tf.training import finetuning
+
     if FLAGS.num_train_epochs is None:
         return FLAGS.train_step
     if not FLAGS.do_train:
@@ -152,4 +154,6 @@ def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **other
 
 
 def _export_settings():
+    from albert_tf.publish import saved_models
+
     return saved_models.ExportSettings(FLAGS.export_dir, FLAGS.export_text, FLAGS.export_tflite)

@@ -8,11 +8,8 @@ import sys
 
 from absl import app, flags, logging
 
-from albert_tf.cli import flag_groups, help_text, lazy
+from albert_tf.cli import flag_groups, help_text
 from albert_tf.errors import UserError, as_called, one_line
-
-tf = lazy.module("tensorflow")
-devices = lazy.module("albert_tf.training.devices")
 
 FLAGS = flags.FLAGS
 _ASK_FOR_HELP = {"--help", "-help", "-h", "--helpshort", "--helpfull", "-?"}
@@ -27,6 +24,10 @@ def set_up_devices():
     Returns:
         tf.distribute.Strategy.
     """
+    import tensorflow as tf
+
+    from albert_tf.training import devices
+
     for gpu in tf.config.list_physical_devices("GPU"):
         tf.config.experimental.set_memory_growth(gpu, True)
     name = "tpu" if FLAGS.use_tpu else FLAGS.distribution_strategy
@@ -119,9 +120,9 @@ def _is_for_users(error):
     """Whether an error is of input, files, disks, memory or devices; others are defects."""
     if isinstance(error, UserError | OSError | MemoryError):
         return True
-    import tensorflow as tf
 
-    errors = tf.errors
+    from tensorflow import errors
+
     of_the_machine = (
         errors.NotFoundError,
         errors.PermissionDeniedError,

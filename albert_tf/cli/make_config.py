@@ -13,12 +13,8 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy, paths
+from albert_tf.cli import flag_groups, launch, paths
 from albert_tf.errors import UserError
-
-albert_config = lazy.module("albert_tf.config")
-files = lazy.module("albert_tf.files")
-tokenization = lazy.module("albert_tf.text.tokenization")
 
 FLAGS = flags.FLAGS
 SIZES = {  # name -> layers, hidden size, heads
@@ -52,6 +48,8 @@ def config_of(size, vocab_size, max_position_embeddings):
     Returns:
         AlbertConfig.
     """
+    from albert_tf import config as albert_config
+
     layers, hidden, heads = SIZES[size]
     return albert_config.AlbertConfig(
         vocab_size=vocab_size,
@@ -68,6 +66,10 @@ def main(_):
     """Reads the vocabulary and writes the config."""
     flag_groups.check_not_empty("vocab", "output_file")
     paths.check_exist("vocab")
+
+    from albert_tf import files
+    from albert_tf.text import tokenization
+
     vocab_size = tokenization.FullTokenizer.from_file(FLAGS.vocab).vocab_size
     config = config_of(FLAGS.size, vocab_size, FLAGS.max_position_embeddings)
     files.check_file_writable(FLAGS.output_file, "output_file")

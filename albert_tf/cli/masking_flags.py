@@ -6,12 +6,7 @@ import itertools
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import lazy
 from albert_tf.errors import UserError
-
-graph_masking = lazy.module("albert_tf.records.graph_masking")
-text_input = lazy.module("albert_tf.tasks.text_input")
-tokenization = lazy.module("albert_tf.text.tokenization")
 
 FLAGS = flags.FLAGS
 _BATCHES_PER_BUCKET = 10  # in a window, so that few are of several lengths
@@ -71,6 +66,10 @@ def read_masking(config):
     Args:
         config: AlbertConfig, whose vocabulary has to hold that of the records.
     """
+    from albert_tf.records import graph_masking
+    from albert_tf.tasks import text_input
+    from albert_tf.text import tokenization
+
     if not FLAGS.masked_lm_budget:
         return None
     settings = options.Instances(

@@ -6,16 +6,8 @@ import os
 
 from absl import flags
 
-from albert_tf.cli import flag_groups, lazy
+from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError
-
-tf = lazy.module("tensorflow")
-run_directory = lazy.module("albert_tf.checkpoints.run_directory")
-huggingface = lazy.module("albert_tf.checkpoints.huggingface")
-source = lazy.module("albert_tf.checkpoints.source")
-record_index = lazy.module("albert_tf.records.record_index")
-task_text = lazy.module("albert_tf.tasks.text_input")
-tokenization = lazy.module("albert_tf.text.tokenization")
 
 FLAGS = flags.FLAGS
 
@@ -29,6 +21,8 @@ def hub_module():
     Raises:
         UserError: it is no directory.
     """
+    import tensorflow as tf
+
     # run_pretraining.py shares functions of this file and has no such flag.
     handle = "albert_hub_module_handle" in FLAGS and FLAGS.albert_hub_module_handle
     if handle and not tf.io.gfile.isdir(handle):
@@ -46,6 +40,8 @@ def init_checkpoint():
 
 def read_config():
     """The config of --albert_config_file, which is required, checked for its length."""
+    from albert_tf.checkpoints import huggingface
+
     config = huggingface.read_config(FLAGS.albert_config_file)
     _check_length(config, FLAGS.albert_config_file)
     return config
@@ -70,6 +66,8 @@ def _given():
     The module's vocabulary comes first, as in the original, whose users give a mere word such as
     `from_tf_hub` as --spm_model_file then.
     """
+    from albert_tf.checkpoints import huggingface, run_directory, source
+
     path = FLAGS["albert_config_file"].value
     given = {
         "text": _typed(run_directory.TEXT_FLAGS),
@@ -95,6 +93,8 @@ def _casing_of(module, typed):
 
     A --do_lower_case that says otherwise is not followed, and a line says so.
     """
+    from albert_tf.checkpoints import run_directory, source
+
     told = {name: module.told(name) for name in run_directory.CASING}
     told = {name: value for name, value in told.items() if value is not None}
     for name, value in told.items():
@@ -130,6 +130,8 @@ def follow(found, names, given=None, may_differ=False):
     Raises:
         UserError: a flag was given and says otherwise, or something is missing.
     """
+    from albert_tf.checkpoints import source
+
     choice = source.Choice(found, **(given or _given()), may_differ=may_differ)
     for name in names:
         value = choice.setting(name) if name in FLAGS else None
@@ -172,6 +174,8 @@ def follow_all(sources):
     Raises:
         UserError: two of them were trained on other vocabularies, casing or lengths.
     """
+    from albert_tf.checkpoints import run_directory, source
+
     given = _given() | {"given_config": None, "config_path": None}
     choices = [follow(found, run_directory.TEXT_FLAGS, given) for found in sources]
     recorded = [found for found in sources if found.settings]
@@ -200,6 +204,9 @@ def directory_tokenizer():
     Raises:
         UserError: there is none, or several.
     """
+    from albert_tf.checkpoints import run_directory, source
+    from albert_tf.text import tokenization
+
     found = source.Source(FLAGS.albert_directory)
     path = found.vocabulary_file()
     if path is None:
@@ -224,6 +231,9 @@ def text_input(choices):
     Raises:
         UserError: the vocabulary cannot be read, or has ids that a model has no embedding for.
     """
+    from albert_tf.tasks import text_input as task_text
+    from albert_tf.text import tokenization
+
     (_, path), arguments = choices[0].vocabulary, choices[0].tokenizer_arguments
     tokenizer = tokenization.FullTokenizer(**arguments)
     configs = [choice.config for choice in choices]
@@ -247,6 +257,8 @@ def settings_to_record(config, arguments):
         config: AlbertConfig.
         arguments: dict, of FullTokenizer; None where they are not known.
     """
+    from albert_tf.checkpoints import run_directory
+
     own = sorted(flag_groups.own_flags(), key=lambda flag: flag.name)
     given = {flag.name: flag.value for flag in own if flag.value is not None}
     given = {name: value for name, value in given.items() if value == value}  # JSON has no nan
@@ -271,6 +283,9 @@ def tokenizer_of_records(paths):
     Raises:
         UserError: two files were made with different vocabularies or casing.
     """
+    from albert_tf.records import record_index
+    from albert_tf.text import tokenization
+
     made = {}  # fingerprint -> (the first file, arguments)
     for path, (arguments, fingerprint) in record_index.tokenizers_of(paths).items():
         made.setdefault(fingerprint, (path, arguments))
@@ -294,6 +309,8 @@ def check_vocabulary_of(found, arguments):
         found: source.Source or None.
         arguments: dict, of `tokenizer_of_records`; or None.
     """
+    from albert_tf.checkpoints import run_directory, source
+
     if not (found and arguments):
         return
     flag = next(name for name in run_directory.VOCABULARY_FLAGS if arguments.get(name))

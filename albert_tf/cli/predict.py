@@ -24,14 +24,9 @@ import sys
 from absl import flags
 
 from albert_tf import options, progress
-from albert_tf.cli import flag_groups, launch, lazy, paths, predict_examples, predict_models
+from albert_tf.cli import flag_groups, launch, paths, predict_examples, predict_models
 from albert_tf.cli.predict_examples import INPUTS
 from albert_tf.errors import UserError
-
-tf = lazy.module("tensorflow")
-files = lazy.module("albert_tf.files")
-huggingface = lazy.module("albert_tf.checkpoints.huggingface")
-loading = lazy.module("albert_tf.api.loading")
 
 FLAGS = flags.FLAGS
 QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
@@ -50,6 +45,10 @@ def define_flags():
 @contextlib.contextmanager
 def output():
     """Where lines go: standard output, or a file that is there once it is whole."""
+    import tensorflow as tf
+
+    from albert_tf import files
+
     if FLAGS.output_file:
         with files.replacing(FLAGS.output_file) as (name,), tf.io.gfile.GFile(name, "w") as file:
             yield file
@@ -126,6 +125,9 @@ def _given(names):
 
 
 def _load():
+    from albert_tf.api import loading
+    from albert_tf.checkpoints import huggingface
+
     arguments = {OVERRIDES[name]: value for name, value in _given(OVERRIDES).items()}
     if "config" in arguments:
         arguments["config"] = huggingface.read_config(arguments["config"])
@@ -167,6 +169,8 @@ def _predicted(model):
 
 def _examples(model):
     """Yields the examples of the flags, a file or standard input, as `predict_examples.read`."""
+    import tensorflow as tf
+
     given = _given(INPUTS)
     if given:
         yield predict_examples.check(given, model, "flags")

@@ -8,10 +8,7 @@ import json
 import reprlib
 import sys
 
-from albert_tf.cli import lazy
 from albert_tf.errors import UserError, decode, parse_json
-
-tables = lazy.module("albert_tf.tasks.tables")
 
 INPUTS = ("text", "text_pair", "article", "question", "context", "options")  # in this order
 # From this similarity on a key is a misspelt input: text_pairs is one, question_id is none.
@@ -40,6 +37,8 @@ def read(lines, name, model, columns=None, header=None):
     Raises:
         UserError: an input is missing, or a line is no example.
     """
+    from albert_tf.tasks import tables
+
     columns = {key: int(c) if c.isdecimal() else c for key, c in (columns or {}).items()}
     if columns:
         _check_columns(columns, model, header)

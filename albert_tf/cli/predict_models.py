@@ -7,13 +7,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from albert_tf.cli import lazy
 from albert_tf.cli.predict_examples import INPUTS
 from albert_tf.errors import UserError, one_line
-
-tf = lazy.module("tensorflow")
-np = lazy.module("numpy")
-files = lazy.module("albert_tf.files")
 
 LABELS_FILE = "labels.txt"
 OUTPUTS = (  # in the order of a line
@@ -33,6 +28,8 @@ def find_export(path):
     Raises:
         UserError: there is none.
     """
+    import tensorflow as tf
+
     for folder in (path, os.path.join(path, "saved_model")):
         if _is_export(folder):
             return folder
@@ -48,6 +45,8 @@ def find_export(path):
 
 
 def _is_export(folder):
+    import tensorflow as tf
+
     return tf.io.gfile.exists(os.path.join(folder, "saved_model.pb"))
 
 
@@ -105,6 +104,8 @@ def of_export(directory, embeddings):
     Raises:
         UserError: it is damaged, or does not take text.
     """
+    import tensorflow as tf
+
     signature = "embeddings" if embeddings else "text"
     # There are no loops to gain from, and it warns of each assertion.
     tf.config.optimizer.set_experimental_options({"loop_optimization": False})
@@ -144,6 +145,9 @@ def _run(directory, function, inputs, examples):
     Raises:
         UserError: the export cannot be run, or gives NaN.
     """
+    import numpy as np
+    import tensorflow as tf
+
     batch = {name: tf.constant([example[name] for example in examples]) for name in inputs}
     try:
         found = {name: values.numpy() for name, values in function(**batch).items()}
@@ -159,6 +163,8 @@ def _run(directory, function, inputs, examples):
 
 
 def _load(directory):
+    import tensorflow as tf
+
     importlib.import_module("tensorflow_text")  # with the operations of exported tokenizers
     try:
         return tf.saved_model.load(directory)
@@ -179,6 +185,8 @@ def read_labels(path, count):
     Raises:
         UserError: it is not UTF-8, or has not `count` different names.
     """
+    from albert_tf import files
+
     labels = files.read_text(path).rstrip("\n").split("\n")
     if len(labels) != count:
         raise UserError(f"{path} must have {count} lines, one for each class. It has {len(labels)}")
@@ -190,6 +198,8 @@ def read_labels(path, count):
 
 def prediction(outputs, labels):
     """A prediction for people and programs: dict; probabilities by class name, if there are any."""
+    import numpy as np
+
     if "words" in outputs:  # the rest is padding
         count = np.count_nonzero(outputs["words"] != b"")
         outputs = {name: outputs[name][:count] for name in OF_WORDS}
@@ -207,6 +217,8 @@ def _plain(values):
 
     What is not finite, the score of an answer that there is not, is None: JSON has no such number.
     """
+    import numpy as np
+
     if isinstance(values, bytes):
         return values.decode()
     if isinstance(values, np.ndarray) and values.dtype == object:
@@ -222,6 +234,8 @@ def embeddings_of(outputs, names):
             windows [W, H], [W, T, H], [W, T].
         names: sequence of EMBEDDINGS.
     """
+    import numpy as np
+
     mask = outputs["input_mask"] > 0
     if mask.ndim == 1:
         found = {"pooled_output": outputs["pooled_output"]}

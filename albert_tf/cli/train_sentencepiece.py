@@ -13,15 +13,8 @@ import signal
 from absl import flags, logging
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, lazy, paths
+from albert_tf.cli import flag_groups, launch, paths
 from albert_tf.errors import UserError
-
-tf = lazy.module("tensorflow")
-files = lazy.module("albert_tf.files")
-text_files = lazy.module("albert_tf.corpus.text_files")
-progress = lazy.module("albert_tf.progress")
-sentencepiece_training = lazy.module("albert_tf.text.sentencepiece_training")
-tokenization = lazy.module("albert_tf.text.tokenization")
 
 FLAGS = flags.FLAGS
 
@@ -50,6 +43,10 @@ class Sentences:
         self._skipped = 0
 
     def __iter__(self):
+        from albert_tf import progress
+        from albert_tf.corpus import text_files
+        from albert_tf.text import tokenization
+
         with progress.bar("reading", text_files.total_size(self._paths), "B") as bar:
             for chunk in text_files.chunks(self._paths, self._form):
                 lines, skipped = text_files.sentences(chunk)
@@ -82,6 +79,13 @@ def main(_):
         raise UserError(
             f"--model_prefix={FLAGS.model_prefix}: give a name for the files, as dir/spm"
         )
+
+    import tensorflow as tf
+
+    from albert_tf import files
+    from albert_tf.corpus import text_files
+    from albert_tf.text import sentencepiece_training
+
     settings = flag_groups.values_of(options.SentencePiece)
     form = flag_groups.values_of(text_files.Format)
     input_files = files.expand_patterns(FLAGS.input_file, "input_file")

@@ -54,7 +54,7 @@ SPDX = "# SPDX-License-Identifier: Apache-2.0"
 
 
 def imports(tree, package="albert_tf"):
-    """Yields the dotted names a file imports, inside functions and lazily too.
+    """Yields the dotted names a file imports, inside functions too.
 
     `from a import b` is a.b.
     """
@@ -65,8 +65,6 @@ def imports(tree, package="albert_tf"):
             above = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
             prefix = ".".join([*above, *filter(None, [node.module])])
             yield from (f"{prefix}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy.module":
-            yield node.args[0].value
 
 
 def part_of(path):
@@ -238,7 +236,6 @@ CONFIG, ENCODER = "albert_tf/config.py", "albert_tf/model/encoder.py"
         (CONFIG, "from .records.schemas import x", "may not import albert_tf.records"),
         (CONFIG, "import albert_tf", "may not import albert_tf.__init__"),
         (CONFIG, "def f():\n    import albert_tf.tasks.race", "may not import albert_tf.tasks"),
-        (CONFIG, "x = lazy.module('albert_tf.tasks.race')", "may not import albert_tf.tasks"),
         (ENCODER, "from ..records import schemas", "may not import albert_tf.records"),
         (ENCODER, "from .. import text", "may not import albert_tf.text"),
         (ENCODER, "from albert_tf.api import loading", "may not import albert_tf.api"),
