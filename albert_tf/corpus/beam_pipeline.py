@@ -116,7 +116,7 @@ class BeamStages:
             raise UserError(f"{stage}: the pipeline ended in state {state}; see the runner's log")
 
     def identify(self, paths):
-        """What tells whether files have changed: name, size and time, without reading them here."""
+        """Names, sizes and times of files: they tell of changes without reading the files here."""
         return [[path, *record_index.state(path).values()] for path in paths]
 
     def write_corpus(self, paths, form, encoder, directory):
@@ -126,7 +126,7 @@ class BeamStages:
             paths: list of str.
             form: text_files.Format.
             encoder: line_encoder.LineEncoder.
-            directory: str, where the index is written; the tokens are beside it.
+            directory: str, where the index is written; the tokens are next to it.
         """
         tokens = beam_tasks.tokens_of(directory)
         try:

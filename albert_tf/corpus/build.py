@@ -61,7 +61,7 @@ def create(
     Args:
         inputs: list of str, text files.
         outputs: list of str, TFRecord files to write, compressed if a name ends in .gz. Each
-            appears when it is whole. A summary in JSON is written beside the first.
+            appears when it is whole. A summary in JSON is written next to the first.
         tokenizer: FullTokenizer.
         settings: instances.Settings.
         heldout_outputs: list of str, files for the documents held out, if `selection` has any.
@@ -71,7 +71,7 @@ def create(
         selection: options.Selection; None for all documents.
         num_workers: int, processes. The records do not depend on it.
         work_directory: str or None, on a local disk, for what is needed until all is done. By
-            default a hidden one beside the first output, which is removed at the end.
+            default a hidden one next to the first output, which is removed at the end.
         stages: beam_pipeline.BeamStages, or None for `num_workers` processes of this machine.
 
     Returns:
@@ -126,7 +126,7 @@ def create(
 
 
 def _given(inputs, tokenizer, reading, selection, settings):
-    """What a summary says of how the records were made."""
+    """The part of a summary that says how the records were made."""
     return {
         "settings": reading | dataclasses.asdict(selection) | dataclasses.asdict(settings),
         "input_files": list(inputs),
@@ -163,7 +163,7 @@ def _parts(whole, selection, stages):
 
 
 def _of_documents(directory, stages, make, kind, *shape):
-    """What `make` gives for the documents of a corpus: an array of a file, made if need be."""
+    """An array that `make` computes for the documents of a corpus, kept in a file."""
     path = f"{directory}-{make.__name__}.bin"
     count = corpus_files.open_corpus(directory).num_documents
     size = count * math.prod(shape[1:]) * np.dtype(kind).itemsize

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was made of a text: a page for people, and a JSON file beside the records."""
+"""The summary of the records made: a page for people, and a JSON file next to the records."""
 
 import collections
 import dataclasses
@@ -25,7 +25,7 @@ _NAMES = (
 
 @dataclasses.dataclass
 class Summary:
-    """What was made; `str` of it is a text for people.
+    """Figures of the text and its records; `str` of it is a text for people.
 
     Args:
         counts: Counter. Of the text read: the counts of line_encoder.EncodedLines, tokens_read,

@@ -21,7 +21,7 @@ _DOCUMENTS_PER_BLOCK = 1024
 
 
 class Settings(options.Instances):
-    """What the records shall look like, and what follows from it."""
+    """The options of the records, and what follows from them."""
 
     @property
     def max_pair_length(self):

@@ -193,7 +193,7 @@ class Writer:
 
 
 def _of_documents(first, report, directory, make):
-    """What `make` gives for some documents, as bytes: a task for worker processes."""
+    """Calls `make` on some documents, in a worker process; returns the bytes of its array."""
     corpus = corpus_files.open_corpus(directory)
     bounds = corpus.sentences[corpus.documents[first : first + DOCUMENTS_TOGETHER + 1]]
     made = make(corpus.ids, bounds).tobytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A random order of n things that is computed for any place in it, and never held as a whole."""
+"""A pseudo-random permutation that is evaluated per index, never stored."""
 
 import numpy as np
 

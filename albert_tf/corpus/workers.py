@@ -102,7 +102,7 @@ def _context():
 
 
 class _Stopped(Exception):
-    """The process that wants the result does not want it any more."""
+    """Raised in a worker whose result is not wanted any more."""
 
 
 _resident, _report = None, None

@@ -33,7 +33,7 @@ class Cache(NamedTuple):
 def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     """Makes a record file, unless it is there, made with the same settings from the same input.
 
-    How it was made stands beside it, in `<path>.meta.json`. What happens is printed.
+    How it was made stands next to it, in `<path>.meta.json`. What happens is printed.
 
     Args:
         path: str, the record file.
@@ -74,7 +74,7 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
         return Cache(path, key, collections.Counter(found["counts"]))
     print(f"Making features: {path} ({reason})")
     cache = Cache(path, key, collections.Counter())
-    # The sidecar goes first and comes last, so that it never stands beside records of another make.
+    # The sidecar goes first and comes last, so that it never describes records of another make.
     files.remove(sidecar)
     made = {"records": schemas.write_records(path, schema, make(cache)), "counts": cache.counts}
     made |= {**wanted, "bytes": tf.io.gfile.stat(path).length}
@@ -83,7 +83,7 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
 
 
 def _read_sidecar(path):
-    """What a sidecar says; an empty dict if it is not there, None if it is damaged."""
+    """The content of a sidecar; an empty dict if it is not there, None if it is damaged."""
     if not tf.io.gfile.exists(path):
         return {}
     try:

@@ -76,7 +76,7 @@ class Masking:
         }
 
     def _replacements(self, labels, kinds, pieces):
-        """What stands in place of tokens [B, P]: 80% [MASK], 10% any piece, 10% themselves."""
+        """The tokens to put in place of others [B, P]: 80% [MASK], 10% any piece, 10% themselves."""
         pieces = tf.cast(pieces * self.vocab_size, tf.int32)
         others = tf.where(kinds < 0.9, labels, pieces)
         return tf.where(kinds < 0.8, self.special_ids.mask, others)
@@ -161,7 +161,7 @@ def _choose_ngrams(words, budgets, order_draws, ngram_lengths, longest_ngram):
     lengths = tf.transpose(ngram_lengths)
 
     offsets = tf.range(longest_ngram)
-    nowhere = tf.size(words.bounds) - 1  # a place beside those of the words
+    nowhere = tf.size(words.bounds) - 1  # a slot that belongs to no word
 
     def is_left(step, left, _):
         return tf.reduce_any((left > 0) & (step < counts))

@@ -33,7 +33,7 @@ def train_batches(
 ):
     """Endless shuffled batches from any step on; each is a dict of int32 and float32 tensors.
 
-    Global batch k depends on seed, window and the counts of the files alone (`record_order`), not
+    Global batch k depends on seed, window and the counts of the files only (`record_order`), not
     on shares and splits: all elements for step k, share after share, hold its rows in their order.
 
     Args:

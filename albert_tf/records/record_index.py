@@ -17,7 +17,7 @@ FILE = "records.json"  # in the directory of a run
 _SUMMARY = "summary-"
 _ENTRY = ("size", "mtime_nsec", "count", "offsets")
 STEP = 4096  # records from one known offset to the next: some MB, which are skipped in no time
-_AROUND_RECORD = 16  # bytes of a TFRecord file beside the data of a record: length and checksums
+_AROUND_RECORD = 16  # bytes of a TFRecord file around the data of a record: length and checksums
 _READ_TOGETHER = 1024
 _SECONDS_BETWEEN_LINES = 30
 
@@ -94,7 +94,7 @@ def _known(states, *kept):
 
 
 def index_content(entries):
-    """The content of an index as values that JSON has; a summary has it beside other figures.
+    """The content of an index as values that JSON has; a summary has it next to other figures.
 
     Args:
         entries: dict from path to `entry`.
@@ -130,7 +130,7 @@ def summary_file(path):
 
 
 def expand_patterns(patterns, flag):
-    """Record files that match patterns, as files.expand_patterns, without the summaries beside.
+    """Record files that match patterns, as files.expand_patterns, without the summaries next to them.
 
     Args:
         patterns: str, comma-separated globs.
@@ -183,7 +183,7 @@ def _is_summary(name):
 
 
 def _from_summaries(paths):
-    """The entries of all summaries beside files, by the paths as given here."""
+    """The entries of all summaries next to files, by the paths as given here."""
     known = {}
     for directory in {os.path.dirname(path) for path in paths}:
         for summary in _summaries(directory):
@@ -195,7 +195,7 @@ def _from_summaries(paths):
 
 
 def state(path):
-    """What tells whether a file has changed."""
+    """Size and time of a file, which tell whether it has changed."""
     try:
         found = tf.io.gfile.stat(path)
     except tf.errors.OpError as error:

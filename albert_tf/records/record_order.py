@@ -38,7 +38,7 @@ def training_records(
     """Endless dataset of serialised records: those rows of every batch that belong to a share.
 
     Batch k is the records k * B to (k + 1) * B - 1 of an endless order, which depends on `seed`,
-    `window` and the counts of the files alone; with `group_of`, on B and the groups too. Two
+    `window` and the counts of the files only; with `group_of`, on B and the groups too. Two
     windows of records are in memory.
 
     Args:
@@ -106,7 +106,7 @@ def _from_record(read, order, lengths, first):
 
 
 def _with_groups(found, group_of):
-    """Records with their groups, or alone if there is no function that tells these."""
+    """Records with their groups, or only records if there is no function that tells these."""
     if not group_of:
         return found
     some = found.batch(_MEASURED_TOGETHER)

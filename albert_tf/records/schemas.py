@@ -179,7 +179,7 @@ def serialized(paths):
 
 
 def compression_of(path):
-    """What TensorFlow calls the compression that the name of a file tells: "GZIP" or ""."""
+    """TensorFlow's name of the compression that the name of a file tells: "GZIP" or ""."""
     return "GZIP" if path.endswith(".gz") else ""
 
 
