@@ -76,7 +76,7 @@ class Masking:
         }
 
     def _replacements(self, labels, kinds, pieces):
-        """The tokens to put in place of others [B, P]: 80% [MASK], 10% any piece, 10% themselves."""
+        """Replacements of tokens [B, P]: 80% [MASK], 10% any piece, 10% themselves."""
         pieces = tf.cast(pieces * self.vocab_size, tf.int32)
         others = tf.where(kinds < 0.9, labels, pieces)
         return tf.where(kinds < 0.8, self.special_ids.mask, others)

@@ -130,7 +130,7 @@ def summary_file(path):
 
 
 def expand_patterns(patterns, flag):
-    """Record files that match patterns, as files.expand_patterns, without the summaries next to them.
+    """Record files that match patterns, as files.expand_patterns, without summaries.
 
     Args:
         patterns: str, comma-separated globs.
