@@ -190,7 +190,8 @@ def check_task():
     free = TEXT_COLUMNS if FLAGS.predict_file and task_name != "ner" else ()
     tasks = [task for task, names in FLAGS_OF.items() if {*given} <= {*names}]
     if not {*given} <= {*free} and task_name not in tasks:
+        named = " or ".join(task for task in tasks if task != "multi_label")  # tsv, with a flag
         raise UserError(
-            f"{', '.join(f'--{name}' for name in given)}: for --task_name={' or '.join(tasks)} "
-            f"alone. Received: {FLAGS.task_name}"
+            f"{', '.join(f'--{name}' for name in given)}: for --task_name={named} only. Received: "
+            f"{FLAGS.task_name}"
         )

@@ -228,7 +228,7 @@ def test_a_directory_without_records(predict, train_once, tmp_path):
         ("cola", "a\n", {"text_column": 0, "labels": "a,b"}, "--labels: for --task_name=tsv"),
         ("ner", "John walked\nto the shop\n", {}, "line 2: 3 columns, but line 1 has 2: a line is"),
         ("ner", "John\n", {"id_column": 0}, "--id_column is a column of --predict_file, of texts"),
-        ("ner", "John\n", {"text_column": 1}, "--text_column: for --task_name=tsv alone"),
+        ("ner", "John\n", {"text_column": 1}, "--text_column: for --task_name=tsv only"),
     ],
 )  # fmt: skip
 def test_mistakes(train_once, run_main, tmp_path, name, content, flags, message):

@@ -743,7 +743,7 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
         ({"profile_steps": "3"}, "--profile_steps must be first:last"),
         ({"distribution_strategy": "multi_worker_mirrored"}, "is for run_pretraining.py"),
         ({"labels": "a,b", "regression": True}, "--labels, --regression: for --task_name=tsv"),
-        ({"text_column": 3}, "--text_column: for --task_name=tsv alone"),
+        ({"text_column": 3}, "--text_column: for --task_name=tsv only"),
         ({"threshold_to_export": 0.5}, "--threshold_to_export needs --export_dir"),
         ({"albert_hub_module_handle": "https://x", "albert_config_file": ""}, "https://x"),
         (PREDICT, "holds no checkpoint to predict with"),
