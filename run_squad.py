@@ -81,7 +81,7 @@ def main(_):
     check_flags()
 
     from albert_tf.checkpoints import run_directory
-    from albert_tf.tasks.squad import task as squad
+    from albert_tf.tasks.squad import squad
     from albert_tf.training import finetuning
 
     prefixes = []

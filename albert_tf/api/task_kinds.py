@@ -9,8 +9,7 @@ from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.tasks import glue, multi_label, ner, race
 from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.tasks.squad import task as squad
-from albert_tf.tasks.squad import thresholds as squad_thresholds
+from albert_tf.tasks.squad import squad
 from albert_tf.text.sequences import NUM_SPECIALS
 
 REGRESSION = "regression"
@@ -137,5 +136,5 @@ def _squad_task(text, found, record):
             values[name] = min(values.get(name, getattr(options.Squad, name)), longest)
     version = squad.choose_version([found.checkpoint])
     if version.has_negatives and values.get(squad.THRESHOLD) is None:
-        values[squad.THRESHOLD] = squad_thresholds.known(found.directory, [found.checkpoint])
+        values[squad.THRESHOLD] = squad.tuned_threshold(found.directory, [found.checkpoint])
     return squad.SquadTask(text, version, options.Squad(**values), found.directory)

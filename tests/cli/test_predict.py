@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_text
 
+from albert_tf import progress
 from albert_tf.cli import predict, predict_models
 from albert_tf.errors import UserError
 from tests import ROOT
@@ -133,6 +134,20 @@ def test_lines_that_are_no_examples(line, message, classifier, run, tmp_path):
         run(classifier, b"a\tb\r\n" + line + b"\n")
     assert "in.txt, line 2" in str(caught.value) and "\n" not in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt"]
+
+
+def test_progress_is_the_shared_one(classifier, run, monkeypatch):
+    done = []
+
+    class Bar(progress.LogLines):
+        def update(self, count):
+            done.append((self._what, count))
+
+    monkeypatch.setattr(progress, "bar", Bar)
+    run(classifier, b"a\tb\n\nc\td\ne\tf\n", predict_batch_size=3)
+    assert done == [("predicting", 2), ("predicting", 1)]
+    # TensorFlow's optimizer of loops warns of each assertion of an export.
+    assert tf.config.optimizer.get_experimental_options()["loop_optimization"] is False
 
 
 def test_a_nul_is_part_of_the_text(classifier, run):

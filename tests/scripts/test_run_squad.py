@@ -23,7 +23,7 @@ from albert_tf.tasks.squad import answers as squad_predictions
 from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.tasks.squad import scores as squad_metrics
-from albert_tf.tasks.squad import task as squad
+from albert_tf.tasks.squad import squad
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning
 from tests import GOLDEN, TINY_CONFIG

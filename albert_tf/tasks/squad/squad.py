@@ -22,7 +22,6 @@ from albert_tf.tasks.squad import answers as squad_predictions
 from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.tasks.squad import scores as squad_metrics
-from albert_tf.tasks.squad import thresholds as squad_thresholds
 from albert_tf.tasks.text_input import TextInput
 from albert_tf.training import results
 from albert_tf.training.task import Evaluation, RecordFiles, Split
@@ -30,6 +29,7 @@ from albert_tf.training.task import Evaluation, RecordFiles, Split
 LABELS = ("start_positions", "end_positions", "is_impossible")
 DEFAULT_RECORDS = {"train": "squad_train.tf_record", "predict": "squad_predict.tf_record"}
 THRESHOLD = "null_score_diff_threshold"
+EVEN_CHANCE = 0.0  # the no-answer logit at which an answer is as likely as none
 
 
 # --- Versions ------------------------------------------------------------------------------------
@@ -155,6 +155,28 @@ def last_step(directory, timeout):
     if timeout or not numbered:
         return sys.maxsize  # nobody can tell, so the timeout ends it
     return numbered[-1][0]
+
+
+def tuned_threshold(output_dir, prefixes):
+    """The threshold for questions without gold answers; says where it is from.
+
+    Args:
+        output_dir: str, the run's directory, whose threshold comes first.
+        prefixes: list of str, the checkpoints that predict. Where several models were tuned one by
+            one, their thresholds are averaged as their scores are.
+
+    Returns:
+        float.
+    """
+    own = RunDirectory(output_dir).threshold
+    tuned = [own] if own else [RunDirectory(os.path.dirname(each)).threshold for each in prefixes]
+    if None in tuned:
+        threshold, source = EVEN_CHANCE, "none was tuned: an even chance"
+    else:
+        threshold = float(np.mean([each.null_score_diff_threshold for each in tuned]))
+        source = "tuned on " + ", ".join(dict.fromkeys(each.tuned_on for each in tuned))
+    print(f"null_score_diff_threshold = {threshold} ({source})")
+    return threshold
 
 
 # --- The task ------------------------------------------------------------------------------------
@@ -296,7 +318,7 @@ class SquadTask(base.Task):
         """
         given = self.options.null_score_diff_threshold
         if given is None and self.version.has_negatives:
-            return squad_thresholds.known(self.directory, prefixes)
+            return tuned_threshold(self.directory, prefixes)
         return given
 
     # --- Export ---
