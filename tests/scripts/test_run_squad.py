@@ -13,6 +13,7 @@ import tensorflow as tf
 import tf_keras
 
 import run_squad
+from albert_tf import options
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import AlbertConfig
@@ -200,7 +201,7 @@ def windows():
 def test_padding_changes_no_answer(windows, version, tmp_path):
     examples, features, arrays = windows
     # Every piece is in the beams: which ones would be left out may be a matter of rounding.
-    options = (
+    of_version = (
         {"predicted_length": 64}
         if version is squad.VERSION_1
         else {"start_n_top": 64, "end_n_top": 64}
@@ -209,7 +210,8 @@ def test_padding_changes_no_answer(windows, version, tmp_path):
     # Larger weights than at the start of training, so that answers differ from each other.
     config = AlbertConfig.from_dict(TINY_CONFIG | {"initializer_range": 0.3})
     task = SimpleNamespace(
-        make_model=lambda config, **_: version.model(config, **options), objective=version.objective
+        make_model=lambda config, **_: version.model(config, **of_version),
+        objective=version.objective,
     )
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
     run = finetuning.make_run(
