@@ -46,7 +46,7 @@ _STRIP_ACCENTS = (
     "Drop the marks of letters, as the published models need: \u00e9 becomes e, \u0439 becomes "
     "\u0438. With a WordPiece vocabulary, only if --do_lower_case is set too."
 )
-_KEEP_EVALUATED = "Checkpoints to keep of those that were evaluated, beside the best; 0 for all."
+_KEEP_EVALUATED = "Checkpoints to keep of those that were evaluated, besides the best; 0 for all."
 _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
 _RULES = {
     "at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt,
@@ -496,7 +496,7 @@ class Export(Options):
     export_text: bool = option(
         True,
         "Let the SavedModel take text too, which needs tensorflow-text to be loaded; without, it "
-        "takes ids alone and tensorflow suffices.",
+        "takes only ids, and tensorflow suffices.",
     )
     export_tflite: bool = option(
         False,
@@ -555,8 +555,8 @@ class ClassifierData(Options):
 
     data_dir: str | None = option(
         None,
-        "Directory of the GLUE data, a folder for each task. --predict_file and --export_dir alone "
-        "do without it.",
+        "Directory of the GLUE data, a folder for each task. Not needed for only --predict_file or "
+        "--export_dir.",
         path="directory",
     )
     task_name: str | None = option(
@@ -564,7 +564,7 @@ class ClassifierData(Options):
         "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv: "
         "train.tsv, dev.tsv and test.tsv, or train.csv and so on, in --data_dir; "
         "or ner: train.conll, dev.conll and test.conll there, a word and its label on each line. "
-        "--predict_file and --export_dir alone take it from the run's record.",
+        "For only --predict_file or --export_dir it is taken from the run's record.",
     )
     cached_dir: str | None = option(
         None,
@@ -613,7 +613,7 @@ class PredictedFile(Options):
         "a word on each line. What was trained is taken from the run's record.",
         path="file",
     )
-    id_column: str | None = option(None, "Column of it to be written beside the predictions.")
+    id_column: str | None = option(None, "Column of it to be written next to the predictions.")
 
 
 # === run_race.py =================================================================================
@@ -922,7 +922,7 @@ class Selection(Options):
     heldout_fraction: float = option(
         0.0,
         "About which share of the documents goes to --heldout_output_file instead. The choice "
-        "depends on the tokens of a document alone.",
+        "depends only on the tokens of a document.",
         low=0,
         below=1,
     )
@@ -935,7 +935,7 @@ class WordStart(Options):
     word_start: str = option(
         "original",
         "What begins a word. original: pieces with anything but the letters a-z and some "
-        "punctuation, which suits English alone. piece: SentencePiece's mark of a space.",
+        "punctuation, which suits only English. piece: SentencePiece's mark of a space.",
         choices=WORD_STARTS,
     )
 
@@ -1029,7 +1029,7 @@ class RecordFiles(Options):
         "Directory on a local disk (with --runner: a shared one, such as gs://...) for the "
         "tokenised text and the state of the run. It is kept, "
         "and a later run with other settings takes the tokenised text from it. By default a hidden "
-        "one beside the first output file, removed at the end.",
+        "one next to the first output file, removed at the end.",
         path="output",
     )
 
