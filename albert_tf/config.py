@@ -10,6 +10,7 @@ from absl import logging
 
 from albert_tf.errors import UserError, parse_json
 
+CONFIG_FILE = "albert_config.json"
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "")
 

@@ -15,7 +15,7 @@ from tf_keras.protobuf import saved_metadata_pb2
 
 from albert_tf import files
 from albert_tf.checkpoints import readers, run_directory
-from albert_tf.config import ACTIVATIONS, AlbertConfig
+from albert_tf.config import ACTIVATIONS, CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError, parse_json
 
 # Name in the Model Garden's encoder -> ours.
@@ -72,7 +72,7 @@ def read_config(directory):
     Raises:
         UserError: it has none, or an invalid one.
     """
-    path = os.path.join(directory, "assets", "albert_config.json")
+    path = os.path.join(directory, "assets", CONFIG_FILE)
     if tf.io.gfile.exists(path):
         return AlbertConfig.from_json_file(path)
     path, objects = _keras_metadata(directory)

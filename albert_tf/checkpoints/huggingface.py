@@ -225,7 +225,7 @@ def architecture_of(shapes, hidden_size, head=None):
     Args:
         shapes: dict of original name -> list of int.
         hidden_size: int, H.
-        head: finetuning.Head or None, what the head is trained for, if that is known.
+        head: run_directory.FinetunedTask or None, what the head is trained for, if that is known.
 
     Returns:
         (str, dict): the class, and what `config.json` tells of its outputs. Classes of unknown

@@ -22,10 +22,9 @@ from albert_tf.checkpoints.run_directory import (
     FinetunedTask,
     RunDirectory,
 )
-from albert_tf.config import AlbertConfig
+from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError
 
-CONFIG_FILE = "albert_config.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"  # of transformers
 _OF_TRAINING = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
 _HEADS_OF_PRETRAINING = ("masked_lm", "sentence_order")

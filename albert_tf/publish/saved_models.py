@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.checkpoints import loading, name_table
+from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError, as_called
 from albert_tf.publish import tflite_files
 
@@ -140,7 +141,7 @@ def export(
             Holder(model), functions, max_seq_length, config.vocab_size
         )
     path = new_directory(os.path.join(settings.directory, folder))
-    contents = {"albert_config.json": config.to_json_string()}
+    contents = {CONFIG_FILE: config.to_json_string()}
     if labels is not None:
         contents[LABELS_FILE] = "".join(f"{label}\n" for label in labels)
     kind = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"

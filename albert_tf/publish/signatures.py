@@ -415,7 +415,7 @@ def _best_of_questions(spans, is_valid, windows):
         (int32 [B, 2]: first and last piece in the paragraph; float64 [B]: score, minus infinity
         where there is no span).
     """
-    # In float64, as `squad_predictions`: ties are decided by the order.
+    # In float64, as `tasks.squad.answers`: ties are decided by the order.
     start_scores, end_scores = (
         tf.cast(scores, tf.float64) for scores in (spans.start_scores, spans.end_scores)
     )

@@ -234,7 +234,7 @@ def model_outputs(run, task, splits, batch_size, max_seq_length):
     """What the model makes of all rows of splits, in their order.
 
     Args:
-        run: training.Run, its weights loaded.
+        run: loop.Run, its weights loaded.
         task: tasks.base.Task.
         splits: dict of key -> Split.
         batch_size: int.

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "api": {"checkpoints", "config", "model", "records", "tasks", "text", "training"},
     "tasks": {"checkpoints", "model", "publish", "records", "text", "training"},
     "training": {"__init__", "checkpoints", "model", "publish", "records"},
-    "publish": {"checkpoints", "model", "text"},
+    "publish": {"checkpoints", "config", "model", "text"},
     "model": {"checkpoints", "config"},
     "checkpoints": {"config"},
     "inspect": {"api"},
