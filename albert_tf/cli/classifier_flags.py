@@ -15,7 +15,6 @@ TSV_FLAGS = (*TEXT_COLUMNS, "label_column", "labels", "regression", "multi_label
 FLAGS_OF = {
     "tsv": TSV_FLAGS,
     "ner": ("labels",),
-    "multi_label": TSV_FLAGS,
 }  # --task_name -> flags that others do not have
 
 
@@ -185,6 +184,7 @@ def check_task():
         raise UserError("--id_column is a column of --predict_file, of texts and not of words")
     if FLAGS.glue_submission_dir and task_name in options.OWN_FILES:
         raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
+    task_name = "tsv" if task_name == "multi_label" else task_name  # --multi_label is a flag of it
     given = [name for name in TSV_FLAGS if FLAGS[name].present]
     given = [name for name in given if FLAGS[name].value != FLAGS[name].default]
     free = TEXT_COLUMNS if FLAGS.predict_file and task_name != "ner" else ()
