@@ -337,8 +337,7 @@ class Memory(Options):
         "Compute the activations of each block again in the backward pass: less memory, more time.",
     )
     profile_steps: str | None = option(
-        None,
-        "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.",
+        None, "Updates to profile for TensorBoard, first:last, such as 100:110; none by default."
     )
 
     def __post_init__(self):
@@ -499,8 +498,7 @@ class Export(Options):
         "takes only ids, and tensorflow suffices.",
     )
     export_tflite: bool = option(
-        False,
-        "Write TFLite files of the model into --export_dir too: float32, float16 and int8.",
+        False, "Write TFLite files of the model into --export_dir too: float32, float16 and int8."
     )
 
     def __post_init__(self):
@@ -567,9 +565,7 @@ class ClassifierData(Options):
         "For only --predict_file or --export_dir it is taken from the run's record.",
     )
     cached_dir: str | None = option(
-        None,
-        "Where the TFRecords of features are kept; --output_dir by default.",
-        path="output",
+        None, "Where the TFRecords of features are kept; --output_dir by default.", path="output"
     )
     text_column: str | None = option("0", "tsv: column of the text, a name or a number from 0.")
     text_pair_column: str | None = option(None, "tsv: column of a second text.")
@@ -798,8 +794,7 @@ class OnlineMasking(Options):
         "false, the probabilities are reversed.",
     )
     do_whole_word_mask: bool = option(
-        True,
-        "With --masked_lm_budget: mask whole words; if false, the n-grams consist of pieces.",
+        True, "With --masked_lm_budget: mask whole words; if false, the n-grams consist of pieces."
     )
     spm_model_file: str | None = option(
         None,
@@ -1045,8 +1040,7 @@ class Runner(Options):
         "within reach of all machines. The records are those of a run without it.",
     )
     beam_pipeline_options: list = option(
-        (),
-        "With --runner: Beam's pipeline options, such as project=my-project,region=us-east1.",
+        (), "With --runner: Beam's pipeline options, such as project=my-project,region=us-east1."
     )
 
 
@@ -1055,9 +1049,7 @@ class SentencePieceFile(Options):
     """Where a SentencePiece model goes."""
 
     model_prefix: str | None = option(
-        None,
-        "Path of the model without its ending; .model and .vocab are added.",
-        path="output",
+        None, "Path of the model without its ending; .model and .vocab are added.", path="output"
     )
 
 
@@ -1200,9 +1192,7 @@ class Examples(Options):
         None, "An example's options; give the flag four times.", repeated=True
     )
     input_file: str | None = option(
-        None,
-        "File of examples, one a line; standard input if no text is given.",
-        path="file",
+        None, "File of examples, one a line; standard input if no text is given.", path="file"
     )
     header: bool | None = option(
         None,
@@ -1222,9 +1212,7 @@ class Examples(Options):
         None, "Where the lines go; standard output by default.", path="output"
     )
     fill_mask: list | None = option(
-        None,
-        "A text with [MASK] in it, for a pre-trained --model; may be repeated.",
-        repeated=True,
+        None, "A text with [MASK] in it, for a pre-trained --model; may be repeated.", repeated=True
     )
     top_k: int = option(5, "Pieces that --fill_mask shows for each [MASK].", low=1)
     sentence_order: list | None = option(
