@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices of a run: their tf.distribute strategy, agreement of workers, precision, seed."""
 
+import contextlib
 import functools
 import itertools
 import json
 import os
 import re
+import sys
+import tempfile
 
 import tensorflow as tf
 import tf_keras
@@ -241,3 +244,45 @@ def set_seed(seed):
         raise UserError(f"--seed must be from 0 to {2**32 - 1}. Received: {seed}")
     if seed is not None:
         tf_keras.utils.set_random_seed(seed)
+
+
+# XLA and Grappler log through a library that TF_CPP_MIN_LOG_LEVEL does not reach.
+_LOG_LINE = re.compile(rb"[IW]\d{4} [\d:.]+ |WARNING: All log messages before absl::")
+
+
+def quiet_at_first(function):
+    """Hides information and warnings that TensorFlow logs while it compiles a function.
+
+    Args:
+        function: callable, such as a tf.function.
+
+    Returns:
+        The same function. What its first call writes to standard error appears when that call
+        ends, without lines of TensorFlow's log other than errors.
+    """
+    is_first = iter([True])
+
+    def call(*args):
+        with _without_log_lines() if next(is_first, False) else contextlib.nullcontext():
+            return function(*args)
+
+    return call
+
+
+@contextlib.contextmanager
+def _without_log_lines():
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") < "2":  # the user wants to see them
+        yield
+        return
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            written.seek(0)
+            os.write(2, b"".join(line for line in written if not _LOG_LINE.match(line)))

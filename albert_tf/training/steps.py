@@ -108,7 +108,8 @@ class TrainStep:
         # The steps of a call run on a TPU itself. Elsewhere the host counts them, which costs
         # nothing and lets it show progress and stop at once.
         self.most_steps = 1000 if on_tpu else 1
-        self._run = tf.function(self._steps_on_device if on_tpu else self._step)
+        step = tf.function(self._steps_on_device if on_tpu else self._step)
+        self._run = devices.quiet_at_first(step)
 
     def __call__(self, iterator, steps):
         """Makes updates.

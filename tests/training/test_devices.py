@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strategies are built as asked, or not at all."""
+"""Strategies are built as asked, or not at all; what TensorFlow logs is hidden."""
+
+import os
 
 import pytest
 import tensorflow as tf
@@ -16,6 +18,42 @@ def test_batch_size_must_divide_among_replicas():
     devices.check_batch_size(strategy, 3, "train_batch_size")
     with pytest.raises(ValueError, match=r"--train_batch_size=0 must be a multiple .*\(1\)"):
         devices.check_batch_size(strategy, 0, "train_batch_size")
+
+
+def test_the_first_call_of_a_step_hides_log_lines(capfd, monkeypatch):
+    hidden = (
+        "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n",
+        "I0000 00:00:1795360659.118987   3214 device_compiler.h:196] Compiled cluster using XLA!\n",
+        "W0000 00:00:1795360427.107780   22356 op_level_cost_estimator.cc:699] Error\n",
+    )
+    shown = (
+        "E0000 00:00:1795360427.1 1 a.cc:1] an error\n",
+        "Warning: of ours\n",
+        "no end of line",
+    )
+
+    def step(value):
+        os.write(2, "".join(hidden + shown).encode())
+        return value
+
+    quiet = devices.quiet_at_first(step)
+    assert quiet(3) == 3
+    assert capfd.readouterr().err == "".join(shown)
+    quiet(3)  # nothing is compiled any more
+    assert hidden[0] in capfd.readouterr().err
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")  # the user asks for them
+    devices.quiet_at_first(step)(3)
+    assert hidden[0] in capfd.readouterr().err
+
+
+def test_what_a_failing_first_call_writes_is_not_lost(capfd):
+    def step():
+        os.write(2, b"the reason\n")
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        devices.quiet_at_first(step)()
+    assert capfd.readouterr().err == "the reason\n"
 
 
 def test_gpus_that_are_not_there_are_an_error():
