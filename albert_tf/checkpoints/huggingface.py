@@ -122,7 +122,7 @@ def read_task(directory, outputs):
         outputs: int, of its classifier.
 
     Returns:
-        str or None: race, ner, regression, or tsv for texts with labels.
+        str or None: race, ner, regression, multi_label, or tsv for texts with a label each.
 
     Raises:
         UserError: it is for a task that this project has not.
