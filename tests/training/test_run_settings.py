@@ -26,9 +26,9 @@ FLAGS = {"optimizer": "lamb", "train_batch_size": 4, "output_dir": "out", "seed"
 @pytest.fixture
 def run():
     """What a record takes of a run, at step 2."""
-    task = types.SimpleNamespace(variables={"a": tf.Variable(tf.zeros([2, 3]))})
+    variables = {"a": tf.Variable(tf.zeros([2, 3]))}
     strategy = tf.distribute.OneDeviceStrategy("cpu:0")
-    return types.SimpleNamespace(step=2, is_chief=True, strategy=strategy, task=task)
+    return types.SimpleNamespace(step=2, is_chief=True, strategy=strategy, variables=variables)
 
 
 @pytest.fixture
