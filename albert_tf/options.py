@@ -102,7 +102,7 @@ def check(field, value):
     """Raises UserError if an option cannot have a value; the message names its flag."""
     if field.metadata["path"]:
         for path in [value] if isinstance(value, str) else value or ():
-            check_path(field.name, path)
+            check_path(f"--{field.name}", path)
     limits, or_zero = field.metadata["limits"], field.metadata["or_zero"]
     if value is None or not limits or (or_zero and value == 0):
         return
@@ -121,22 +121,22 @@ def check_path(name, paths):
     """Raises UserError for a URL, a name that is not UTF-8, and a link that leads to itself.
 
     Args:
-        name: str, the flag.
+        name: str, of the flag or argument.
         paths: str, a path, or several with commas between them.
     """
     if not paths.isascii() and paths != paths.encode(errors="replace").decode():
-        raise UserError(f"--{name}={paths!a}: a path must be UTF-8. Rename the file")
+        raise UserError(f"{name}={paths!a}: a path must be UTF-8. Rename the file")
     for path in paths.split(","):
         if re.match(r"\s*(https?|ftp)://", path):
             raise UserError(
-                f"--{name}={path}: nothing is downloaded. Download it first, and give the path of "
+                f"{name}={path}: nothing is downloaded. Download it first, and give the path of "
                 "the file or directory"
             )
         try:
             os.stat(path)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
-                raise UserError(f"--{name}={path}: {error.strerror}") from error
+                raise UserError(f"{name}={path}: {error.strerror}") from error
 
 
 def parse_profile_steps(text):

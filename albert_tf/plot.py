@@ -7,7 +7,7 @@ import sys
 
 from matplotlib.figure import Figure
 
-from albert_tf import files
+from albert_tf import files, options
 from albert_tf.errors import UserError, exit_code
 from albert_tf.training import history
 
@@ -100,6 +100,8 @@ def main(arguments=None):
 
 
 def _plot(directories, png_file):
+    for directory in directories:
+        options.check_path("DIR", directory)
     runs = {directory: history.read(directory) for directory in directories}
     files.check_file_writable(png_file, "png_file")
     draw(runs, png_file)

@@ -96,11 +96,11 @@ def test_paths_that_no_file_can_have(path, message, tmp_path):
     os.symlink("loop", tmp_path / "loop")
     path = path.replace("{loop}", str(tmp_path / "loop"))
     with pytest.raises(UserError, match=message) as caught:
-        options.check_path("init_checkpoint", path)
+        options.check_path("--init_checkpoint", path)
     assert str(caught.value).startswith("--init_checkpoint=") and "\n" not in str(caught.value)
     str(caught.value).encode()
 
 
 @pytest.mark.parametrize("path", ["", "none/x", "gs://bucket/x", "ä/é", "a,b", "from_tf_hub"])
 def test_other_paths_are_the_commands_affair(path):
-    options.check_path("init_checkpoint", path)
+    options.check_path("--init_checkpoint", path)

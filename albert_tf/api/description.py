@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 
+from albert_tf import options
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, source
 from albert_tf.errors import UserError, exit_code
 from albert_tf.model import heads
@@ -87,6 +88,7 @@ def describe(path):
     Raises:
         UserError: it cannot be read, or its config or vocabulary does not belong to it.
     """
+    options.check_path("PATH", path)
     found = source.Source(source.locate(path).directory, run_directory.find(path))
     reader = readers.open_reader(found.checkpoint)
     weights = {name: shape for name, shape in reader.shapes.items() if name_table.is_weight(name)}

@@ -4,6 +4,7 @@
 import numbers
 import os
 
+from albert_tf import options
 from albert_tf.api import task_kinds
 from albert_tf.api.loaded import Loaded
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, source
@@ -65,6 +66,10 @@ def load(
             "config must be an AlbertConfig, such as AlbertConfig.from_json_file(path) returns. "
             f"Received: {config!r:.80}"
         )
+    for name, value in (
+        ("path", path), ("spm_model_file", spm_model_file), ("vocab_file", vocab_file)
+    ):  # fmt: skip
+        options.check_path(name, os.fspath(value or ""))
     found = source.find(path)
     record = found.settings
     choice = source.Choice(

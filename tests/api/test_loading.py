@@ -151,6 +151,8 @@ def test_transformers_tells_of_accents(copied, told):
     "arguments, message",
     [
         ({"path": "no_such"}, "no checkpoint at no_such"),
+        ({"path": "https://host/albert"}, "^path=https://host/albert: .* Download it first"),
+        ({"vocab_file": "http://host/vocab.txt"}, "^vocab_file=http://host/vocab.txt: .* Download"),
         ({"max_seq_length": 65}, "between 5 and max_position_embeddings=64 .* Received: 65"),
         ({"batch_size": 0}, "batch_size must be an int of at least 1. Received: 0"),
         ({"batch_size": "8"}, "batch_size must be an int of at least 1. Received: '8'"),
