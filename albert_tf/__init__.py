@@ -5,17 +5,17 @@
     loaded = albert_tf.load("albert_base")
     print(loaded.fill_mask("Returns the [MASK] of the list."))
 
-The names of `dir(albert_tf)` are loaded when they are first used, so that importing the package is
-quick, and a part that needs no TensorFlow does not wait for it.
+The names in `dir(albert_tf)` are loaded on first use. This keeps the import of the package quick,
+and parts that do not need TensorFlow do not load it.
 """
 
 import importlib
 import os
 
-# tf_keras (Keras 2) and Keras 3 do not mix. This code imports tf_keras by name; the variable makes
-# tf.keras mean the same in a user's own code, if it is set before the first use of tf.keras.
+# tf_keras (Keras 2) and Keras 3 do not mix. This code imports tf_keras by name. The variable makes
+# tf.keras mean tf_keras in the user's code too, if it is set before the first use of tf.keras.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-# TensorFlow's own notes would bury the lines of scripts. Its errors are raised as exceptions too.
+# TensorFlow's log lines would bury the output of scripts. Its errors are raised as exceptions too.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 __version__ = "0.1.0"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of an ALBERT model: one frozen value, read from and written to the original's JSON."""
+"""The configuration of an ALBERT model, read from and written to the original's JSON format."""
 
 import dataclasses
 import difflib
@@ -14,7 +14,8 @@ CONFIG_FILE = "albert_config.json"
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "")
 
-# Key -> largest value. Far above any model: they catch a wrong number before memory runs out.
+# Key -> largest value. The limits are far above any real model: they catch a wrong number before
+# memory runs out.
 _SIZES = {
     "vocab_size": 10**8,
     "embedding_size": 10**6,
@@ -30,14 +31,14 @@ _SIZES = {
 _LARGEST_STDDEV = 1000
 _MOST_BLOCKS = 1000  # num_hidden_layers x inner_group_num
 _MOST_PARAMETERS = 10**11  # 400 GB
-# In files of the original and its relatives, and read by nothing there either.
+# Keys in config files of the original and related projects. Their code does not read them either.
 _KNOWN_UNUSED = {"net_structure_type", "gap_size", "num_memory_blocks", "layers_to_keep"}
-_SIMILAR = 0.85  # from here on one name is probably a misspelt other
+_SIMILAR = 0.85  # a similarity above this is probably a misspelling
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 def _check_spelling(unknown, absent):
-    # A misspelt key would leave a default in force.
+    # With a misspelt key, the default would be used silently.
     for key in sorted(unknown.keys() - _KNOWN_UNUSED):
         meant = difflib.get_close_matches(key, absent, 1, cutoff=_SIMILAR)
         if meant:
@@ -54,10 +55,10 @@ def _is_number(value, kind=int | float):
 class AlbertConfig:
     """Architecture of an ALBERT encoder (Lan et al., ICLR 2020; sizes in Table 1).
 
-    Defaults are the original's, so a JSON file that omits a key means what it always meant.
+    The defaults are the original's, so a JSON file without a key has the same meaning as there.
 
     Raises:
-        UserError: a value makes no model; the message names the key, the value and the remedy.
+        UserError: a value is invalid; the message names the key, the value and the remedy.
     """
 
     vocab_size: int  # V, section 4.1: 30,000 SentencePiece pieces
@@ -67,10 +68,10 @@ class AlbertConfig:
     num_hidden_groups: int = 1  # G: layers of one group share their parameters, section 3.1
     num_attention_heads: int = 64  # N, appendix A.1: H / 64
     intermediate_size: int = 16384  # I, section 3.1: 4 H
-    inner_group_num: int = 1  # blocks with parameters of their own inside one layer
-    down_scale_factor: int = 1  # read by nothing, kept because every released file has it
-    hidden_act: str = "gelu"  # section 3.1; the tanh approximation. Chinese models: relu
-    hidden_dropout_prob: float = 0.0  # section 4.9: none in version 2
+    inner_group_num: int = 1  # blocks inside one layer, each with its own parameters
+    down_scale_factor: int = 1  # unused; kept because every released file has it
+    hidden_act: str = "gelu"  # section 3.1; tanh approximation. Chinese models use relu
+    hidden_dropout_prob: float = 0.0  # section 4.9: no dropout in version 2
     attention_probs_dropout_prob: float = 0.0  # section 4.9
     max_position_embeddings: int = 512  # longest sequence, section 4.1
     type_vocab_size: int = 2  # segments A and B
@@ -88,7 +89,7 @@ class AlbertConfig:
                 raise UserError(f"{key} must be at most {largest}. Received: {value}")
         for key in _PROBABILITIES:
             value = getattr(self, key)
-            if value is None:  # the original takes null for "no dropout"
+            if value is None:  # in the original, null means "no dropout"
                 object.__setattr__(self, key, 0.0)
             elif not _is_number(value) or not 0 <= value < 1:
                 raise UserError(f"{key} must be at least 0 and below 1. Received: {value!r}")
@@ -138,7 +139,7 @@ class AlbertConfig:
 
     @property
     def num_parameters(self):
-        """Parameters of the encoder, without heads (Table 1 counts the same)."""
+        """Number of parameters of the encoder, without heads (as counted in Table 1)."""
         embedding, hidden = self.embedding_size, self.hidden_size
         rows = self.vocab_size + self.type_vocab_size + self.max_position_embeddings
         embeddings = (rows + 2) * embedding
@@ -151,29 +152,29 @@ class AlbertConfig:
 
     @property
     def head_size(self):
-        """D = H / N, features of one attention head."""
+        """Number of features of one attention head: D = H / N."""
         return self.hidden_size // self.num_attention_heads
 
     def group_of_layer(self, layer):
-        """The parameter group of a layer, computed in floating point as the original does."""
+        """Parameter group of a layer, computed in floating point as in the original."""
         return int(layer / self.num_hidden_layers * self.num_hidden_groups)
 
     def attention_group(self, layer):
-        """Which set of attention parameters a layer uses (Table 4)."""
+        """Index of the set of attention parameters that a layer uses (Table 4)."""
         return self.group_of_layer(layer) if self._shares("attention") else layer
 
     def ffn_group(self, layer):
-        """Which set of feed-forward parameters a layer uses (Table 4)."""
+        """Index of the set of feed-forward parameters that a layer uses (Table 4)."""
         return self.group_of_layer(layer) if self._shares("ffn") else layer
 
     @property
     def num_attention_groups(self):
-        """How many sets of attention parameters the model holds."""
+        """Number of sets of attention parameters in the model."""
         return self.num_hidden_groups if self._shares("attention") else self.num_hidden_layers
 
     @property
     def num_ffn_groups(self):
-        """How many sets of feed-forward parameters the model holds."""
+        """Number of sets of feed-forward parameters in the model."""
         return self.num_hidden_groups if self._shares("ffn") else self.num_hidden_layers
 
     def _shares(self, part):
@@ -181,13 +182,13 @@ class AlbertConfig:
 
     @classmethod
     def from_dict(cls, values):
-        """Makes a config of a dict; unknown keys are kept for writing, and logged.
+        """Makes a config from a dict. Unknown keys are logged, and kept for writing.
 
         Args:
             values: dict, the parsed JSON object.
 
         Raises:
-            UserError: vocab_size is missing, or a value makes no model.
+            UserError: vocab_size is missing, or a value is invalid.
         """
         names = {f.name for f in dataclasses.fields(cls)} - {"unknown_keys"}
         known = {key: value for key, value in values.items() if key in names}
@@ -210,22 +211,22 @@ class AlbertConfig:
             path: str, file name or URL that tf.io.gfile can open.
 
         Raises:
-            UserError: the file is missing, is not a JSON object, or makes no model.
+            UserError: the file is missing, is not a JSON object, or has an invalid value.
         """
-        from albert_tf import files  # here, because of its slow import of TensorFlow
+        from albert_tf import files  # imported here because it imports TensorFlow, which is slow
 
         return cls.from_json(files.read_bytes(path), path)
 
     @classmethod
     def from_json(cls, content, path):
-        """A config of the content of `albert_config.json`.
+        """Makes a config from the content of `albert_config.json`.
 
         Args:
             content: bytes.
-            path: str, for messages.
+            path: str, for error messages.
 
         Raises:
-            UserError: it is not a JSON object, or makes no model.
+            UserError: the content is not a JSON object, or has an invalid value.
         """
         values = parse_json(content, path)
         if not isinstance(values, dict):
@@ -236,13 +237,13 @@ class AlbertConfig:
             raise UserError(f"{path}: {error}") from error
 
     def to_dict(self):
-        """All keys, the unknown ones included."""
+        """Dict of all keys, including the unknown ones."""
         values = dataclasses.asdict(self)
         unknown = values.pop("unknown_keys")
         if self.parameter_sharing == "all":
-            del values["parameter_sharing"]  # what every released file means; they lack the key
+            del values["parameter_sharing"]  # the default; released files lack the key
         return unknown | values
 
     def to_json_string(self):
-        """The original's layout: indent 2, keys sorted, newline at the end."""
+        """JSON in the original's layout: indent 2, keys sorted, newline at the end."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error for input that a user can correct, and what other errors say in one line."""
+"""The error for input that a user can correct, and one-line messages for other errors."""
 
 import json
 import os
@@ -21,18 +21,19 @@ COMMANDS = {  # script -> command of an installed package
 
 
 class UserError(ValueError):
-    """Input that the user can correct; the message names the flag or file, the value, the remedy.
+    """An error in the input that the user can correct.
 
-    Scripts print it in one line. Every other exception is a defect and keeps its traceback.
+    The message names the flag or file, the value and the remedy. Scripts print it in one line.
+    Every other exception is a defect and keeps its traceback.
     """
 
 
 def exit_code(program, answer):
-    """Prints what a program has to say: its answer, or in one line what is wrong with the input.
+    """Prints the answer of a program, or one line that says what is wrong with the input.
 
     Args:
         program: str, its name.
-        answer: callable without arguments that returns str.
+        answer: callable without arguments that returns the text to print (str).
 
     Returns:
         int, the exit code: 1 on bad input.
@@ -47,7 +48,7 @@ def exit_code(program, answer):
 
 
 def as_called(text):
-    """Text for users, with scripts named as commands if this program was called as a command.
+    """Replaces names of scripts by names of commands if the program was called as a command.
 
     Args:
         text: str, such as "Try it: python predict.py --saved_model=x".
@@ -62,17 +63,17 @@ def as_called(text):
 
 
 def one_line(error):
-    """What an exception says, in one line; TensorFlow's without its notes on graph and operation.
+    """Message of an exception in one line, without TensorFlow's notes on graph and operation.
 
     Args:
         error: Exception.
 
     Returns:
-        str, the name of its type where it says nothing.
+        str; the name of the exception's type if it has no message.
     """
     text = getattr(error, "message", None) or str(error)
-    text = text.replace("\n\t when ", " when ")  # of remote files; their names follow
-    # Of an error in a graph, the line before the name of the node tells what happened.
+    text = text.replace("\n\t when ", " when ")  # errors on remote files; their names follow
+    # In an error from a graph, the line before the name of the node says what happened.
     in_graph = re.search(r"^(.*\S.*)\n\s*\[\[\{\{node", text, re.MULTILINE)
     text = in_graph[1] if in_graph else text.strip().partition("\n")[0]
     text = re.sub(r"\{\{[^{}]*\}\}\s*|\s*\[Op:\w+\].*", "", text)
@@ -80,14 +81,14 @@ def one_line(error):
 
 
 def decode(content, where):
-    """Bytes in UTF-8 as str.
+    """Decodes UTF-8.
 
     Args:
         content: bytes.
-        where: str, the file (and the line) that they are from, for the message.
+        where: str, the file (and line) of the bytes, for the message.
 
     Raises:
-        UserError: they are not UTF-8.
+        UserError: the bytes are not UTF-8.
     """
     try:
         return content.decode()
@@ -96,20 +97,20 @@ def decode(content, where):
 
 
 def parse_json(content, where):
-    """The value of a JSON text.
+    """Parses a JSON text.
 
     Args:
         content: bytes in UTF-8, or str.
-        where: str, the file (and the line) that it is from, for the message.
+        where: str, the file (and line) of the text, for the message.
 
     Raises:
-        UserError: it is not UTF-8, not JSON, or nested too deeply to be read.
+        UserError: the text is not UTF-8, not JSON, or nested too deeply.
     """
     try:
         return json.loads(content, parse_constant=_refuse)
     except RecursionError as error:
         raise UserError(f"{where} is not usable JSON: it is nested too deeply") from error
-    except ValueError as error:  # not UTF-8, not JSON, or a number of thousands of digits
+    except ValueError as error:  # not UTF-8, not JSON, or a number with thousands of digits
         raise UserError(f"{where} is not JSON: {error}") from error
 
 

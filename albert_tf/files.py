@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are whole or not there: written under a temporary name, then renamed.
+"""Atomic writing of files: each is written under a temporary name and then renamed.
 
-Temporary names are hidden, and say which process writes them: `.albert_tf-<host>-<process>-...`.
-Files that a killed process left are recognised by that, and removed by the next that writes there.
+Temporary names are hidden and name the process that writes: `.albert_tf-<host>-<process>-...`. If a
+process is killed, the next process that writes to the directory recognises and removes its files.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ from albert_tf.errors import UserError, parse_json
 
 _HOST = re.sub(r"[^\w.]", "_", socket.gethostname())
 _PATTERN = re.compile(r"\.albert_tf-(?P<host>[\w.]*)-(?P<process>\d+)-(?P<run>\w+)-\d+\.tmp")
-_LEFT_SECONDS = 24 * 3600  # without a change, after which a temporary file is of no process
-_runs = {}  # process id -> random part: one of two processes that got the same id in turn
+_LEFT_SECONDS = 24 * 3600  # a temporary file unchanged for so long is abandoned
+_runs = {}  # process id -> random part, since a later process can get the same id
 _numbers = itertools.count()
-_cleaned = set()  # directories that this process has freed of leftovers
+_cleaned = set()  # directories from which this process has removed leftovers
 
 
 def temporary_path(path):
-    """A hidden name next to a path, for what is renamed to it when it is whole.
+    """Hidden temporary name next to a path, for a file that is renamed to it when complete.
 
     Args:
         path: str, the final name; leftovers in its directory are removed.
@@ -47,7 +47,7 @@ def _run():
 
 
 def remove_leftovers(directory):
-    """Removes the temporary files of processes of this host that ended, and those a day old.
+    """Removes temporary files that are a day old, or of processes of this host that have ended.
 
     Args:
         directory: str.
@@ -61,7 +61,7 @@ def remove_leftovers(directory):
 
 
 def _has_ended(host, process, run):
-    """Whether a process does not run any more; nobody can tell it of those of another host."""
+    """Whether a process has ended; False for processes of other hosts, where it is unknown."""
     if host != _HOST:
         return False
     if int(process) == os.getpid():
@@ -78,20 +78,20 @@ def _has_ended(host, process, run):
 def _is_old(path):
     """Whether nothing in a file or directory has changed for a day."""
     paths = [path]
-    if tf.io.gfile.isdir(path):  # a remote one has no time itself
+    if tf.io.gfile.isdir(path):  # a remote directory itself has no modification time
         for folder, _, names in tf.io.gfile.walk(path):
             paths += [os.path.join(folder, name) for name in names]
-    with contextlib.suppress(tf.errors.NotFoundError):  # its process is at work
+    with contextlib.suppress(tf.errors.NotFoundError):  # its process is still working on it
         newest = max(tf.io.gfile.stat(path).mtime_nsec for path in paths)
         return newest < (time.time() - _LEFT_SECONDS) * 1e9
     return False
 
 
 def remove(path):
-    """Removes a file, or a directory with all that is in it; one that is gone is no error."""
+    """Removes a file, or a directory with its content. Does nothing if the path does not exist."""
     with contextlib.suppress(tf.errors.NotFoundError):
         if tf.io.gfile.isdir(path):
-            # Killed on the way, this process leaves no part of the directory under its name.
+            # If this process is killed here, no part of the directory stays under its name.
             if "://" not in path and not _PATTERN.match(os.path.basename(path.rstrip("/"))):
                 hidden = temporary_path(path.rstrip("/"))
                 tf.io.gfile.rename(path, hidden)
@@ -106,10 +106,10 @@ def remove(path):
 
 @contextlib.contextmanager
 def replacing(*paths):
-    """Gives temporary names for `paths`; renames them into place if the block ends well.
+    """Gives temporary names for `paths`, and renames the files if the block ends without an error.
 
     Args:
-        paths: str, final names; their directories are made if need be.
+        paths: str, final names; their directories are made if necessary.
 
     Yields:
         list of str, names to write to, in the same directories.
@@ -129,10 +129,10 @@ def replacing(*paths):
 
 @contextlib.contextmanager
 def replacing_directory(path):
-    """Gives a temporary directory next to `path`; it takes that name if the block ends well.
+    """Gives a temporary directory, and renames it to `path` if the block ends without an error.
 
     Args:
-        path: str, where nothing or an empty directory may be.
+        path: str, the final name; must be absent or an empty directory.
 
     Yields:
         str, the directory to write into.
@@ -157,21 +157,21 @@ def replacing_directory(path):
 
 
 def write_text(path, text):
-    """Writes a whole text file."""
+    """Writes a text file."""
     with replacing(path) as (name,), tf.io.gfile.GFile(name, "w") as file:
         file.write(text)
 
 
 def json_bytes(values):
-    """The content of a JSON file, with sorted keys."""
+    """Values as the content of a JSON file, with sorted keys."""
     return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode("utf-8")
 
 
 def read_bytes(path):
-    """The content of a file.
+    """Reads a file.
 
     Raises:
-        UserError: it cannot be read; the message names it.
+        UserError: the file cannot be read; the message names it.
     """
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -181,10 +181,10 @@ def read_bytes(path):
 
 
 def read_text(path):
-    """Reads a whole text file; an empty string where there is none.
+    """Reads a text file; gives an empty string if there is no such file.
 
     Raises:
-        UserError: it cannot be read, or is not UTF-8.
+        UserError: the file cannot be read, or is not UTF-8.
     """
     if not tf.io.gfile.exists(path):
         return ""
@@ -195,10 +195,10 @@ def read_text(path):
 
 
 def read_json(path):
-    """The value in a JSON file.
+    """Reads a JSON file.
 
     Raises:
-        UserError: it cannot be read, or is not JSON.
+        UserError: the file cannot be read, or is not JSON.
     """
     return parse_json(read_bytes(path), path)
 
@@ -211,11 +211,11 @@ def expand_patterns(patterns, flag):
 
     Args:
         patterns: str, comma-separated globs. The matches of one pattern come in sorted order;
-            hidden files and directories match only where the pattern has the dot too.
-        flag: str, name of the flag they come from, for the message.
+            hidden files and directories match only if the pattern has the dot too.
+        flag: str, name of the flag that gave the patterns, for the message.
 
     Raises:
-        UserError: a pattern matches no file, or a directory, or there is no pattern.
+        UserError: there is no pattern, or a pattern matches no file or matches a directory.
     """
     wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
     if not wanted:
@@ -226,7 +226,7 @@ def expand_patterns(patterns, flag):
         if not matches:
             raise UserError(f"--{flag}: no file matches {pattern!r}")
         for path in matches:
-            # Elsewhere, where a look takes time, only what is named without a pattern is checked.
+            # Remote checks take time, so only names that are not patterns are checked there.
             if ("://" not in path or path == pattern) and tf.io.gfile.isdir(path):
                 raise UserError(
                     f"--{flag}: {path} is a directory; name files, as {path.rstrip('/')}/*"
@@ -252,7 +252,7 @@ def make_directory(path):
     """Makes a directory and its parents.
 
     Raises:
-        UserError: it cannot be made; the message names it.
+        UserError: the directory cannot be made; the message names it.
     """
     try:
         tf.io.gfile.makedirs(path or ".")
@@ -261,18 +261,18 @@ def make_directory(path):
 
 
 def check_writable(directory, flag):
-    """Finds out before any work whether files can be made in a directory, which is made if need be.
+    """Checks that files can be written to a directory, and makes the directory if necessary.
 
     Args:
         directory: str.
         flag: str, name of the flag that gave it, for the message.
 
     Raises:
-        UserError: they cannot, or TensorFlow could not read them again.
+        UserError: files cannot be written there, or TensorFlow could not read them again.
     """
     if not directory:
         raise UserError(f"--{flag} is empty: give a directory (. for the current one)")
-    if "[" in directory:  # a prefix is a name when it is written, a pattern when it is read
+    if "[" in directory:  # TensorFlow writes a prefix as a name and reads it as a pattern
         raise UserError(
             f"--{flag}={directory} has a [ in its name, which TensorFlow takes for a pattern when "
             "it reads checkpoints. Choose another name"
@@ -288,14 +288,14 @@ def check_writable(directory, flag):
 
 
 def check_file_writable(path, flag):
-    """Finds out before any work whether a file can be written; its directory is made if need be.
+    """Checks that a file can be written, and makes its directory if necessary.
 
     Args:
-        path: str, the file to be written later. A file that is there is not changed.
-        flag: str, name of the flag it comes from, for the message.
+        path: str, the file to be written later. An existing file is not changed.
+        flag: str, name of the flag that gave it, for the message.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the file cannot be written.
     """
     if tf.io.gfile.isdir(path):
         raise UserError(f"--{flag}: {path} is a directory; give a file name")

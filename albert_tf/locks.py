@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks: one process at a time trains, evaluates or writes in a directory.
+"""Locks, so that only one process at a time trains, evaluates or writes in a directory.
 
 A lock is a file, `<purpose>.lock`, that names the process and host that hold it. On local disks and
-network mounts the kernel locks it (`flock`), and frees it when the process ends, however it ends.
-Other file systems, such as gs://, have no such locks. There the holder writes the file again every
-few seconds, and a lock that is not renewed any more is free.
+network mounts the kernel locks the file (`flock`) and frees it when the process ends or crashes.
+Other file systems, such as gs://, have no such locks. There the holder rewrites the file every few
+seconds, and a lock that is no longer renewed is free.
 """
 
 import contextlib
@@ -20,20 +20,20 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.errors import UserError
 
-RENEW_SECONDS = 15.0  # between two signs of life, where there is no flock
-LOST_SECONDS = 90.0  # without a sign of life, after which a lock is free
+RENEW_SECONDS = 15.0  # between two renewals of a lock, where there is no flock
+LOST_SECONDS = 90.0  # a lock that was not renewed for so long is free
 
 
 @contextlib.contextmanager
 def locked(directory, *purposes):
-    """Holds the locks of a directory while the block runs.
+    """Holds locks of a directory while the block runs.
 
     Args:
-        directory: str, which is made if need be.
-        purposes: str, such as "training": a lock for each.
+        directory: str, made if necessary.
+        purposes: str, such as "training"; each has its own lock.
 
     Raises:
-        UserError: another process holds one of them.
+        UserError: another process holds one of the locks.
     """
     files.make_directory(directory)
     with contextlib.ExitStack() as held:
@@ -53,10 +53,10 @@ def _held_by_kernel(path):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise _in_use(path) from None
-            except OSError:  # a mount without locks
+            except OSError:  # this mount has no locks
                 held.enter_context(_renewed(path))
                 break
-            with contextlib.suppress(FileNotFoundError):  # the process before has just removed it
+            with contextlib.suppress(FileNotFoundError):  # the previous holder has just removed it
                 is_ours = os.path.samefile(path, file.fileno())
         if is_ours:
             file.truncate(0)
@@ -81,7 +81,7 @@ def _renewed(path):
         for count in itertools.count(1):
             if ended.wait(RENEW_SECONDS):
                 return
-            with contextlib.suppress(tf.errors.OpError):  # the next one may succeed
+            with contextlib.suppress(tf.errors.OpError):  # the next renewal may succeed
                 files.write_text(path, f"{_name()}, sign of life {count}\n")
 
     thread = threading.Thread(target=renew, daemon=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every option of the commands once: name, type, default, range or choices, and help.
+"""Definitions of all options of the commands: name, type, default, range or choices, and help.
 
-A group is a frozen dataclass with a heading of --help. Scripts make flags of groups
-(`cli.flag_groups.define`), and the library takes the same dataclasses. This file needs no
-TensorFlow, so that --help and mistakes in flags are answered at once.
+A group is a frozen dataclass with a heading for --help. Scripts turn groups into flags
+(`cli.flag_groups.define`), and the library uses the same dataclasses. This module does not import
+TensorFlow, so that --help and checks of flags are quick.
 """
 
 import dataclasses
@@ -19,11 +19,11 @@ from typing import dataclass_transform
 from albert_tf.errors import UserError
 
 INT32_MAX = 2**31 - 1  # TensorFlow's loops count in int32
-LARGEST_THRESHOLD = 3e38  # within float32, in which models and exports compare
+LARGEST_THRESHOLD = 3e38  # within float32, the type in which models and exports compare
 STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 PRECISIONS = {  # name -> policy of Keras
     "fp32": "float32",
-    "tf32": "float32",  # with products of matrices in TensorFloat-32, on GPUs that have it
+    "tf32": "float32",  # matrix products in TensorFloat-32, on GPUs that have it
     "bf16": "mixed_bfloat16",
     "fp16": "mixed_float16",
 }
@@ -35,13 +35,13 @@ EMBEDDINGS = ("pooled_output", "sequence_output")
 GLUE_TASKS = (
     "cola", "mnli", "mismnli", "mrpc", "sst-2", "sts-b", "qqp", "qnli", "rte", "wnli", "ax",
 )  # fmt: skip
-OWN_FILES = ("tsv", "ner", "multi_label")  # tasks of files that are no data set
+OWN_FILES = ("tsv", "ner", "multi_label")  # tasks on the user's own files
 SIZES = ("tiny", "mini", "small", "base", "large", "xlarge", "xxlarge")
 WINDOW = 10_000  # records shuffled together; 30 MB of pre-training records of length 512
 NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
-# The original's README, on training SentencePiece; the comma separates values in that flag.
+# From the original's README on training SentencePiece, without the comma, which separates values.
 SPM_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
-_LONGEST = 2**16  # far beyond any model; a record of this size takes megabytes while it is made
+_LONGEST = 2**16  # far beyond any model; making a record of this size takes megabytes
 _STRIP_ACCENTS = (
     "Drop the marks of letters, as the published models need: \u00e9 becomes e, \u0439 becomes "
     "\u0438. With a WordPiece vocabulary, only if --do_lower_case is set too."
@@ -61,20 +61,20 @@ def option(
     default, text, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
     repeated=False, path=None,
 ):  # fmt: skip
-    """A field of a group.
+    """Makes an option, a field of a group.
 
     Args:
-        default: its value where none is given; None if there is no default.
-        text: str, its help.
+        default: default value; None if there is no default.
+        text: str, help text.
         low: smallest value.
         high: largest value.
-        above: value that it must exceed.
-        below: value that it must not reach.
+        above: exclusive lower limit.
+        below: exclusive upper limit.
         or_zero: bool, whether 0 is allowed too, for "off".
-        choices: names that it may be.
+        choices: allowed names.
         repeated: bool, whether the flag may be given several times.
-        path: str, what it names: "file", "directory", "files" (patterns with commas between them),
-            "checkpoint" (a prefix or a directory) or "output"; None for what is no path.
+        path: str, kind of path: "file", "directory", "files" (comma-separated patterns),
+            "checkpoint" (a prefix or a directory) or "output"; None if the value is not a path.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -89,17 +89,17 @@ def option(
 
 
 def options_of(group):
-    """The fields of a group that are options: tuple of dataclasses.Field."""
+    """Fields of a group that are options: tuple of dataclasses.Field."""
     return tuple(field for field in dataclasses.fields(group) if field.metadata)
 
 
 def kind_of(field):
-    """The type of an option's value, without None: type."""
+    """Type of an option's value, without None."""
     return field.type.__args__[0] if isinstance(field.type, types.UnionType) else field.type
 
 
 def check(field, value):
-    """Raises UserError if an option cannot have a value; the message names its flag."""
+    """Raises UserError if a value is not allowed for an option; the message names the flag."""
     if field.metadata["path"]:
         for path in [value] if isinstance(value, str) else value or ():
             check_path(f"--{field.name}", path)
@@ -118,11 +118,11 @@ def check(field, value):
 
 
 def check_path(name, paths):
-    """Raises UserError for a URL, a name that is not UTF-8, and a link that leads to itself.
+    """Raises UserError for a URL, a name that is not UTF-8, and a link to itself.
 
     Args:
-        name: str, of the flag or argument.
-        paths: str, a path, or several with commas between them.
+        name: str, name of the flag or argument.
+        paths: str, one path or several comma-separated ones.
     """
     if not paths.isascii() and paths != paths.encode(errors="replace").decode():
         raise UserError(f"{name}={paths!a}: a path must be UTF-8. Rename the file")
@@ -140,16 +140,16 @@ def check_path(name, paths):
 
 
 def parse_profile_steps(text):
-    """First and last update to profile, of --profile_steps.
+    """Parses --profile_steps.
 
     Args:
         text: str, "first:last"; None or "" for none.
 
     Returns:
-        (int, int) or None.
+        (int, int), the first and last update to profile; or None.
 
     Raises:
-        UserError: it is something else.
+        UserError: the text has another form.
     """
     if not text:
         return None
@@ -163,7 +163,7 @@ def parse_profile_steps(text):
 
 
 def check_task_name(name):
-    """Raises UserError for a name, in any case, that is no task of run_classifier.py."""
+    """Raises UserError if a name is not a task of run_classifier.py; case is ignored."""
     names = (*GLUE_TASKS, *OWN_FILES)
     if name.lower() not in names:
         close = difflib.get_close_matches(name.lower(), names, 1)
@@ -175,13 +175,13 @@ def check_task_name(name):
 
 
 def check_pair_length(max_seq_length):
-    """Raises UserError if a sequence has no room for a piece of either of two texts."""
+    """Raises UserError if a sequence is too short for one piece of each of two texts."""
     if max_seq_length < NUM_SPECIALS + 2:
         raise UserError(f"--max_seq_length={max_seq_length}: must be at least {NUM_SPECIALS + 2}")
 
 
 def check_race_lengths(max_seq_length, max_qa_length):
-    """Raises UserError if question and option get no piece, or may leave none to the passage."""
+    """Raises UserError if question and option, or the passage, may get no room for a piece."""
     longest = max_seq_length - NUM_SPECIALS - 1
     if not 1 <= max_qa_length <= longest:
         raise UserError(
@@ -191,7 +191,7 @@ def check_race_lengths(max_seq_length, max_qa_length):
 
 
 def check_windows(max_seq_length, doc_stride):
-    """Raises UserError if no window of a paragraph fits, or windows leave gaps between them."""
+    """Raises UserError if no window of a paragraph fits, or there are gaps between windows."""
     widest = max_seq_length - NUM_SPECIALS
     if widest < 1:
         raise UserError(
@@ -206,7 +206,7 @@ def check_windows(max_seq_length, doc_stride):
 
 
 class Options:
-    """Base class of groups: the ranges of all options are checked where a group is made.
+    """Base class of groups. Checks the ranges of all options when a group is created.
 
     Raises:
         UserError: a value is out of range; the message names the flag.
@@ -219,7 +219,7 @@ class Options:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def group(heading=None):
-    """Makes a class a group of options, with a heading in --help if flags are made of it."""
+    """Class decorator that makes a group of options, with a heading for --help."""
 
     def make(kind):
         kind.heading = heading
@@ -233,7 +233,7 @@ def group(heading=None):
 
 @group("Devices and seed")
 class Devices(Options):
-    """Devices, precision and chance, with the Model Garden's names."""
+    """Devices, precision and random seed, with the Model Garden's names."""
 
     distribution_strategy: str = option(
         "one_device",
@@ -262,7 +262,7 @@ class Devices(Options):
 
 @group("Optimizer")
 class Optimizer(Options):
-    """What the original fixes of its optimizers, with the Model Garden's names."""
+    """Constants of the optimizers, with the Model Garden's names and the original's defaults."""
 
     weight_decay_rate: float = option(
         0.01, "Weight decay of matrices, multiplied by the learning rate.", low=0
@@ -277,7 +277,7 @@ ORIGINAL_OPTIMIZER = Optimizer()
 
 @group("Optimizer")
 class Clipping(Options):
-    """How large an update may get."""
+    """Limit on the size of an update."""
 
     gradient_clip_norm: float = option(
         1.0, "Gradients of a batch are scaled down to this joint norm.", above=0
@@ -286,7 +286,7 @@ class Clipping(Options):
 
 @group("Checkpoints and curves")
 class Checkpoints(Options):
-    """How often a run saves, and what it keeps."""
+    """When a run saves checkpoints, and which ones it keeps."""
 
     save_checkpoints_steps: int = option(1000, "Updates between checkpoints.", low=1)
     iterations_per_loop: int = option(
@@ -324,7 +324,7 @@ class Checkpoints(Options):
 
 @group("Memory and speed")
 class Memory(Options):
-    """How an update is computed."""
+    """Settings that trade memory for speed, and profiling."""
 
     gradient_accumulation_steps: int = option(
         1,
@@ -347,7 +347,7 @@ class Memory(Options):
 
 @group("Memory and speed")
 class Operations(Options):
-    """What is shown of the operations of an update."""
+    """Statistics on the operations of an update."""
 
     peak_tflops: float | None = option(
         None,
@@ -357,12 +357,12 @@ class Operations(Options):
     )
 
 
-NO_EFFECT = "Accepted and without effect"  # the original's flags without any meaning left
+NO_EFFECT = "Accepted and without effect"  # flags of the original that have no meaning any more
 
 
 @group(NO_EFFECT)
 class TpuEstimator(Options):
-    """Of the original's devices."""
+    """Flags of the original for devices."""
 
     master: str | None = option(None, "--tpu_name takes a TPU's grpc address.")
     num_tpu_cores: int = option(8, "All cores of the TPU are used.")
@@ -370,26 +370,26 @@ class TpuEstimator(Options):
 
 @group(NO_EFFECT)
 class Einsum(Options):
-    """Of the original's implementations."""
+    """Flags of the original for implementations."""
 
     use_einsum: bool = option(True, "There is one implementation, with the same results.")
 
 
 @group(NO_EFFECT)
 class SquadLeftovers(Options):
-    """Of the original's files."""
+    """Flags of the original for files."""
 
     predict_feature_left_file: str | None = option(None, "What it held is computed in every run.")
 
 
 @group()
 class Loop(Clipping, Checkpoints, Memory, Operations):
-    """What the training loop needs to know.
+    """Settings of the training loop.
 
     Args:
         output_dir: str, the run's directory.
-        train_steps: int, updates in all.
-        keep_checkpoint_max: int, newest checkpoints to keep; None or 0 for all.
+        train_steps: int, total number of updates.
+        keep_checkpoint_max: int, number of newest checkpoints to keep; None or 0 for all.
         enable_xla: bool, whether XLA compiles the step.
     """
 
@@ -400,7 +400,7 @@ class Loop(Clipping, Checkpoints, Memory, Operations):
 
     @property
     def curve_steps(self):
-        """Updates between points of the curves (int)."""
+        """Number of updates between points of the curves (int)."""
         return self.steps_per_loop or self.iterations_per_loop
 
 
@@ -409,7 +409,7 @@ class Loop(Clipping, Checkpoints, Memory, Operations):
 
 @group("What to do")
 class FineTuningWork(Options):
-    """The parts of the work, and where it is done."""
+    """The work to do, and the directory for it."""
 
     output_dir: str | None = option(None, "Directory for checkpoints and results.", path="output")
     do_train: bool = option(False, "Train.")
@@ -419,7 +419,7 @@ class FineTuningWork(Options):
 
 @group("Model and text")
 class FineTunedModel(Options):
-    """The model to start from, and how text becomes its input."""
+    """The model to start from, and the conversion of text to its input."""
 
     albert_config_file: str | None = option(
         None,
@@ -456,7 +456,7 @@ class FineTunedModel(Options):
 
 @group("Training and evaluation")
 class FineTuningUpdates(Options):
-    """Batches and updates of a fine-tuning."""
+    """Batches and updates of fine-tuning."""
 
     train_batch_size: int = option(32, "Examples of an update, over all replicas.", low=1)
     eval_batch_size: int = option(8, "Examples of an evaluation batch.", low=1)
@@ -473,7 +473,7 @@ class FineTuningUpdates(Options):
 
 @group("Training and evaluation")
 class FineTuningSteps(Options):
-    """The length of a training that is counted in updates."""
+    """The length of training, counted in updates."""
 
     train_step: int = option(1000, "Updates in all; the decay ends there.", low=1)
     num_train_epochs: float | None = option(
@@ -484,7 +484,7 @@ class FineTuningSteps(Options):
 
 @group("Export")
 class Export(Options):
-    """What to write of the best checkpoint."""
+    """Exports of the best checkpoint."""
 
     export_dir: str | None = option(
         None,
@@ -509,7 +509,7 @@ class Export(Options):
             raise UserError("--export_text=false needs --export_dir")
 
 
-FINE_TUNING = (  # of every fine-tuning script, after those of its task
+FINE_TUNING = (  # groups of every fine-tuning script, after those of its task
     FineTuningWork,
     FineTunedModel,
     FineTuningUpdates,
@@ -525,11 +525,11 @@ FINE_TUNING = (  # of every fine-tuning script, after those of its task
 
 @group()
 class FineTuning(Loop, Optimizer, Devices, FineTuningUpdates, FineTunedModel, FineTuningWork):
-    """What to do, where and how.
+    """All settings of a fine-tuning run.
 
     Args:
         warmup_steps: int, updates of the linear warm-up.
-        num_trials: int, runs with seeds of their own.
+        num_trials: int, number of runs, each with its own seed.
         ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
         record: run_directory.RunSettings; None without training.
         export: publish.saved_models.ExportSettings; None for no export.
@@ -593,7 +593,7 @@ class ClassifierData(Options):
 
 @group("Training and evaluation")
 class ClassifierCheckpoints(Options):
-    """Which checkpoints stay."""
+    """Which checkpoints to keep."""
 
     keep_checkpoint_max: int = option(5, _KEEP_EVALUATED, low=0)
 
@@ -637,7 +637,7 @@ class Race(Options):
 
 @group("Training and evaluation")
 class RaceCheckpoints(Options):
-    """Which checkpoints stay."""
+    """Which checkpoints to keep."""
 
     num_keep_checkpoint: int = option(5, _KEEP_EVALUATED, low=0)
 
@@ -699,7 +699,7 @@ class Squad(Options):
     def __post_init__(self):
         super().__post_init__()
         threshold = self.null_score_diff_threshold
-        if not abs(threshold or 0) <= LARGEST_THRESHOLD:  # nan is not
+        if not abs(threshold or 0) <= LARGEST_THRESHOLD:  # also true for nan
             raise UserError(
                 "--null_score_diff_threshold must be a number, such as -1e9 for no answers and 1e9 "
                 f"for answers everywhere. Received: {threshold}"
@@ -748,7 +748,7 @@ class PretrainingData(Options):
 
 @group("Training and evaluation")
 class PretrainingUpdates(Options):
-    """What is trained, how long and how fast."""
+    """Batches, updates and learning rate of pre-training."""
 
     sentence_loss_weight: float = option(
         1.0, "Weight of the sentence-order loss; 0 leaves it out.", low=0
@@ -778,7 +778,7 @@ class PretrainingUpdates(Options):
 
 @group("Masking and lengths of batches")
 class OnlineMasking(Options):
-    """Masks made while records are read, with the names of create_pretraining_data.py."""
+    """Masking of records while they are read, with the names of create_pretraining_data.py."""
 
     masked_lm_budget: float = option(
         0.0,
@@ -815,17 +815,17 @@ class OnlineMasking(Options):
 
 @group()
 class Pretraining(Loop, Optimizer, Devices, PretrainingUpdates, PretrainingData):
-    """What to do, where and how.
+    """All settings of a pre-training run.
 
     Args:
         warmup_steps: int, updates of the linear warm-up.
-        length_buckets: tuple of int, lengths that batches are cut to, up to the longest; or None.
-        masking: graph_masking.Masking, how to mask the records; None for masked ones.
+        length_buckets: tuple of int, ascending lengths to which batches are cut; or None.
+        masking: graph_masking.Masking, how to mask records; None for records already masked.
         record: run_directory.RunSettings; None without training.
     """
 
     warmup_steps: int = 0
-    do_predict: bool = False  # which fine-tuning can do
+    do_predict: bool = False  # only fine-tuning can predict
     length_buckets: tuple | None = None
     masking: object = None
     record: object = None
@@ -836,7 +836,7 @@ class Pretraining(Loop, Optimizer, Devices, PretrainingUpdates, PretrainingData)
 
 @group("Text")
 class Corpus(Options):
-    """Text files, and how their text is cleaned."""
+    """Text files, and the cleaning of their text."""
 
     input_file: str | None = option(
         None,
@@ -850,7 +850,7 @@ class Corpus(Options):
 
 @group("Text")
 class TextFormat(Options):
-    """The form of text files."""
+    """The format of text files."""
 
     input_format: str = option(
         "sentences",
@@ -900,7 +900,7 @@ class CorpusVocabulary(Options):
 
 @group("Choice of documents")
 class Selection(Options):
-    """Which documents of a corpus are left out, or held out."""
+    """Which documents of a corpus to leave out or hold out."""
 
     drop_duplicates: bool = option(
         False,
@@ -925,7 +925,7 @@ class Selection(Options):
 
 @group("Choice of documents")
 class WordStart(Options):
-    """What begins a word, for whole-word masks."""
+    """Where words begin, for whole-word masking."""
 
     word_start: str = option(
         "original",
@@ -937,7 +937,7 @@ class WordStart(Options):
 
 @group("Pairs and masks")
 class Instances(Options):
-    """What the records of pre-training look like."""
+    """Contents of the records for pre-training."""
 
     do_whole_word_mask: bool = option(
         True, "Mask whole words; if false, the n-grams consist of pieces."
@@ -964,7 +964,7 @@ class Instances(Options):
     max_seq_length: int = option(
         512,
         "Tokens per instance at most, with [CLS] and both [SEP]; the rest is 0.",
-        low=NUM_SPECIALS + 2,  # two tokens: the shortest target a short sequence may get
+        low=NUM_SPECIALS + 2,  # two tokens are the shortest target of a short sequence
         high=_LONGEST,
     )
     ngram: int = option(3, "Longest n-gram to mask, in words.", low=1, high=_LONGEST)
@@ -998,7 +998,7 @@ class Instances(Options):
 
 @group("Output")
 class RecordFiles(Options):
-    """Where the records go, and how many processes make them."""
+    """Output files for records, and the processes that write them."""
 
     output_file: str | None = option(
         None,
@@ -1046,7 +1046,7 @@ class Runner(Options):
 
 @group("Model")
 class SentencePieceFile(Options):
-    """Where a SentencePiece model goes."""
+    """Output file for a SentencePiece model."""
 
     model_prefix: str | None = option(
         None, "Path of the model without its ending; .model and .vocab are added.", path="output"
@@ -1063,7 +1063,7 @@ class SentencePiece(Options):
     input_sentence_size: int = option(
         10_000_000,
         "Sentences to train on; of a larger text, random ones are taken. They are held in memory.",
-        low=101,  # SentencePiece's; its 0 is for all
+        low=101,  # SentencePiece's limit; its 0 means all
         high=INT32_MAX,
     )
     max_sentence_length: int = option(
@@ -1075,7 +1075,7 @@ class SentencePiece(Options):
     character_coverage: float = option(
         0.99995,
         "Share of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.",
-        low=0.98,  # SentencePiece's
+        low=0.98,  # SentencePiece's limit
         high=1,
     )
     seed: int = option(12345, "Seed of the choice of sentences.", low=0, high=2**32 - 1)
@@ -1181,7 +1181,7 @@ class PredictedModel(Options):
 
 @group("Examples and predictions")
 class Examples(Options):
-    """Examples to predict, questions to ask, and where the answers go."""
+    """Examples to predict, questions to ask, and the output file."""
 
     text: str | None = option(None, "An example's text.")
     text_pair: str | None = option(None, "An example's second text.")
@@ -1234,7 +1234,7 @@ class Examples(Options):
 
 @group("What --model does not tell")
 class TrainedModel(Options):
-    """What the directory of a model may lack."""
+    """Settings that the directory of a model may lack."""
 
     albert_config_file: str | None = option(
         None, "JSON file with the model's architecture.", path="file"

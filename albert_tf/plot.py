@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m albert_tf.plot DIR...`: draws the curves of trainings from their `history.csv`."""
+"""Draws training curves from `history.csv`: `python -m albert_tf.plot DIR...`."""
 
 import argparse
 import math
@@ -29,7 +29,7 @@ def shown_figures(runs):
         runs: dict of str -> curves, as `history.read` gives them.
 
     Returns:
-        list of str; the parts of a loss are left out.
+        list of str, without the parts of the loss.
     """
     names = {name: None for run in runs.values() for curves in run.values() for name in curves}
     others = [
@@ -39,7 +39,7 @@ def shown_figures(runs):
 
 
 def draw(runs, png_file):
-    """Draws the runs into a PNG: a panel for each figure, a curve for each run and kind.
+    """Draws the runs into a PNG file: a panel for each figure, a curve for each run and kind.
 
     Args:
         runs: dict of label -> curves, as `history.read` gives them.
@@ -67,7 +67,7 @@ def _draw_panel(axis, name, runs):
     for number, (run, curves) in enumerate(runs.items()):
         for color, (kind, (label, style)) in enumerate(_LINES.items()):
             if name in curves.get(kind, {}):
-                several = len(runs) > 1  # a color for each run, else for each kind
+                several = len(runs) > 1  # with several runs each has a color, otherwise each kind
                 style = style | {"color": f"C{(number if several else color) % 10}"}
                 axis.plot(
                     *curves[kind][name], label=f"{run}, {label}" if several else label, **style
@@ -78,13 +78,13 @@ def _draw_panel(axis, name, runs):
 
 
 def main(arguments=None):
-    """Draws the runs of the directories; 1 on bad input.
+    """Runs the command.
 
     Args:
         arguments: list of str, or None for those of the command line.
 
     Returns:
-        int, exit code.
+        int, the exit code: 1 on bad input.
     """
     parser = argparse.ArgumentParser(
         prog="python -m albert_tf.plot",

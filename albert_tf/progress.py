@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far long work is: a bar on stderr in a terminal, whole lines now and then in a log."""
+"""Progress of long work on stderr: a bar in a terminal, occasional lines in a log."""
 
 import sys
 import time
@@ -11,16 +11,16 @@ _BAR_SECONDS = 0.5
 
 
 def bar(what, total, unit, **options):
-    """The view of some work, to be used in a `with`.
+    """Makes a progress bar, for use in a `with` statement.
 
     Args:
-        what: str, the work.
-        total: int, units in all; None if unknown, as of compressed files.
+        what: str, name of the work.
+        total: int, number of units; None if unknown, as for compressed files.
         unit: str, such as " rows"; "B" for bytes, which are shown in kB, MB and so on.
-        **options: of tqdm, for a terminal; a log heeds `initial` alone.
+        **options: options of tqdm; outside of a terminal only `initial` has an effect.
 
     Returns:
-        A tqdm or LogLines: `update(count)`, `set_postfix_str(figures)`, `close()`.
+        A tqdm or LogLines, with `update(count)`, `set_postfix_str(figures)` and `close()`.
     """
     if not sys.stderr.isatty():
         return LogLines(what, total, unit, options.get("initial", 0))
@@ -29,25 +29,27 @@ def bar(what, total, unit, **options):
 
 
 class _Bar(tqdm):
-    def update(self, n=1):  # sums of fractions may end a little above the total
+    def update(self, n=1):  # sums of fractions can end slightly above the total
         return super().update(n if self.total is None else min(n, self.total - self.n))
 
 
 class LogLines:
-    """Lines on stderr, one every LOG_SECONDS; of work that takes less, none without figures.
+    """Progress as lines on stderr, one every LOG_SECONDS.
+
+    Work that takes less time gets a line only if it has figures to show.
 
     Args:
-        what: str, the work.
-        total: int or None, units in all.
-        unit: str, as `bar` takes it.
-        initial: int, units that were done before.
+        what: str, name of the work.
+        total: int or None, number of units.
+        unit: str, as in `bar`.
+        initial: int, units done before.
     """
 
     def __init__(self, what, total, unit, initial=0):
         self._what, self._total, self._unit = what, total, unit
         self._done = initial
         self._start = self._last = time.time()
-        self._first = None  # (time, units done) at the first update, which may wait for a graph
+        self._first = None  # (time, units done) at the first update, which may include tracing
         self._figures, self._said = "", None
 
     def __enter__(self):
@@ -57,22 +59,22 @@ class LogLines:
         self.close()
 
     def update(self, count):
-        """Adds units that were done."""
+        """Adds units of finished work."""
         self._done += count
-        if self._total is not None:  # as above
+        if self._total is not None:  # as in _Bar.update
             self._done = min(self._done, self._total)
         self._first = self._first or (time.time(), self._done)
         if time.time() - self._last >= LOG_SECONDS:
             self._say()
 
     def set_postfix_str(self, figures, refresh=False):
-        """Takes the figures that stand at the end of each line from now on."""
+        """Sets the figures to show at the end of each line."""
         self._figures = figures
         if refresh:
             self._say()
 
     def close(self):
-        """Says how far the work came, if a line was due or there are figures."""
+        """Prints a last line if there were lines before or there are figures."""
         if (self._said or self._figures) and self._said != (self._done, self._figures):
             self._say()
 

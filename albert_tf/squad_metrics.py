@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m albert_tf.squad_metrics`: scores a file of SQuAD predictions (see --help)."""
+"""Scores a file of SQuAD predictions: `python -m albert_tf.squad_metrics --help`."""
 
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State files: JSON that one run of this project writes and another reads, as a dataclass."""
+"""State files: dataclasses that one run writes as JSON and another run reads."""
 
 import dataclasses
 import json
@@ -20,15 +20,15 @@ def read(path, kind, remedy="delete it"):
 
     Args:
         path: str.
-        kind: a dataclass: the keys of the file and the types of their values. A field with a
-            default may be absent, and unknown keys are left out.
+        kind: a dataclass whose fields are the keys of the file, with the types of their values.
+            Fields with a default may be absent. Unknown keys are ignored.
         remedy: str, what to do with a damaged file, for the message.
 
     Returns:
-        `kind`; None where there is no file.
+        Instance of `kind`; None if there is no file.
 
     Raises:
-        UserError: the file cannot be read, or holds something else.
+        UserError: the file cannot be read, or its content is not of that type.
     """
     if not tf.io.gfile.exists(path):
         return None
@@ -49,16 +49,16 @@ def write(path, content):
 
 
 def typed(value, kind, name):
-    """A JSON value as a type.
+    """Converts a parsed JSON value to a type.
 
     Args:
-        value: what JSON holds.
-        kind: a dataclass, a union with None, `tuple[type, ...]` or a plain type. True is no int,
-            and a float is finite.
-        name: str, for the message.
+        value: the parsed value.
+        kind: a dataclass, a union with None, `tuple[type, ...]` or a plain type. True is not an
+            int, and floats must be finite.
+        name: str, name of the value for the message.
 
     Raises:
-        UserError: it is of another type.
+        UserError: the value is of another type.
     """
     if dataclasses.is_dataclass(kind):
         typed(value, dict, name)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models in Python: loading any of them, and asking them about texts."""
+"""The Python API: loads models and runs them on texts."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a checkpoint holds and what can load it; `python -m albert_tf.checkpoints.inspect PATH`."""
+"""Describes a checkpoint for `python -m albert_tf.checkpoints.inspect PATH`."""
 
 import argparse
 import math
@@ -15,9 +15,9 @@ from albert_tf.tasks.text_input import check_vocabulary
 from albert_tf.text.tokenization import FullTokenizer
 
 _SIZES = {(768, 12): "base", (1024, 24): "large", (2048, 24): "xlarge", (4096, 12): "xxlarge"}
-_CHINESE = 21128  # pieces of the vocabulary of the Chinese releases
+_CHINESE = 21128  # vocabulary size of the Chinese releases
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/")
-_USES = {  # head -> what reads it besides scripts that take encoders
+_USES = {  # head -> its use, besides what any encoder can be used for
     "masked_lm": "fill masks and go on with pre-training (run_pretraining.py --init_checkpoint)",
     "classifier": "classify (run_classifier.py, run_race.py or --task_name=ner, by its run)",
     "squad": "answer questions of SQuAD 1.1 (run_squad.py)",
@@ -26,17 +26,17 @@ _USES = {  # head -> what reads it besides scripts that take encoders
 
 
 def guess_config(shapes):
-    """What the shapes of an encoder tell of its config.
+    """Derives config values from the shapes of an encoder.
 
     Args:
         shapes: dict of original name -> list of int.
 
     Returns:
-        dict of keys of AlbertConfig. Layers that share parameters cannot be counted. The number of
-        attention heads leaves no trace in the shapes: it is a guess, of 64 features a head.
+        dict of keys of AlbertConfig. The number of layers that share parameters cannot be derived.
+        The number of attention heads is a guess of 64 features per head.
 
     Raises:
-        UserError: there is no encoder of ALBERT.
+        UserError: the shapes are not those of an ALBERT encoder.
     """
     try:
         names = ("word", "token_type", "position")
@@ -62,7 +62,7 @@ def guess_config(shapes):
 
 
 def name_of_release(config):
-    """Which released model has this config (str), such as `base, version 2`; None for no such."""
+    """Released model with this config (str), such as `ALBERT-base, version 2`; None if none has."""
     size = _SIZES.get((config.hidden_size, config.num_hidden_layers))
     if size is None or config.embedding_size != 128 or config.num_hidden_groups != 1:
         return None
@@ -71,13 +71,13 @@ def name_of_release(config):
     if config.vocab_size != 30000:
         return None
     has_dropout = config.hidden_dropout_prob or config.attention_probs_dropout_prob
-    # xxlarge was trained without dropout in both.
+    # xxlarge was trained without dropout in both versions.
     version = "1" if has_dropout else "1 or 2" if size == "xxlarge" else "2"
     return f"ALBERT-{size}, version {version}"
 
 
 def describe(path):
-    """All that can be said of a checkpoint.
+    """Describes a checkpoint.
 
     Args:
         path: str, anything that `run_directory.find` takes.
@@ -86,7 +86,7 @@ def describe(path):
         list of str, lines.
 
     Raises:
-        UserError: it cannot be read, or its config or vocabulary does not belong to it.
+        UserError: the checkpoint cannot be read, or its config or vocabulary does not fit it.
     """
     options.check_path("PATH", path)
     found = source.Source(source.locate(path).directory, run_directory.find(path))
@@ -113,7 +113,7 @@ def describe(path):
 
 
 def _check_directory(found):
-    """Lines on the config and the vocabulary of a checkpoint, which have to fit it."""
+    """Checks config and vocabulary of a checkpoint, and describes them: list of str, lines."""
     if not (found.config_file() or found.is_module or found.settings):
         return ["config: none next to it"]
     choice = source.Choice(found)
@@ -143,13 +143,13 @@ def _run_forward(model, config):
 
 
 def main(arguments=None):
-    """Prints what a checkpoint holds; 1 on bad input.
+    """Runs the command, which prints the description of a checkpoint.
 
     Args:
         arguments: list of str, or None for those of the command line.
 
     Returns:
-        int, exit code.
+        int, the exit code: 1 on bad input.
     """
     parser = argparse.ArgumentParser(
         prog="python -m albert_tf.checkpoints.inspect",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loaded model with its tokenizer: masks, embeddings, the order of sentences, predictions."""
+"""A loaded model with its tokenizer: embeddings, masks, sentence order and predictions."""
 
 import functools
 
@@ -14,24 +14,24 @@ from albert_tf.training.prediction import Predictor
 from albert_tf.training.task import Split
 
 POOLINGS = ("pooled", "mean")
-# Input of a model -> the argument of `predict` for one or many of them, where it is another name.
+# Input of a model -> argument of `predict`, where the names differ.
 _ARGUMENTS = {"text": "texts", "text_pair": "pairs"}
 
 
 class Loaded:
     """A model with its tokenizer, as `albert_tf.load` returns it.
 
-    Every method takes a str, or a list of any number of them, and returns one result or a list (an
-    array, for numbers) of as many.
+    Every method takes one str or a list of them. It returns one result for a str, and a list (or an
+    array of numbers) with a result for each item of a list.
 
     Attributes:
         model: AlbertModel, or one of `albert_tf.heads`: a tf_keras model.
         tokenizer: FullTokenizer.
         config: AlbertConfig.
-        checkpoint: str, where the weights are from.
+        checkpoint: str, the source of the weights.
         labels: tuple of str or None, the classes of a fine-tuned model.
-        max_seq_length: int, longest sequence in pieces; what is longer is cut.
-        shows_progress: bool, whether long work is shown on stderr.
+        max_seq_length: int, longest sequence in pieces; longer ones are cut.
+        shows_progress: bool, whether the progress of long work is shown on stderr.
     """
 
     def __init__(self, model, text, config, checkpoint, task, absent, batch_size):
@@ -52,14 +52,14 @@ class Loaded:
         Args:
             texts: str or list of n str.
             pairs: None, or as many second texts.
-            pooling: str, "pooled": the pooler's output, made of the first piece; "mean": the mean
-                of the last layer's outputs over all pieces, [CLS] and [SEP] included, padding not.
+            pooling: str, "pooled" for the pooler's output, computed from the first piece, or "mean"
+                for the mean of the last layer over all pieces with [CLS] and [SEP], but no padding.
 
         Returns:
-            float32 array [n, H]; [H] of a str.
+            float32 array [n, H], or [H] for a str.
 
         Raises:
-            UserError: an argument is none of these.
+            UserError: an argument is invalid, or the checkpoint has no pooler for "pooled".
         """
         if pooling not in POOLINGS:
             raise UserError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
@@ -71,19 +71,19 @@ class Loaded:
         return vectors[0] if isinstance(texts, str) else vectors
 
     def fill_mask(self, texts, top_k=5):
-        """The pieces that fit best in place of each [MASK].
+        """Predicts the most probable pieces for each [MASK].
 
         Args:
-            texts: str or list of n str, each with one [MASK] or several.
-            top_k: int, pieces for each.
+            texts: str or list of n str, each with one or more [MASK].
+            top_k: int, number of pieces for each [MASK].
 
         Returns:
-            For each text a list with an entry for each [MASK], a list of `top_k` dicts, the best
-            first: `text`, `piece` (with "▁" where it starts a word) and `probability`.
+            For each text a list with an entry for each [MASK]: a list of `top_k` dicts, best first,
+            with `text`, `piece` (with "▁" if it starts a word) and `probability`.
 
         Raises:
-            UserError: there is no masked-LM head, a text has no [MASK], or one beyond the longest
-                sequence.
+            UserError: the model has no masked-LM head, or a text has no [MASK] or has one beyond
+                the longest sequence.
         """
         self._check_head("masked_lm", "fill_mask")
         if not 1 <= top_k <= self.config.vocab_size:
@@ -99,17 +99,17 @@ class Loaded:
         return found[0] if isinstance(texts, str) else found
 
     def sentence_order(self, firsts, seconds=None):
-        """The probability that the second text follows the first, and not the other way round.
+        """Probability that the second text follows the first, rather than the reverse.
 
         Args:
             firsts: str or list of n str.
-            seconds: as many.
+            seconds: str or list of n str.
 
         Returns:
-            float32 array [n]; float of two str.
+            float32 array [n], or float for two str.
 
         Raises:
-            UserError: there is no sentence-order head, or a second text is missing or empty.
+            UserError: the model has no sentence-order head, or a second text is missing or empty.
         """
         self._check_head("sentence_order", "sentence_order")
         if seconds is None:
@@ -124,20 +124,21 @@ class Loaded:
     def predict(self, *inputs, **named):
         """Predictions of a fine-tuned model.
 
-        Classification and regression: `predict(texts)` or, of pairs, `predict(texts, pairs)`. Named
+        Classification and regression: `predict(texts)`, or `predict(texts, pairs)` for pairs. Named
         entities: `predict(texts)`. SQuAD: `predict(question, context)`. RACE: `predict(article,
-        question, options)`, with four options for each question. One str goes with each entry of
-        the lists next to it, such as a context with its questions.
+        question, options)`, with four options for each question. A str next to lists is used for
+        each of their entries, such as one context for several questions.
 
         Returns:
-            dict of str, a list of dicts of lists. Classification: `label` and `probabilities` by
-            label; regression: `predictions`, the score; named entities: `words`, `labels` and
-            `scores`; RACE: `label` (A to D) and `probabilities` by letter; SQuAD: `answer`, ""
-            for none, `probability`, its share among the best answers to the question, and in
-            version 2 `no_answer_score`, high where there is no answer.
+            dict for inputs of type str, list of dicts for lists.
+            Classification: `label` and `probabilities` by label; regression: `predictions`, the
+            score; named entities: `words`, `labels` and `scores`; RACE: `label` (A to D) and
+            `probabilities` by letter; SQuAD: `answer` ("" for none), `probability` (its share among
+            the best answers to the question), and in version 2 `no_answer_score`, which is high if
+            there is no answer.
 
         Raises:
-            UserError: the model is not fine-tuned, or the inputs are not those of its task.
+            UserError: the model is not fine-tuned, or the inputs do not fit its task.
         """
         if self._task is None:
             raise UserError(
@@ -155,7 +156,7 @@ class Loaded:
             examples: list of dicts with the names in `inputs` as keys.
 
         Returns:
-            list of as many dicts, as of `predict`.
+            list of as many dicts, as in `predict`.
         """
         if not examples:
             return []
@@ -172,7 +173,7 @@ class Loaded:
 
     @property
     def optional_inputs(self):
-        """Those of `inputs` that an example may lack: tuple of str."""
+        """Names of the `inputs` that an example may lack: tuple of str."""
         return getattr(self._task, "optional_inputs", ())
 
     def _examples(self, inputs, named):
@@ -223,13 +224,13 @@ class Loaded:
             )
 
     def _run(self, key, function, arrays):
-        """The outputs of a function of features for all rows: dict of arrays [n, ...]."""
+        """Applies a function of features to all rows: dict of arrays [n, ...]."""
         rows = len(arrays["input_ids"])
         if not rows:
             return {}
         arrays = {n: np.asarray(values, np.int32).reshape(rows, -1) for n, values in arrays.items()}
         width = arrays["input_ids"].shape[1]
-        if key not in self._predictors:  # with the graph that it traces
+        if key not in self._predictors:  # keeps the traced graph for later calls
             self._predictors[key] = Predictor(self._strategy, function, self.shows_progress)
         choices = self._task.choices if key == "task" else 1
         batches = input_pipeline.prediction_batches(arrays, self._batch_size, width // choices)
@@ -237,7 +238,7 @@ class Loaded:
 
 
 def _several_options(options, is_single):
-    """Options as a list of lists; of one question they are a list of str."""
+    """Options as a list of lists; for a single question they are given as a list of str."""
     found = [options] if is_single else options
     if not isinstance(found, list | tuple):
         raise UserError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loading what holds weights, with the head, the vocabulary and the settings that belong to it."""
+"""Loads a model from any source of weights, with its head, vocabulary and settings."""
 
 import numbers
 import os
@@ -31,29 +31,29 @@ def load(
     max_seq_length=None,
     batch_size=32,
 ):
-    """Loads a model with its tokenizer; prints which checkpoint is taken and what it is.
+    """Loads a model with its tokenizer, and prints a line on the checkpoint.
 
     Args:
         path: str, an unpacked release, the directory of a training, a checkpoint's prefix, the
             directory of a TensorFlow Hub module (TensorFlow 1 or 2) or of the transformers library.
-            Of a fine-tuned directory the best checkpoint is taken.
-        spm_model_file: str, SentencePiece model, where the source has no vocabulary.
-        vocab_file: str, WordPiece vocabulary, where the source has none.
-        do_lower_case: bool, where the source does not tell; True where neither does.
-        strip_accents: bool, where the source does not tell; True where neither does.
-        config: AlbertConfig, where the source has none.
-        task: str, what a fine-tuned checkpoint is for, where nothing beside it tells: the name of
-            a GLUE task, tsv, multi_label, regression, ner or race.
-        labels: sequence of str, its classes in the order of their ids.
+            For a fine-tuned directory the best checkpoint is loaded.
+        spm_model_file: str, SentencePiece model, if the source has no vocabulary.
+        vocab_file: str, WordPiece vocabulary, if the source has none.
+        do_lower_case: bool, if the source does not say it; True by default.
+        strip_accents: bool, if the source does not say it; True by default.
+        config: AlbertConfig, if the source has none.
+        task: str, task of a fine-tuned checkpoint, if the source does not say it: the name of a
+            GLUE task, tsv, multi_label, regression, ner or race.
+        labels: sequence of str, classes of the task in the order of their ids.
         max_seq_length: int, longest sequence in pieces; by default that of the training, or 512.
-        batch_size: int, sequences that are computed together.
+        batch_size: int, number of sequences in a batch.
 
     Returns:
         Loaded.
 
     Raises:
         UserError: there is no checkpoint, a part is missing (the message says what to pass), or an
-            argument says otherwise than the record of the training, `run.json`.
+            argument contradicts the record of the training, `run.json`.
     """
     for name, value, lowest in (
         ("batch_size", batch_size, 1),
@@ -107,7 +107,7 @@ def load(
 
 
 def _line(found, kind, model, random):
-    """Which checkpoint is taken, its step and what it is."""
+    """Text on the loaded checkpoint: its path, step and kind."""
     if kind:
         what = f"fine-tuned for {kind.task_name if kind.task_name == task_kinds.SQUAD else kind}"
     elif isinstance(model, heads.PretrainingModel):
@@ -126,7 +126,7 @@ def _line(found, kind, model, random):
 
 
 def _text_input(choice, length):
-    """How text becomes the model's input: TextInput."""
+    """TextInput that converts text to the model's input."""
     config, (_, path) = choice.config, choice.vocabulary
     told = choice.source.max_seq_length() or DEFAULT_LENGTH
     length = length or min(told, config.max_position_embeddings)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts with [MASK] in them, and the pieces that fit there."""
+"""Features of texts with [MASK], and predictions of the masked pieces."""
 
 import numpy as np
 import tensorflow as tf
@@ -21,10 +21,10 @@ def features(tokenizer, texts, max_length):
 
     Returns:
         (dict of int arrays: input_ids, input_mask and segment_ids [n, T], masked_lm_positions
-        [n, P], 0 where a text has fewer masks; list of n int, how many it has).
+        [n, P], padded with 0 if a text has fewer masks; list of n int, masks of each text).
 
     Raises:
-        UserError: a text has none, or one that lies beyond the longest sequence.
+        UserError: a text has no mask, or one beyond the longest sequence.
     """
     special_ids = tokenizer.special_ids()
     rows, places = [], []
@@ -53,8 +53,8 @@ def _ids(tokenizer, text, mask_id):
     ids = tokenizer.encode_ids(first)
     for part in others:
         pieces = tokenizer.tokenize(part)
-        # A part by itself begins with the mark of a space; where there is none, as before a full
-        # stop, the piece without it is what the model knows.
+        # The tokenizer starts each part with the mark of a space. Where the text has no space, as
+        # before a full stop, the model expects the piece without the mark.
         if tokenizer.is_sentencepiece and pieces and not part[0].isspace():
             bare = pieces[0].removeprefix(WORD_START)
             if not bare or bare in tokenizer.vocab:
@@ -64,7 +64,7 @@ def _ids(tokenizer, text, mask_id):
 
 
 def fill(model, top_k, features, training=False):
-    """The best pieces for each mask: ids int32 and probabilities float32 [B, P, k]."""
+    """Computes the best pieces for each mask: ids int32 and probabilities float32 [B, P, k]."""
     encoded = model.encoder(features, training=training)
     logits = model.masked_lm(
         encoded["sequence_output"], features["masked_lm_positions"], model.encoder.embedding_table
@@ -74,15 +74,15 @@ def fill(model, top_k, features, training=False):
 
 
 def fillings(tokenizer, outputs, counts):
-    """Outputs of `fill` in words.
+    """Converts outputs of `fill` to text.
 
     Args:
         tokenizer: FullTokenizer.
         outputs: dict of arrays [n, P, k].
-        counts: list of n int, masks of each text.
+        counts: list of n int, number of masks of each text.
 
     Returns:
-        list (of texts) of lists (of masks) of lists of dicts.
+        For each text a list with an entry for each mask: a list of dicts.
     """
     return [
         [

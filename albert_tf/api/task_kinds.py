@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which task a fine-tuned checkpoint is of, and the object that knows the task."""
+"""Finds the task of a fine-tuned checkpoint, and makes the object for it."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from albert_tf.text.sequences import NUM_SPECIALS
 
 REGRESSION = "regression"
 SQUAD = "squad"
-_OF_ANSWERS = (  # options of run_squad.py
+_OF_ANSWERS = (  # options of run_squad.py for its answers
     "n_best_size", "max_answer_length", "start_n_top", "end_n_top", "dropout_prob",
     "null_score_diff_threshold",
 )  # fmt: skip
@@ -23,17 +23,20 @@ LENGTH_OF_SQUAD = 384  # as run_squad.py has it
 
 
 def kind_of(found, shapes, task=None, labels=None):
-    """The task of a checkpoint: FinetunedTask; None if it has no head of fine-tuning.
+    """Finds the task of a checkpoint.
 
     Args:
         found: checkpoints.source.Source.
         shapes: dict of original name -> list of int, of the checkpoint.
-        task: str or None, what the caller says it is.
-        labels: sequence of str or None, the classes the caller says it has.
+        task: str or None, the task according to the caller.
+        labels: sequence of str or None, the classes according to the caller.
+
+    Returns:
+        FinetunedTask; None if the checkpoint has no fine-tuned head.
 
     Raises:
-        UserError: it has a head, and nothing tells what for; the caller's task is unknown; or task
-            or labels are not those that are recorded, or not as many as the checkpoint has outputs.
+        UserError: the task is unknown or cannot be found out; or task or labels contradict the
+            record of the training or the number of the checkpoint's outputs.
     """
     if isinstance(labels, str):
         raise UserError(f"labels must be a list of str. Received: the str {labels!r}")
@@ -72,7 +75,7 @@ def kind_of(found, shapes, task=None, labels=None):
 
 
 def _check_recorded(found, recorded, task, labels):
-    """Raises UserError if the caller says otherwise than what a run recorded."""
+    """Raises UserError if the caller contradicts the record of a run."""
     names = [recorded.task_name, *([REGRESSION] if recorded.labels is None else [])]
     what = SQUAD if recorded.task_name == SQUAD else recorded
     if task is not None and glue.model_task(task) not in names:
@@ -86,13 +89,13 @@ def _check_recorded(found, recorded, task, labels):
 
 
 def make_task(kind, text, found, record):
-    """The object that knows a task: a tasks.base.Task.
+    """Makes the tasks.base.Task of a checkpoint.
 
     Args:
         kind: FinetunedTask.
         text: TextInput.
         found: checkpoints.source.Source, for the threshold of SQuAD 2.0.
-        record: run_directory.RunSettings or None, of the training.
+        record: run_directory.RunSettings of the training, or None.
     """
     if kind.task_name == SQUAD:
         return _squad_task(text, found, record)
@@ -116,7 +119,7 @@ def make_task(kind, text, found, record):
 
 
 def _has_pairs(kind, record):
-    """Whether a classifier reads pairs of texts; None where nothing tells."""
+    """Whether a classifier reads pairs of texts; None if unknown."""
     row = glue.TASKS.get(kind.task_name.lower())
     if row:
         return len(row.text) == 2
@@ -130,7 +133,7 @@ def _squad_task(text, found, record):
     values = {name: flags[name] for name in _OF_ANSWERS if name in flags}
     values |= {n: lengths[n] for n in ("doc_stride", "max_query_length") if n in lengths}
     if text.max_seq_length < lengths.get("max_seq_length", LENGTH_OF_SQUAD):
-        # Shorter than in training: a question still leaves room, and windows overlap.
+        # Shorter than in training: the question must leave room, and windows must overlap.
         longest = max(text.max_seq_length // 3, 1)
         for name in ("doc_stride", "max_query_length"):
             values[name] = min(values.get(name, getattr(options.Squad, name)), longest)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights from and to files of the original, of ours and of other libraries."""
+"""Reads and writes weights in the formats of the original, this project and other libraries."""
 
 import importlib
 
@@ -7,7 +7,7 @@ _HOME = {"load": "loading", "named_variables": "name_table"}
 __all__ = list(_HOME)
 
 
-def __getattr__(name):  # so that a part that needs no TensorFlow does not wait for it
+def __getattr__(name):  # lazy, for parts that do not need TensorFlow
     if name not in _HOME:
         raise AttributeError(f"module 'albert_tf.checkpoints' has no attribute {name!r}")
     return getattr(importlib.import_module(f"albert_tf.checkpoints.{_HOME[name]}"), name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Config, vocabulary and casing of an exported module.
 
-Three generations lie in directories of the same layout (`saved_model.pb`, `variables/`, `assets/`):
-this project's, the Model Garden's in TensorFlow 2, and the original's, of TensorFlow 1.
+Three kinds of modules share a layout (`saved_model.pb`, `variables/`, `assets/`): those of this
+project, of the Model Garden (TensorFlow 2) and of the original (TensorFlow 1).
 """
 
 import os
@@ -18,7 +18,7 @@ from albert_tf.checkpoints import readers, run_directory
 from albert_tf.config import ACTIVATIONS, CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError, parse_json
 
-# Name in the Model Garden's encoder -> ours.
+# Key of the Model Garden's encoder -> key of AlbertConfig.
 _GARDEN_KEYS = {
     "vocab_size": "vocab_size",
     "embedding_width": "embedding_size",
@@ -36,13 +36,13 @@ _VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in 
 
 
 def vocabulary_in(directory):
-    """Path of a directory's SentencePiece model, or else WordPiece vocabulary; or None.
+    """Path of the SentencePiece model, or else of the WordPiece vocabulary; or None.
 
     Args:
-        directory: str, that of a model or the `assets` of a module.
+        directory: str, the directory of a model or `assets` of a module.
 
     Raises:
-        UserError: there are several.
+        UserError: there are several vocabularies.
     """
     for pattern in _VOCABULARIES:
         found = sorted(tf.io.gfile.glob(os.path.join(directory, pattern)))
@@ -56,21 +56,21 @@ def vocabulary_in(directory):
 
 
 def vocabulary_file(module):
-    """Path of a module's vocabulary; or None."""
+    """Path of a module's vocabulary, or None."""
     return vocabulary_in(os.path.join(module, "assets"))
 
 
 def read_config(directory):
-    """A module's config: of its `albert_config.json`, or of the metadata that Keras keeps.
+    """Reads a module's config from its `albert_config.json` or from the metadata of Keras.
 
     Args:
-        directory: str, the module's.
+        directory: str, the directory of the module.
 
     Returns:
         AlbertConfig.
 
     Raises:
-        UserError: it has none, or an invalid one.
+        UserError: the module has no config, or it is invalid.
     """
     path = os.path.join(directory, "assets", CONFIG_FILE)
     if tf.io.gfile.exists(path):
@@ -90,7 +90,7 @@ def read_config(directory):
 
 
 def _from_garden(values):
-    # "gelu", "Text>gelu" or {"class_name": ..., "config": "Text>gelu"}, as the release likes
+    # "gelu", "Text>gelu" or {"class_name": ..., "config": "Text>gelu"}, depending on the release
     activation = values.get("activation")
     if isinstance(activation, dict):
         activation = activation.get("config")
@@ -104,10 +104,10 @@ def _from_garden(values):
 
 
 def _keras_metadata(directory):
-    """What Keras wrote about each object: in a file of its own, or in older ones in the model's.
+    """Reads the metadata of Keras, from its own file or, in older modules, from the model's.
 
     Returns:
-        (str, list of dict): the file, and the objects.
+        (str, list of dict): the file, and the metadata of each object.
     """
     path = os.path.join(directory, "keras_metadata.pb")
     if tf.io.gfile.exists(path):
@@ -123,21 +123,21 @@ def _keras_metadata(directory):
 
 
 def lower_case(directory):
-    """Whether a module wants lower-cased text (bool); None where it does not tell.
+    """Whether a module expects lower-cased text (bool); None if unknown.
 
     Args:
-        directory: str, the module's.
+        directory: str, the directory of the module.
 
     Raises:
-        UserError: a file is damaged, or tells something else than a truth value.
+        UserError: a file is damaged, or the value is not true or false.
     """
     return _truth_value(directory, "do_lower_case")
 
 
 def strips_accents(directory):
-    """Whether a module wants text without accents (bool); None where it does not tell.
+    """Whether a module expects text without accents (bool); None if unknown.
 
-    Modules of other makers never do. The arguments and errors are those of `lower_case`.
+    Only modules of this project say it. Arguments and errors are those of `lower_case`.
     """
     return _truth_value(directory, "strip_accents")
 
@@ -159,7 +159,7 @@ def _truth_value(directory, name):
 
 
 def _constant_output(directory, signature, output):
-    """An output of a TensorFlow 1 signature that is a constant in the graph; or None."""
+    """Output of a TensorFlow 1 signature that is a constant in the graph, or None."""
     for graph in _saved_model(directory).meta_graphs:
         outputs = graph.signature_def[signature].outputs if signature in graph.signature_def else {}
         if output not in outputs:
@@ -167,7 +167,7 @@ def _constant_output(directory, signature, output):
         nodes = {node.name: node for node in graph.graph_def.node}
         node = nodes.get(outputs[output].name.partition(":")[0])
         while node is not None and node.op == "Identity" and node.input:
-            node = nodes.pop(node.input[0].partition(":")[0], None)  # each once, even in a circle
+            node = nodes.pop(node.input[0].partition(":")[0], None)  # pop, in case of a cycle
         if node is not None and node.op == "Const":
             try:
                 return tf.make_ndarray(node.attr["value"].tensor)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories of the transformers library: their config, and the weights written under its names.
+"""Reads configs of the transformers library, and writes directories for it.
 
-Its kernels are [outputs, inputs], the transpose of the original's; its numbers otherwise agree,
-with `hidden_act` "gelu_new" for the original's "gelu".
+Its kernels are [outputs, inputs], the transpose of the original's. Its `hidden_act` "gelu_new" is
+the original's "gelu". Otherwise the numbers agree.
 """
 
 import os
@@ -18,13 +18,13 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 
 CONFIG = "config.json"
-_BASE = "albert."  # before the names of the encoder's variables; absent in files of it alone
+_BASE = "albert."  # prefix of the encoder's variables; absent in files of only the encoder
 
-# Class in transformers -> its heads; the first whose heads a checkpoint has is written.
+# Class in transformers -> its heads. The first class whose heads are all there is written.
 _CLASSIFICATION = "AlbertForSequenceClassification"
 _CHOICE = "AlbertForMultipleChoice"
 _TOKENS = "AlbertForTokenClassification"
-_OF_TASK = {"race": _CHOICE, "ner": _TOKENS}  # with the same head: the task tells them apart
+_OF_TASK = {"race": _CHOICE, "ner": _TOKENS}  # classes with the same head, told apart by the task
 _ARCHITECTURES = {
     "AlbertForQuestionAnswering": ("squad",),
     _CHOICE: ("classifier",),
@@ -50,7 +50,7 @@ _FIXED_KEYS = {"layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
 
 
 def read_config(path):
-    """The config in a JSON file, be it `config.json` of transformers or the original's.
+    """Reads a config from `config.json` of transformers or from the original's file.
 
     Args:
         path: str.
@@ -59,7 +59,7 @@ def read_config(path):
         AlbertConfig.
 
     Raises:
-        UserError: the file cannot be read, or makes no model.
+        UserError: the file cannot be read, or its config is invalid.
     """
     values = files.read_json(path)
     if not isinstance(values, dict) or "model_type" not in values:
@@ -71,7 +71,7 @@ def read_config(path):
 
 
 def from_their_config(values):
-    """The config in `config.json`.
+    """Makes a config from the values in `config.json`.
 
     Args:
         values: dict, the parsed JSON object.
@@ -80,7 +80,7 @@ def from_their_config(values):
         AlbertConfig.
 
     Raises:
-        UserError: it is no ALBERT, or one that this project cannot compute.
+        UserError: the model is not ALBERT, or this project cannot compute it.
     """
     if values["model_type"] != "albert":
         raise UserError(f"model_type must be albert. Received: {values['model_type']!r}")
@@ -96,7 +96,7 @@ def from_their_config(values):
 
 
 def read_labels(directory):
-    """The class names in `config.json` of a directory, in order; None where it has none.
+    """Reads the class names in `config.json` of a directory, in order; None if there are none.
 
     Args:
         directory: str.
@@ -115,17 +115,17 @@ def read_labels(directory):
 
 
 def read_task(directory, outputs):
-    """What a fine-tuned model of `config.json` in a directory is for; None where it does not tell.
+    """Reads the task of a fine-tuned model from `config.json`; None if unknown.
 
     Args:
         directory: str.
-        outputs: int, of its classifier.
+        outputs: int, number of outputs of its classifier.
 
     Returns:
         str or None: race, ner, regression, multi_label, or tsv for texts with a label each.
 
     Raises:
-        UserError: it is for a task that this project has not.
+        UserError: this project does not have the task.
     """
     path = os.path.join(directory, CONFIG)
     values = files.read_json(path) if tf.io.gfile.exists(path) else None
@@ -164,13 +164,13 @@ def _our_activation(theirs):
 
 
 def to_their_config(config, architecture, special_ids, outputs=None):
-    """`config.json` of a model.
+    """Makes the content of `config.json`.
 
     Args:
-        config: AlbertConfig, that `check_expressible` lets pass.
+        config: AlbertConfig that passes `check_expressible`.
         architecture: str, class in transformers.
         special_ids: dict of str -> int: pad_token_id, bos_token_id, eos_token_id.
-        outputs: dict or None, of `architecture_of`.
+        outputs: dict from `architecture_of`, or None.
 
     Returns:
         dict.
@@ -190,7 +190,7 @@ def to_their_config(config, architecture, special_ids, outputs=None):
 
 
 def check_expressible(config):
-    """Raises UserError for an architecture that transformers computes otherwise or not at all.
+    """Raises UserError for an architecture that transformers computes differently or not at all.
 
     Args:
         config: AlbertConfig.
@@ -220,19 +220,19 @@ def check_expressible(config):
 
 
 def architecture_of(shapes, hidden_size, head=None):
-    """The class in transformers that has a checkpoint's heads, those of fine-tuning first.
+    """Finds the class in transformers for a checkpoint's heads; fine-tuned heads come first.
 
     Args:
         shapes: dict of original name -> list of int.
         hidden_size: int, H.
-        head: run_directory.FinetunedTask or None, what the head is trained for, if that is known.
+        head: run_directory.FinetunedTask of the head, or None if unknown.
 
     Returns:
-        (str, dict): the class, and what `config.json` tells of its outputs. Classes of unknown
+        (str, dict): the class, and the values of `config.json` for its outputs. Labels with unknown
         names are LABEL_0 and so on.
 
     Raises:
-        UserError: the head is of another model or task, or only the task tells what it is for.
+        UserError: the head is of another model or task, or the task must be known and is not.
     """
     of_other_tasks = {*_OF_TASK.values()} - {_OF_TASK.get(head.task_name) if head else None}
     architecture = next(
@@ -282,22 +282,22 @@ def _names_of_heads(architecture):
 
 
 def _names_in(architecture, names):
-    """Those of the original names that a class in transformers has a variable for."""
+    """Selects the original names for which a class in transformers has a variable."""
     ours, translate = _names_of_heads(architecture), name_table.to_transformers
     return [name for name in names if name in ours or (translate(name) or "").startswith(_BASE)]
 
 
 def write(directory, config, tensors, tokenizer_files):
-    """Writes what `from_pretrained` of transformers reads.
+    """Writes a directory for `from_pretrained` of transformers.
 
     Args:
         directory: str, empty.
-        config: dict, of `to_their_config`.
-        tensors: dict of original name -> array, an encoder's and what it has of heads.
-        tokenizer_files: dict of file name -> bytes, of `transformers_tokenizer`.
+        config: dict, from `to_their_config`.
+        tensors: dict of original name -> array, of the encoder and any heads.
+        tokenizer_files: dict of file name -> bytes, from `transformers_tokenizer`.
 
     Returns:
-        list of str, the names of what was written; the class has no place for other heads.
+        list of str, the original names of the written tensors; others are not in the class.
     """
     (architecture,) = config["architectures"]
     names = _names_in(architecture, tensors)

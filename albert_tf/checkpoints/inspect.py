@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m albert_tf.checkpoints.inspect PATH`: the command; its code is in `api.description`."""
+"""Command `python -m albert_tf.checkpoints.inspect PATH`; its code is in `api.description`."""
 
 import sys
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filling a model from a checkpoint, strictly, with a report of what fitted.
+"""Loads checkpoints into models, and reports which variables were loaded.
 
-What is left random is never left so silently: a file that does not fill the encoder is refused.
+A file that does not fill the whole encoder is rejected. Variables that stay random are reported.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from albert_tf.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a checkpoint gave to a model; names are the original's."""
+    """Result of loading a checkpoint into a model; names are the original's."""
 
     prefix: str
     loaded: tuple
@@ -42,21 +42,21 @@ class Report:
 
 
 def load(path, named, init_from_group0=False, reads_pooler=True):
-    """Fills a model's variables from a checkpoint of any source; moments and step stay as they are.
+    """Loads the weights of a checkpoint from any source; moments and step are not changed.
 
     Args:
         path: str, anything that `run_directory.find` takes.
-        named: dict, of `named_variables`.
-        init_from_group0: bool, fill every parameter group from group 0 of the file.
-        reads_pooler: bool, whether the model's head reads the pooler. If not, the pooler starts
-            afresh where the file has none, as those of some classes of transformers.
+        named: dict from `named_variables`.
+        init_from_group0: bool, whether to fill every parameter group from group 0 of the file.
+        reads_pooler: bool, whether the model's head reads the pooler. If not, the file may lack
+            the pooler, as with some classes of transformers, and the pooler stays as it is.
 
     Returns:
         Report.
 
     Raises:
         UserError: the file lacks part of the encoder, holds it in other shapes, or holds something
-            else than finite numbers.
+            other than finite numbers.
     """
     reader = readers.open_reader(run_directory.find(path))
     sources = {name: name_table.source_name(name, init_from_group0) for name in named}
@@ -67,18 +67,18 @@ def load(path, named, init_from_group0=False, reads_pooler=True):
 
 
 def load_all(path, named, reads_pooler=True):
-    """Fills all of a model's variables, heads too, from one of its own checkpoints.
+    """Loads all variables of a model, including heads, from one of its own checkpoints.
 
     Args:
         path: str, anything that `run_directory.find` takes.
-        named: dict, of `named_variables`.
-        reads_pooler: bool, of `load`.
+        named: dict from `named_variables`.
+        reads_pooler: bool, as in `load`.
 
     Returns:
         Report.
 
     Raises:
-        UserError: the file lacks one, or holds it in another shape or no finite numbers.
+        UserError: a variable is missing, has another shape or holds values that are not finite.
     """
     report = load(path, named, reads_pooler=reads_pooler)
     absent = [*report.missing, *(name for name, _, _ in report.wrong_shape)]
@@ -90,7 +90,7 @@ def load_all(path, named, reads_pooler=True):
 
 
 def check_fit(report):
-    """Raises UserError if a checkpoint holds parts of an encoder for which the model has no place.
+    """Raises UserError if a checkpoint holds variables of an encoder that the model does not have.
 
     Args:
         report: Report.
@@ -104,20 +104,20 @@ def check_fit(report):
 
 
 class WeightsAloneError(UserError):
-    """A checkpoint holds no moments, as those that are kept for evaluation."""
+    """A checkpoint holds no moments, such as one that is kept for evaluation."""
 
 
 def restore(prefix, state, optional=None):
-    """Restores a whole training state, strictly: variables, moments and step.
+    """Restores the complete state of a training: variables, moments and step.
 
     Args:
-        prefix: str, of `run_directory.find`; of this project or a training run of the original.
-        state: dict, of `training_variables`.
-        optional: dict of name -> variable, those that stay as they are where the file lacks them.
+        prefix: str, from `run_directory.find`; of this project or a training run of the original.
+        state: dict from `training_variables`.
+        optional: dict of name -> variable, variables that the file may lack.
 
     Raises:
-        WeightsAloneError: it holds no moments.
-        UserError: something else is missing, has another shape or is no finite number.
+        WeightsAloneError: the checkpoint holds no moments.
+        UserError: something else is missing, has another shape or is not a finite number.
     """
     reader = readers.TensorFlowReader(prefix)
     missing = [name for name in state if name not in reader.shapes]
@@ -143,17 +143,17 @@ def restore(prefix, state, optional=None):
     _assign(reader, {name: name for name in state}, state)
 
 
-# --- Weights alone, to be written anew -----------------------------------------------------------
+# --- Reading weights for export ------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """The weights of a checkpoint, without slots and step; names are the original's."""
+    """Weights of a checkpoint, without slots and step; names are the original's."""
 
     prefix: str
-    tensors: dict  # of float32 arrays: a complete encoder, and the heads that there are
+    tensors: dict  # of float32 arrays: a complete encoder and any heads
     absent: tuple  # variables of the pre-training heads that it lacks
-    left_out: tuple  # what it holds beside, unknown to the table
+    left_out: tuple  # other variables of the file, unknown to the name table
 
 
 def read_weights(path, config):
@@ -167,7 +167,7 @@ def read_weights(path, config):
         Weights.
 
     Raises:
-        UserError: the encoder is not that of the config, wholly, or a weight is no finite number.
+        UserError: the encoder is incomplete or does not fit the config, or a weight is not finite.
     """
     reader = readers.open_reader(run_directory.find(path))
     shapes = name_table.pretraining_shapes(config)
@@ -196,7 +196,7 @@ def read_weights(path, config):
 
 
 def step_in(prefix):
-    """The step that a checkpoint holds; where it holds none, the one in its name, or 0."""
+    """Step of a checkpoint, from its content or else from its name; 0 if unknown."""
     reader = readers.open_reader(prefix)
     if name_table.GLOBAL_STEP in reader.shapes:
         return _read_whole_number(reader, name_table.GLOBAL_STEP)
@@ -204,7 +204,7 @@ def step_in(prefix):
 
 
 def seed_in(prefix):
-    """The seed of the run that wrote a checkpoint (int); None if it says nothing, or is damaged."""
+    """Seed of the run that wrote a checkpoint (int); None if unknown or the file is damaged."""
     try:
         reader = readers.open_reader(prefix)
         return _read_whole_number(reader, "seed") if "seed" in reader.shapes else None
@@ -213,7 +213,7 @@ def seed_in(prefix):
 
 
 def _read_weight(reader, name):
-    """A weight as float32; any other type, nan and infinity raise UserError."""
+    """Reads a weight as float32; raises UserError if it is not finite floating-point numbers."""
     value = reader[name]
     dtype = tf.as_dtype(value.dtype)
     if not dtype.is_floating:
@@ -232,7 +232,7 @@ def _read_weight(reader, name):
 
 
 def _read_whole_number(reader, name):
-    """A number that a checkpoint holds (int); anything but a whole number raises UserError."""
+    """Reads a whole number (int); raises UserError if the value is something else."""
     value = reader[name]
     dtype = tf.as_dtype(value.dtype)
     number = value.item() if value.size == 1 and (dtype.is_integer or dtype.is_floating) else -1
@@ -246,9 +246,9 @@ def _read_whole_number(reader, name):
 
 
 def _assign(reader, sources, variables):
-    """Fills variables from a file, once all values in it are found to be usable.
+    """Assigns values of a file to variables, after a check of all values.
 
-    Values are read twice: a file that is refused changes nothing, and all of them at once would
+    Values are read twice: a rejected file must not change anything, and keeping all values would
     double the memory.
     """
 

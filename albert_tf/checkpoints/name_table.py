@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name table: each variable's name in the original, here, in the Model Garden, in transformers.
+"""Table of variable names in the original, this project, the Model Garden and transformers.
 
 Checkpoints of this project hold each variable under the name it has in the original release, with
 `<name>/adam_m` and `<name>/adam_v` for the moments and `global_step` for the step. Names of other
@@ -12,23 +12,23 @@ from typing import NamedTuple
 
 GLOBAL_STEP = "global_step"
 SLOTS = ("adam_m", "adam_v")
-# What a run keeps beside weights, moments and step, to go on exactly as it was.
+# Values besides weights, moments and step that a run saves to resume exactly.
 RUN_STATE = ("seed", "loss_scale", "loss_scale_steps")
-_KNOWN_SLOTS = {*SLOTS, "lamb_m", "lamb_v"}  # those of relatives of the original among them
+_KNOWN_SLOTS = {*SLOTS, "lamb_m", "lamb_v"}  # including those of related projects
 
 
 class Row(NamedTuple):
-    """One variable; {g} and {j} stand for the parameter group and the inner group."""
+    """Names of one variable; {g} and {j} stand for the parameter group and the inner group."""
 
     original: str
     path: str  # from the part of the model that holds the variable
     shape: str  # one letter per axis
-    garden: str | None  # of the modules that the Model Garden exports, which hold one block
+    garden: str | None  # in modules that the Model Garden exports, which hold one block
     transformers: str | None
 
 
-# Kinds of rows: for each variable its leaf in the original, here and in the Model Garden, that in
-# transformers, and how many axes of the shape it lacks.
+# Kinds of rows. For each variable: the last part of its name in the original, here and in the Model
+# Garden; the last part in transformers; and the number of leading axes of the shape that it lacks.
 _ONE = (("", "", 0),)
 _DENSE = (("kernel", "weight", 0), ("bias", "bias", 1))
 _KERNEL = _DENSE[:1]
@@ -36,7 +36,7 @@ _NORM = (("beta", "bias", 0), ("gamma", "weight", 0))
 
 
 def _rows(*lines):
-    """Rows of lines: (kind, original, path, shape, garden or None, transformers or None)."""
+    """Makes rows from (kind, original, path, shape, garden or None, transformers or None)."""
     return [
         Row(
             _joined("/", original, leaf),
@@ -102,7 +102,7 @@ _TABLE = {
         (_DENSE, "bert/pooler/dense", "pooler", "HH", "pooler_transform", "albert.pooler"),
     ),
 }
-_HEADS = {  # the parts that are attributes of the model
+_HEADS = {  # parts that are attributes of the model
     "masked_lm": _rows(
         (_DENSE, "cls/predictions/transform/dense", "transform", "HE",
          "cls/predictions/transform/dense", "predictions.dense"),
@@ -166,13 +166,13 @@ def _encoder_variables(encoder):
 
 
 def named_variables(model):
-    """The variables of a model under the original's names.
+    """Maps the original's names to the variables of a model.
 
     Args:
         model: AlbertModel, or a model with one as `encoder` and any of the heads in the table.
 
     Returns:
-        dict of original name -> variable; every trainable variable once.
+        dict of original name -> variable, with every trainable variable once.
     """
     named = _encoder_variables(getattr(model, "encoder", model))
     for attribute, rows in _HEADS.items():
@@ -184,7 +184,7 @@ def named_variables(model):
 
 
 def pretraining_shapes(config):
-    """Shapes of the variables of `heads.PretrainingModel`, without making any.
+    """Shapes of the variables of `heads.PretrainingModel`, without creating the variables.
 
     Args:
         config: AlbertConfig.
@@ -215,10 +215,10 @@ def pretraining_shapes(config):
 
 
 def training_variables(named, optimizer):
-    """A training run's whole state by name: variables, moments, step.
+    """Complete state of a training run by name: variables, moments and step.
 
     Args:
-        named: dict, of `named_variables`, in the order the optimizer was built with.
+        named: dict from `named_variables`, in the order with which the optimizer was built.
         optimizer: AdamW or LAMB, built.
 
     Returns:
@@ -237,12 +237,12 @@ def training_variables(named, optimizer):
 
 
 def is_encoder(name):
-    """Whether an original name is one of the encoder's; the rest are heads."""
+    """Whether an original name belongs to the encoder; all others belong to heads."""
     return name.startswith("bert/")
 
 
 def is_weight(name):
-    """Whether a name in a file is neither an optimizer's slot nor the step or state of a run."""
+    """Whether a name in a file is a weight, not an optimizer's slot or the state of a run."""
     return name not in (GLOBAL_STEP, *RUN_STATE) and not is_slot(name)
 
 
@@ -252,7 +252,7 @@ def is_slot(name):
 
 
 def source_name(name, init_from_group0=False):
-    """The name in the file from which a variable is filled; every group from group 0 if asked."""
+    """Name in the file for a variable; with `init_from_group0`, every group reads group 0."""
     return re.sub(r"/group_\d+/", "/group_0/", name) if init_from_group0 else name
 
 
@@ -260,24 +260,24 @@ def source_name(name, init_from_group0=False):
 
 
 def from_garden(name):
-    """The original's name for a variable of the Model Garden; an unknown one stays as it is."""
+    """Original name of a variable of the Model Garden; unknown names stay as they are."""
     parts = name.split("/")  # a model's name may stand before those of its layers
     tails = ("/".join(parts[start:]) for start in range(len(parts)))
     return next((_OF_GARDEN[tail] for tail in tails if tail in _OF_GARDEN), name)
 
 
 def to_transformers(original):
-    """A variable's name in transformers; None for what it has none for."""
+    """Name of a variable in transformers; None if it has none."""
     return _translated(original, _BLOCK, _TO_TRANSFORMERS)
 
 
 def from_transformers(theirs):
-    """The original's name for a variable of transformers; None for what it has none for."""
+    """Original name of a variable of transformers; None if it has none."""
     return _translated(theirs, _LAYER, _OF_TRANSFORMERS)
 
 
 def _translated(name, block, table):
-    """A name in another column; `block` is what names of blocks begin with in its own."""
+    """Translates a name to another column; `block` is the prefix of blocks in its own column."""
     numbered = re.escape(block).replace(r"\{g\}", r"(\d+)").replace(r"\{j\}", r"(\d+)")
     match = re.match(numbered, name)
     if not match:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of weights, one for each kind of file: all give the original's names.
+"""Readers of weights, one for each kind of file; all use the original's names.
 
 A reader has `prefix`, `shapes` and `reader[name]`; `open_reader` finds the right one.
 """
@@ -19,16 +19,16 @@ from albert_tf.errors import UserError, one_line
 
 
 def open_reader(prefix):
-    """The reader of a checkpoint of any source.
+    """Opens a checkpoint from any source.
 
     Args:
-        prefix: str, of `run_directory.find`.
+        prefix: str, as from `run_directory.find`.
 
     Returns:
         TensorFlowReader or SafetensorsReader.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: the checkpoint cannot be read.
     """
     if prefix.endswith(".safetensors"):
         return SafetensorsReader(prefix)
@@ -41,20 +41,20 @@ _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 class DamagedError(UserError):
-    """The files of a checkpoint are there and cannot be read."""
+    """The files of a checkpoint exist, but cannot be read."""
 
 
 class TensorFlowReader:
-    """The tensors of TensorFlow's files under the original's names, whichever release wrote them.
+    """Reads checkpoints of TensorFlow 1 and 2 under the original's names.
 
     Args:
-        prefix: str, of `run_directory.find`.
+        prefix: str, as from `run_directory.find`.
 
     Attributes:
-        shapes: dict of name -> list of int; the object graph is none of them.
+        shapes: dict of name -> list of int, without the object graph.
 
     Raises:
-        UserError: the files cannot be read, or a tensor in them.
+        UserError: the files or a tensor in them cannot be read.
     """
 
     def __init__(self, prefix):
@@ -63,7 +63,7 @@ class TensorFlowReader:
             self._reader = tf.train.load_checkpoint(prefix)
             shapes = self._reader.get_variable_to_shape_map()
             self._graph = self._object_graph() if _OBJECT_GRAPH in shapes else None
-            if self._graph is None:  # written by TensorFlow 1, if need be as a hub module
+            if self._graph is None:  # written by TensorFlow 1, perhaps as a hub module
                 self._keys = {key.removeprefix("module/"): key for key in shapes}
             else:
                 self._keys = self._keys_in_graph()
@@ -75,11 +75,11 @@ class TensorFlowReader:
 
     @property
     def form(self):
-        """The key of `writers.WRITERS` that writes such files."""
+        """Key of `writers.WRITERS` for this kind of file."""
         return "tf1" if self._graph is None else "tf2"
 
     def attribute(self, name):
-        """The value of a variable that is an attribute of a module's root object; or None."""
+        """Value of a variable that is an attribute of a module's root object; or None."""
         key = self._graph and self._held_by(0).get(name)
         if not key:
             return None
@@ -92,7 +92,7 @@ class TensorFlowReader:
         return graph
 
     def _held_by(self, node):
-        """Keys of the variables that an object holds, by the names it has for them."""
+        """Keys of the variables of an object, by the names of its attributes."""
         return {
             child.local_name: attribute.checkpoint_key
             for child in self._graph.nodes[node].children
@@ -100,11 +100,11 @@ class TensorFlowReader:
         }
 
     def _keys_in_graph(self):
-        """Keys by original name: of our dict of variables, or else by the names of variables."""
+        """Keys by original name, from the dict of variables or else from their names."""
         root = {child.local_name: child.node_id for child in self._graph.nodes[0].children}
-        for holder in ("variables", "named_variables"):  # of a checkpoint, of a module
+        for holder in ("variables", "named_variables"):  # in a checkpoint, in a module
             held = self._held_by(root[holder]) if holder in root else {}
-            if any(not name.isdigit() for name in held):  # else Keras's list of all variables
+            if any(not name.isdigit() for name in held):  # otherwise Keras's list of variables
                 return held
         return {
             name_table.from_garden(attribute.full_name): attribute.checkpoint_key
@@ -115,10 +115,10 @@ class TensorFlowReader:
 
 @contextlib.contextmanager
 def _reading(what):
-    """Turns what TensorFlow's reader raises for damaged files into a UserError."""
+    """Converts errors of TensorFlow's reader on damaged files to DamagedError."""
     try:
         yield
-    # Among these: an object graph that is no message, or speaks of keys and nodes that are absent.
+    # This includes an object graph that cannot be parsed or that names absent keys and nodes.
     except (tf.errors.OpError, RuntimeError, ValueError, LookupError, TypeError, DecodeError) as e:
         raise DamagedError(
             f"cannot read {what}: the files are damaged or incomplete ({one_line(e)}). Copy them "
@@ -127,7 +127,7 @@ def _reading(what):
 
 
 def _joined(name, shape):
-    """The original's shape of a variable that the Model Garden splits into heads, as [H, N, D]."""
+    """Original shape of a variable that the Model Garden splits into heads, such as [H, N, D]."""
     if name.endswith("/kernel") and len(shape) == 3:
         inputs = 2 if name.endswith("/output/dense/kernel") else 1  # axes of the inputs
         return [math.prod(shape[:inputs]), math.prod(shape[inputs:])]
@@ -142,26 +142,26 @@ _DTYPES = {
     "F16": np.float16,
     "BF16": tf.bfloat16.as_numpy_dtype,
 }
-_ALIASES = {"predictions.decoder.bias": "predictions.bias"}  # one parameter; a file has either
-_DECODER = "predictions.decoder.weight"  # the word embeddings once more
+_ALIASES = {"predictions.decoder.bias": "predictions.bias"}  # names of one parameter
+_DECODER = "predictions.decoder.weight"  # repeats the word embeddings
 _WORDS = "albert.embeddings.word_embeddings.weight"
 _BASE = "albert."  # absent in files of the encoder alone
 _BASE_PARTS = ("embeddings.", "encoder.", "pooler.")
 
 
 class SafetensorsReader:
-    """The tensors of `model.safetensors` under the original's names; the others under their own.
+    """Reads `model.safetensors` under the original's names; unknown names stay as they are.
 
     Args:
-        path: str, of `run_directory.find`.
+        path: str, as from `run_directory.find`.
 
     Attributes:
         prefix: str, the path.
         shapes: dict of name -> list of int.
-        form: str, the key of `writers.WRITERS` that stands in for such files.
+        form: str, key of `writers.WRITERS` for writing a copy.
 
     Raises:
-        UserError: the file cannot be read, or is of a model that the original has no names for.
+        UserError: the file cannot be read, or is of a model that this project cannot compute.
     """
 
     form = "tf2"
@@ -211,7 +211,7 @@ def _turned(name, shape):
 
 
 def _with_base(found):
-    """Names as in a file with heads: there the encoder's begin with `albert.`."""
+    """Adds the prefix `albert.` to names of the encoder, as in a file with heads."""
     if any(name.startswith(_BASE) for name in found):
         return found
     return {
@@ -221,7 +221,7 @@ def _with_base(found):
 
 
 def _is_tied(found):
-    """Whether the file repeats the word embeddings as output weights, which says nothing new."""
+    """Whether the output weights in the file are a copy of the word embeddings."""
     if _DECODER not in found or _WORDS not in found:
         return False
     keys = ("dtype", "shape", "data")

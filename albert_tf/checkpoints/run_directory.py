@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's directory: finding its checkpoints, copying and deleting them, and its state files."""
+"""The directory of a run: finds, copies and deletes its checkpoints, and reads its state files."""
 
 import dataclasses
 import functools
@@ -33,15 +33,15 @@ def find(path):
 
     Args:
         path: str, a prefix (`.../model.ckpt-best`), one of its files (`.index`, `.data-...`,
-            `.meta`), or a directory, whose `checkpoint` file may be missing or may name a place
-            that does not exist, as those in the released archives do. A hub module's directory
-            holds `variables/variables`, one of the transformers library `model.safetensors`.
+            `.meta`), or a directory, whose `checkpoint` file may be missing or may name a path
+            that does not exist, as in the released archives. A hub module's directory holds
+            `variables/variables`, a directory of the transformers library `model.safetensors`.
 
     Returns:
-        str, the prefix; or the `.safetensors` file.
+        str, the prefix, or the `.safetensors` file.
 
     Raises:
-        UserError: there is none; the message names the path and what was looked for.
+        UserError: there is no checkpoint; the message names the path and the files looked for.
     """
     prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path.rstrip("/"))
     if tf.io.gfile.exists(prefix + ".index"):
@@ -78,7 +78,7 @@ def _find_in_directory(directory):
 
 
 def directory_of(path):
-    """The directory that a checkpoint lies in, or that is given in its place.
+    """Directory of a checkpoint, or the path itself if it is a directory.
 
     Args:
         path: str, anything that `find` takes.
@@ -87,7 +87,7 @@ def directory_of(path):
 
 
 def _find_safetensors(path):
-    """The weights of transformers at a path (file or directory); None where there are none."""
+    """Finds weights of transformers at a path (file or directory); None if there are none."""
     if tf.io.gfile.isdir(path):
         names = [
             name for name in (SAFETENSORS, _SHARDS, _PICKLE) if _is_file(os.path.join(path, name))
@@ -105,10 +105,10 @@ def _find_safetensors(path):
 
 
 def prefer_best(path):
-    """`model.ckpt-best` of a directory that has one, since the newest is mostly overtrained.
+    """Path of `model.ckpt-best` in a directory that has one, as the newest is often overtrained.
 
     Args:
-        path: str, anything that `find` takes; all else is returned as it is.
+        path: str, anything that `find` takes; other paths are returned unchanged.
     """
     best = os.path.join(path, BEST)
     return best if exists(best) else path
@@ -119,7 +119,7 @@ def _is_file(path):
 
 
 def exists(prefix):
-    """Whether a checkpoint's files are there."""
+    """Whether a checkpoint exists."""
     return tf.io.gfile.exists(prefix + ".index")
 
 
@@ -129,25 +129,25 @@ def _prefixes_in(directory):
 
 
 def numbered_in(directory):
-    """A directory's checkpoints with a step in their names: list of (step, prefix), ascending."""
+    """Checkpoints of a directory with a step in their names: ascending list of (step, prefix)."""
     steps = [(step_of(prefix), prefix) for prefix in _prefixes_in(directory)]
     return sorted((step, prefix) for step, prefix in steps if step is not None)
 
 
 def step_of(prefix):
-    """The step at the end of a prefix, or None (`model.ckpt-best`)."""
+    """Step at the end of a prefix; None if there is none (`model.ckpt-best`)."""
     match = re.search(r"-(\d+)$", prefix)
     return int(match.group(1)) if match else None
 
 
 def latest_in(directory):
-    """The newest checkpoint of a run's directory, or None.
+    """Newest checkpoint of a run's directory, or None.
 
-    That is the one its `checkpoint` file names, even if the directory was moved; without a usable
-    file, which a line reports once, the one with the highest step.
+    This is the one that the `checkpoint` file names, even if the directory was moved. If the file
+    is not usable, it is the one with the highest step, and a warning is logged once.
 
     Raises:
-        UserError: the `checkpoint` file is there and cannot be opened.
+        UserError: the `checkpoint` file exists and cannot be opened.
     """
     named = _named_by_state(directory)
     if named:
@@ -168,7 +168,7 @@ def latest_in(directory):
 
 
 def _named_by_state(directory):
-    """What a directory's `checkpoint` file names; "" if it is damaged, None if there is none."""
+    """Path in a directory's `checkpoint` file; "" if it is damaged, None if there is no file."""
     path = os.path.join(directory, _STATE)
     if not tf.io.gfile.exists(path):
         return None
@@ -188,19 +188,18 @@ def _warn_once(line):
 
 
 def tidy(directory):
-    """Repairs what a killed process left in a run's directory; to be called before training there.
+    """Cleans up after a killed process in a run's directory, before training there.
 
-    Parts of checkpoints that were not finished, or not wholly deleted, are removed, and a damaged
-    `checkpoint` file is written anew.
+    Removes parts of checkpoints that are incomplete, and rewrites a damaged `checkpoint` file.
 
     Args:
-        directory: str, which no other process trains in.
+        directory: str, in which no other process trains.
     """
     for path in tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*_temp*")):
         files.remove(path)
     for path in tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*.data-*")):
         prefix = path.rpartition(".data-")[0]
-        if step_of(prefix) is not None and not exists(prefix):  # a numbered one has no other writer
+        if step_of(prefix) is not None and not exists(prefix):  # only training writes numbered ones
             files.remove(path)
     if _named_by_state(directory) != "":
         return
@@ -216,31 +215,31 @@ def write_list(directory, latest):
 
     Args:
         directory: str.
-        latest: str, prefix of the one to go on from.
+        latest: str, prefix of the checkpoint to resume from.
     """
     names = [os.path.basename(prefix) for _, prefix in numbered_in(directory)]
     state = CheckpointState(
         model_checkpoint_path=os.path.basename(latest),
         all_model_checkpoint_paths=names,
-        all_model_checkpoint_timestamps=range(1, len(names) + 1),  # TensorFlow's manager wants them
+        all_model_checkpoint_timestamps=range(1, len(names) + 1),  # TensorFlow's manager needs them
     )
     files.write_text(os.path.join(directory, _STATE), text_format.MessageToString(state))
 
 
 def delete(prefix):
-    """Deletes a checkpoint's files, the index first: without it there is no checkpoint.
+    """Deletes the files of a checkpoint, starting with the index, which makes it a checkpoint.
 
-    Another process, one that trains or one that evaluates, may have deleted them before.
+    Another process that trains or evaluates may have deleted them already.
     """
     for path in [prefix + ".index", *tf.io.gfile.glob(f"{prefix}.data-*")]:
         files.remove(path)
 
 
 def copy(prefix, target):
-    """Copies a checkpoint's files to another prefix, the index last, each renamed into place.
+    """Copies a checkpoint to another prefix. Each file is renamed into place, the index last.
 
     Args:
-        prefix: str, what to copy.
+        prefix: str, the checkpoint to copy.
         target: str, prefix of the copy.
 
     Returns:
@@ -263,7 +262,7 @@ TASK = "finetuned_task.json"
 THRESHOLD = "null_score_diff_threshold.json"
 BEST_STATE = "best_trial.txt"
 _BEST_STATE = re.compile(r"(\d{1,18}):(-1|\d{1,18}):([-+.\de]+)", re.ASCII)
-# How text becomes the model's input: flag -> type. In addition to these, the vocabulary.
+# Flags that, besides the vocabulary, decide how text becomes the model's input: name -> type.
 CASING = ("do_lower_case", "strip_accents")
 LENGTHS = ("max_seq_length", "doc_stride", "max_query_length", "max_qa_length")
 TEXT_FLAGS = dict.fromkeys(CASING, bool) | dict.fromkeys(LENGTHS, int)
@@ -283,22 +282,22 @@ class Vocabulary:
             raise UserError(f"flag must be one of {', '.join(VOCABULARY_FLAGS)}")
 
     def is_file(self, path):
-        """Whether a file is there and is this vocabulary."""
+        """Whether a file exists and is this vocabulary."""
         return _is_file(path) and sha256(path) == self.sha256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Content of `run.json`: what a training was made with. Older files lack some of it.
+    """Content of `run.json`: the settings of a training. Older files lack some of it.
 
     Attributes:
-        flags: dict of those that had a value.
-        config: dict, of the architecture.
-        text: dict, how text became the model's input: those of TEXT_FLAGS that the run had.
-        vocabulary: Vocabulary; None if unknown, as of records without a summary.
-        versions: dict of what the last start ran with.
+        flags: dict of the flags that had a value.
+        config: dict, the architecture.
+        text: dict of the TEXT_FLAGS that the run had.
+        vocabulary: Vocabulary; None if unknown, as for records without a summary.
+        versions: dict of the versions at the last start.
         devices: list of str.
-        input_files: dict of path -> bytes.
+        input_files: dict of path -> size in bytes.
         seed: int or None.
         parameter_count: int or None.
         starts: list of dict, the last starts.
@@ -323,11 +322,11 @@ class RunSettings:
 
     @property
     def albert_config(self):
-        """The AlbertConfig, with the defaults of keys that `config` lacks."""
+        """The AlbertConfig, with defaults for keys that `config` lacks."""
         return AlbertConfig.from_dict(self.config)
 
     def differences(self, config):
-        """In what an AlbertConfig differs: list of (key, its value, the recorded one)."""
+        """Differences of an AlbertConfig: list of (key, its value, recorded value)."""
         rows = [
             (field.name, getattr(config, field.name), getattr(self.albert_config, field.name))
             for field in dataclasses.fields(config)
@@ -338,7 +337,7 @@ class RunSettings:
 
 @dataclasses.dataclass(frozen=True)
 class FinetunedTask:
-    """A task's name, and its labels in the order of their ids (None in regression)."""
+    """Name of a task, and its labels in the order of their ids (None for regression)."""
 
     task_name: str
     labels: tuple[str, ...] | None
@@ -350,7 +349,7 @@ class FinetunedTask:
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-    """The threshold of SQuAD 2.0 that an evaluation has tuned, and on which file."""
+    """Threshold of SQuAD 2.0, and the file on which an evaluation tuned it."""
 
     null_score_diff_threshold: float
     tuned_on: str
@@ -364,10 +363,10 @@ class BestState(NamedTuple):
     best: float
 
     def is_beaten_by(self, step, value):
-        """Whether another step's value is better; nan is not.
+        """Whether the value of another step is better; nan never is.
 
-        An untrained model can have a high figure by chance, so any trained one replaces it. Of
-        equal ones the later is better, since it was trained for longer.
+        An untrained model can have a high value by chance, so any trained one replaces it. Among
+        equal values the later one is better, since it was trained for longer.
         """
         if self.best_step < 0:
             better = value > self.best
@@ -377,7 +376,7 @@ class BestState(NamedTuple):
 
 
 class RunDirectory:
-    """The directory of a run, or of any checkpoint; its files are read when they are asked for.
+    """The directory of a run or of any checkpoint. Its files are read on each access.
 
     Args:
         path: str.
@@ -387,42 +386,42 @@ class RunDirectory:
         self.path = path
 
     def file(self, name):
-        """Path of a file in it."""
+        """Path of a file in the directory."""
         return os.path.join(self.path, name)
 
     @property
     def settings(self):
-        """RunSettings of `run.json`; None where there is none, as of the original's runs."""
+        """RunSettings of `run.json`; None if there is none, as in runs of the original."""
         remedy = "delete it, and give the flags of the training yourself"
         return state.read(self.file(SETTINGS), RunSettings, remedy)
 
     @property
     def resumed(self):
-        """RunSettings of the run that a training here goes on with; None if there is none."""
+        """RunSettings of the run that a training here would resume; None if there is none."""
         return self.settings if self.latest else None
 
     @property
     def task(self):
-        """The FinetunedTask that its checkpoints are of; None where nothing tells."""
+        """The FinetunedTask of the checkpoints; None if unknown."""
         return state.read(self.file(TASK), FinetunedTask)
 
     def write_task(self, task):
-        """Writes down which FinetunedTask its checkpoints are of."""
+        """Records the FinetunedTask of the checkpoints."""
         state.write(self.file(TASK), task)
 
     @property
     def threshold(self):
-        """The Threshold for questions without gold answers; None where none was tuned."""
+        """The Threshold for questions without gold answers; None if none was tuned."""
         remedy = "delete it, or give --null_score_diff_threshold"
         return state.read(self.file(THRESHOLD), Threshold, remedy)
 
     def write_threshold(self, threshold):
-        """Keeps a Threshold for files without answers."""
+        """Records the Threshold for files without answers."""
         state.write(self.file(THRESHOLD), threshold)
 
     @property
     def results(self):
-        """The BestState of `best_trial.txt`; None where nothing was evaluated."""
+        """The BestState of `best_trial.txt`; None if nothing was evaluated."""
         path = self.file(BEST_STATE)
         text = files.read_text(path)
         if not text:
@@ -440,25 +439,25 @@ class RunDirectory:
         return found
 
     def write_results(self, best):
-        """Writes the BestState after an evaluation."""
+        """Records the BestState after an evaluation."""
         files.write_text(self.file(BEST_STATE), ":".join(map(str, best)))
 
     @property
     def latest(self):
-        """Prefix of its newest checkpoint, from which training resumes; or None."""
+        """Prefix of the newest checkpoint, from which training resumes; or None."""
         return latest_in(self.path)
 
     @property
     def best(self):
-        """Prefix of its best checkpoint; None where nothing was evaluated."""
+        """Prefix of the best checkpoint; None if nothing was evaluated."""
         return self.file(BEST) if exists(self.file(BEST)) else None
 
     @property
     def trained(self):
-        """Prefix of the best checkpoint or, where nothing was evaluated, of the newest; or None."""
+        """Prefix of the best checkpoint, or of the newest if nothing was evaluated; or None."""
         return self.best or self.latest
 
 
 def sha256(path):
-    """Hash of a file, in hexadecimal digits."""
+    """SHA-256 hash of a file, in hexadecimal digits."""
     return hashlib.sha256(files.read_bytes(path)).hexdigest()

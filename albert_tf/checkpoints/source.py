@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to a checkpoint: its config, vocabulary, casing, accents, lengths and task.
+"""Settings of a checkpoint: its config, vocabulary, casing, accents, lengths and task.
 
-A source is anything that weights come from: an unpacked release, the directory of a training, a
-checkpoint in either, a module of TensorFlow Hub or a directory of the transformers library. What
-the record of a training says holds; a caller who says otherwise gets an error.
+A source of weights is an unpacked release, the directory of a training, a checkpoint in either, a
+TensorFlow Hub module or a directory of the transformers library. If the caller contradicts the
+record of a training, an error is raised.
 """
 
 import dataclasses
@@ -32,11 +32,11 @@ _HEADS_OF_PRETRAINING = ("masked_lm", "sentence_order")
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A checkpoint and the directory that tells about it.
+    """A checkpoint and the directory with its config, vocabulary and record.
 
     Attributes:
         directory: str.
-        checkpoint: str, prefix, or the `.safetensors` file; None where only the files next to it
+        checkpoint: str, a prefix or a `.safetensors` file; None if only the files next to it
             matter.
     """
 
@@ -45,7 +45,7 @@ class Source:
 
     @functools.cached_property
     def settings(self):
-        """RunSettings of the training; None where there is no `run.json`."""
+        """RunSettings of the training; None if there is no `run.json`."""
         return RunDirectory(self.directory).settings
 
     @property
@@ -55,19 +55,19 @@ class Source:
 
     @property
     def is_module(self):
-        """Whether it is a module of TensorFlow Hub."""
+        """Whether the source is a TensorFlow Hub module."""
         return _is_module(self.directory)
 
     def config_file(self):
-        """Path of the config that lies there; None where there is none, or in a module."""
+        """Path of the config in the directory; None if there is none or for a module."""
         paths = [os.path.join(self.directory, name) for name in (CONFIG_FILE, huggingface.CONFIG)]
         return next(filter(tf.io.gfile.exists, paths), None)
 
     def read_config(self):
-        """The AlbertConfig.
+        """Reads the AlbertConfig.
 
         Raises:
-            UserError: there is none, or an invalid one.
+            UserError: there is no config, or it is invalid.
         """
         path = self.config_file()
         if path:
@@ -82,21 +82,21 @@ class Source:
         )
 
     def vocabulary_file(self):
-        """Path of the SentencePiece model, or else WordPiece vocabulary, that lies there; or None.
+        """Path of the SentencePiece model, or else of the WordPiece vocabulary; or None.
 
         Raises:
-            UserError: there are several.
+            UserError: there are several vocabularies.
         """
         if self.is_module:
             return hub_modules.vocabulary_file(self.directory)
         return hub_modules.vocabulary_in(self.directory)
 
     def recorded(self, name):
-        """What the training's record says of one of TEXT_FLAGS; None where it does not tell."""
+        """Value of one of TEXT_FLAGS in the record of the training; None if unknown."""
         return self.settings.text.get(name) if self.settings else None
 
     def told(self, name):
-        """What the source says of one of TEXT_FLAGS; None where it does not tell."""
+        """Value of one of TEXT_FLAGS according to the source; None if unknown."""
         if self.recorded(name) is not None or name not in CASING:
             return self.recorded(name)
         if self.is_module:
@@ -109,9 +109,9 @@ class Source:
         return told
 
     def max_seq_length(self):
-        """The longest sequence (int) that a tokenizer of transformers makes; None if none tells."""
+        """Longest sequence (int) in the config of a tokenizer of transformers; None if unknown."""
         length = self._told_to_transformers("model_max_length", int)
-        # transformers writes 1e30 where it knows none
+        # transformers writes 1e30 if the length is unknown
         return None if length is None or length > 2**31 else length
 
     def _told_to_transformers(self, name, kind=bool):
@@ -122,18 +122,18 @@ class Source:
 
 
 def vocabulary_flag(path):
-    """Which flag, and argument of FullTokenizer, a vocabulary's file (str) is for: str."""
+    """Name of the flag, and argument of FullTokenizer, for a vocabulary file: str."""
     return "vocab_file" if path.endswith(".txt") else "spm_model_file"
 
 
 def find(path):
-    """The Source that a path means; of a directory, its best checkpoint or else its newest.
+    """Finds the Source of a path; for a directory, its best or else its newest checkpoint.
 
     Args:
         path: str or os.PathLike, anything that `run_directory.find` takes.
 
     Raises:
-        UserError: there is no checkpoint, or it is of an export.
+        UserError: there is no checkpoint, or it belongs to an export of a fine-tuned model.
     """
     found = locate(path)
     if found.is_module:
@@ -149,7 +149,7 @@ def find(path):
 
 
 def locate(path):
-    """As `find`, and exports may be meant."""
+    """Like `find`, but also accepts exports of fine-tuned models."""
     path = os.fspath(path)
     checkpoint = run_directory.find(run_directory.prefer_best(path))
     directory = path.rstrip("/") if tf.io.gfile.isdir(path) else os.path.dirname(checkpoint)
@@ -168,28 +168,28 @@ def _is_module(directory):
 
 
 def as_flag(name, value):
-    """A setting as scripts take it: `--do_lower_case=false`."""
+    """Formats a setting for scripts: `--do_lower_case=false`."""
     return f"--{name}={json.dumps(value)}"
 
 
 def as_argument(name, value):
-    """A setting as Python takes it: `do_lower_case=False`."""
+    """Formats a setting for Python: `do_lower_case=False`."""
     return f"{name}={value!r}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What belongs to a model: as its source tells, or as the caller says where it does not.
+    """Settings of a model, from its source or else from the caller.
 
     Attributes:
         source: Source or None.
-        text: dict of those of TEXT_FLAGS that the caller gives.
-        vocabulary_flag, vocabulary_path: str or None, a vocabulary that the caller gives, and
-            which of VOCABULARY_FLAGS it is.
-        given_config: AlbertConfig or None, that the caller gives.
-        config_path: str, where that is from, for messages.
-        may_differ: bool, whether what the caller gives may differ from the training's record: a
-            resumed training compares the two itself.
+        text: dict of the TEXT_FLAGS that the caller gives.
+        vocabulary_flag, vocabulary_path: str or None, the vocabulary that the caller gives, with
+            its name in VOCABULARY_FLAGS.
+        given_config: AlbertConfig or None, the config that the caller gives.
+        config_path: str, path of that config, for messages.
+        may_differ: bool, whether the caller may contradict the training's record: a resumed
+            training compares the two itself.
         shown: callable, `as_flag` or `as_argument`.
     """
 
@@ -203,10 +203,10 @@ class Choice:
     shown: Callable = as_flag
 
     def setting(self, name):
-        """The value of one of TEXT_FLAGS; None where neither says anything.
+        """Value of one of TEXT_FLAGS; None if unknown.
 
         Raises:
-            UserError: the caller says otherwise than the training's record.
+            UserError: the caller contradicts the training's record.
         """
         given = self.text.get(name)
         recorded = self.source and self.source.recorded(name)
@@ -221,15 +221,15 @@ class Choice:
 
     @functools.cached_property
     def vocabulary(self):
-        """(str, one of VOCABULARY_FLAGS; str, the path).
+        """Vocabulary: (str, one of VOCABULARY_FLAGS; str, the path).
 
         Raises:
-            UserError: there is none, or another one than the training's.
+            UserError: there is no vocabulary, or it is not the one of the training.
         """
         recorded = self.source and self.source.settings and self.source.settings.vocabulary
         if self.vocabulary_path:
             if recorded and not self.may_differ and not recorded.is_file(self.vocabulary_path):
-                run_directory.sha256(self.vocabulary_path)  # an error of its own if it is not there
+                run_directory.sha256(self.vocabulary_path)  # another error if the file is missing
                 raise UserError(
                     f"{self.vocabulary_path} is not the vocabulary that the model was trained "
                     f"with, {recorded.path} with sha256 {recorded.sha256[:12]}... "
@@ -271,7 +271,7 @@ class Choice:
         """The AlbertConfig.
 
         Raises:
-            UserError: there is none, or its architecture is another one than the training's.
+            UserError: there is no config, or its architecture is not the one of the training.
         """
         config, path = self.given_config, self.config_path
         if config is None:
@@ -296,12 +296,12 @@ class Choice:
 
 
 def check_task(task, output_dir, given=None):
-    """Raises UserError if the checkpoints to go on with are of another task.
+    """Raises UserError if the checkpoints of a run were trained for another task.
 
-    Where nothing tells, as in runs of the original, nothing is checked.
+    If their task is unknown, as for runs of the original, nothing is checked.
 
     Args:
-        task: FinetunedTask, the one in question.
+        task: FinetunedTask, the expected task.
         output_dir: str, the run's directory.
         given: str or None, a fine-tuned checkpoint that is used if output_dir holds none.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing weights as checkpoints, in the original's form and in this project's."""
+"""Writes checkpoints in the original's format and in this project's."""
 
 import numpy as np
 import tensorflow as tf
@@ -9,12 +9,12 @@ from albert_tf.checkpoints import name_table, readers
 
 
 def make_checkpoint(state):
-    """A `tf.train.Checkpoint` that files the variables of `state` under their names."""
+    """Makes a `tf.train.Checkpoint` that stores the variables of `state` under their names."""
     return tf.train.Checkpoint(variables=dict(state))
 
 
 def _write_tf1(prefix, tensors):
-    """As `tf.compat.v1.train.Saver` does: plain names, which every TensorFlow reads."""
+    """Writes plain names, as `tf.compat.v1.train.Saver` does; every TensorFlow can read them."""
     tf.raw_ops.SaveV2(
         prefix=prefix,
         tensor_names=list(tensors),
@@ -27,22 +27,22 @@ def _write_tf2(prefix, tensors):
     make_checkpoint({name: tf.Variable(value) for name, value in tensors.items()}).write(prefix)
 
 
-ENDINGS = (".data-00000-of-00001", ".index")  # the index, which makes a checkpoint, comes last
+ENDINGS = (".data-00000-of-00001", ".index")  # the index last: it completes a checkpoint
 WRITERS = {"tf1": _write_tf1, "tf2": _write_tf2}
 
 
 def write(prefix, tensors, form):
-    """Writes a checkpoint, whole or not at all.
+    """Writes a checkpoint atomically.
 
     Args:
         prefix: str.
-        tensors: dict of original name -> array; without a step, it is 0.
-        form: str, a key of `WRITERS`: `tf1` for the original's form, `tf2` for this project's.
+        tensors: dict of original name -> array; the step is 0 if absent.
+        form: str, a key of `WRITERS`: `tf1` for the original's format, `tf2` for this project's.
     """
     temporary = files.temporary_path(prefix)
     try:
         WRITERS[form](temporary, {name_table.GLOBAL_STEP: np.int64(0), **tensors})
-        files.remove(prefix + ".index")  # it must not stand beside other data for a moment
+        files.remove(prefix + ".index")  # an old index must never lie next to new data
         for ending in ENDINGS:
             tf.io.gfile.rename(temporary + ending, prefix + ending, overwrite=True)
     finally:
@@ -51,11 +51,11 @@ def write(prefix, tensors, form):
 
 
 def read(prefix, with_moments=False):
-    """What a copy of a checkpoint is to hold, for `write`.
+    """Reads a checkpoint for `write`.
 
     Args:
         prefix: str.
-        with_moments: bool, whether it holds everything, or weights and step.
+        with_moments: bool, whether to read everything, or only weights and step.
 
     Returns:
         (dict of original name -> array; str, a key of `WRITERS`).
@@ -70,10 +70,10 @@ def read(prefix, with_moments=False):
 
 
 def drop_moments(prefix):
-    """Writes a checkpoint anew without optimizer slots: a third of the size.
+    """Rewrites a checkpoint without optimizer slots, which makes it a third of the size.
 
     Args:
-        prefix: str. One that holds none is left alone.
+        prefix: str. A checkpoint without slots is not changed.
     """
     tensors, form = read(prefix)
     if len(tensors) < len(readers.TensorFlowReader(prefix).shapes):

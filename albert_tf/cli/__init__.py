@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags that scripts share, and how a script starts and ends."""
+"""Flags of the scripts, and their start and end."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags of run_classifier.py: the task and its data; what they may leave to the run's record."""
+"""Flags of run_classifier.py for the task and its data; some can come from the run's record."""
 
 import math
 
@@ -15,11 +15,11 @@ TSV_FLAGS = (*TEXT_COLUMNS, "label_column", "labels", "regression", "multi_label
 FLAGS_OF = {
     "tsv": TSV_FLAGS,
     "ner": ("labels",),
-}  # --task_name -> flags that others do not have
+}  # --task_name -> flags that other tasks do not have
 
 
 def require_flags():
-    """Has flags of data be given where they are needed."""
+    """Makes flags for data required where they are needed."""
     flags.mark_flag_as_required("output_dir")
     for name in ("data_dir", "task_name"):
         flags.register_validator(
@@ -39,7 +39,7 @@ def _reads_data_set():
 
 
 def follow_task():
-    """Sets what the flags leave open to what the run was trained for; nothing in training."""
+    """Sets flags that were not given to those of the trained run; does nothing in training."""
     from albert_tf.checkpoints import run_directory
 
     if FLAGS.do_train:
@@ -74,7 +74,7 @@ def _name_of(kind, directory):
 
 def _follow_columns(trained, path):
     names = (*TEXT_COLUMNS, "label_column")
-    if not trained.get("text_column"):  # of an earlier version
+    if not trained.get("text_column"):  # the run is of an earlier version
         return
     if not any(FLAGS[name].present for name in names):
         for name in names:
@@ -93,17 +93,17 @@ def _check_pair(has_pair, what):
 
 
 def texts_to_predict(row):
-    """The file of --predict_file: predicted_file.TextFile.
+    """Makes the predicted_file.TextFile of --predict_file.
 
     Args:
         row: GlueTask, of the model.
 
     Raises:
-        UserError: its columns are not known, or are not those of the model.
+        UserError: the columns are unknown, or do not fit the model.
     """
     from albert_tf.tasks import glue, predicted_file
 
-    if row.folder:  # of GLUE
+    if row.folder:  # a GLUE task
         if not FLAGS["text_column"].present:
             raise UserError(
                 "--predict_file needs --text_column with a model of GLUE: the name of a column in "
@@ -120,14 +120,14 @@ def texts_to_predict(row):
 
 
 def check():
-    """Raises UserError for values that make no run, before anything is read."""
+    """Raises UserError for invalid combinations of flags, before anything is read."""
     if FLAGS.multi_label:
         if FLAGS.num_trials > 1 or FLAGS.regression or FLAGS.task_name not in (None, "tsv"):
             raise UserError(
                 "--multi_label is for --task_name=tsv, without --regression and --num_trials"
             )
         FLAGS.task_name = "multi_label"
-    if FLAGS.task_name:  # else it is that of the run
+    if FLAGS.task_name:  # otherwise it comes from the run's record
         check_task()
     if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
         raise UserError("--threshold_to_export needs --export_dir")
@@ -144,7 +144,7 @@ def check():
 
 
 def _check_text_column():
-    """Raises UserError if columns have names and none is the text's: the first is often an id."""
+    """Raises UserError if columns have names without --text_column; the first is often an id."""
     given = {name: FLAGS[name].value for name in ("text_pair_column", "label_column")}
     named = [
         f"--{name}={x}"
@@ -173,7 +173,7 @@ def _check_predict_file():
 
 
 def check_task():
-    """Raises UserError for a task that is unknown, or that some flags are not for."""
+    """Raises UserError if the task is unknown or does not support some given flag."""
     options.check_task_name(FLAGS.task_name)
     task_name = FLAGS.task_name.lower()
     if FLAGS.do_train and task_name in ("tsv", "multi_label"):
@@ -184,7 +184,7 @@ def check_task():
         raise UserError("--id_column is a column of --predict_file, of texts and not of words")
     if FLAGS.glue_submission_dir and task_name in options.OWN_FILES:
         raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
-    task_name = "tsv" if task_name == "multi_label" else task_name  # --multi_label is a flag of it
+    task_name = "tsv" if task_name == "multi_label" else task_name  # --multi_label is a flag of tsv
     given = [name for name in TSV_FLAGS if FLAGS[name].present]
     given = [name for name in given if FLAGS[name].value != FLAGS[name].default]
     free = TEXT_COLUMNS if FLAGS.predict_file and task_name != "ner" else ()

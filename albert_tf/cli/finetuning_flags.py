@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags of the fine-tuning scripts, and the values that they become."""
+"""Flags of the fine-tuning scripts: checks, and conversion to settings."""
 
 import sys
 
@@ -13,7 +13,7 @@ FLAGS = flags.FLAGS
 
 
 def check():
-    """Raises UserError for values of shared flags that make no run, before anything is read."""
+    """Raises UserError for invalid combinations of shared flags, before anything is read."""
     flag_groups.check_not_empty("output_dir", "export_dir")
     wanted = [name for name in ("do_train", "do_eval", "do_predict") if name in FLAGS]
     if not (FLAGS.export_dir or any(FLAGS[name].value for name in wanted)):
@@ -33,10 +33,10 @@ def check():
 
 
 def check_model():
-    """Raises UserError if the flags name no model, or one that is not there."""
+    """Raises UserError if the flags name no model, or one that does not exist."""
     paths.check_exist("albert_config_file", "albert_hub_module_handle")
     paths.check_config(FLAGS.albert_config_file)
-    if not FLAGS.albert_hub_module_handle:  # which has its own
+    if not FLAGS.albert_hub_module_handle:  # a hub module has its own vocabulary
         paths.check_exist("spm_model_file" if FLAGS.spm_model_file else "vocab_file")
     if paths.holds_run(FLAGS.output_dir) or ("ensemble_dirs" in FLAGS and FLAGS.ensemble_dirs):
         return
@@ -57,11 +57,11 @@ def check_model():
 
 
 def check_writable(*directories, **record_files):
-    """Raises UserError for a place that cannot be written to.
+    """Raises UserError if an output cannot be written.
 
     Args:
-        *directories: str, names of flags.
-        **record_files: str, path of each file, by the flag that may name it.
+        *directories: str, names of flags for directories.
+        **record_files: str, path of each record file, by the name of its flag.
     """
     from albert_tf import files
 
@@ -73,10 +73,10 @@ def check_writable(*directories, **record_files):
 
 
 def follow_run():
-    """Sets flags that were not given to what belongs to the model that the command is about.
+    """Sets flags that were not given to those of the command's model.
 
-    That is the run in --output_dir or, where it holds none, --init_checkpoint. A training that
-    starts from the latter has lengths of its own.
+    The model is the run in --output_dir or, if it holds none, --init_checkpoint. A training that
+    starts from --init_checkpoint has its own lengths.
 
     Returns:
         source.Choice.
@@ -98,19 +98,19 @@ def follow_run():
 
 
 def trained_checkpoint():
-    """The earlier run's: of --output_dir, or else --init_checkpoint; None if there is neither."""
+    """Trained checkpoint in --output_dir, or else --init_checkpoint; None if there is neither."""
     from albert_tf.checkpoints import run_directory
 
     return run_directory.RunDirectory(FLAGS.output_dir).trained or FLAGS.init_checkpoint
 
 
 def given_checkpoint():
-    """A fine-tuned model to use where --output_dir holds none; None in training."""
+    """Fine-tuned model to use if --output_dir holds none; None in training."""
     return None if FLAGS.do_train else FLAGS.init_checkpoint
 
 
 def train_steps(data):
-    """Updates that --train_step or --num_train_epochs ask for.
+    """Number of updates according to --train_step or --num_train_epochs.
 
     Args:
         data: tasks.base.DataSet.
@@ -127,14 +127,14 @@ def train_steps(data):
 
 
 def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **others):
-    """What the flags ask for.
+    """Makes the settings of a fine-tuning run from the flags.
 
     Args:
-        choice: source.Choice, of `follow_run`.
+        choice: source.Choice, from `follow_run`.
         train_steps: int, updates to train for, or the step that ends a wait for checkpoints.
         warmup_steps: int.
         keep_checkpoint_max: int or None for all.
-        **others: further values of `options.FineTuning`, or others than those of the flags.
+        **others: further values of `options.FineTuning`, or replacements for values of flags.
 
     Returns:
         options.FineTuning.

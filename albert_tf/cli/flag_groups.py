@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags that several scripts share, and the checks of their values."""
+"""Flags made from groups of options, and checks of their values."""
 
 import dataclasses
 
@@ -19,28 +19,28 @@ _DEFINE = {
 
 
 def own_flags():
-    """The script's flags, and none of the libraries: list of flags, in the order of definition."""
+    """List of the script's flags, without those of libraries, in the order of definition."""
     return [FLAGS[name] for name in FLAGS if hasattr(FLAGS[name], "subject")]
 
 
 def is_required(flag):
-    """Whether a script ends with an error where the flag is not given."""
+    """Whether a flag must be given."""
     return any("must have a value" in rule.message for rule in flag.validators)
 
 
 def note_obsolete_flags():
-    """Prints a line for each flag without effect that the user gave."""
+    """Prints a line for each given flag that has no effect any more."""
     for flag in own_flags():
         if flag.subject == options.NO_EFFECT and flag.present:
             print(f"--{flag.name} has no effect any more: {flag.help[0].lower()}{flag.help[1:]}")
 
 
 def define(*groups, **defaults):
-    """Makes flags of groups of options, each under its heading.
+    """Defines the flags of groups of options, each group under its heading.
 
     Args:
         *groups: classes of albert_tf.options.
-        **defaults: values in place of the options' own.
+        **defaults: default values that replace those of the options.
     """
     for group in groups:
         for field in options.options_of(group):
@@ -64,27 +64,27 @@ def _define_flag(field, default):
 
 
 def check_values():
-    """Raises UserError for values that no option can have, or not together with one another."""
+    """Raises UserError for values that are invalid, alone or in combination."""
     for group in dict.fromkeys(flag.group for flag in own_flags()):
         values_of(group)
 
 
 def values_of(kind, **others):
-    """A dataclass with the values of the flags that are named as its fields.
+    """Makes a dataclass from the flags with the names of its fields.
 
     Args:
         kind: the dataclass.
-        **others: values of fields that have no flag of their name.
+        **others: values of fields that are not taken from flags.
 
     Raises:
-        UserError: the dataclass refuses a value.
+        UserError: the dataclass rejects a value.
     """
     names = {field.name for field in dataclasses.fields(kind)} - others.keys()
     return kind(**{name: FLAGS[name].value for name in names if name in FLAGS}, **others)
 
 
 def check_not_empty(*names):
-    """Raises UserError for a flag of a path that is given and empty."""
+    """Raises UserError if a flag for a path is given and empty."""
     for name in names:
         if FLAGS[name].value == "":
             raise UserError(f"--{name} is empty: give a path, such as ./{name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What --help prints: a script's purpose and its flags, grouped by subject."""
+"""Text of --help: a script's purpose and its flags, grouped by subject."""
 
 import shutil
 import textwrap
@@ -11,7 +11,7 @@ _INDENT = " " * 6
 
 
 def write(purpose):
-    """The whole text.
+    """Makes the text of --help.
 
     Args:
         purpose: str, the script's docstring.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a script starts and ends: devices, errors in one line, signals."""
+"""Start and end of scripts: devices, one-line errors and signals."""
 
 import os
 import re
@@ -18,8 +18,8 @@ _ASK_FOR_HELP = {"--help", "-help", "-h", "--helpshort", "--helpfull", "-?"}
 def set_up_devices():
     """Sets seed and precision from the flags and builds the strategy.
 
-    To be called before anything is computed or read by TensorFlow: it then accepts no other
-    machines any more (multi_worker_mirrored).
+    Call this before TensorFlow computes or reads anything: afterwards it accepts no other machines
+    (multi_worker_mirrored).
 
     Returns:
         tf.distribute.Strategy.
@@ -34,7 +34,7 @@ def set_up_devices():
     strategy = devices.create_strategy(
         name, FLAGS.num_gpus, FLAGS.tpu_name, FLAGS.tpu_zone, FLAGS.gcp_project
     )
-    # Each may have its own path to the directory that they share, which training checks.
+    # Machines may have different paths to the shared directory, which training checks.
     given = {flag.name: str(flag.value) for flag in flag_groups.own_flags()}
     devices.check_same_flags(strategy, given | {"output_dir": ""})
     devices.set_seed(FLAGS.seed)
@@ -45,18 +45,18 @@ def set_up_devices():
 
 
 def run(main):
-    """Runs a script: flags are parsed, and bad input ends in one plain line and exit code 1.
+    """Parses the flags and runs a script. Bad input ends in a one-line error and exit code 1.
 
-    ALBERT_TF_TRACEBACK=1 in the environment shows where such an error was raised.
+    With ALBERT_TF_TRACEBACK=1 in the environment, such errors have a traceback.
 
     Args:
-        main: callable, takes the arguments that are no flags.
+        main: callable that takes the arguments that are not flags.
     """
     script = os.path.splitext(os.path.basename(sys.argv[0]))[0]
     logging.set_verbosity(logging.WARNING)
 
     def guarded(argv):
-        # How schedulers end a job; training saves on it. Only as long as somebody catches it.
+        # Schedulers end a job with SIGTERM, on which training saves a checkpoint.
         signal.signal(signal.SIGTERM, interrupt)
         try:
             check_words(argv)
@@ -68,7 +68,7 @@ def run(main):
             if os.environ.get("ALBERT_TF_TRACEBACK") or not _is_for_users(error):
                 raise
             message = str(error) if isinstance(error, UserError) else one_line(error)
-            message = message.replace("\n\t", "")  # of remote files, as part of a UserError
+            message = message.replace("\n\t", "")  # from errors on remote files in a UserError
             print(f"{script}: error: {as_called(message)}", file=sys.stderr)
             sys.exit(1)
         finally:
@@ -79,7 +79,7 @@ def run(main):
 
     def parse(argv):
         if _ASK_FOR_HELP & set(argv[1:]):
-            # Of albert_tf.cli.predict too, which is no script.
+            # The module of `main` may not be the script, as with albert_tf.cli.predict.
             print(as_called(help_text.write(sys.modules[main.__module__].__doc__)), end="")
             sys.exit(0)
         try:
@@ -92,16 +92,16 @@ def run(main):
 
 
 def check_words(argv):
-    """Raises UserError for words that are no flags, and for values that no option can have."""
+    """Raises UserError for arguments that are not flags, and for invalid values of flags."""
     if len(argv) > 1:
         raise UserError(f"not a flag: {' '.join(argv[1:])}. Flags begin with --")
     flag_groups.check_values()
 
 
 def _describe(error):
-    """What is wrong with flags that absl refuses, in one line."""
+    """One-line message for flags that absl rejects."""
     message = one_line(error)
-    if "must have a value" in message:  # the values that were given come first
+    if "must have a value" in message:  # wrong values are reported before missing flags
         try:
             flag_groups.check_values()
         except UserError as wrong:
@@ -117,7 +117,7 @@ def _describe(error):
 
 
 def _is_for_users(error):
-    """Whether an error is of input, files, disks, memory or devices; others are defects."""
+    """Whether an error comes from input, files, disks, memory or devices; others are defects."""
     if isinstance(error, UserError | OSError | MemoryError):
         return True
 
@@ -130,6 +130,6 @@ def _is_for_users(error):
         errors.UnavailableError,
         errors.UnauthenticatedError,
     )
-    # Of remote file systems, which cannot be reached or are not known, the message names the path.
+    # If a remote file system is unknown or cannot be reached, the message names the path.
     is_remote = isinstance(error, errors.OpError) and re.search(r"\b\w+://", str(error))
     return isinstance(error, of_the_machine) or bool(is_remote)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values that flags of the training loop become, and warnings about them."""
+"""Settings of the training loop from flags, and warnings about them."""
 
 from absl import flags
 
 FLAGS = flags.FLAGS
 
 
-POINTS = 100  # of the curves of a training, at least where their interval is not given
-PAPER_BATCH = 4096  # what the default learning rate of pre-training belongs to, section 4.1
+POINTS = 100  # least number of points of a curve if the interval is not given
+PAPER_BATCH = 4096  # batch size for the default learning rate, section 4.1 of the paper
 
 
 def curve_steps(train_steps):
-    """Updates between two points of the curves, at least where the flag does not say.
+    """Number of updates between two points of the curves.
 
     Args:
         train_steps: int, updates to train for.
@@ -32,7 +32,7 @@ def warn_of_warmup(warmup_steps, train_steps):
 
 
 def warn_of_batch_size():
-    """Prints a warning if the default learning rate of pre-training meets a smaller batch."""
+    """Prints a warning if the default learning rate meets a batch smaller than PAPER_BATCH."""
     if FLAGS.train_batch_size < PAPER_BATCH and FLAGS["learning_rate"].using_default_value:
         scaled = FLAGS.learning_rate * (FLAGS.train_batch_size / PAPER_BATCH) ** 0.5
         print(

@@ -26,8 +26,8 @@ SIZES = {  # name -> layers, hidden size, heads
     "xlarge": (24, 2048, 16),
     "xxlarge": (12, 4096, 64),
 }
-# Small models learn sooner with 0.05 than with the original's 0.02: 2 layers of 128 units reached a
-# held-out masked-LM accuracy of 18.1% and not 16.1% after 4000 updates (docs/results.md, demo).
+# Small models learn faster with 0.05 than with the original's 0.02: with 2 layers of 128 units, the
+# held-out masked-LM accuracy after 4000 updates is 18.1% instead of 16.1% (docs/results.md, demo).
 INITIALIZER_RANGES = {"tiny": 0.05, "mini": 0.05, "small": 0.05}
 
 
@@ -38,12 +38,12 @@ def define_flags():
 
 
 def config_of(size, vocab_size, max_position_embeddings):
-    """The config of a size.
+    """Makes the config of a size.
 
     Args:
         size: str, a key of SIZES.
-        vocab_size: int, pieces.
-        max_position_embeddings: int, pieces.
+        vocab_size: int, number of pieces.
+        max_position_embeddings: int, longest sequence in pieces.
 
     Returns:
         AlbertConfig.

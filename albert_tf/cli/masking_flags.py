@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags on masking records while they are read, and on batches of like lengths."""
+"""Flags for masking records while they are read, and for batches of similar lengths."""
 
 import itertools
 
@@ -9,11 +9,11 @@ from albert_tf import options
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
-_BATCHES_PER_BUCKET = 10  # in a window, so that few are of several lengths
+_BATCHES_PER_BUCKET = 10  # in a shuffle window, so that few batches mix lengths
 
 
 def check():
-    """Raises UserError for values of the flags on masking that go together with no others."""
+    """Raises UserError for invalid combinations of the masking flags."""
     budget = FLAGS.masked_lm_budget
     if budget and not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise UserError(
@@ -28,10 +28,10 @@ def check():
 
 
 def read_length_buckets():
-    """The lengths that batches are cut to: tuple of int, the last --max_seq_length; or None.
+    """Lengths to which batches are cut: tuple of int that ends in --max_seq_length; or None.
 
     Raises:
-        UserError: --length_buckets makes no sense.
+        UserError: --length_buckets is invalid.
     """
     if not FLAGS.length_buckets:
         return None
@@ -61,10 +61,10 @@ def read_length_buckets():
 
 
 def read_masking(config):
-    """How to mask: graph_masking.Masking, or None without --masked_lm_budget.
+    """Makes a graph_masking.Masking from the flags; None without --masked_lm_budget.
 
     Args:
-        config: AlbertConfig, whose vocabulary has to hold that of the records.
+        config: AlbertConfig, whose vocabulary must be large enough for the records.
     """
     from albert_tf.records import graph_masking
     from albert_tf.tasks import text_input

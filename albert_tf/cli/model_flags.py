@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to the model of a command: as its flags say, its run, or what lies next to it."""
+"""Config, vocabulary and text settings of a command's model, from flags, run or directory."""
 
 import contextlib
 import os
@@ -16,14 +16,14 @@ FLAGS = flags.FLAGS
 
 
 def hub_module():
-    """The directory of --albert_hub_module_handle; None if the flag is not given or not known.
+    """Directory of --albert_hub_module_handle; None if the flag is not given or not defined.
 
     Raises:
-        UserError: it is no directory.
+        UserError: the flag does not name a directory.
     """
     import tensorflow as tf
 
-    # run_pretraining.py shares functions of this file and has no such flag.
+    # run_pretraining.py uses functions of this file and does not have this flag.
     handle = "albert_hub_module_handle" in FLAGS and FLAGS.albert_hub_module_handle
     if handle and not tf.io.gfile.isdir(handle):
         raise UserError(
@@ -34,12 +34,12 @@ def hub_module():
 
 
 def init_checkpoint():
-    """Where to take weights from: --init_checkpoint, or the hub module's variables; or None."""
+    """Source of the initial weights: --init_checkpoint or the hub module; or None."""
     return FLAGS.init_checkpoint or hub_module()
 
 
 def read_config():
-    """The config of --albert_config_file, which is required, checked for its length."""
+    """Reads the config of --albert_config_file, and checks --max_seq_length against it."""
     from albert_tf.checkpoints import huggingface
 
     config = huggingface.read_config(FLAGS.albert_config_file)
@@ -56,15 +56,15 @@ def _check_length(config, path):
 
 
 def _typed(names):
-    """Values of those of some flags that were given: dict."""
+    """Values of the named flags that the user gave: dict."""
     return {name: FLAGS[name].value for name in names if name in FLAGS and FLAGS[name].present}
 
 
 def _given():
-    """What the flags say of a model, with what a hub module says: dict, for source.Choice.
+    """Settings of a model from the flags and a hub module: dict of arguments of source.Choice.
 
-    The module's vocabulary comes first, as in the original, whose users give a mere word such as
-    `from_tf_hub` as --spm_model_file then.
+    The module's vocabulary comes first, as in the original, where --spm_model_file is then often a
+    placeholder such as `from_tf_hub`.
     """
     from albert_tf.checkpoints import huggingface, run_directory, source
 
@@ -89,9 +89,9 @@ def _given():
 
 
 def _casing_of(module, typed):
-    """What a hub module says of casing and accents: dict.
+    """Settings of a hub module for casing and accents: dict.
 
-    A --do_lower_case that says otherwise is not followed, and a line says so.
+    If --do_lower_case differs, the module's value is used and a line is printed.
     """
     from albert_tf.checkpoints import run_directory, source
 
@@ -116,19 +116,19 @@ def _casing_of(module, typed):
 
 
 def follow(found, names, given=None, may_differ=False):
-    """Sets flags that were not given to what a source tells of its model.
+    """Sets flags that were not given to the values of a source.
 
     Args:
-        found: source.Source; None where weights come from no checkpoint or a hub module.
-        names: iterable of str, of TEXT_FLAGS: those that the source decides.
-        given: dict, of `_given`; None for what the flags say.
-        may_differ: bool, whether a flag may say otherwise than the source.
+        found: source.Source; None if the weights are random or from a hub module.
+        names: iterable of str, those of TEXT_FLAGS that the source decides.
+        given: dict, as from `_given`; None to read the flags.
+        may_differ: bool, whether a flag may contradict the source.
 
     Returns:
         source.Choice.
 
     Raises:
-        UserError: a flag was given and says otherwise, or something is missing.
+        UserError: a flag contradicts the source, or something is missing.
     """
     from albert_tf.checkpoints import source
 
@@ -145,15 +145,15 @@ def follow(found, names, given=None, may_differ=False):
         if taken:
             print(f"Using {' and '.join(taken)}, next to the weights.")
         _warn_of_vocabulary(found, path)
-    FLAGS[kind].value = path  # for the run's own settings
+    FLAGS[kind].value = path  # for the record of the run
     if not choice.given_config:
         FLAGS.albert_config_file = found.config_file()
     return choice
 
 
 def _warn_of_vocabulary(found, used):
-    """Prints a warning if a vocabulary is of another kind than that next to the weights."""
-    with contextlib.suppress(UserError):  # several, and none is meant
+    """Prints a warning if a vocabulary is of another kind than the one next to the weights."""
+    with contextlib.suppress(UserError):  # there are several vocabularies
         beside = found.vocabulary_file()
         if beside and beside.endswith(".txt") != used.endswith(".txt"):
             print(
@@ -163,7 +163,7 @@ def _warn_of_vocabulary(found, used):
 
 
 def follow_all(sources):
-    """As `follow`, for models that predict together: all read the same windows of text.
+    """Applies `follow` to models that predict together on the same windows of text.
 
     Args:
         sources: list of source.Source, each with its own config.
@@ -172,7 +172,7 @@ def follow_all(sources):
         list of source.Choice.
 
     Raises:
-        UserError: two of them were trained on other vocabularies, casing or lengths.
+        UserError: two of them were trained with different vocabularies, casing or lengths.
     """
     from albert_tf.checkpoints import run_directory, source
 
@@ -199,10 +199,10 @@ def follow_all(sources):
 
 
 def directory_tokenizer():
-    """The FullTokenizer of the vocabulary in --albert_directory.
+    """Makes the FullTokenizer of the vocabulary in --albert_directory.
 
     Raises:
-        UserError: there is none, or several.
+        UserError: there is no vocabulary, or there are several.
     """
     from albert_tf.checkpoints import run_directory, source
     from albert_tf.text import tokenization
@@ -220,10 +220,10 @@ def directory_tokenizer():
 
 
 def text_input(choices):
-    """How the text of a task becomes the model's input.
+    """Makes the converter from text of a task to the model's input.
 
     Args:
-        choices: list of source.Choice, of the models that read it.
+        choices: list of source.Choice, of the models that read the text.
 
     Returns:
         TextInput.
@@ -251,11 +251,11 @@ def text_input(choices):
 
 
 def settings_to_record(config, arguments):
-    """What is written down of a training run's flags: RunSettings.
+    """Makes the RunSettings to record for a training run.
 
     Args:
         config: AlbertConfig.
-        arguments: dict, of FullTokenizer; None where they are not known.
+        arguments: dict of arguments of FullTokenizer; None if unknown.
     """
     from albert_tf.checkpoints import run_directory
 
@@ -275,7 +275,7 @@ def settings_to_record(config, arguments):
 
 
 def tokenizer_of_records(paths):
-    """The arguments of the tokenizer that made record files; None if unknown, gone or changed.
+    """Arguments of the tokenizer that made record files; None if unknown, gone or changed.
 
     Args:
         paths: list of str.
@@ -296,18 +296,18 @@ def tokenizer_of_records(paths):
             "one vocabulary and one casing. Make them again with the same flags"
         )
     for fingerprint, (_, arguments) in made.items():
-        with contextlib.suppress(UserError, TypeError):  # the file is gone, the summary damaged
+        with contextlib.suppress(UserError, TypeError):  # vocabulary gone, or summary damaged
             if tokenization.FullTokenizer(**arguments).fingerprint == fingerprint:
                 return arguments
     return None
 
 
 def check_vocabulary_of(found, arguments):
-    """Raises UserError if a model was trained on other text than that of the records.
+    """Raises UserError if a model's vocabulary or casing is not that of the records.
 
     Args:
         found: source.Source or None.
-        arguments: dict, of `tokenizer_of_records`; or None.
+        arguments: dict from `tokenizer_of_records`, or None.
     """
     from albert_tf.checkpoints import run_directory, source
 

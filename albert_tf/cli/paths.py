@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of the files that flags name, before TensorFlow is imported.
 
-Only paths of this machine are looked at; those that read remote files find out about them.
+Only local paths are checked. Remote paths are checked when they are read.
 """
 
 import glob
@@ -16,10 +16,10 @@ FLAGS = flags.FLAGS
 
 
 def check_exist(*names):
-    """Raises UserError for a flag that is given and names nothing that is there.
+    """Raises UserError if a given flag names something that does not exist.
 
     Args:
-        *names: str, of flags for files, directories, patterns or checkpoints to read.
+        *names: str, names of flags for files, directories, patterns or checkpoints to read.
     """
     for name in names:
         value, kind = FLAGS[name].value, FLAGS[name].option.metadata["path"]
@@ -43,7 +43,7 @@ def _check_directory(given, path):
 
 
 def _check_pattern(given, path):
-    # Brackets and backslashes do not mean quite the same to all who read patterns.
+    # The libraries that read patterns differ on brackets and backslashes.
     if path and not set(path) & set("[\\") and not glob.glob(path):
         name = given.partition("=")[0]
         raise UserError(f"{name}: no file matches {path!r}")
@@ -63,10 +63,10 @@ _CHECKS = {
 
 
 def check_config(path):
-    """Raises UserError for a file that holds no model's config.
+    """Raises UserError if a file is not a valid config.
 
     Args:
-        path: str; None or a remote path is not looked at.
+        path: str; None and remote paths are not checked.
     """
     if path and "://" not in path and os.path.isfile(path):
         try:
@@ -80,14 +80,14 @@ def check_config(path):
 
 
 def holds_run(directory):
-    """Whether a directory may hold checkpoints (bool); of a remote one nobody can tell."""
+    """Whether a directory may hold checkpoints (bool); always True for remote ones."""
     folder = glob.escape(directory)
     found = glob.glob(f"{folder}/*.index") or glob.glob(f"{folder}/*/*.index")
     return "://" in directory or bool(found)
 
 
 def check_run():
-    """Raises UserError if there is nothing to go on from: no run in --output_dir, no checkpoint."""
+    """Raises UserError if there is neither a run in --output_dir nor --init_checkpoint."""
     directory = FLAGS.output_dir
     if FLAGS.init_checkpoint or FLAGS.continuous_eval_timeout or holds_run(directory):
         return
@@ -102,10 +102,10 @@ def check_run():
 
 
 def check_albert_directory(configs):
-    """Raises UserError if --albert_directory does not hold the model that a script is to export.
+    """Raises UserError if --albert_directory does not hold the model to export.
 
     Args:
-        configs: sequence of str, names that its config may have there; none if it needs none.
+        configs: sequence of str, possible names of the config; empty if none is needed.
     """
     directory = FLAGS.albert_directory
     if os.path.isfile(directory):

@@ -44,7 +44,7 @@ def define_flags():
 
 @contextlib.contextmanager
 def output():
-    """Where lines go: standard output, or a file that is there once it is whole."""
+    """Opens the output: standard output, or a file that appears when it is complete."""
     import tensorflow as tf
 
     from albert_tf import files
@@ -53,11 +53,11 @@ def output():
         with files.replacing(FLAGS.output_file) as (name,), tf.io.gfile.GFile(name, "w") as file:
             yield file
         return
-    sys.stdout.reconfigure(encoding="utf-8")  # as JSON is, whatever the terminal's
+    sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8, whatever the terminal's encoding
     try:
         yield sys.stdout
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -80,7 +80,7 @@ def main(_):
 
 
 def check_flags():
-    """Raises UserError for flags that make no sense, before a model is loaded."""
+    """Raises UserError for invalid combinations of flags, before a model is loaded."""
     _check_one_of(("saved_model",), ("model",))
     if not FLAGS.model and not FLAGS.saved_model:
         raise UserError(
@@ -113,14 +113,14 @@ def check_flags():
 
 
 def _check_one_of(*groups):
-    """Raises UserError if flags of two groups are given."""
+    """Raises UserError if flags of more than one group are given."""
     given = [next(iter(_given(names))) for names in groups if _given(names)]
     if len(given) > 1:
         raise UserError(f"--{given[0]} and --{given[1]} exclude each other")
 
 
 def _given(names):
-    """Values of those of some flags that are given: dict."""
+    """Values of the named flags that the user gave: dict."""
     return {name: FLAGS[name].value for name in names if FLAGS[name].value is not None}
 
 
@@ -133,12 +133,12 @@ def _load():
         arguments["config"] = huggingface.read_config(arguments["config"])
     with contextlib.redirect_stdout(sys.stderr):  # standard output is for predictions
         loaded = loading.load(FLAGS.model, batch_size=FLAGS.predict_batch_size, **arguments)
-    loaded.shows_progress = False  # as this command shows it
+    loaded.shows_progress = False  # this command shows progress itself
     return loaded
 
 
 def _fill_masks(loaded):
-    """Yields a text and the pieces that fit in its masks: dicts."""
+    """Yields a dict for each text, with the predicted pieces of its masks."""
     for text, masks in zip(
         FLAGS.fill_mask, loaded.fill_mask(FLAGS.fill_mask, FLAGS.top_k), strict=True
     ):
@@ -146,7 +146,7 @@ def _fill_masks(loaded):
 
 
 def _judge_order(loaded):
-    """Yields two texts, and how probably they stand in this order: a dict."""
+    """Yields one dict: two texts and the probability of their order."""
     first, second = FLAGS.sentence_order
     probability = loaded.sentence_order(first, second)
     yield {"text": first, "text_pair": second, "in_order": probability}
@@ -168,7 +168,7 @@ def _predicted(model):
 
 
 def _examples(model):
-    """Yields the examples of the flags, a file or standard input, as `predict_examples.read`."""
+    """Yields the examples of flags, file or standard input, like `predict_examples.read`."""
     import tensorflow as tf
 
     given = _given(INPUTS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examples for predict.py: lines of JSON or of columns become the inputs of a model."""
+"""Reads examples for predict.py from lines of JSON or columns."""
 
 import codecs
 import difflib
@@ -11,9 +11,9 @@ import sys
 from albert_tf.errors import UserError, decode, parse_json
 
 INPUTS = ("text", "text_pair", "article", "question", "context", "options")  # in this order
-# From this similarity on a key is a misspelt input: text_pairs is one, question_id is none.
+# A key at least this similar to an input is misspelt: text_pairs is, question_id is not.
 CLOSE = 0.85
-# Names of columns, in small letters, that show a first line to be a header.
+# Lower-case names of columns by which a header is recognised.
 USUAL_NAMES = ("id", "idx", "index", "guid", "label", "sentence", "sentence1", "sentence2")
 SEPARATORS = {"\t": "tabs", ",": "commas"}
 
@@ -23,19 +23,19 @@ def read(lines, name, model, columns=None, header=None):
 
     Args:
         lines: iterable of bytes.
-        name: str, of the file, for messages.
+        name: str, name of the file, for messages.
         model: predict_models.Model.
         columns: dict of text, text_pair and id -> their column: str, a name in the first line, or a
-            number from 0; None or empty for the columns that are named as the inputs, or all of
-            them in order.
-        header: bool, whether the first line names the columns; None to find out: it does if every
-            input of the model is named there.
+            number from 0; None or empty for the columns with the names of the inputs, or all
+            columns in order.
+        header: bool, whether the first line names the columns; by default it does if it names
+            every input of the model.
 
     Yields:
         (dict of the model's inputs, dict of the other keys); None for a blank line.
 
     Raises:
-        UserError: an input is missing, or a line is no example.
+        UserError: an input is missing, or a line is not an example.
     """
     from albert_tf.tasks import tables
 
@@ -63,7 +63,7 @@ def read(lines, name, model, columns=None, header=None):
 
 
 def _first_line(lines):
-    """(The lines without a byte order mark, the first one that is not blank)."""
+    """Returns (the lines without byte order mark, the first line that is not blank)."""
     lines, blank = iter(lines), []
     for line in lines:
         line = line.removeprefix(codecs.BOM_UTF8)
@@ -74,7 +74,7 @@ def _first_line(lines):
 
 
 def _rows(lines, name):
-    """Yields (number from 1, columns between tabs) of each line; a JSON object is one column."""
+    """Yields (number from 1, tab-separated columns) of each line; a JSON object is one column."""
     for number, line in enumerate(lines, start=1):
         line = decode(line, f"{name}, line {number}").rstrip("\r\n")
         is_object = line.lstrip().startswith("{")
@@ -82,7 +82,7 @@ def _rows(lines, name):
 
 
 def _usual(model):
-    """Names of the columns of a file without a header."""
+    """Default names of columns, for a file without a header."""
     names = list(model.inputs)
     if "options" in names:
         names[-1:] = _option_columns(model)
@@ -94,7 +94,7 @@ def _option_columns(model):
 
 
 def _check_columns(columns, model, header):
-    """Raises UserError if columns that flags name are not those of the model."""
+    """Raises UserError if the columns that flags name do not fit the model."""
     if not {*model.inputs} <= {"text", "text_pair"}:
         raise UserError(f"--text_column is for models of texts; {_takes(model)}")
     if "text_pair" in columns and "text_pair" not in model.inputs:
@@ -128,7 +128,7 @@ def _is_header(row, model, columns, header, place):
 
 
 def _check_header(names, model, columns, place):
-    """Raises UserError if a column stands there twice, or would hide an output, or is missing."""
+    """Raises UserError if a column is missing, appears twice, or would hide an output."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UserError(f"{place}: two columns are named {twice!r}")
@@ -147,7 +147,7 @@ def _check_header(names, model, columns, place):
 
 
 def _example(row, model, columns, names, separator, place):
-    """The keys on a line: of a JSON object, or of columns with these names, or the usual ones."""
+    """Converts a line to a dict: a JSON object, or columns with given or usual names."""
     if separator == "\t" and row[0].lstrip().startswith("{"):
         try:
             return parse_json(row[0], place)
@@ -178,18 +178,18 @@ def _example(row, model, columns, names, separator, place):
 
 
 def check(example, model, place):
-    """The model's inputs in an example, and its other keys.
+    """Checks an example, and splits it into the model's inputs and other keys.
 
     Args:
         example: dict.
         model: predict_models.Model.
-        place: str, where it stands, for messages.
+        place: str, location of the example, for messages.
 
     Returns:
         (dict of the model's inputs, dict of the other keys).
 
     Raises:
-        UserError: an input is missing or no text, or a key cannot be copied.
+        UserError: an input is missing or not text, or a key cannot be copied.
     """
     if "text_pair" in model.inputs:
         example.setdefault("text_pair", "")
@@ -214,7 +214,7 @@ def _takes(model):
 
 
 def _check_key(name, model, place):
-    """Raises UserError for a key that is meant as an input, or would hide an output."""
+    """Raises UserError if a key seems to be a misspelt input, or would hide an output."""
     if name in model.inputs:
         return
     if name in INPUTS:
@@ -230,7 +230,7 @@ def _check_key(name, model, place):
 
 
 def _check_json(name, value, place):
-    """Raises UserError if a key cannot be written again: lone surrogates, NaN, infinity."""
+    """Raises UserError if a value cannot be written as JSON: lone surrogates, NaN, infinity."""
     try:
         json.dumps({name: value}, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError as error:

@@ -11,7 +11,7 @@ from albert_tf.cli.predict_examples import INPUTS
 from albert_tf.errors import UserError, one_line
 
 LABELS_FILE = "labels.txt"
-OUTPUTS = (  # in the order of a line
+OUTPUTS = (  # in the order of an output line
     "label", "probabilities", "predictions", "answer", "start", "end", "score", "probability",
     "no_answer_score", "threshold", "words", "labels", "scores",
 )  # fmt: skip
@@ -23,10 +23,10 @@ EMBEDDINGS = ("pooled_output", "sequence_output")
 
 
 def find_export(path):
-    """The directory of a SavedModel: `path`, or the newest version below it.
+    """Directory of a SavedModel: `path`, or the newest version in it.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no SavedModel.
     """
     import tensorflow as tf
 
@@ -51,14 +51,15 @@ def _is_export(folder):
 
 
 class Model(NamedTuple):
-    """A model with its inputs.
+    """A model with its inputs and outputs.
 
     Attributes:
-        inputs: tuple of str, of INPUTS.
+        inputs: tuple of str, those of INPUTS that the model takes.
         optional: tuple of those that an example may lack.
         outputs: tuple of str, keys of a prediction.
-        num_options: int, options of a question; None where there are none.
-        predict: callable; list of dicts of the inputs -> as many dicts of values for JSON.
+        num_options: int, options of a question; None if there are none.
+        predict: callable that takes a list of dicts of inputs and gives as many dicts of values
+            for JSON.
     """
 
     inputs: tuple
@@ -69,14 +70,14 @@ class Model(NamedTuple):
 
 
 def of_checkpoint(loaded, embeddings):
-    """The Model of an `albert_tf.api.loaded.Loaded`.
+    """Makes the Model of an `albert_tf.api.loaded.Loaded`.
 
     Args:
         loaded: Loaded.
-        embeddings: sequence of EMBEDDINGS to be given in place of predictions.
+        embeddings: sequence of EMBEDDINGS to return instead of predictions.
 
     Raises:
-        UserError: it is not fine-tuned, and embeddings are not asked for.
+        UserError: the model is not fine-tuned, and `embeddings` is empty.
     """
     if embeddings:
 
@@ -95,19 +96,19 @@ def of_checkpoint(loaded, embeddings):
 
 
 def of_export(directory, embeddings):
-    """The Model of an export.
+    """Makes the Model of an export.
 
     Args:
         directory: str.
-        embeddings: sequence of EMBEDDINGS to be given in place of predictions.
+        embeddings: sequence of EMBEDDINGS to return instead of predictions.
 
     Raises:
-        UserError: it is damaged, or does not take text.
+        UserError: the export is damaged, or does not take text.
     """
     import tensorflow as tf
 
     signature = "embeddings" if embeddings else "text"
-    # There are no loops to gain from, and it warns of each assertion.
+    # Loop optimization gains nothing here, and it warns about each assertion.
     tf.config.optimizer.set_experimental_options({"loop_optimization": False})
     saved_model = _load(directory)
     if signature not in saved_model.signatures:
@@ -116,7 +117,7 @@ def of_export(directory, embeddings):
             f"{', '.join(saved_model.signatures)}"
         )
     function = saved_model.signatures[signature]
-    function.saved_model = saved_model  # which has to live as long
+    function.saved_model = saved_model  # keeps the model alive as long as the function
     specs = function.structured_input_signature[1]
     inputs = tuple(name for name in INPUTS if name in specs)
     if not inputs or len(inputs) < len(specs):
@@ -156,7 +157,7 @@ def _run(directory, function, inputs, examples):
     for name, values in found.items():
         if values.dtype.kind == "f" and np.isnan(values).any():
             raise UserError(f"{directory} gives NaN as {name}: its weights are damaged")
-    windows = found.pop("example", None)  # of older exports of SQuAD: a row for each window
+    windows = found.pop("example", None)  # older exports of SQuAD have a row for each window
     for i in range(len(examples)):
         row = i if windows is None else windows == i
         yield {name: values[row] if values.ndim else values for name, values in found.items()}
@@ -165,10 +166,10 @@ def _run(directory, function, inputs, examples):
 def _load(directory):
     import tensorflow as tf
 
-    importlib.import_module("tensorflow_text")  # with the operations of exported tokenizers
+    importlib.import_module("tensorflow_text")  # registers the operations of exported tokenizers
     try:
         return tf.saved_model.load(directory)
-    except Exception as error:  # what damaged files raise has no type in common
+    except Exception as error:  # errors from damaged files have no common type
         raise UserError(
             f"{directory} cannot be loaded: its files are damaged, or not all of one export "
             f"({one_line(error)})"
@@ -176,14 +177,14 @@ def _load(directory):
 
 
 def read_labels(path, count):
-    """The class names of an export: list of str.
+    """Reads the class names of an export: list of str.
 
     Args:
-        path: str, a file with one name a line.
-        count: int, how many classes the model has.
+        path: str, a file with one name per line.
+        count: int, number of classes of the model.
 
     Raises:
-        UserError: it is not UTF-8, or has not `count` different names.
+        UserError: the file is not UTF-8, or does not have `count` different names.
     """
     from albert_tf import files
 
@@ -197,7 +198,7 @@ def read_labels(path, count):
 
 
 def prediction(outputs, labels):
-    """A prediction for people and programs: dict; probabilities by class name, if there are any."""
+    """Converts outputs to a prediction for JSON: dict, with probabilities by class name."""
     import numpy as np
 
     if "words" in outputs:  # the rest is padding
@@ -213,9 +214,10 @@ def prediction(outputs, labels):
 
 
 def _plain(values):
-    """Numbers, strings and lists of numpy values.
+    """Converts numpy values to numbers, strings and lists.
 
-    What is not finite, the score of an answer that there is not, is None: JSON has no such number.
+    A value that is not finite, such as the score of a missing answer, becomes None, since JSON
+    has no such number.
     """
     import numpy as np
 
@@ -227,10 +229,10 @@ def _plain(values):
 
 
 def embeddings_of(outputs, names):
-    """The embeddings asked for: dict of lists, without padded pieces and padded windows.
+    """Selects embeddings: dict of lists, without padded pieces and padded windows.
 
     Args:
-        outputs: dict of pooled_output [H], sequence_output [T, H], input_mask [T]; of options or
+        outputs: dict of pooled_output [H], sequence_output [T, H], input_mask [T]; with options or
             windows [W, H], [W, T, H], [W, T].
         names: sequence of EMBEDDINGS.
     """

@@ -20,7 +20,7 @@ FLAGS = flags.FLAGS
 
 
 def define_flags():
-    """Defines the script's flags; those of the training have SentencePiece's names."""
+    """Defines the script's flags; those for training have SentencePiece's names."""
     flag_groups.define(
         options.Corpus, options.TextFormat, options.SentencePieceFile, options.SentencePiece
     )
@@ -28,13 +28,13 @@ def define_flags():
 
 
 class Sentences:
-    """The sentences of text files, cleaned, with a progress bar while they are read.
+    """Iterable of cleaned sentences of text files, with a progress bar.
 
     Args:
         paths: list of str.
         form: text_files.Format.
         lower: bool, whether to lower-case.
-        strip_accents: bool, whether letters lose their marks.
+        strip_accents: bool, whether to remove accents.
     """
 
     def __init__(self, paths, form, lower, strip_accents):
@@ -55,13 +55,13 @@ class Sentences:
                 bar.update(len(chunk.content))
 
     def note(self):
-        """A note on the lines skipped; empty if there are none."""
+        """Note on skipped lines; empty if there are none."""
         return f"; skipped: {self._skipped} lines that are not UTF-8" if self._skipped else ""
 
 
 @contextlib.contextmanager
 def signals_end_at_once():
-    """Lets Ctrl-C and SIGTERM end the process: no Python code runs while SentencePiece trains."""
+    """Lets Ctrl-C and SIGTERM end the process while SentencePiece trains, outside of Python."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         for number in before:
@@ -73,7 +73,7 @@ def signals_end_at_once():
 
 
 def main(_):
-    """Reads the flags, trains the model, writes it and prints what it was made of."""
+    """Trains the model, writes it and prints a summary."""
     paths.check_exist("input_file")
     if not FLAGS.model_prefix or FLAGS.model_prefix.endswith("/"):
         raise UserError(
