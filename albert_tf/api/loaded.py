@@ -6,7 +6,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.api import masked_text
+from albert_tf.api import masked_text, scoring
 from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
@@ -96,6 +96,47 @@ class Loaded:
         found = masked_text.fillings(
             self.tokenizer, self._run(("masks", top_k), fill, features), counts
         )
+        return found[0] if isinstance(texts, str) else found
+
+    def score(self, texts, method="within_word_l2r", per_piece=False):
+        """The pseudo-log-likelihood of texts: how likely the model finds them.
+
+        Each piece is masked in turn, and the log-probabilities of the masked pieces are summed
+        (Salazar et al., ACL 2020).
+
+        Args:
+            texts: str or list of n str. Special tokens in them are text.
+            method: str, "within_word_l2r": the later pieces of the same word are masked too, so
+                that they do not give a rare word away (Kauf and Ivanova, ACL 2023); "original":
+                they are not. A word is what stands between white space or, with a WordPiece
+                vocabulary, between punctuation marks too.
+            per_piece: bool, whether to return the log-probability of each piece too.
+
+        Returns:
+            For each text a dict: `log_prob`, a natural logarithm; `num_pieces`; `num_words`;
+            `num_unknown`, pieces that the vocabulary lacks; with `per_piece`, `pieces` and
+            `log_probs`, lists.
+
+        Raises:
+            UserError: there is no masked-LM head, or a text is empty or longer than
+                `max_seq_length`.
+        """
+        self._check_head("masked_lm", "score")
+        if method not in scoring.METHODS:
+            raise UserError(
+                f"method must be one of {', '.join(scoring.METHODS)}. Received: {method!r}"
+            )
+        pieces = scoring.pieces_of(self.tokenizer, sequences.as_texts(texts), self.max_seq_length)
+        if "score" not in self._predictors:
+            predict = functools.partial(scoring.log_probs, self.model)
+            self._predictors["score"] = Predictor(self._strategy, predict)
+        found = scoring.scores(self._predictors["score"], pieces, method)
+        if per_piece:
+            for score, ids in zip(found, pieces.ids, strict=True):
+                score["pieces"] = self.tokenizer.convert_ids_to_tokens(ids.tolist())
+        else:
+            for score in found:
+                del score["log_probs"]
         return found[0] if isinstance(texts, str) else found
 
     def sentence_order(self, firsts, seconds=None):

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pseudo-log-likelihoods: how likely a masked language model finds a text.
+
+Each piece is masked in turn, and the log-probabilities of the masked pieces are summed (Salazar et
+al., ACL 2020).
+
+Shapes:
+    B batch, T sequence, V vocabulary; n texts, m pieces of all texts together.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.errors import UserError
+from albert_tf.text.tokenization import WORD_START
+
+METHODS = ("within_word_l2r", "original")
+UNKNOWN = ("<unk>", "[UNK]")
+_NUM_SPECIALS = 2  # [CLS] and [SEP]
+
+
+class Pieces(NamedTuple):
+    """The pieces of n texts.
+
+    Attributes:
+        ids: list of n int arrays.
+        words: list of n int arrays, the word in its text that each piece belongs to.
+        num_unknown: list of n int, pieces that the vocabulary lacks.
+        special_ids: SpecialIds.
+    """
+
+    ids: list
+    words: list
+    num_unknown: list
+    special_ids: NamedTuple
+
+
+def pieces_of(tokenizer, texts, max_length):
+    """Splits texts into pieces and words.
+
+    A word is a run of characters without white space, with SentencePiece; with WordPiece
+    punctuation marks are words too.
+
+    Args:
+        tokenizer: FullTokenizer.
+        texts: list of n str. Special tokens in them are text.
+        max_length: int, longest sequence in pieces, [CLS] and [SEP] included.
+
+    Returns:
+        Pieces.
+
+    Raises:
+        UserError: a text has no pieces, or too many.
+    """
+    ids, words, num_unknown = [], [], []
+    for number, text in enumerate(texts):
+        pieces = tokenizer.tokenize(text)
+        if not 0 < len(pieces) <= max_length - _NUM_SPECIALS:
+            place = f"text {number + 1}"
+            if not pieces:
+                raise UserError(f"{place} is empty: a score needs at least one piece")
+            raise UserError(
+                f"{place} has {len(pieces)} pieces, but max_seq_length={max_length} has room for "
+                f"{max_length - _NUM_SPECIALS}: shorten it or split it. It begins: {text:.80}"
+            )
+        ids.append(np.array(tokenizer.convert_tokens_to_ids(pieces), np.int32))
+        if tokenizer.is_sentencepiece:
+            opens = np.array([piece.startswith(WORD_START) for piece in pieces])
+        else:
+            opens = np.array([not piece.startswith("##") for piece in pieces])
+        words.append(np.cumsum(opens) - opens[0])
+        num_unknown.append(
+            sum(piece in UNKNOWN or piece not in tokenizer.vocab for piece in pieces)
+        )
+    return Pieces(ids, words, num_unknown, tokenizer.special_ids())
+
+
+def masked_batches(pieces, method, tokens_per_batch):
+    """Yields sequences with one piece to be predicted each, those of long texts first.
+
+    Sequences of like length share a batch, and none is padded beyond the longest of its batch.
+
+    Args:
+        pieces: Pieces.
+        method: str, of METHODS: mask a piece only, or the later pieces of its word too.
+        tokens_per_batch: int, B * T at most.
+
+    Yields:
+        (int array [B], which of the m pieces is predicted; dict of int32 arrays: input_ids,
+        input_mask and segment_ids [B, T], masked_lm_positions and masked_lm_ids [B, 1]).
+    """
+    lengths = np.array([len(ids) for ids in pieces.ids])
+    firsts = np.cumsum(lengths) - lengths
+    order = np.argsort(-lengths, kind="stable")
+    texts = np.repeat(order, lengths[order])  # [m]
+    places = np.arange(len(texts)) - np.repeat(
+        np.cumsum(lengths[order]) - lengths[order], lengths[order]
+    )
+    start = 0
+    while start < len(texts):
+        width = lengths[texts[start]]
+        rows = slice(start, start + max(1, tokens_per_batch // (width + _NUM_SPECIALS)))
+        start = rows.stop
+        found, row_of = np.unique(texts[rows], return_inverse=True)
+        at = places[rows][:, np.newaxis]  # [B, 1]
+        ids = _padded([pieces.ids[text] for text in found], width)[row_of]  # [B, T - 2]
+        targets = np.take_along_axis(ids, at, axis=1)
+        columns = np.arange(width)
+        is_masked = columns == at
+        if method == "within_word_l2r":
+            words = _padded([pieces.words[text] for text in found], width)[row_of]
+            is_masked |= (words == np.take_along_axis(words, at, axis=1)) & (columns > at)
+        special = pieces.special_ids
+        ends = lengths[texts[rows]][:, np.newaxis] + 1  # [B, 1]: where [SEP] stands
+        sequence = np.full([len(at), width + _NUM_SPECIALS], special.pad, np.int32)
+        sequence[:, 0] = special.cls
+        sequence[:, 1:-1] = np.where(is_masked, special.mask, ids)
+        np.put_along_axis(sequence, ends, special.sep, axis=1)
+        mask = np.arange(sequence.shape[1]) <= ends
+        features = {
+            "input_ids": np.where(mask, sequence, special.pad),
+            "input_mask": mask.astype(np.int32),
+            "segment_ids": np.zeros_like(sequence),
+            "masked_lm_positions": at.astype(np.int32) + 1,
+            "masked_lm_ids": targets,
+        }
+        yield firsts[texts[rows]] + places[rows], features
+
+
+def _padded(rows, width):
+    """Rows of one array [len(rows), width], filled up with -1."""
+    padded = np.full([len(rows), width], -1, np.int32)
+    for row, values in zip(padded, rows, strict=True):
+        row[: len(values)] = values
+    return padded
+
+
+def log_probs(model, features, training=False):
+    """The log-probability of each masked piece that is to be predicted: float32 [B]."""
+    encoded = model.encoder(features, training=training)
+    logits = model.masked_lm(  # [B, 1, V]
+        encoded["sequence_output"], features["masked_lm_positions"], model.encoder.embedding_table
+    )
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(features["masked_lm_ids"], logits)
+    return {"log_probs": -losses[:, 0]}
+
+
+def scores(predict, pieces, method=METHODS[0], tokens_per_batch=4096):
+    """Scores texts.
+
+    Args:
+        predict: training.prediction.Predictor of `log_probs`.
+        pieces: Pieces of n texts.
+        method: str, of METHODS.
+        tokens_per_batch: int, B * T, pieces that are computed together.
+
+    Returns:
+        list of n dicts: `log_prob`, `num_pieces`, `num_words`, `num_unknown` and `log_probs`, a
+        list of the log-probability of each piece.
+    """
+    ends = np.cumsum([len(ids) for ids in pieces.ids], dtype=int)
+    if not len(ends):
+        return []
+    batches = masked_batches(pieces, method, tokens_per_batch)
+    found = np.split(predict(batches, ends[-1])["log_probs"], ends[:-1])
+    return [
+        {
+            "log_prob": float(log_probs.sum(dtype=np.float64)),
+            "num_pieces": len(ids),
+            "num_words": int(words[-1]) + 1,
+            "num_unknown": num_unknown,
+            "log_probs": log_probs.tolist(),
+        }
+        for ids, words, num_unknown, log_probs in zip(
+            pieces.ids, pieces.words, pieces.num_unknown, found, strict=True
+        )
+    ]

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scores of texts are sums of the log-probabilities of their pieces, each masked in turn."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.api import scoring
+from albert_tf.errors import UserError
+from tests import GOLDEN
+from tests.api import sources
+
+TEXTS = ["The painter showed a landscape.", "unbelievably, [MASK] [SEP]", "of", "ß § x"]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    return albert_tf.load(sources.write_release(tmp_path_factory.mktemp("release")))
+
+
+def by_hand(loaded, text, method):
+    """The log-probability of each piece, computed one sequence at a time."""
+    special, pieces = loaded.tokenizer.special_ids(), loaded.tokenizer.tokenize(text)
+    ids = loaded.tokenizer.convert_tokens_to_ids(pieces)
+    found = []
+    for place, id_ in enumerate(ids):
+        row, end = list(ids), place + 1
+        if method == "within_word_l2r":
+            while end < len(ids) and not pieces[end].startswith("▁"):
+                end += 1
+        row[place:end] = [special.mask] * (end - place)
+        row = tf.constant([[special.cls, *row, special.sep]])
+        features = {
+            "input_ids": row,
+            "input_mask": tf.ones_like(row),
+            "segment_ids": tf.zeros_like(row),
+        }
+        encoded = loaded.model.encoder(features)["sequence_output"]
+        table = loaded.model.encoder.embedding_table
+        logits = loaded.model.masked_lm(encoded, tf.constant([[place + 1]]), table)
+        found.append(float(tf.nn.log_softmax(logits)[0, 0, id_]))
+    return found
+
+
+@pytest.mark.parametrize("method", scoring.METHODS)
+def test_scores_are_those_computed_by_hand(loaded, method):
+    found = loaded.score(TEXTS, method=method, per_piece=True)
+    for text, score in zip(TEXTS, found, strict=True):
+        expected = by_hand(loaded, text, method)
+        assert score["pieces"] == loaded.tokenizer.convert_ids_to_tokens(
+            loaded.tokenizer.encode_ids(text)
+        )
+        np.testing.assert_allclose(score["log_probs"], expected, rtol=1e-4, atol=1e-5)
+        assert score["log_prob"] == pytest.approx(sum(expected), rel=1e-4)
+        assert score["num_pieces"] == len(expected)
+        assert score["num_words"] == len(text.split())
+
+
+def test_methods_differ_where_a_word_has_several_pieces(loaded):
+    text = "unbelievably"
+    assert len(loaded.tokenizer.tokenize(text)) > 1
+    scores = {method: loaded.score(text, method=method)["log_prob"] for method in scoring.METHODS}
+    assert abs(scores["original"] - scores["within_word_l2r"]) > 1e-3
+    assert loaded.score(text) == loaded.score(text, method="within_word_l2r")
+
+
+def test_a_model_of_known_probabilities(tmp_path):
+    loaded = albert_tf.load(sources.write_release(tmp_path))
+    for variable in loaded.model.variables:
+        variable.assign(tf.zeros_like(variable))
+    counts = np.arange(1, loaded.config.vocab_size + 1)
+    loaded.model.masked_lm.output_bias.assign(np.log(counts))  # whatever stands around
+    ids = loaded.tokenizer.encode_ids(TEXTS[0])
+    expected = sum(math.log(counts[id_] / counts.sum()) for id_ in ids)
+    assert loaded.score(TEXTS[0])["log_prob"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_str_gives_a_dict_and_no_texts_none(loaded):
+    assert set(loaded.score("of")) == {"log_prob", "num_pieces", "num_words", "num_unknown"}
+    assert loaded.score([]) == []
+
+
+def test_unknown_pieces_are_counted(loaded):
+    text = "x \U0001f600"
+    pieces = loaded.tokenizer.tokenize(text)
+    unknown = sum(piece not in loaded.tokenizer.vocab for piece in pieces)
+    assert loaded.score(text)["num_unknown"] == unknown > 0
+
+
+@pytest.mark.parametrize("method", scoring.METHODS)
+def test_batches_pad_no_more_than_their_longest_text(loaded, method):
+    texts = ["a", "a landscape", *TEXTS] * 3
+    pieces = scoring.pieces_of(loaded.tokenizer, texts, 64)
+    seen = []
+    for rows, features in scoring.masked_batches(pieces, method, 60):
+        length = features["input_ids"].shape[1]
+        assert features["input_mask"].sum(axis=1).max() == length
+        assert len(rows) == 1 or len(rows) * length <= 60
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(sum(map(len, pieces.ids))))
+
+
+def test_punctuation_is_a_word_of_wordpiece():
+    vocabulary = str(GOLDEN / "tokenization" / "vocab.txt")
+    tokenizer = albert_tf.FullTokenizer(vocab_file=vocabulary)
+    pieces = scoring.pieces_of(tokenizer, ["Unwanted, running"], 64)
+    tokens = tokenizer.tokenize("Unwanted, running")
+    words = np.cumsum([not token.startswith("##") for token in tokens]) - 1
+    assert pieces.words[0].tolist() == words.tolist()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"texts": ["of", " "]}, "^text 2 is empty"),
+        ({"texts": "of " * 63}, r"^text 1 has 63 pieces, but max_seq_length=64 has room for 62"),
+        ({"texts": 3}, "must be a str or a list of str"),
+        ({"texts": "of", "method": "l2r"}, "method must be one of within_word_l2r, original"),
+    ],
+)
+def test_bad_arguments(loaded, arguments, message):
+    with pytest.raises(UserError, match=message):
+        loaded.score(**arguments)
