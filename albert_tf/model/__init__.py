@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ALBERT encoder, its heads and the optimizers; knows neither text nor files."""
+"""The ALBERT encoder, its heads and the optimizers; independent of text and files."""

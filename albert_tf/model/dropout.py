@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout whose masks follow from a key, so that a training step can be repeated exactly.
+"""Dropout with masks determined by a key, so that a training step can be repeated exactly.
 
     with dropout.seeded(key):
         outputs = model(features, training=True)
 
-Each call of `dropout` takes a mask that is a function of the key and of the place of the call: the
-number of calls before it. Without a key, masks come from TensorFlow's global generator.
+The mask of each call of `dropout` is a function of the key and of the place of the call, which is
+the number of calls before it. Without a key, masks come from TensorFlow's global generator.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import threading
 
 import tensorflow as tf
 
-_RESOLUTION = 2**16  # of a rate: an element takes 16 random bits, since random bits are expensive
+_RESOLUTION = 2**16  # of a rate: 16 random bits per element, since random bits are expensive
 
 
 class _Places(threading.local):  # a strategy traces each of its replicas in a thread of its own
@@ -27,7 +27,7 @@ _places = _Places()
 
 @contextlib.contextmanager
 def seeded(key, place=0):
-    """Makes the masks of all dropout inside functions of a key and of their place.
+    """Context in which dropout masks are functions of a key and of their place.
 
     Args:
         key: int32 tensor [2], a seed of TensorFlow's stateless generators. It has to differ between
@@ -43,12 +43,12 @@ def seeded(key, place=0):
 
 
 def repeatable():
-    """`seeded` with a random key, where there is no key yet."""
+    """Context like `seeded`, with a random key unless a key is already set."""
     return seeded(next_key()) if _places.key is None else contextlib.nullcontext()
 
 
 def current():
-    """Key and place of the next call, with which `seeded` repeats what follows."""
+    """Key and place of the next call, with which `seeded` repeats the calls that follow."""
     return _places.key, _places.count
 
 
@@ -62,12 +62,12 @@ def next_key():
 
 
 def fold_in(key, number):
-    """The key (int32 tensor [2]) that follows from another and a number, the same under XLA."""
+    """Derives a key (int32 tensor [2]) from another and a number, the same with and without XLA."""
     return _positive(tf.random.experimental.stateless_fold_in(key, number))
 
 
 def _positive(key):
-    # XLA and TensorFlow's own kernels take negative seeds for different ones.
+    # XLA and TensorFlow's own kernels interpret negative seeds differently.
     return tf.bitwise.bitwise_and(key, tf.int32.max)
 
 
@@ -114,5 +114,5 @@ def drop(x, keep, rate):
 
 
 def dropout(x, rate, training):
-    """Zeroes a share `rate` of x and scales the rest by 1 / (1 - rate), in training alone."""
+    """Zeroes a share `rate` of x and scales the rest by 1 / (1 - rate), only in training."""
     return drop(x, draw(x, rate, training), rate)

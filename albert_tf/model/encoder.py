@@ -45,7 +45,7 @@ def get_activation(name):
 
 
 def truncated_normal(stddev):
-    """Initialiser of all kernels and tables; nothing beyond two standard deviations."""
+    """Initialiser of all kernels and tables: a normal cut off at two standard deviations."""
     return tf_keras.initializers.TruncatedNormal(stddev=stddev)
 
 
@@ -163,7 +163,7 @@ class Embeddings(Layer):
 
 @tf.custom_gradient
 def _take_rows(table, ids):
-    # The gradient by a product: adding all tokens into two rows of a table is slow.
+    # The gradient as a product: adding all tokens into two rows of a table is slow.
     def gradient(dy):
         chosen = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0], dtype=dy.dtype)
         rows = tf.reshape(dy, [-1, table.shape[1]])
@@ -187,7 +187,7 @@ class AttentionBlock(Layer):
         self._attention_dropout = config.attention_probs_dropout_prob
 
     def tensors(self, uses=1):
-        """What each of several calls reads of the variables."""
+        """The tensors that `call` reads from the variables, once for each use."""
         dense = (self.query, self.key, self.value, self.output_dense)
         return _of_each_use((*dense, self.layer_norm), uses)
 
@@ -197,7 +197,7 @@ class AttentionBlock(Layer):
         Args:
             x: float tensor [B * T, H].
             mask_adder: float32 tensor [B, 1, 1, T], added to the logits of each key.
-            tensors: of `tensors`, or None to read the variables anew.
+            tensors: one result of `tensors`, or None to read the variables.
             training: bool, whether dropout is on.
 
         Returns:
@@ -235,7 +235,7 @@ class FeedForwardBlock(Layer):
         self._dropout = config.hidden_dropout_prob
 
     def tensors(self, uses=1):
-        """What each of several calls reads of the variables."""
+        """The tensors that `call` reads from the variables, once for each use."""
         return _of_each_use((self.intermediate, self.output_dense, self.layer_norm), uses)
 
     def call(self, x, tensors=None, training=False):
@@ -281,7 +281,7 @@ class AlbertModel(ConfiguredModel):
             self.embedding_hidden_mapping_in = Linear(
                 config.embedding_size, hidden, stddev, dtype=policy
             )
-        # Flat lists: Keras does not save what lies in lists of lists.
+        # Flat lists: Keras does not save layers in lists of lists.
         self.attention_blocks = [
             AttentionBlock(config, dtype=policy)
             for _ in range(config.num_attention_groups * config.inner_group_num)
@@ -319,7 +319,7 @@ class AlbertModel(ConfiguredModel):
             input_mask = tf.ones_like(input_ids)
         if token_type_ids is None:
             token_type_ids = tf.zeros_like(input_ids)
-        # Only keys are masked, by -10000 and not by infinity: a row without any token still has
+        # Only keys are masked, with -10000 and not infinity: a row without any token still has
         # finite weights, and float16 can hold the number.
         mask_adder = (1.0 - tf.cast(input_mask, tf.float32))[
             :, tf.newaxis, tf.newaxis, :
@@ -351,7 +351,7 @@ class AlbertModel(ConfiguredModel):
         x = tf.reshape(embedding_output, [-1, config.embedding_size])  # [B * T, E]
         if self.embedding_hidden_mapping_in is not None:
             x = self.embedding_hidden_mapping_in(x)  # [B * T, H]
-        # bfloat16 is kept between blocks: half as much to read. float16's range is too small.
+        # Keep bfloat16 between blocks: half as much to read. The range of float16 is too small.
         low = self.compute_dtype == "bfloat16"
         x = tf.cast(x, tf.bfloat16 if low else tf.float32)
         run = self._recomputed if training and self._recompute else self._run
@@ -361,7 +361,7 @@ class AlbertModel(ConfiguredModel):
 
     def _run(self, x, mask_adder, training):
         outputs, blocks = [], self._blocks()
-        # Kernels are cast once, and not in each of the layers that share them.
+        # Cast kernels once, not in each of the layers that share them.
         uses = collections.Counter(part for block in blocks for part in block)
         tensors = {part: iter(part.tensors(count)) for part, count in uses.items()}
         for attention, ffn in blocks:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating-point operations of the matrix products of a model, from its sizes alone.
+"""Floating-point operations of a model's matrix products, computed from its sizes.
 
-Everything else (norms, activations, softmax, the optimizer) does few operations, and is left out,
-as is usual for a model's FLOP/s. So is what `recompute` computes a second time.
+Everything else (norms, activations, softmax, the optimizer) does few operations and is left out,
+as is usual for a model's FLOP/s. The second computation of `recompute` is left out too.
 """
 
 
@@ -30,7 +30,9 @@ def forward_flops(config, batch_size, length, predictions=0):
 
 
 def training_flops(config, batch_size, length, predictions=0):
-    """Operations of one training step: the backward pass has two products for each of the forward.
+    """Operations of one training step, three times the forward pass.
+
+    The backward pass has two products for each product of the forward pass.
 
     Args and result are those of `forward_flops`.
     """

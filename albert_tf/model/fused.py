@@ -6,10 +6,10 @@ what its gradient needs. XLA compiles all operations of such a function into one
 gradients here compute from the inputs again what they need. Matrix products stay outside: oneDNN's
 are faster than those of XLA on CPUs.
 
-The compiled forms are taken inside `with compiled():` alone, which a training step on CPUs enters,
-and only for tensors of a static shape: each new shape compiles again. A step that XLA compiles as a
-whole, GPUs, TPUs, predictions and exports take the plain forms. Under float32, both forms differ by
-rounding; under bfloat16 the compiled ones compute in float32 inside, and round once.
+The compiled forms are used only inside `with compiled():`, which a training step on CPUs enters,
+and only for tensors of a static shape, since each new shape compiles again. A step that XLA
+compiles as a whole, GPUs, TPUs, predictions and exports use the plain forms. Under float32, both
+forms differ by rounding; under bfloat16 the compiled ones compute in float32 and round once.
 
 Shapes:
     B batch, T sequence, N heads, D head size, R = B * T rows, C columns.
@@ -37,7 +37,7 @@ _switch = _Switch()
 
 @contextlib.contextmanager
 def compiled(on=True):
-    """Lets the functions of this module take their compiled forms inside, if `on`."""
+    """Context in which the functions of this module use their compiled forms, if `on`."""
     before = _switch.on
     _switch.on = on
     try:
@@ -47,12 +47,12 @@ def compiled(on=True):
 
 
 def compiles(x):
-    """Whether functions of this tensor take their compiled forms here."""
+    """Whether functions of this tensor use their compiled forms here."""
     return _switch.on and x.shape.is_fully_defined() and x.shape.num_elements() >= SMALLEST
 
 
 def _or(compiled_form, tensor=0):
-    """Makes a plain function that takes its compiled form where `compiles` one of its tensors.
+    """Decorator of a plain function that uses the compiled form if `compiles(tensor)`.
 
     Args:
         compiled_form: callable with the same arguments.
@@ -67,7 +67,7 @@ def _or(compiled_form, tensor=0):
 
 
 def copies(x, count, dtype=None):
-    """The same tensor for several uses, whose gradients are added up in float32, in one pass.
+    """Copies of a tensor for several uses; their gradients are added in float32, in one pass.
 
     Args:
         x: float tensor.
@@ -213,7 +213,7 @@ def _add_norm_back(x, bias, residual, gamma, dy, keep, rate):
 def _compiled_masked_softmax(logits, mask_adder, keep=None, rate=0.0):
     @tf.custom_gradient
     def function(logits):
-        # The gradient needs no logits. The weights are kept anyway, for the product with values.
+        # The gradient needs only the weights, which the product with values keeps anyway.
         weights, *dropped = _softmax(logits, mask_adder, keep, rate)
         return (dropped or [weights])[0], lambda dy: _softmax_back(weights, dy, keep, rate)
 
@@ -275,7 +275,7 @@ def split_heads(x, bias, scale, length, heads):
         x: float tensor [B * T, N * D].
         bias: float32 tensor [N * D].
         scale: float.
-        length: int or int32 scalar, T; B follows, 0 too.
+        length: int or int32 scalar, T; B is inferred and may be 0.
         heads: int, N.
 
     Returns:
@@ -335,7 +335,7 @@ def _cross_entropy_back(labels, logits, dy):
 
 @_compile
 def _hits(labels, logits):
-    # Whether another class comes before the label is quicker to tell than which one comes first.
+    # Testing whether another class ranks before the label is faster than finding the first class.
     own = tf.gather(logits, labels[..., tf.newaxis], batch_dims=labels.shape.rank)
     earlier = tf.range(logits.shape[-1], dtype=labels.dtype) < labels[..., tf.newaxis]
     before = tf.logical_or(logits > own, tf.logical_and(tf.equal(logits, own), earlier))
@@ -344,5 +344,5 @@ def _hits(labels, logits):
 
 @_or(_hits, tensor=1)
 def hits(labels, logits):
-    """1.0 where the largest logit of a row, the first of equal ones, is the label's; else 0.0."""
+    """1.0 where the label has the largest logit (the first of equal ones) of its row, else 0.0."""
     return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=labels.dtype), labels), tf.float32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of a task: the encoder with a head.
+"""Models for tasks: the encoder with a head.
 
 Shapes:
     B batch, T sequence, E embedding, H hidden, V vocabulary, P predictions per sequence.
@@ -89,7 +89,7 @@ class ModelWithHead(ConfiguredModel):
         self.encoder = AlbertModel(config, **options, dtype=self.dtype_policy)
 
     def _output_weights(self, outputs, stddev=0.02):
-        # The original's, whatever the config says of initializer_range.
+        # The original's value, whatever initializer_range the config has.
         return OutputWeights(outputs, self.config.hidden_size, stddev, dtype=self.dtype_policy)
 
 
@@ -223,7 +223,7 @@ class TokenClassificationModel(ModelWithHead):
 
 # --- SQuAD -----------------------------------------------------------------------------------
 
-# Stands for minus infinity in a softmax; float32 alone can hold it.
+# Stands for minus infinity in a softmax; only float32 can hold it.
 _FORBIDDEN = -1e30
 
 
@@ -265,7 +265,7 @@ class SquadV1Model(ModelWithHead):
 
 @serializable
 class SquadV2Model(ModelWithHead):
-    """Encoder with a start, an end that depends on the start, and whether there is an answer.
+    """Encoder that predicts a start, an end given the start, and whether there is an answer.
 
     Called with input_ids, input_mask, token_type_ids and p_mask (1 where no answer can lie), int32
     [B, T], it returns `cls_logits` float32 [B], high for no answer, and
@@ -291,7 +291,7 @@ class SquadV2Model(ModelWithHead):
             **options,
         )
         policy = self.dtype_policy
-        # Last layers compute in float32 under every precision: equal scores would be too frequent.
+        # The last layers always compute in float32: lower precision gives too many equal scores.
         self.start_logits = Linear(
             config.hidden_size, 1, config.initializer_range, dtype=tf.float32
         )
@@ -350,7 +350,7 @@ class EndLogits(Layer):
 
         Args:
             x: float32 tensor [B, T, H], the pieces.
-            starts: float32 tensor [B, K, H], those of them that are starts.
+            starts: float32 tensor [B, K, H], the pieces that are starts.
 
         Returns:
             float32 tensor [B, K, T].
@@ -391,22 +391,22 @@ class AnswerClass(Layer):
 def _on_rows(layer, x):
     """Applies a layer to the last axis: x [..., H] -> [..., outputs].
 
-    By a product of matrices: that of [B, 1, T, H] and [H, 1] is wrong in TensorFlow 2.20 with
-    oneDNN, even beyond its own memory.
+    Uses a 2-D product: TensorFlow 2.20 with oneDNN computes that of [B, 1, T, H] and [H, 1]
+    wrongly, and even writes beyond its own memory.
     """
     rows = layer(tf.reshape(x, [-1, x.shape[-1]]))
     return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [rows.shape[-1]]], axis=0))
 
 
 def _masked(logits, forbidden):
-    """Logits, and -1e30 where `forbidden`, float32 that broadcasts to their shape, is 1."""
+    """Replaces logits by -1e30 where `forbidden` (float32 that broadcasts to their shape) is 1."""
     return logits * (1.0 - forbidden) + _FORBIDDEN * forbidden
 
 
 def top(log_probs, count):
     """The highest log-probabilities of the last axis and their indices [..., count].
 
-    A sequence shorter than `count` goes on with impossible pieces, as if it had more padding.
+    A sequence shorter than `count` is extended by impossible pieces, as if it had more padding.
     """
     missing = tf.maximum(count - tf.shape(log_probs)[-1], 0)
     paddings = [[0, 0]] * (log_probs.shape.rank - 1) + [[0, missing]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base class of all models: Keras builds, saves and loads them, checkpoints fill them."""
+"""Base class of all models, which Keras saves and loads and checkpoints fill."""
 
 import inspect
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from albert_tf.checkpoints import loading, name_table, readers, source
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 
-PACKAGE = "albert_tf"  # before the names of classes in files of Keras
+PACKAGE = "albert_tf"  # prefix of class names in Keras files
 
 
 def serializable(kind):
@@ -21,7 +21,7 @@ def serializable(kind):
 
 
 class ConfiguredModel(tf_keras.Model):
-    """A model that its AlbertConfig and a few options make, variables included.
+    """A model made from an AlbertConfig and a few options; it has its variables from the start.
 
     Args:
         config: AlbertConfig.
@@ -43,7 +43,7 @@ class ConfiguredModel(tf_keras.Model):
         self.built = True  # the constructors of the layers make all variables
 
     def fit(self, x=None, *args, **kwargs):
-        """`fit` of tf_keras.Model; texts, of which it would fail deep in a graph, are refused."""
+        """`fit` of tf_keras.Model; refuses texts, which would fail deep in a graph."""
         spec = getattr(x, "element_spec", x)  # of a tf.data.Dataset
         spec = spec[0] if isinstance(spec, tuple) and spec else spec
         if isinstance(spec, str | list | tuple | np.ndarray | tf.Tensor | tf.TensorSpec):
@@ -51,10 +51,10 @@ class ConfiguredModel(tf_keras.Model):
         return super().fit(x, *args, **kwargs)
 
     def build(self, input_shape=None):
-        """Does nothing: the variables are there."""
+        """Does nothing: the variables exist already."""
 
     def get_config(self):
-        """The constructor's arguments, as values that JSON has."""
+        """The constructor's arguments, as JSON values."""
         return {
             "name": self.name,
             "trainable": self.trainable,
@@ -66,7 +66,7 @@ class ConfiguredModel(tf_keras.Model):
 
     @classmethod
     def from_config(cls, config):
-        """The model of `get_config`, with random weights."""
+        """Makes a model from the result of `get_config`, with random weights."""
         config = config | {"config": AlbertConfig.from_dict(config["config"])}
         frozen = config.pop("frozen", ())
         model = cls(**config)
@@ -75,7 +75,7 @@ class ConfiguredModel(tf_keras.Model):
         return model
 
     def finalize_state(self):
-        """Freezes again what was: of a directory, Keras sets `trainable` after `from_config`."""
+        """Freezes layers again: for a SavedModel, Keras sets `trainable` after `from_config`."""
         if hasattr(self, "_serialized_attributes") and self._frozen is not None:
             self._freeze(self._frozen)
             self._frozen = None
@@ -85,7 +85,7 @@ class ConfiguredModel(tf_keras.Model):
             part.trainable = number not in frozen  # sets its own parts too, which come later
 
     def _parts(self):
-        """All layers of the model, each one before its own, in the order of the constructors."""
+        """All layers, each before its sublayers, in the order of the constructors."""
         layers = [layer for own in self.layers for layer in (own, *own.submodules)]
         return [
             layer
@@ -96,7 +96,7 @@ class ConfiguredModel(tf_keras.Model):
 
     @classmethod
     def from_checkpoint(cls, path, **options):
-        """A model with the weights of any source; prints what is taken and what is not.
+        """Makes a model with the weights of any source; prints which weights are loaded.
 
         Args:
             path: str, a release or training directory, a checkpoint's prefix, the directory of a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model is trained for: losses and figures of its outputs.
+"""Training objectives: losses and figures of a model's outputs.
 
 Shapes:
     B batch, T sequence, P predictions per sequence, C classes, L labels of a sequence.
@@ -18,7 +18,7 @@ from albert_tf.model.fused import cross_entropy, hits
 
 
 class Objective(NamedTuple):
-    """What a model is trained for.
+    """Training objective of a model.
 
     Attributes:
         figures: tuple of str, names of the figures.
@@ -89,7 +89,7 @@ def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
         terms: dict, of `pretraining_terms`.
         totals: dict of name -> float32 scalar, the weights' sums over the whole batch; None if
             `terms` are of the whole batch.
-        sentence_loss_weight: float; 0 leaves the masked-LM loss alone.
+        sentence_loss_weight: float; 0 leaves only the masked-LM loss.
 
     Returns:
         float32 scalar: the share of these examples in the loss of the whole batch.

@@ -16,7 +16,7 @@ from albert_tf.model.keras_model import serializable
 
 @serializable
 class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up, then polynomial decay to 0; a function of the step alone.
+    """Linear warm-up, then polynomial decay to 0, as a function of the step.
 
     1. t < start_warmup_step + warmup_steps: peak * (t - start_warmup_step) / warmup_steps. This is
        0 at the first step, and negative before start_warmup_step, as in the original.
@@ -118,7 +118,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
     def build(self, var_list):
-        """Makes the moments, zero at first. Calling it again does nothing."""
+        """Creates the moments, initially zero. Calling it again does nothing."""
         super().build(var_list)
         if getattr(self, "_built", False):
             return
@@ -168,7 +168,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        """The optimizer of `get_config`; `decayed` has to be a registered function."""
+        """Makes an optimizer from the result of `get_config`; `decayed` has to be registered."""
         decayed = tf_keras.saving.deserialize_keras_object(config["decayed"], custom_objects)
         return super().from_config(config | {"decayed": decayed}, custom_objects)
 

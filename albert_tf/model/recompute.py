@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocks whose activations are computed again in the backward pass (Chen et al., 2016).
 
-Of each block, its input alone is kept. The backward pass goes through the blocks in reverse order:
-it computes one again, takes its gradients, and adds those of the variables to the sums so far. So
-the gradients of a shared variable take the memory of one layer, and not of all.
+Only the input of each block is kept. The backward pass goes through the blocks in reverse order:
+it computes a block again, takes its gradients, and adds those of the variables to the sums so far.
+So the gradients of a shared variable take the memory of one layer and not of all.
 """
 
 import tensorflow as tf
@@ -15,8 +15,8 @@ def run_blocks(blocks, x, tensors):
     """Applies blocks one after the other.
 
     Args:
-        blocks: list of callables, (x, tensors) -> x. All they read that needs a gradient is in
-            their arguments, and their dropout is of `dropout`.
+        blocks: list of callables, (x, tensors) -> x. Everything they read that needs a gradient is
+            in their arguments, and their dropout comes from the module `dropout`.
         x: float tensor.
         tensors: list of float tensors.
 
@@ -41,11 +41,11 @@ def _run_blocks(blocks, x, tensors):
 
 
 def _gradients(kept, tensors, dys):
-    """Gradients of the first input and of the tensors, from those of each output."""
+    """Gradients of the first input and of the tensors, from the gradients of each output."""
     dx, totals = 0.0, [0.0] * len(tensors)
     for (block, x, place), dy in zip(reversed(kept), reversed(dys), strict=True):
         dy = dy + tf.cast(dx, dy.dtype)
-        # One block after the other: the sums of the one before are there first.
+        # One block after the other: wait for the sums of the previous one.
         with tf.control_dependencies([total for total in totals if tf.is_tensor(total)]):
             x, place = _after(dy, x, place)
         with tf.GradientTape() as tape, dropout.seeded(*place):
@@ -60,10 +60,10 @@ def _gradients(kept, tensors, dys):
 
 
 def _after(dy, x, place):
-    """The same values, computed when dy is there.
+    """Returns x unchanged, but only once dy is computed.
 
-    A block on them is not the same computation as before, neither for TensorFlow nor for XLA, which
-    would otherwise find out that both are equal, and keep the first.
+    Without this, TensorFlow and XLA would notice that the block is computed twice, and would keep
+    the first result instead.
     """
     key, count = place
     nothing = tf.math.is_nan(tf.cast(tf.reshape(dy, [-1])[0], tf.float32))  # gradients are numbers

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serialised tf.train.Examples of a fixed schema, many at once, straight from arrays.
+"""Serialises many tf.train.Examples of a fixed schema at once, directly from arrays.
 
 The bytes are those of `tf.train.Example.SerializeToString(deterministic=True)`.
 An Example is nested messages: Features { map<name, Feature { Int64List | FloatList }> }. Every
-level is a tag, a length and the content; maps are in the order of their keys, where no key may be
-the beginning of another.
+level is a tag, a length and the content. Maps are sorted by key; no key may be a prefix of another.
 """
 
 import functools
@@ -16,7 +15,7 @@ _INT64_LIST, _FLOAT_LIST = 0x1A, 0x12  # tags of the two kinds of lists in a Fea
 
 
 def serialize(columns):
-    """Examples of rows of arrays.
+    """Serialises rows of arrays as Examples.
 
     Args:
         columns: dict from feature name to array [n, length], of integers, bools or float32.
@@ -51,7 +50,7 @@ def _varints(values):
     largest = values.max() if is_small else None
     if is_small and largest < 0x80:
         return values.astype(np.uint8).tobytes(), range(0, n * length + 1, length)
-    # Negative numbers count as large ones, as the format has it.
+    # The format encodes negative numbers as large unsigned ones.
     left = values.astype(np.uint32 if is_small and largest < 2**32 else np.uint64)
     widths = np.ones(left.shape, np.uint8)
     low = [left.astype(np.uint8)]
@@ -67,7 +66,7 @@ def _varints(values):
 
 @functools.lru_cache(maxsize=1 << 14)
 def _head(name, tag, size):
-    """All that comes before the numbers of a feature, `size` bytes of them."""
+    """The bytes before the numbers of a feature, which take `size` bytes."""
     numbers = b"\x0a" + _varint(size) if size else b""
     kind = bytes([tag]) + _varint(len(numbers) + size) + numbers
     feature = b"\x12" + _varint(len(kind) + size) + kind

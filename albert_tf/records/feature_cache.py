@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record files that are made once, and again when their settings or input have changed."""
+"""Record files that are made once, and again if their settings or input change."""
 
 import collections
 import hashlib
@@ -13,7 +13,7 @@ from albert_tf import files
 from albert_tf.errors import UserError
 from albert_tf.records import record_checks, schemas
 
-_CACHE_FORMAT = 2  # raise it when the same text and settings come to give other features
+_CACHE_FORMAT = 2  # raise it when the same text and settings give other features than before
 
 
 class Cache(NamedTuple):
@@ -21,8 +21,8 @@ class Cache(NamedTuple):
 
     Attributes:
         path: str.
-        key: str, a hash of all that the records were made from.
-        counts: Counter, what was counted when they were made, kept with the file.
+        key: str, a hash of everything that the records were made from.
+        counts: Counter, filled when the records were made and kept with the file.
     """
 
     path: str
@@ -31,25 +31,25 @@ class Cache(NamedTuple):
 
 
 def cached_records(path, schema, settings, inputs, make, *, add_key=False):
-    """Makes a record file, unless it is there, made with the same settings from the same input.
+    """Makes a record file, unless it exists and was made with the same settings and input.
 
-    How it was made stands next to it, in `<path>.meta.json`. What happens is printed.
+    `<path>.meta.json` records how the file was made. Prints whether it was made or found.
 
     Args:
         path: str, the record file.
         schema: dict from feature name to `FeatureSpec`.
-        settings: dict of what can go into JSON: all that the features depend on but the input.
+        settings: dict of JSON values: everything besides the input that determines the features.
         inputs: list of str, the files that are read, vocabulary included; their content counts.
         make: callable that takes the `Cache` to be made, whose counts it may fill, and returns
             `batches` of `write_records`.
         add_key: bool, whether the name gets the first digits of the key. Processes with other
-            settings then have files of their own, and none is replaced while it is in use.
+            settings then use other files, and no file is replaced while it is in use.
 
     Returns:
         Cache.
 
     Raises:
-        UserError: an input cannot be read, the file is there and damaged, or of `write_records`.
+        UserError: an input cannot be read, the file is damaged, or `write_records` raised it.
     """
     wanted = {
         **settings,
@@ -74,7 +74,7 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
         return Cache(path, key, collections.Counter(found["counts"]))
     print(f"Making features: {path} ({reason})")
     cache = Cache(path, key, collections.Counter())
-    # The sidecar goes first and comes last, so that it never describes records of another make.
+    # Remove the sidecar first and write it last, so that it never describes other records.
     files.remove(sidecar)
     made = {"records": schemas.write_records(path, schema, make(cache)), "counts": cache.counts}
     made |= {**wanted, "bytes": tf.io.gfile.stat(path).length}
@@ -97,7 +97,7 @@ def _read_sidecar(path):
 
 
 def _why_not(path, found, wanted):
-    """Why the records at a path cannot be used; None if they can."""
+    """The reason why the records at a path cannot be used; None if they can."""
     if not tf.io.gfile.exists(path):
         return "there are none yet"
     if not found:
@@ -115,7 +115,7 @@ def _why_not(path, found, wanted):
 
 
 def _content_hash(paths):
-    """One hash of the contents of files, in their order; their names do not count."""
+    """Hash of the contents of files in order, without their names."""
     total = hashlib.sha256()
     for path in paths:
         total.update(hashlib.sha256(files.read_bytes(path)).digest())

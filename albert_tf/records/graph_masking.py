@@ -23,13 +23,13 @@ EVALUATION = -1  # stands for the epoch, where records have the same masks every
 
 @dataclasses.dataclass(frozen=True)
 class Masking:
-    """How to mask.
+    """Settings of masking, and a callable that masks a batch.
 
     Attributes:
         settings: options.Instances, of which `masked_lm_prob`, `ngram`,
             `max_predictions_per_seq`, `favor_shorter_ngram` and `do_whole_word_mask` count here.
         special_ids: SpecialIds of the records' vocabulary, with [MASK].
-        vocab_size: int, of the same; a random piece may be any.
+        vocab_size: int, of the same vocabulary; random pieces are drawn from all of it.
     """
 
     settings: Instances
@@ -167,7 +167,7 @@ def _choose_ngrams(words, budgets, order_draws, ngram_lengths, longest_ngram):
         return tf.reduce_any((left > 0) & (step < counts))
 
     def visit(step, left, chosen):
-        # Where a sequence has no word left to visit, any stands for it.
+        # A sequence with no word left to visit takes any word as a stand-in.
         first = tf.maximum(tf.minimum(visits[step], words.stops - 1), 0)
         begin = tf.gather(words.bounds, first)
         fitting = tf.gather(words.word_of, tf.minimum(begin + left, words.bounds[-1]))
@@ -192,7 +192,7 @@ def _choose_ngrams(words, budgets, order_draws, ngram_lengths, longest_ngram):
 
 
 def _uniform(keys, count):
-    """Random numbers in [0, 1), a row of so many for each key: float64 tensor [B, count]."""
+    """Random numbers in [0, 1), one row for each key: float64 tensor [B, count]."""
 
     def draw(key):
         # The algorithm is named, so that devices and versions of TensorFlow draw the same.
@@ -211,7 +211,7 @@ def _first_places(chosen, count):
 
 
 def _replace(ids, positions, is_real, replaced):
-    """Tokens [B, T] with others at some positions; all are int32 or bool [B, P]."""
+    """Replaces tokens [B, T] at some positions; the other arguments are int32 or bool [B, P]."""
     rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, tf.newaxis], tf.shape(positions))
     places = tf.stack([rows[is_real], positions[is_real]], axis=1)
     return tf.tensor_scatter_nd_update(ids, places, replaced[is_real])

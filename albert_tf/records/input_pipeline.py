@@ -31,7 +31,7 @@ def train_batches(
     length_buckets=None,
     masking=None,
 ):
-    """Endless shuffled batches from any step on; each is a dict of int32 and float32 tensors.
+    """Endless shuffled batches, starting at any step; each is a dict of int32 and float32 tensors.
 
     Global batch k depends on seed, window and the counts of the files only (`record_order`), not
     on shares and splits: all elements for step k, share after share, hold its rows in their order.
@@ -105,7 +105,7 @@ def eval_dataset(files, schema, batch_size, *, drop_remainder=False, masking=Non
 
 
 def parsed_batches(serialized, schema, batch_size, drop_remainder, *, masking=None, seed=0):
-    """Batches of serialised records: one parse per batch is much faster than one each.
+    """Batches of serialised records; one parse per batch is much faster than one per record.
 
     Args:
         serialized: tf.data.Dataset of string scalars, or of pairs of these and their epochs.
@@ -132,7 +132,7 @@ def parsed_batches(serialized, schema, batch_size, drop_remainder, *, masking=No
 
 
 def _checked(name, values, feature):
-    """Values in the types of batches; out of range, the step fails: a GPU would read zeros."""
+    """Values in the types of batches; fails if one is out of range, where a GPU would read 0."""
     smallest, largest = feature.limits
     is_good = tf.reduce_all((values >= smallest) & (values <= largest))
     message = f"feature {name} holds a value that is not in {smallest} to {largest}"
@@ -145,7 +145,7 @@ def load_arrays(path, schema):
     """All records of a file in memory: dict of int32 and float32 arrays [n, length].
 
     Args:
-        path: str, a file of features that its owner makes anew if it is absent.
+        path: str, a file of features.
         schema: dict from feature name to `FeatureSpec`.
 
     Raises:
@@ -167,7 +167,7 @@ def load_arrays(path, schema):
 
 
 def prediction_batches(arrays, batch_size, max_seq_length, *, fixed_shape=False):
-    """Batches for prediction, rows of like length together and cut to the longest.
+    """Batches for prediction, of rows of similar length and cut to the longest.
 
     Args:
         arrays: dict of numpy arrays [n, ...], of `load_arrays`.
@@ -199,7 +199,7 @@ def prediction_batches(arrays, batch_size, max_seq_length, *, fixed_shape=False)
 
 
 def coarse_length_step(max_seq_length):
-    """A step that leaves at most four lengths up to `max_seq_length`: int, at least 32."""
+    """Step (int, at least 32) that allows at most four lengths up to `max_seq_length`."""
     return max(32, _rounded_up(-(-max_seq_length // 4)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much to mask, in masks that are written and in those made while reading (section 4.1)."""
+"""How many tokens to mask, both when writing and when reading (paper, section 4.1)."""
 
 import numpy as np
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checking TFRecord files: before they are read, and after an error, to name the bad record."""
+"""Checks of TFRecord files: before they are read, and after an error to find the bad record."""
 
 import contextlib
 import gzip
@@ -16,7 +16,7 @@ from albert_tf.records import schemas
 CACHE_REMEDY = "If the file is damaged, delete it: it is then made anew"
 _HEAD_BYTES, _CHECKSUM_BYTES = 12, 4  # before a record, its length with a checksum; after it
 _LONGEST_PACKED = 1 << 28  # bytes of a record; the size of a compressed file says nothing
-# What limits each feature, for messages.
+# The limit of each feature, for messages.
 _LIMITED_BY = {
     "input_ids": "vocab_size in --albert_config_file: another vocabulary than the records'",
     "masked_lm_ids": "vocab_size in --albert_config_file: another vocabulary than the records'",
@@ -26,7 +26,7 @@ _LIMITED_BY = {
     "end_positions": "--max_seq_length",
     "label_ids": "the number of labels",
 }
-# What bad data makes a step raise. Memory that runs out and lost workers raise other errors.
+# Errors that bad data causes in a step. A lack of memory and lost workers raise other errors.
 _DATA_ERRORS = (tf.errors.DataLossError, tf.errors.InvalidArgumentError)
 
 
@@ -109,7 +109,7 @@ def find_bad_record(files, schema, flags=None, remedy=None):
 
 @contextlib.contextmanager
 def naming_bad_records(files, schema, flags=None, remedy=None):
-    """Has an error of TensorFlow name the bad record, if one is the cause.
+    """Context that makes an error of TensorFlow name the bad record, if one is the cause.
 
     Args:
         files: list of str, the files that the block reads.
@@ -118,7 +118,7 @@ def naming_bad_records(files, schema, flags=None, remedy=None):
         remedy: str or None, a sentence for the message.
 
     Raises:
-        UserError: about that record.
+        UserError: names the bad record.
     """
     try:
         yield
@@ -129,7 +129,7 @@ def naming_bad_records(files, schema, flags=None, remedy=None):
 
 @contextlib.contextmanager
 def advising(remedy):
-    """Adds a sentence to the message of a UserError.
+    """Context that adds a sentence to the message of a UserError.
 
     Args:
         remedy: str or None.
@@ -181,7 +181,7 @@ def _serialized(path):
 
 
 def _damaged(path, count, reason):
-    """UserError about a file of which so many records can be read."""
+    """UserError about a damaged file, of which `count` records can be read."""
     if not count and not schemas.compression_of(path) and _is_gzipped(path):
         return UserError(
             f"{path} is compressed: unpack it with gunzip, or have its name end in .gz"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many records TFRecord files hold, and where: counted once, then kept in a JSON file."""
+"""Counts and offsets of the records in TFRecord files, kept in a JSON file."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from albert_tf.records import record_checks, schemas
 FILE = "records.json"  # in the directory of a run
 _SUMMARY = "summary-"
 _ENTRY = ("size", "mtime_nsec", "count", "offsets")
-STEP = 4096  # records from one known offset to the next: some MB, which are skipped in no time
+STEP = 4096  # records from one known offset to the next: some MB, quick to skip
 _AROUND_RECORD = 16  # bytes of a TFRecord file around the data of a record: length and checksums
 _READ_TOGETHER = 1024
 _SECONDS_BETWEEN_LINES = 30
@@ -38,10 +38,10 @@ class IndexedFile(NamedTuple):
 
 
 def read(paths, index_file=None, *, save=True, remedy=None):
-    """Counts the records of files, unless an earlier call has and they are unchanged.
+    """Counts the records of files, or takes the counts of an earlier call for unchanged files.
 
-    Files are known by path, size and time of the last change. Counting reads them whole and checks
-    all checksums; from time to time, a line says how far it is.
+    Files are identified by path, size and time of the last change. Counting reads whole files,
+    checks all checksums, and prints its progress now and then.
 
     Args:
         paths: sequence of str.
@@ -74,7 +74,7 @@ def check_lengths(paths):
     """Checks that records end within their files, for reading without counts.
 
     Args:
-        paths: sequence of str. Those that a summary describes as they are have been written whole.
+        paths: sequence of str. Files that match their summary are complete and are not checked.
 
     Raises:
         UserError: a file cannot be read or is damaged.
@@ -86,7 +86,7 @@ def check_lengths(paths):
 
 
 def _known(states, *kept):
-    """The entries of files that a summary, or one of the indices `kept`, describes as they are."""
+    """The entries of unchanged files, from summaries or the indices `kept`."""
     known = {}
     for source in (_from_summaries(states), *kept):
         known |= {p: source[p] for p in states if _is_current(source.get(p), states[p])}
@@ -94,7 +94,7 @@ def _known(states, *kept):
 
 
 def index_content(entries):
-    """The content of an index as values that JSON has; a summary has it next to other figures.
+    """The content of an index as JSON values; a summary contains it besides other figures.
 
     Args:
         entries: dict from path to `entry`.
@@ -116,12 +116,12 @@ def entry(path, lengths):
 
 
 def is_current(found, path):
-    """Whether an entry (dict) is whole and of the file as it is now."""
+    """Whether an entry (dict) is complete and the file has not changed since."""
     return _is_current(found, state(path))
 
 
 def summary_file(path):
-    """Where the summary of record files is; a pattern for the records hardly matches its name.
+    """Path of the summary of record files; patterns for records rarely match its name.
 
     Args:
         path: str, the first of the files.
@@ -147,7 +147,7 @@ def expand_patterns(patterns, flag):
 
 
 def with_whole_path(arguments):
-    """Arguments of a tokenizer, its file with the whole path, for a summary."""
+    """Arguments of a tokenizer with the full path of its file, for a summary."""
     return {
         name: os.path.abspath(value) if name.endswith("_file") and "://" not in value else value
         for name, value in arguments.items()
@@ -155,14 +155,14 @@ def with_whole_path(arguments):
 
 
 def tokenizers_of(paths):
-    """What the summaries next to record files say of the tokenizers that made them.
+    """Tokenizers that made record files, according to the summaries next to them.
 
     Args:
         paths: list of str.
 
     Returns:
-        dict of path -> (dict, the arguments of FullTokenizer; str, its fingerprint), of those files
-        that a summary knows.
+        dict of path -> (dict, the arguments of FullTokenizer; str, its fingerprint), for the files
+        that a summary lists.
     """
     known = {}
     for directory in {os.path.dirname(path) for path in paths}:
@@ -183,7 +183,7 @@ def _is_summary(name):
 
 
 def _from_summaries(paths):
-    """The entries of all summaries next to files, by the paths as given here."""
+    """The entries of all summaries next to files, by the given paths."""
     known = {}
     for directory in {os.path.dirname(path) for path in paths}:
         for summary in _summaries(directory):
@@ -195,7 +195,7 @@ def _from_summaries(paths):
 
 
 def state(path):
-    """Size and time of a file, which tell whether it has changed."""
+    """Size and modification time of a file, to detect changes."""
     try:
         found = tf.io.gfile.stat(path)
     except tf.errors.OpError as error:
@@ -204,7 +204,7 @@ def state(path):
 
 
 def _read_index(path):
-    """The entries of an index; none if it is not there, damaged, or of another form."""
+    """The entries of an index; empty if the file is absent, damaged or of another format."""
     return _entries(_read_content(path))
 
 
@@ -222,7 +222,7 @@ def _entries(content):
 
 
 def _is_current(entry, state):
-    """Whether an entry is whole and of the file as it is now."""
+    """Whether an entry is complete and has the given state of its file."""
     if not isinstance(entry, dict) or entry | state != entry:
         return False
     count, offsets = entry.get("count"), entry.get("offsets")
@@ -230,7 +230,7 @@ def _is_current(entry, state):
 
 
 def _count_all(paths, states, remedy):
-    """Yields (path, its count and offsets) of each file."""
+    """Yields (path, count and offsets) for each file."""
     next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
     total, done = sum(states[path]["size"] for path in paths), 0
     for path in paths:

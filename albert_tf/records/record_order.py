@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which training reads its records, and reading on from any place in it.
+"""The order in which training reads its records, and reading from any place in it.
 
-An epoch is every record once: the files in a random order, one after the other, cut into windows
-of so many records, each of which is shuffled. Everything follows from the seed and the counts of
-the files, so the records of any step are found without reading those before it.
+An epoch contains every record once: the files are put in random order and cut into windows of
+records, and each window is shuffled. The order depends only on the seed and the counts of the
+files, so the records of any step are found without reading earlier ones.
 
-On request, records of a window that belong together, such as those of like length, share batches.
-Then the order also follows from the records of the window.
+On request, records of a window that belong together, such as those of similar length, share
+batches. Then the order also depends on the records of the window.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ def training_records(
     with_epochs=False,
     group_of=None,
 ):
-    """Endless dataset of serialised records: those rows of every batch that belong to a share.
+    """Endless dataset of serialised records: the rows of every batch that belong to a share.
 
     Batch k is the records k * B to (k + 1) * B - 1 of an endless order, which depends on `seed`,
     `window` and the counts of the files only; with `group_of`, on B and the groups too. Two
@@ -75,7 +75,7 @@ def training_records(
         return blocks.map(lambda n, found: (epoch, n, *(found if group_of else [found])))
 
     def arranged(epoch, number, block, groups=None):
-        """The records of a window that are wanted, in their order; some of them per element."""
+        """The records of a window that belong to this share, in order, several per element."""
         length = tf.size(block, tf.int64)
         start = epoch * counts.sum() + number * size
         order = order_of(length, epoch, 1 + number)
@@ -93,12 +93,12 @@ def training_records(
         return copied.map(lambda some: (some, tf.fill(tf.shape(some), epoch)))
 
     epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
-    # A window is read while the one before is used, and no window is copied whole.
+    # A window is read while the previous one is used, and no window is copied as a whole.
     return epochs.flat_map(windows).prefetch(1).flat_map(arranged).unbatch()
 
 
 def _from_record(read, order, lengths, first):
-    """The records of files in an order, so many of each (int64 tensors [files]), from one on."""
+    """Records of files in the given order, from number `first` on; int64 tensors [files]."""
     skipped = tf.clip_by_value(first - tf.cumsum(lengths, exclusive=True), 0, lengths)
     left = skipped < lengths
     parts = tf.data.Dataset.from_tensor_slices((order[left], skipped[left]))
@@ -106,7 +106,7 @@ def _from_record(read, order, lengths, first):
 
 
 def _with_groups(found, group_of):
-    """Records with their groups, or only records if there is no function that tells these."""
+    """Records with their groups, or only records if `group_of` is None."""
     if not group_of:
         return found
     some = found.batch(_MEASURED_TOGETHER)

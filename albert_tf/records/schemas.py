@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TFRecord files: the schemas of all kinds of records, reading and writing.
 
-A schema is a dict from feature name to `FeatureSpec`. Writer, parser and checker all go by it, so a
+A schema is a dict from feature name to `FeatureSpec`. Writer, parser and checker all use it, so a
 record cannot be written in one shape and expected in another.
 """
 
@@ -22,7 +22,7 @@ _MOST_SHARDS = 99_999
 
 @dataclasses.dataclass(frozen=True)
 class FeatureSpec:
-    """One feature of a record: so many numbers of one type, in a range.
+    """One feature of a record: a fixed number of values of one type, in a range.
 
     Args:
         dtype: tf.DType, tf.int64 or tf.float32, the two number types a tf.train.Example can hold.
@@ -47,7 +47,7 @@ class FeatureSpec:
 
 
 def _index(length, size=None):
-    """Numbers from 0 to size - 1; to the largest where no size is known."""
+    """Feature of numbers from 0 to size - 1, or to the largest int32 if no size is given."""
     return FeatureSpec(tf.int64, length, 0, None if size is None else size - 1)
 
 
@@ -70,8 +70,8 @@ def pretraining_schema(
         max_seq_length: int T, tokens per record.
         max_predictions_per_seq: int, length of the masked_lm_* features. Data made with
             do_permutation holds twice as many as the writer's setting of that name.
-        vocab_size: int V, or None not to limit ids; so in all schemas.
-        type_vocab_size: int, or None not to limit segment ids; so in all schemas.
+        vocab_size: int V, or None for no limit on ids; the same in all schemas.
+        type_vocab_size: int, or None for no limit on segment ids; the same in all schemas.
     """
     return {
         **_token_features(max_seq_length, vocab_size, type_vocab_size),
@@ -167,7 +167,7 @@ def squad_schema(max_seq_length, training, *, vocab_size=None, type_vocab_size=N
 
 
 def serialized(paths):
-    """The serialised records of files, in their order: a tf.data.Dataset of string scalars.
+    """The serialised records of files, in order, as a tf.data.Dataset of string scalars.
 
     Args:
         paths: list of str; names that end in .gz are of files compressed with gzip.
@@ -179,7 +179,7 @@ def serialized(paths):
 
 
 def compression_of(path):
-    """TensorFlow's name of the compression that the name of a file tells: "GZIP" or ""."""
+    """TensorFlow's name for the compression of a file, by its file name: "GZIP" or ""."""
     return "GZIP" if path.endswith(".gz") else ""
 
 
@@ -237,10 +237,10 @@ def encode_rows(arrays, schema):
 
 @contextlib.contextmanager
 def open_writers(paths):
-    """TFRecord writers whose files appear, whole and all at once, when the block ends.
+    """Context with TFRecord writers whose files appear complete when the block ends.
 
-    They are written under temporary names in the same directories and renamed on a clean exit; on
-    an error nothing is left behind, and what lay at the paths before stays as it was.
+    They are written under temporary names in the same directories and renamed on a clean exit. On
+    an error they are removed, and existing files at the paths stay unchanged.
 
     Args:
         paths: list of str.
@@ -256,10 +256,10 @@ def open_writers(paths):
 
 
 def expand_shards(names, count=None):
-    """File names of a list in which name@64 stands for 64 files.
+    """Expands a list of file names in which name@64 stands for 64 files.
 
     Args:
-        names: str, comma-separated. Of dir/train.tfrecord.gz@2 the files are
+        names: str, comma-separated. dir/train.tfrecord.gz@2 stands for
             dir/train-00000-of-00002.tfrecord.gz and dir/train-00001-of-00002.tfrecord.gz.
         count: int or None, number of files of a single name without @.
 
@@ -295,13 +295,13 @@ def expand_shards(names, count=None):
 
 
 def in_chunks(items, size=1000):
-    """Yields slices of a list, so that features need not lie in memory all at once."""
+    """Yields slices of a list, so that not all features have to be in memory at once."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 def write_records(path, schema, batches):
-    """Writes a file, whole or not at all, and returns the number of its records.
+    """Writes a complete record file or none, and returns the number of its records.
 
     Args:
         path: str.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices, the training loop, evaluation and what a run leaves in its directory."""
+"""Devices, the training loop, evaluation and the files of a run."""

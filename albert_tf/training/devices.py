@@ -71,7 +71,7 @@ def _create_multi_worker_strategy():
 
 
 def _describes_cluster(text):
-    """Whether TF_CONFIG names workers and one of them; TensorFlow would wait or crash otherwise."""
+    """Whether TF_CONFIG names all workers and this one; else TensorFlow would wait or crash."""
     try:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
@@ -124,14 +124,14 @@ def is_chief(strategy):
 
 
 def sum_over_workers(strategy, values):
-    """The sums of whole numbers of every worker; all of them have to ask for them.
+    """Sums whole numbers over all workers, each of which has to call it.
 
     Args:
         strategy: tf.distribute.Strategy.
         values: list of int, this worker's.
 
     Returns:
-        list of int, the same for all; the values themselves where there is one process.
+        list of int, the same on all workers; `values` itself if there is one process.
     """
     workers = num_workers(strategy)
     if workers == 1:
@@ -151,7 +151,7 @@ def _sum_function(strategy):
 
 
 def gather(strategy, text):
-    """The texts (str) of all workers; all of them have to call it.
+    """Collects a text from every worker, each of which has to call it.
 
     Args:
         strategy: tf.distribute.Strategy.
@@ -167,7 +167,7 @@ def gather(strategy, text):
     workers = [f"{job} {index}" for job in sorted(cluster) for index in range(len(cluster[job]))]
     own = workers.index(f"{resolver.task_type} {resolver.task_id}")
     codes = list(text.encode())
-    # Each worker adds its text to zeros, at a place of its own.
+    # Each worker contributes zeros, except for its text at its place.
     sizes = sum_over_workers(strategy, [len(codes) * (i == own) for i in range(len(workers))])
     ends = list(itertools.accumulate(sizes))
     after = [0] * (ends[-1] - ends[own])
@@ -177,14 +177,14 @@ def gather(strategy, text):
 
 
 def check_same_flags(strategy, flags):
-    """Makes sure that all workers were given the same flags; all of them have to call it.
+    """Checks that all workers were given the same flags; each worker has to call it.
 
     Args:
         strategy: tf.distribute.Strategy.
         flags: dict of str -> str, the flags of this worker. All workers have the same names.
 
     Raises:
-        UserError: they were not; the message names the flags and their values.
+        UserError: the flags differ; the message names them and their values.
     """
     given = {name: json.loads(text) for name, text in gather(strategy, json.dumps(flags)).items()}
     different = [flag for flag in flags if len({of[flag] for of in given.values()}) > 1]
@@ -200,14 +200,14 @@ def check_same_flags(strategy, flags):
 
 
 def num_workers(strategy):
-    """Processes that train together (int): those of a MultiWorkerMirroredStrategy, else 1."""
+    """Number of processes that train together (int); 1 unless the strategy has several workers."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return 1
     return sum(map(len, strategy.cluster_resolver.cluster_spec().as_dict().values()))
 
 
 def check_batch_size(strategy, batch_size, flag, accumulation=1):
-    """Raises UserError unless a global batch divides among the replicas, and there into parts."""
+    """Raises UserError unless replicas and accumulation steps divide the global batch evenly."""
     replicas = strategy.num_replicas_in_sync
     if batch_size < 1 or batch_size % (replicas * accumulation):
         parts = f" times --gradient_accumulation_steps={accumulation}" if accumulation > 1 else ""
@@ -218,7 +218,7 @@ def check_batch_size(strategy, batch_size, flag, accumulation=1):
 
 
 def set_precision(dtype):
-    """Sets the computation type of the layers made from now on.
+    """Sets the computation type of layers that are created afterwards.
 
     Args:
         dtype: str, a key of PRECISIONS.
@@ -228,17 +228,17 @@ def set_precision(dtype):
 
 
 def with_loss_scale(optimizer):
-    """The optimizer under a loss scale where the precision needs one, else as it is."""
+    """Wraps the optimizer in loss scaling if the precision needs it; else returns it unchanged."""
     if tf_keras.mixed_precision.global_policy().name == "mixed_float16":
         return tf_keras.mixed_precision.LossScaleOptimizer(optimizer)
     return optimizer
 
 
 def set_seed(seed):
-    """Fixes weights, dropout and shuffling to come; None leaves them to chance.
+    """Seeds weight initialization, dropout and shuffling; None leaves them random.
 
     Raises:
-        UserError: NumPy has no such seed.
+        UserError: NumPy does not accept the seed.
     """
     if seed is not None and not 0 <= seed < 2**32:
         raise UserError(f"--seed must be from 0 to {2**32 - 1}. Received: {seed}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--stop_on_divergence`: ends a training whose loss grows far above what it was."""
+"""`--stop_on_divergence`: ends training if the loss rises far above its running mean."""
 
 from albert_tf.errors import UserError
 
@@ -12,10 +12,10 @@ class DivergenceError(UserError):
 
 
 class DivergenceCheck:
-    """Compares each reading of the loss with the exponential running mean of those before.
+    """Compares each reading of the loss with the exponential mean of the earlier readings.
 
     Args:
-        factor: float above 1, what the loss may be of its mean; 0 for no check.
+        factor: float above 1, the largest allowed ratio of loss to mean; 0 for no check.
     """
 
     def __init__(self, factor):
@@ -23,7 +23,7 @@ class DivergenceCheck:
         self._count, self._sum, self._weight = 0, 0.0, 0.0
 
     def check(self, step, loss):
-        """Takes a reading.
+        """Checks one reading of the loss.
 
         Args:
             step: int, updates made, for the message.
@@ -37,7 +37,7 @@ class DivergenceCheck:
         loss = float(loss)
         if self._count >= WARM_UP:
             mean = self._sum / self._weight
-            if not loss <= self._factor * mean:  # nan is not
+            if not loss <= self._factor * mean:  # also true for nan
                 raise DivergenceError(
                     f"the loss at step {step} is {loss:.4g}, more than --stop_on_divergence="
                     f"{self._factor:g} times its running mean of {mean:.4g}. Lower "

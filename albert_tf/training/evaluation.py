@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluating the checkpoints of a run, as they are written or afterwards."""
+"""Evaluation of a run's checkpoints, as they are written or afterwards."""
 
 import math
 import os
@@ -11,24 +11,24 @@ from albert_tf.errors import UserError
 from albert_tf.training import results
 from albert_tf.training.progress_line import say
 
-SECONDS_TO_REWRITE = 1.0  # after which a checkpoint that could not be read is read again
+SECONDS_TO_REWRITE = 1.0  # wait before a checkpoint that could not be read is tried again
 
 
 class Evaluator:
-    """Evaluates checkpoints of a run: writes their figures down, keeps the best, prints a line.
+    """Evaluates a run's checkpoints, records and prints their figures, and keeps the best.
 
     Args:
         run: loop.Run.
         evaluate: callable, () -> task.Evaluation of the weights that the run holds.
         key_metric: str, the figure that chooses the best checkpoint; larger is better.
-        layout: str, what is added to `eval_results.txt`, as the script's original writes it:
+        layout: str, template of the text added to `eval_results.txt`, as in the original script:
             {first} and {rest} stand for the `key = value` lines of the figures, sorted; {saved} for
             a line for each file copied to `model.ckpt-best`; {before} and {after} for the best
             value.
         shown: sequence of str, the figures of the line; None for all.
-        initial_best: float, what the first checkpoint has to beat.
-        keep: int or None, of the checkpoints that `each` evaluates, the newest to keep; None or 0
-            for all.
+        initial_best: float, the value that the first checkpoint has to beat.
+        keep: int or None, how many of the newest checkpoints evaluated by `each` to keep; None or
+            0 for all.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class Evaluator:
         self._run, self._evaluate, self._key_metric = run, evaluate, key_metric
         self._layout, self._shown, self._initial_best = layout, shown, initial_best
         self._keep, self._directory = keep or math.inf, run.settings.output_dir
-        self._warnings = set()  # that hold now
+        self._warnings = set()  # those that apply now
 
     def __call__(self, prefix, content=None):
         """Evaluates the weights that the run holds, those of `prefix`.
 
         Args:
             prefix: str.
-            content: what `writers.read` gives of it; None to read it now.
+            content: the result of `writers.read` for it; None to read it now.
         """
         run, evaluation = self._run, self._evaluate()
         run.wait_for_checkpoint()
@@ -53,14 +53,14 @@ class Evaluator:
             evaluation.keep()
         figures = evaluation.figures | (evaluation.weighted or {})
         run.figures.evaluation(run.step, figures, self._shown or figures, is_best)
-        if run.step:  # before training it is no news
+        if run.step:  # nothing to tell before training
             now = set(evaluation.warnings) - {None}
             for warning in sorted(now - self._warnings):
                 say(f"Warning: {warning}")
             self._warnings = now
 
     def _record(self, prefix, content, figures):
-        """Writes an evaluation down; returns whether the checkpoint is kept as the best."""
+        """Records an evaluation; returns whether the checkpoint is kept as the best."""
         before = RunDirectory(self._directory).results
         before = before or BestState(-1, -1, self._initial_best)
         step, value, saved = self._run.step, float(figures[self._key_metric]), ""
@@ -79,7 +79,7 @@ class Evaluator:
         return is_best
 
     def each(self, prefixes):
-        """Evaluates checkpoints as they come, and leaves out those that cannot be read.
+        """Evaluates checkpoints as they come, and skips those that cannot be read.
 
         Returns:
             int, how many were evaluated.
@@ -98,8 +98,8 @@ class Evaluator:
     def _load(self, prefix, tries=2):
         """Loads a checkpoint; returns its content, as another process may delete it at any time.
 
-        None if it cannot be read. A training that goes on elsewhere also writes older checkpoints
-        anew, without moments, so a failure is tried again.
+        Returns None if it cannot be read. A failure is tried again, since a training process that
+        is still running rewrites older checkpoints without moments.
         """
         for seconds in [SECONDS_TO_REWRITE] * (tries - 1) + [0]:
             try:
@@ -118,10 +118,10 @@ class Evaluator:
         return writers.read(prefix, self._run.settings.save_moments_for_best)
 
     def make_up(self, first_step=0):
-        """Evaluates what an earlier process of the run saved and did not evaluate any more.
+        """Evaluates checkpoints that an earlier process of the run saved but did not evaluate.
 
         Args:
-            first_step: int, steps before are left out.
+            first_step: int, earlier steps are skipped.
         """
         state = RunDirectory(self._directory).results
         seen = max(state.step if state else -1, first_step - 1)
@@ -130,15 +130,15 @@ class Evaluator:
             self._run.restore_newest()
 
     def evaluate_directory(self, timeout, given=None, newest_only=False):
-        """Evaluates the run's checkpoints that were not evaluated yet, and newer ones as they come.
+        """Evaluates checkpoints of the run not evaluated yet, and newer ones as they come.
 
         A directory with a best checkpoint and no `best_trial.txt`, such as the original's RACE
         runs, has that one evaluated first: later ones must beat it.
 
         Args:
-            timeout: float, seconds to wait for the next checkpoint of a run elsewhere.
+            timeout: float, seconds to wait for the next checkpoint of another process.
             given: str or None, the checkpoint to evaluate if the directory holds none.
-            newest_only: bool, whether the newest is evaluated, anew if need be, and no older one.
+            newest_only: bool, whether only the newest is evaluated, even if it was before.
 
         Raises:
             UserError: there is no checkpoint at all.

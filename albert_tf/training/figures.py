@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a run: from steps and evaluations to the progress line and the curves."""
+"""Figures of steps and evaluations, for the progress line and the curves of a run."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from albert_tf.training import progress_line, steps
 
 CHECK_SECONDS = 5.0  # how often figures are fetched from the device between points of the curves
 _MOST_STEPS = 1000  # between two fetches
-# Loss scaling halves the scale at each step that overflows: from 2 ** 15 down to 1, and then some.
+# Loss scaling halves the scale at each overflow: 15 halvings from 2 ** 15 to 1, plus a margin.
 _MOST_OVERFLOWS = 20
 
 
@@ -22,7 +22,7 @@ class NonFiniteError(UserError):
 
 
 class Figures:
-    """Reads the rows of steps (`steps.TrainStep`) now and then, checks them and writes their means.
+    """Collects the rows of steps (`steps.TrainStep`), checks them and writes their means.
 
     Args:
         names: sequence of str, the task's figures.
@@ -40,13 +40,13 @@ class Figures:
         self.writers = writers
         self._names, self._scales_loss, self._watch = names, scales_loss, watch
         self._flops, self._peak_tflops = flops, peak_tflops
-        self._overflows = 0  # one after another
+        self._overflows = 0  # consecutive
         self._unread, self._rows = [], np.zeros([0, 2 * len(names) + 3], np.float32)
 
     # --- Training ---
 
     def start(self, line, batch_size):
-        """To be called before training.
+        """Prepares for training; call it once before.
 
         Args:
             line: progress_line.Line.
@@ -56,11 +56,11 @@ class Figures:
         self.start_clock()
 
     def start_clock(self):
-        """To be called before updates that follow on something else, such as an evaluation."""
+        """Restarts the clock; call it before updates that follow, for example, an evaluation."""
         self._start = self._read_at = time.time()
 
     def add(self, rows, last_step):
-        """Takes the rows of one call of a step, which may still be computed."""
+        """Adds the rows of one call of a step; the device may still be computing them."""
         self._unread.append((rows, last_step))
         self._line.advance(len(rows))
 
@@ -69,7 +69,7 @@ class Figures:
         return time.time() - self._read_at >= CHECK_SECONDS
 
     def steps_in_check(self):
-        """About how many steps take CHECK_SECONDS: int, judged by those since the last reading."""
+        """Estimates how many steps take CHECK_SECONDS (int), from those since the last reading."""
         seconds = max(time.time() - self._read_at, 1e-6)
         unread = sum(len(rows) for rows, _ in self._unread)
         return int(min(CHECK_SECONDS * unread / seconds, _MOST_STEPS))
@@ -104,7 +104,7 @@ class Figures:
         self._rows, self._start = self._rows[:0], time.time()
 
     def _check(self, step, loss, norm, scale):
-        # Loss scaling meets infinite gradients by design, and skips them.
+        # Infinite gradients are expected under loss scaling, which skips them.
         if not np.isfinite(loss) or not (np.isfinite(norm) or self._scales_loss):
             raise NonFiniteError(f"the loss or a gradient is not finite at step {step}")
         self._overflows = 0 if np.isfinite(norm) else self._overflows + 1
@@ -121,7 +121,7 @@ class Figures:
         loss, norms, scale = self._rows[:, -3], self._rows[:, -2], self._rows[-1, -1]
         finite = norms[np.isfinite(norms)]
         means = _plain_names(steps.means(self._rows, self._names))
-        means["loss"] = loss.mean(dtype=np.float64)  # what is minimized, last batch or not
+        means["loss"] = loss.mean(dtype=np.float64)  # the minimized loss, each batch counted alike
         means["gradient_norm"] = finite.mean(dtype=np.float64) if len(finite) else 0.0
         if self._scales_loss:
             means["loss_scale"] = scale
@@ -156,16 +156,16 @@ class Figures:
 
 
 def _plain_names(figures):
-    """Figures without `eval_` before their names, so that training and evaluation share a curve.
+    """Figures without the prefix `eval_`, so that training and evaluation share a curve.
 
-    `eval_loss`, a mean over examples, goes before the original's `loss`, a mean over batches.
+    `eval_loss`, a mean over examples, replaces the original's `loss`, a mean over batches.
     """
     plain = {name.removeprefix("eval_"): value for name, value in figures.items()}
     return plain | {n.removeprefix("eval_"): v for n, v in figures.items() if n.startswith("eval_")}
 
 
 class TensorBoard:
-    """TensorBoard's files of a run, in `train` and `eval` of its directory.
+    """Writes the TensorBoard files of a run, in `train` and `eval` of its directory.
 
     Args:
         directory: str, the run's.

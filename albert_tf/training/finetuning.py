@@ -51,7 +51,7 @@ def fine_tune(data, config, options, strategy):
 
 
 def _say_end(task, directory):
-    """Prints where the model lies, and the command that predicts with it."""
+    """Prints where the model is, and the command that predicts with it."""
     prefix = run_directory.RunDirectory(directory).trained
     if prefix is None:  # that of another directory was evaluated
         return
@@ -74,7 +74,7 @@ def steps_of_epochs(count, batch_size, epochs):
         epochs: float.
 
     Raises:
-        UserError: there is not one update.
+        UserError: there are too few examples for one update.
     """
     steps = int(count / batch_size * epochs)
     if steps < 1:
@@ -107,7 +107,7 @@ def _run_trials(data, config, options, strategy):
 
 
 def train_and_evaluate(data, config, options, strategy):
-    """Trains and evaluates once; returns the run."""
+    """Trains and evaluates one run, and returns it."""
     task, options = data.task, runs.seeded(options, strategy)
     run = make_run(task, config, strategy, options, trains=options.do_train)
     given = options.init_checkpoint and run_directory.prefer_best(options.init_checkpoint)
@@ -172,7 +172,7 @@ def make_evaluator(run, data, options):
 
 
 def _say_data(records, task):
-    """Prints what the training reads: its columns, its classes, and an example as pieces."""
+    """Prints the columns and classes of the training data, and one example as pieces."""
     print(f"Training on {records.described}")
     counted = [f"{label} ({count:,})" for label, count in records.labels.items()]
     if counted:
@@ -180,7 +180,7 @@ def _say_data(records, task):
         print(f"Classes: {', '.join(counted[:_MOST_SHOWN])}{more}")
     dataset = input_pipeline.eval_dataset(records.paths[:1], records.schema, 1)
     row = {name: values[0] for name, values in next(dataset.as_numpy_iterator()).items()}
-    # Of several choices the right one is shown.
+    # If there are several choices, show the right one.
     choice = row["label_ids"][0] if task.choices > 1 else 0
     ids, mask = (row[name].reshape(task.choices, -1)[choice] for name in task.inputs[:2])
     ids = ids[mask > 0].tolist()
@@ -231,7 +231,7 @@ def _export(task, config, options):
 
 
 def model_outputs(run, task, splits, batch_size, max_seq_length):
-    """What the model makes of all rows of splits, in their order.
+    """Outputs of the model for all rows of the splits, in order.
 
     Args:
         run: loop.Run, its weights loaded.

@@ -19,18 +19,17 @@ KEYS = ("step", "kind", "seconds")  # the first columns
 class History:
     """The history of a run that trains, one row for each point at which figures are read.
 
-    Rows are appended one by one and are whole lines, except for the last one if the process is
-    killed as it writes: that one is dropped. File systems such as gs:// cannot append. There
-    TensorFlow reads the file and writes it anew for each row, which is fine for the points of
-    curves and would be slow for each update.
+    Rows are appended one by one. A last line that is cut off because the process was killed is
+    dropped. File systems such as gs:// cannot append: there, TensorFlow rewrites the file for each
+    row, which is fast enough for the points of curves.
 
     Args:
         directory: str, the run's.
-        step: int, updates made so far: rows of later steps are of a process that was killed, and
-            are removed.
+        step: int, updates made so far. Rows of later steps come from a process that was killed,
+            and are removed.
 
     Raises:
-        UserError: the file is there and is no history.
+        UserError: the file exists but is not a history.
     """
 
     def __init__(self, directory, step):
@@ -56,7 +55,7 @@ class History:
             self._columns += new
             self._rewrite(rows)
         seconds = f"{time.time() - self._start:.1f}"
-        row = {name: f"{float(value):.9g}" for name, value in figures.items()}  # all of a float32
+        row = {name: f"{float(value):.9g}" for name, value in figures.items()}  # exact for float32
         row |= {"step": step, "kind": kind, "seconds": seconds}
         with tf.io.gfile.GFile(self._path, "a") as file:
             file.write(self._lines([row]))
@@ -72,7 +71,7 @@ class History:
 
 
 def read(directory):
-    """The curves of a run.
+    """Reads the curves of a run.
 
     Args:
         directory: str.
@@ -99,10 +98,10 @@ def read(directory):
 
 
 def _read(path):
-    """Columns and rows of a file; those of a new one where there is none.
+    """Reads the columns and rows of a file; returns those of an empty history if there is none.
 
     Returns:
-        (list of str, list of dict): the values are text; a last line that is not whole is left out.
+        (list of str, list of dict): the values are text; an incomplete last line is left out.
     """
     text = files.read_text(path)
     lines = text[: text.rfind("\n") + 1].splitlines()

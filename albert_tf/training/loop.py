@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one loop: a run and its directory, training, evaluation, checkpoints.
+"""The training loop: a run and its directory, training, evaluation, checkpoints.
 
-It knows no task and no flag: it takes a model and its objective.
+It depends on no task and no flag, only on a model and its objective.
 """
 
 import contextlib
@@ -91,19 +91,19 @@ class Run:
         take_heads=True,
         allow_random_init=True,
     ):
-        """Fills the variables: from output_dir if it holds a run, else as told, else at random.
+        """Initializes the variables from output_dir, a checkpoint or random values, in this order.
 
         Args:
             init_checkpoint: str or None, anything that `run_directory.find` takes.
             init_from_group0: bool, fill every parameter group from the checkpoint's group 0.
-            take_heads: bool, whether heads are taken too; a new task's starts afresh.
+            take_heads: bool, whether heads are loaded too; False initializes them randomly.
             allow_random_init: bool, whether a run may start without any given weights.
 
         Returns:
             str, one line that says where the weights come from.
 
         Raises:
-            UserError: a checkpoint is there and does not fit, or none is there and one must be.
+            UserError: a checkpoint does not fit, or a required one is missing.
         """
         latest = self.restore_newest()
         if self.is_chief:
@@ -126,10 +126,10 @@ class Run:
         return "Starting at step 0 from random weights: no checkpoint in output_dir, none given."
 
     def restore_newest(self):
-        """Restores the newest whole checkpoint of output_dir; its prefix, or None if there is none.
+        """Restores the newest complete checkpoint of output_dir; returns its prefix or None.
 
         Raises:
-            UserError: it is of another model, or all are damaged.
+            UserError: the checkpoint is of another model, or all are damaged.
         """
         latest = run_directory.latest_in(self.settings.output_dir)
         older = [prefix for _, prefix in run_directory.numbered_in(self.settings.output_dir)]
@@ -155,7 +155,7 @@ class Run:
         return None
 
     def check_workers_agree(self):
-        """Raises UserError if workers are to go on from different steps; all have to call it."""
+        """Raises UserError if workers resume at different steps; each worker has to call it."""
         if len(set(devices.gather(self.strategy, str(self.step)).values())) > 1:
             raise UserError(
                 f"the workers do not go on from the same step, this one from {self.step}: "
@@ -163,12 +163,12 @@ class Run:
             )
 
     def load_weights_and_step(self, prefix):
-        """Reads all weights and the step of one of the run's own checkpoints, for evaluation."""
+        """Loads the weights and the step of a checkpoint of this run, for evaluation."""
         loading.load_all(prefix, self.variables, self.model.reads_pooler)
         self._step.assign(loading.step_in(prefix))
 
     def save(self):
-        """Starts to save `model.ckpt-<step>`; returns its prefix. See `wait_for_checkpoint`.
+        """Starts saving `model.ckpt-<step>` and returns its prefix. See `wait_for_checkpoint`.
 
         Raises:
             figures.NonFiniteError: a variable or a moment is not finite; nothing is saved.
@@ -188,7 +188,7 @@ class Run:
         """Waits until the checkpoint of `save` is written.
 
         Raises:
-            UserError: it could not be.
+            UserError: the checkpoint could not be written.
         """
         self._saver.wait()
 
@@ -197,12 +197,12 @@ class Run:
         return f"Last good checkpoint: {run_directory.latest_in(self.settings.output_dir)}"
 
     def train(self, batches_of, batch_size, on_checkpoint=None):
-        """Trains up to `settings.train_steps`, saving on the way.
+        """Trains up to `settings.train_steps` and saves checkpoints.
 
         Args:
             batches_of: callable, (*, num_shares, share, splits) -> endless tf.data.Dataset that
-                begins at the run's step: of each global batch, this share (of a worker), split into
-                so many batches (of its replicas), one after another.
+                begins at the run's step. It yields a worker's share of each global batch as
+                `splits` consecutive batches, one per replica.
             batch_size: int, sequences of a global batch.
             on_checkpoint: callable or None, called with the prefix of each checkpoint.
 
@@ -232,7 +232,7 @@ class Run:
         )
         request = stopping.StopRequest()
         sync = stopping.SyncSchedule(self.strategy, self.figures, request)
-        # Several workers have to end at the same step, so none is interrupted in between.
+        # Several workers have to end at the same step, so none is interrupted within a step.
         several = devices.num_workers(self.strategy) > 1
         interruptible = contextlib.nullcontext if several else request.interruptible
         line = progress_line.Line(step, last, self.is_chief)
@@ -278,7 +278,7 @@ class Run:
             print(f"Training waited {seconds / count:.2f} s for each of {count} checkpoints.")
 
     def _replica_batches(self, batches_of):
-        """The distributed data set of each replica's batches."""
+        """Distributed data set with one batch per replica."""
 
         def of_pipeline(context):  # of a worker, which may have several replicas
             pipelines = context.num_input_pipelines
@@ -291,11 +291,11 @@ class Run:
         return self.strategy.distribute_datasets_from_function(of_pipeline)
 
     def _stop(self):
-        """Saves what an interrupted training has reached; returns a line that says so."""
+        """Saves the state of an interrupted training; returns a line that says so."""
         self.wait_for_checkpoint()
         latest = run_directory.latest_in(self.settings.output_dir)
         if latest and run_directory.step_of(latest) == self.step:
-            return f"Stopped at step {self.step}; {latest} holds it"  # it is whole
+            return f"Stopped at step {self.step}; {latest} holds it"  # already complete
         try:
             prefix = self.save()
             self.wait_for_checkpoint()
@@ -304,11 +304,11 @@ class Run:
         return f"Stopped at step {self.step}; saved {prefix}"
 
     def evaluate(self, dataset, max_steps=-1):
-        """Computes the figures of a data set with the weights as they are.
+        """Computes the figures of a data set with the current weights.
 
         Args:
             dataset: tf.data.Dataset of global batches.
-            max_steps: int, most batches to take; -1 for all.
+            max_steps: int, maximum number of batches; -1 for all.
 
         Returns:
             dict of name -> numpy float32: the figures, and `loss`, the mean over batches of the
@@ -333,7 +333,7 @@ def _next(step, every):
 
 
 def _by_records(dataset):
-    """Has workers share a data set by records and not by files: one file can serve several."""
+    """Shards a data set among workers by records, not files: there may be only one file."""
     sharing = tf.data.Options()
     sharing.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return dataset.with_options(sharing)

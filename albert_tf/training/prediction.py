@@ -16,7 +16,7 @@ class Predictor:
     Args:
         strategy: tf.distribute.Strategy of one process, under whose scope the model was made.
         model: tf_keras.Model, called as model(features, training=False) -> dict of tensors.
-        shows_progress: bool, whether a terminal has a bar; a log has a line now and then anyway.
+        shows_progress: bool, whether a terminal shows a bar; a log gets occasional lines anyway.
     """
 
     def __init__(self, strategy, model, shows_progress=True):
@@ -26,7 +26,7 @@ class Predictor:
         self._functions = {}
 
     def __call__(self, batches, num_rows):
-        """The outputs for all batches, in the order of the rows.
+        """Computes the outputs for all batches, in the order of the rows.
 
         Args:
             batches: iterable of (rows, features) (`input_pipeline.prediction_batches`): where each
@@ -58,7 +58,7 @@ class Predictor:
             return {name: value.numpy() for name, value in forward(features).items()}
         replicas = self._strategy.num_replicas_in_sync
         num_rows = len(next(iter(features.values())))
-        rows = np.arange(num_rows + -num_rows % replicas) % num_rows  # no replica gets none
+        rows = np.arange(num_rows + -num_rows % replicas) % num_rows  # every replica needs rows
         shares = self._strategy.experimental_distribute_values_from_function(
             lambda context: {
                 name: tf.constant(values[rows[context.replica_id_in_sync_group :: replicas]])
@@ -73,7 +73,7 @@ class Predictor:
         return outputs
 
     def _function_for(self, features):
-        # TensorFlow counts traces by code object, and warns of many; a partial has none.
+        # TensorFlow counts traces by code object and warns of many; a partial has no code object.
         forward = functools.partial(self._model, training=False)
         if not self._is_one:
             run = self._strategy.run

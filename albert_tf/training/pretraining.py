@@ -50,7 +50,7 @@ class _Source(NamedTuple):
     masking: graph_masking.Masking | None
 
     def naming_bad_records(self):
-        """A context that has errors name the record that is their cause."""
+        """Context in which errors name the bad record that caused them."""
         return record_checks.naming_bad_records(self.files, self.schema, _record_flags(self.schema))
 
 
@@ -71,7 +71,7 @@ def _train_and_evaluate(config, options, strategy):
 
 
 def _find_inputs(config, options):
-    """Checked files: (_Source to train on, _Source to evaluate on)."""
+    """Finds and checks the files: (_Source to train on, _Source to evaluate on)."""
     paths = record_index.expand_patterns(options.input_file, "input_file")
     eval_paths = paths
     if options.eval_input_file:
@@ -133,7 +133,7 @@ def _checked_source(config, options, paths, *, may_be_masked):
 
 
 def _is_masked(features):
-    """Whether a record has something to predict."""
+    """Whether a record has tokens to predict."""
     name = "masked_lm_weights"
     return name in features and any(features[name].float_list.value)
 
@@ -148,7 +148,7 @@ def _check_vocabulary(masking, path, features):
 
 
 def _record_flags(schema):
-    """Which flag sets the length of a feature, for messages."""
+    """The flag that sets the length of each feature, for messages."""
     return {
         name: "max_predictions_per_seq" if name.startswith("masked_lm") else "max_seq_length"
         for name in schema

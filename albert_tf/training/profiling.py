@@ -7,11 +7,11 @@ import tensorflow as tf
 
 
 class Profiler:
-    """Profiles the updates of a range, if any; those that a resumed run has passed are left out.
+    """Profiles a range of updates, without those that a resumed run has passed.
 
     Args:
         steps: (int, int), first and last update, counted from 1; None for no profile.
-        directory: str, where TensorBoard looks for it: that of the training curves.
+        directory: str, directory of the training curves, where TensorBoard finds the profile.
     """
 
     def __init__(self, steps, directory):
@@ -19,7 +19,7 @@ class Profiler:
 
     @contextlib.contextmanager
     def update(self, first, last):
-        """Holds one call of the training step.
+        """Context for one call of the training step.
 
         Args:
             first: int, the first update of the call, counted from 1.
@@ -37,7 +37,7 @@ class Profiler:
             self.close()
 
     def close(self):
-        """Writes what is profiled so far: also for a training that ends within the range."""
+        """Writes the profile so far, also if training ends within the range."""
         if self._runs:
             self._runs = False
             tf.profiler.experimental.stop()

@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from albert_tf import progress
 
-GRAPH_SECONDS = 5.0  # without a step, after which a line says what is being done
+GRAPH_SECONDS = 5.0  # without a step, after which a line explains the wait
 _FORMAT = "{n_fmt}/{total_fmt} {elapsed}<{remaining}{postfix} {bar}"
 _OTHER_COLUMNS = len("/ 00:00:00<00:00:00,   ")  # of _FORMAT, without figures and numbers of steps
 _SHORT = {"masked_lm": "mlm", "sentence_order": "sop"}
@@ -29,8 +29,8 @@ def shown_figures(figures, columns=None):
     Args:
         figures: dict of name -> number, `sequences_per_second` among them; losses, accuracies and
             speed are shown.
-        columns: int or None, the room for them in a terminal: names are short then, and the parts
-            of the loss are left out first.
+        columns: int or None, width available in a terminal: names are shortened to fit, and the
+            parts of the loss are left out first.
 
     Returns:
         str.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What evaluations leave in a run's directory: figures, best checkpoint, how far they came."""
+"""Results of evaluations in a run's directory: figures, best checkpoint, progress."""
 
 import math
 import os
@@ -45,16 +45,16 @@ def sorted_lines(figures):
 def follow(directory, last_step, timeout, seen=-1, newest_only=True):
     """Yields a directory's checkpoints as they come, while a run goes on writing.
 
-    What is there is yielded, whatever its step. It ends when the checkpoint of `last_step` or a
-    later one was yielded, or when no newer one appears within `timeout` seconds, so the evaluation
-    of a finished run ends too.
+    Existing checkpoints are yielded whatever their step. Iteration ends after the checkpoint of
+    `last_step` or a later one, or when no newer one appears within `timeout` seconds, so the
+    evaluation of a finished run ends too.
 
     Args:
         directory: str.
         last_step: int, step of the run's last checkpoint.
         timeout: float, seconds.
-        seen: int, step up to which checkpoints are left out.
-        newest_only: bool, whether older ones are left out too.
+        seen: int, step up to which checkpoints are skipped.
+        newest_only: bool, whether all but the newest are skipped too.
 
     Yields:
         str, prefix.
@@ -81,7 +81,7 @@ def follow(directory, last_step, timeout, seen=-1, newest_only=True):
 
 
 def find_best(directory, given=None):
-    """Prefix of `model.ckpt-best`; where nothing was evaluated of the newest, and a line says so.
+    """Prefix of `model.ckpt-best`, or of the newest checkpoint if none was evaluated.
 
     Args:
         directory: str, a run's.
@@ -104,7 +104,7 @@ def find_best(directory, given=None):
 
 
 def describe(prefix, step, key_metric):
-    """A checkpoint with its step and, if it is the best of its directory, its figure.
+    """Describes a checkpoint: its step and, if it is the best of its directory, its figure.
 
     Args:
         prefix: str.

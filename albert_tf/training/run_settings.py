@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run.json`: what a training run is made with, and what a resumed one has changed since."""
+"""`run.json`: settings of a training run, and what changed when it is resumed."""
 
 import dataclasses
 import datetime
@@ -28,7 +28,7 @@ _MOST_CHARACTERS = 120  # of a value
 
 
 def describe(settings, run, input_files, seed=None):
-    """What a training is started with.
+    """Describes the settings of a training run.
 
     Args:
         settings: RunSettings, with what the flags say.
@@ -37,7 +37,7 @@ def describe(settings, run, input_files, seed=None):
         seed: int or None.
 
     Returns:
-        RunSettings, with what is known of the run too.
+        RunSettings, completed with facts about the run.
     """
     return dataclasses.replace(
         settings,
@@ -54,12 +54,11 @@ def describe(settings, run, input_files, seed=None):
 
 
 def write(directory, settings, run):
-    """Writes down what a training run is made with, so that it can be read, repeated and exported.
+    """Writes the settings of a training run, so that it can be inspected, repeated and exported.
 
-    `flags.txt` and `albert_config.json` are for scripts to take again, `run.json` for later
-    commands, for people, and for the next start in the directory. To be called once the run's
-    weights are found to fit: a run that fails must not leave another config next to the checkpoints
-    of the one before.
+    Scripts can read `flags.txt` and `albert_config.json` again; `run.json` is for later commands,
+    for people, and for the next start in the directory. Call this after the weights are known to
+    fit: a run that fails must not leave another config next to the checkpoints of an earlier run.
 
     Args:
         directory: str.
@@ -83,9 +82,9 @@ def write(directory, settings, run):
 
 
 def seed_of(directory, given, strategy):
-    """The seed of a training: the one given, else that of the run it resumes, else a new one.
+    """The seed of a training run: the given one, else that of the resumed run, else a new one.
 
-    All workers have to call it, and get the same.
+    All workers have to call it and get the same seed.
 
     Args:
         directory: str.
@@ -113,9 +112,9 @@ def seed_of(directory, given, strategy):
 
 
 def check_changes(directory, settings, run, allow=False):
-    """Prints what differs from the last start of the run that is resumed, if one is.
+    """Prints how the settings of a resumed run differ from those of its last start.
 
-    To be called before weights are read. Runs without `run.json`, as the original's, are not
+    Call it before weights are read. Runs without `run.json`, such as the original's, are not
     checked.
 
     Args:
@@ -159,7 +158,7 @@ def _refused_changes(before, now):
 
 
 def _differences(before, now):
-    """What two RunSettings differ in, a line for each: "name: before ..., now ..."."""
+    """Differences of two RunSettings, one line each: "name: before ..., now ..."."""
     before, now = (json.loads(json.dumps(dataclasses.asdict(each))) for each in (before, now))
     lines = []
     for section, label in (("flags", "--{}"), ("config", "config: {}"), ("versions", "{}")):

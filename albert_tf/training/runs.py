@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pre-training and fine-tuning share: building a run, starting it, training it."""
+"""Code shared by pre-training and fine-tuning: building, starting and training a run."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ def make_run(strategy, make_model, objective, options, flops=None, *, trains):
 
     Args:
         strategy: tf.distribute.Strategy.
-        make_model: callable, takes options of AlbertModel; returns the tf_keras.Model.
+        make_model: callable that takes options of AlbertModel and returns the tf_keras.Model.
         objective: objectives.Objective.
         options: options.FineTuning or options.Pretraining.
         flops: int or None, floating-point operations of an update on one sequence.
@@ -45,7 +45,7 @@ def make_run(strategy, make_model, objective, options, flops=None, *, trains):
 
 
 def check_batch_size(options, strategy):
-    """Raises UserError if a training cannot deal its batches out to the devices."""
+    """Raises UserError if the training batches cannot be divided among the devices."""
     if options.do_train:
         devices.check_batch_size(
             strategy,
@@ -56,7 +56,7 @@ def check_batch_size(options, strategy):
 
 
 def locked(options, strategy):
-    """A context in which no other process does the same in the run's directory."""
+    """Context that keeps other processes from doing the same in the run's directory."""
     evaluates = options.do_eval or options.do_predict
     purposes = ("training",) * options.do_train + ("evaluating",) * evaluates
     chief = devices.is_chief(strategy)
@@ -64,7 +64,7 @@ def locked(options, strategy):
 
 
 def seeded(options, strategy):
-    """Sets the seed of a training, or of the weights that an evaluation fills; the options with it.
+    """Sets the random seed for training or evaluation, and returns the options with it.
 
     Args:
         options: options.FineTuning or options.Pretraining.
@@ -78,7 +78,7 @@ def seeded(options, strategy):
 
 
 def start(run, options, input_files, **weights):
-    """Fills the model, says from where, and writes down what the run is made with.
+    """Initializes the model, prints where the weights come from, and writes the run's settings.
 
     Args:
         run: loop.Run.
@@ -99,7 +99,7 @@ def start(run, options, input_files, **weights):
 
 
 def train(run, options, paths, schema, evaluator, *, evaluates_step_0=False, remedy=None, **how):
-    """Trains a run that was started, and evaluates what an earlier process did not any more.
+    """Trains a started run; first evaluates checkpoints that an earlier process left out.
 
     Args:
         run: loop.Run.

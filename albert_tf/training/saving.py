@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing the checkpoints of a run while it goes on."""
+"""Writing the checkpoints of a run while training continues."""
 
 import concurrent.futures
 import contextlib
@@ -11,24 +11,24 @@ import tensorflow as tf
 from albert_tf.checkpoints import readers, run_directory, writers
 from albert_tf.errors import UserError, one_line
 
-# Checkpoints with the whole state: if the newest is damaged, training resumes from the one before.
+# Checkpoints with the full state: if the newest is damaged, training resumes from the previous one.
 _RESUMABLE = 2
 
 
 class Saver:
-    """Writes checkpoints `model.ckpt-<step>` in a thread of its own.
+    """Writes checkpoints `model.ckpt-<step>` in a background thread.
 
-    Training waits only until the variables are copied to the memory of the host. The two newest
-    checkpoints hold the whole state, older ones the weights and the step.
+    Training waits only until the variables are copied to host memory. The two newest checkpoints
+    hold the full state, older ones only the weights and the step.
 
     Args:
         directory: str, the run's.
         keep: int, newest checkpoints to keep; None or 0 for all.
-        writes: bool, whether this process writes: one of several workers does.
+        writes: bool, whether this process writes; only one of several workers does.
 
     Attributes:
         count: int, checkpoints so far.
-        paused: float, seconds that training has waited for them in all.
+        paused: float, total seconds that training has waited for them.
     """
 
     def __init__(self, directory, keep, writes=True):
@@ -40,7 +40,7 @@ class Saver:
         self.count, self.paused = 0, 0.0
 
     def save(self, step, state):
-        """Starts to write a checkpoint; that of an earlier call is waited for.
+        """Starts writing a checkpoint, after waiting for the previous one.
 
         Args:
             step: int.
@@ -60,7 +60,7 @@ class Saver:
         return prefix
 
     def check(self):
-        """Raises UserError if the last checkpoint could not be written; waits for nothing."""
+        """Raises UserError if the last checkpoint could not be written; does not wait."""
         if self._pending and self._pending.done():
             self.wait()
 
@@ -68,7 +68,7 @@ class Saver:
         """Waits until the last checkpoint is written.
 
         Raises:
-            UserError: it could not be.
+            UserError: the checkpoint could not be written.
         """
         pending, self._pending = self._pending, None
         if pending:
@@ -89,7 +89,7 @@ class Saver:
             kept = older[-(self._keep or len(older)) : -_RESUMABLE]
             for name in [name for name in kept if name not in self._slim]:
                 self._slim.add(name)
-                with contextlib.suppress(readers.DamagedError):  # it is no worse than before
+                with contextlib.suppress(readers.DamagedError):  # leaves the file as it was
                     writers.drop_moments(name)
         except (OSError, tf.errors.OpError) as error:
             raise UserError(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One step of training and of evaluation, on all replicas.
 
-A step returns one row of figures, already summed over the replicas and alike on all of them:
-for each figure of the objective the sum of its values and that of its weights, then
+A step returns one row of figures, summed over the replicas and the same on all of them:
+for each figure of the objective, the sum of its values and the sum of its weights; then
     in training: loss, gradient norm, loss scale;
     in evaluation: loss.
 """
@@ -22,7 +22,7 @@ def inner_optimizer(optimizer):
 
 
 def scales_loss(optimizer):
-    """Whether an optimizer scales the loss, and leaves out steps whose gradients overflow."""
+    """Whether an optimizer scales the loss and skips steps whose gradients overflow."""
     return isinstance(optimizer, tf_keras.mixed_precision.LossScaleOptimizer)
 
 
@@ -69,15 +69,15 @@ def _sums(terms, names):
 
 
 class TrainStep:
-    """An update: loss, gradient summed over replicas, clipped, applied.
+    """One update: computes the loss, sums gradients over replicas, clips and applies them.
 
     Args:
         strategy: tf.distribute.Strategy, under whose scope model and optimizer were made.
         model: tf_keras.Model, called as model(features, training=True) -> outputs.
         objective: objectives.Objective, figures and loss.
         optimizer: AdamW or LAMB, under a loss scale or not, built.
-        seed: int, of dropout, whose masks follow from it, the step and the replica.
-        accumulation: int, parts that the batch of a replica is computed in, one after another.
+        seed: int, of dropout; masks depend on the seed, the step and the replica.
+        accumulation: int, number of parts in which a replica computes its batch, one by one.
         clip_norm: float, largest norm of the gradient.
         compiled: bool, whether XLA compiles the replica's step; with several replicas, all of it
             up to the sum of the gradients.
@@ -102,10 +102,10 @@ class TrainStep:
         self._seed, self._accumulation, self._clip_norm = seed, accumulation, clip_norm
         on_tpu = devices.is_tpu(strategy)
         self._fuses = not compiled and devices.is_cpu(strategy)
-        if compiled and not on_tpu:  # which compiles by itself
+        if compiled and not on_tpu:  # a TPU always compiles
             part = "_replica_step" if strategy.num_replicas_in_sync == 1 else "_gradients"
             setattr(self, part, tf.function(getattr(self, part), jit_compile=True))
-        # The steps of a call run on a TPU itself. Elsewhere the host counts them, which costs
+        # A TPU runs many steps per call by itself. Elsewhere the host counts the steps, which costs
         # nothing and lets it show progress and stop at once.
         self.most_steps = 1000 if on_tpu else 1
         step = tf.function(self._steps_on_device if on_tpu else self._step)
@@ -157,7 +157,7 @@ class TrainStep:
             zip(clipped, [self._variables[i] for i in reached], strict=True),
             skip_gradients_aggregation=True,
         )
-        if self._scales_loss:  # a step that overflows counts too: its batch is used up
+        if self._scales_loss:  # a step that overflows counts too, since its batch is used up
             self._inner.iterations.assign(next_step)
         return row
 
@@ -176,7 +176,7 @@ class TrainStep:
         return self._accumulated(parts, totals, key)
 
     def _accumulated(self, parts, totals, key):
-        """The sums of gradients and figures over the parts of a batch."""
+        """Sums gradients and figures over the parts of a batch."""
         reached = set()
 
         def add(part, gradients, sums):
@@ -211,7 +211,7 @@ class TrainStep:
 
 
 class EvaluationStep:
-    """The figures of a batch.
+    """Computes the figures of a batch.
 
     Args:
         strategy: tf.distribute.Strategy, under whose scope the model was made.
@@ -224,7 +224,7 @@ class EvaluationStep:
         self._run = tf.function(self._step, reduce_retracing=True)
 
     def __call__(self, batch):
-        """Computes a row of figures: [2 * figures + 1] from a batch of a distributed data set."""
+        """Computes the row of figures [2 * figures + 1] of a batch of a distributed data set."""
         return self._run(batch)
 
     def _step(self, batch):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ending a run between two steps: when asked to, and at the same step on all workers."""
+"""Ending a run between two steps: on a signal, and at the same step on all workers."""
 
 import contextlib
 import errno
@@ -12,9 +12,9 @@ import tensorflow as tf
 from albert_tf.errors import UserError, one_line
 from albert_tf.training import devices
 
-# How schedulers end a job, and how people do.
+# Schedulers send the first to end a job, Ctrl-C the second.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# Errors of writing a file, to which TensorFlow gives the same type as to a lack of memory.
+# Errors of writing a file, for which TensorFlow raises the same type as for a lack of memory.
 _OF_FILES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 # Raised in a worker when another one ended or cannot be reached.
 _LOST = (
@@ -37,7 +37,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def noted(self):
-        """While the block runs, the first signal is noted and does not interrupt; a second does."""
+        """Context that notes the first signal instead of being interrupted; a second interrupts."""
         if threading.current_thread() is not threading.main_thread():  # it gets no signals
             yield
             return
@@ -50,7 +50,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def interruptible(self):
-        """Within `noted`, a block that a signal interrupts, also one that came before it."""
+        """Context within `noted` that a signal interrupts, also one that came before it."""
         self._interrupts = True
         try:
             if self.made:
@@ -66,10 +66,10 @@ class StopRequest:
 
 
 class SyncSchedule:
-    """When to look at figures and at requests to stop.
+    """Decides when to read figures and check for requests to stop.
 
-    One process does it by its clock. Several workers have to do it at the same step, since none
-    can go on while another has stopped: at each sync, they agree on the step of the next.
+    A single process goes by its clock. Several workers have to sync at the same step, since none
+    can go on while another has stopped: at each sync, they agree on the step of the next one.
 
     Args:
         strategy: tf.distribute.Strategy.
@@ -87,14 +87,14 @@ class SyncSchedule:
         self.is_over = False
 
     def is_due(self):
-        """Whether to look at the figures now, after a step; sets `is_over` too."""
+        """Whether to read the figures now, after a step; also sets `is_over`."""
         if not self._has_peers:
             self.is_over = self._request.made
             return self.is_over or self._figures.is_due()
         self._steps_left -= 1
         if self._steps_left > 0:
             return False
-        # Each proposes a number of steps by its own clock. The sums of integers are alike for all.
+        # Each proposes a number of steps by its own clock. Sums of integers are the same for all.
         steps, stops = devices.sum_over_workers(
             self._strategy, [self._figures.steps_in_check(), int(self._request.made)]
         )
@@ -105,7 +105,7 @@ class SyncSchedule:
 
 @contextlib.contextmanager
 def naming_the_cause(strategy, output_dir):
-    """Turns errors of a training that lacks memory, disk space or a worker into one for users.
+    """Context that turns a lack of memory, disk space or a worker into a UserError.
 
     Args:
         strategy: tf.distribute.Strategy.

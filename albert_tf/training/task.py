@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fine-tuning and data sets hand to each other; those are `albert_tf.tasks.base.DataSet`."""
+"""Values passed between fine-tuning and data sets (`albert_tf.tasks.base.DataSet`)."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,8 +11,8 @@ class RecordFiles(NamedTuple):
     Attributes:
         paths: list of str.
         schema: dict from feature name to FeatureSpec.
-        described: str, what they are made of, in words.
-        labels: dict from label to how often it occurs; empty if that says nothing.
+        described: str, description of the source of the records.
+        labels: dict from label to its count; empty if counts are not meaningful.
     """
 
     paths: list
@@ -26,7 +26,7 @@ class Split(NamedTuple):
 
     Attributes:
         arrays: dict of numpy arrays [n, ...], the model's inputs among them.
-        content: what the task needs to make use of the outputs, such as its examples.
+        content: data the task needs to interpret the outputs, such as its examples.
     """
 
     arrays: dict
@@ -34,15 +34,15 @@ class Split(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What the outputs for the development set come to.
+    """Results of evaluating the outputs for the development set.
 
     Attributes:
         figures: dict of str to float.
         warnings: tuple of str or None.
         keep: callable or None, writes files that belong to the best checkpoint; called if this
-            one is.
-        weighted: dict of str to float or None, for the line and the curves in place of figures that
-            the original averages over batches, of which the last may be smaller.
+            checkpoint is the best.
+        weighted: dict of str to float or None, means over examples. The progress line and the
+            curves show them in place of the original's means over batches of unequal size.
     """
 
     figures: dict

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several runs with seeds of their own, as the paper's medians over five; the best one is kept."""
+"""Several runs with different seeds, as in the paper's medians over five; keeps the best."""
 
 import math
 import os
@@ -17,9 +17,9 @@ _KEPT = (*run_settings.FILES, run_directory.TASK, run_directory.BEST_STATE)
 
 
 def run(run_trial, output_dir, seeds, key_metric):
-    """Runs trials in folders of their own, keeps the best in output_dir and sums them up.
+    """Runs each trial in its own folder, keeps the best in output_dir and summarizes all.
 
-    One that fails is written down as such, and the others go on.
+    A trial that fails is recorded as failed, and the others go on.
 
     Args:
         run_trial: callable, (directory, seed) -> trains and evaluates there.
@@ -28,7 +28,7 @@ def run(run_trial, output_dir, seeds, key_metric):
         key_metric: str, name of the figure that decides.
 
     Raises:
-        UserError: all of them fail.
+        UserError: all trials fail.
     """
     values, lines = {}, []
     for seed in seeds:
