@@ -145,7 +145,7 @@ _DTYPES = {
 _ALIASES = {"predictions.decoder.bias": "predictions.bias"}  # names of one parameter
 _DECODER = "predictions.decoder.weight"  # repeats the word embeddings
 _WORDS = "albert.embeddings.word_embeddings.weight"
-_BASE = "albert."  # absent in files of the encoder alone
+_BASE = "albert."  # absent in files with only the encoder
 _BASE_PARTS = ("embeddings.", "encoder.", "pooler.")
 
 

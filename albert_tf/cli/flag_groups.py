@@ -64,7 +64,7 @@ def _define_flag(field, default):
 
 
 def check_values():
-    """Raises UserError for values that are invalid, alone or in combination."""
+    """Raises UserError for invalid values and invalid combinations of values."""
     for group in dict.fromkeys(flag.group for flag in own_flags()):
         values_of(group)
 

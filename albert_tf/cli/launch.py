@@ -56,7 +56,8 @@ def run(main):
     logging.set_verbosity(logging.WARNING)
 
     def guarded(argv):
-        # Schedulers end a job with SIGTERM, on which training saves a checkpoint.
+        # Schedulers end a job with SIGTERM, and training then saves a checkpoint. The handler is
+        # removed at the end, when nothing catches its exception any more.
         signal.signal(signal.SIGTERM, interrupt)
         try:
             check_words(argv)
