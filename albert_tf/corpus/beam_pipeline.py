@@ -30,12 +30,12 @@ except ImportError as error:
     ) from error
 
 _RUNNERS = {
-    # Where nothing speaks against it, Beam would first try to download another one, Prism.
+    # Without these options, Beam would first try to download another runner, Prism.
     "directrunner": [
         *("--runner=DirectRunner", "--allow_unsafe_triggers"),
         "--default_sdk_harness_log_level=CRITICAL",
     ],
-    # Beam has no short name for it.
+    # Beam has no short name for this runner.
     "daskrunner": ["--runner=apache_beam.runners.dask.dask_runner.DaskRunner"],
 }
 _LOGGERS = {"directrunner": "apache_beam", "daskrunner": "distributed"}
@@ -63,7 +63,7 @@ class BeamStages:
         self._options = [*_RUNNERS.get(runner.lower(), [f"--runner={runner}"]), *given]
         said = io.StringIO()
         try:
-            with contextlib.redirect_stderr(said):  # argparse shows all options there are
+            with contextlib.redirect_stderr(said):  # argparse would print all existing options
                 parsed = pipeline_options.PipelineOptions(self._options)
                 beam_runner.create_runner(parsed.get_all_options()["runner"])  # it may add options
                 unknown = parsed.get_all_options(retain_unknown_options=True).keys()
@@ -73,7 +73,7 @@ class BeamStages:
         except SystemExit as error:
             reason = said.getvalue().rpartition("error: ")[2].strip()
             raise UserError(f"--beam_pipeline_options={','.join(options)}: {reason}") from error
-        if runner.lower() in _LOGGERS:  # whose errors come to this process, which says them
+        if runner.lower() in _LOGGERS:  # this process reports their errors itself
             logging.getLogger(_LOGGERS[runner.lower()]).setLevel(logging.CRITICAL)
         if unknown:  # a cluster may know them
             print(f"Pipeline options that Beam leaves to the runner: {', '.join(sorted(unknown))}")
@@ -103,7 +103,7 @@ class BeamStages:
                 collection = collection | name >> step
             result = pipeline.run()
             state = result.wait_until_finish()
-            if client := getattr(result, "client", None):  # Dask's local cluster would stay
+            if client := getattr(result, "client", None):  # else Dask's local cluster keeps running
                 client.close()
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
@@ -116,7 +116,7 @@ class BeamStages:
             raise UserError(f"{stage}: the pipeline ended in state {state}; see the runner's log")
 
     def identify(self, paths):
-        """Names, sizes and times of files: they tell of changes without reading the files here."""
+        """Names, sizes and times of files, to detect changes without reading the files here."""
         return [[path, *record_index.state(path).values()] for path in paths]
 
     def write_corpus(self, paths, form, encoder, directory):
@@ -148,7 +148,7 @@ class BeamStages:
             raise
 
     def of_documents(self, directory, make, path):
-        """Writes what `make` gives for documents; as `local_stages.LocalStages.of_documents`."""
+        """Writes the result of `make` for documents; as `local_stages.LocalStages.of_documents`."""
         num_documents = corpus_files.open_corpus(directory).num_documents
         self._run(
             "comparing",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks of the pipelines in `beam_pipeline`: what takes and gives elements of a collection.
+"""The tasks of the pipelines in `beam_pipeline`: functions on the elements of a collection.
 
-Tokens are asked for in requests: rows that say which tokens of a file are wanted, and where they
-belong. The answers are pieces of segments, which come together where the next step wants them.
+Tokens are fetched by requests: rows that say which tokens of a file are wanted, and where they
+belong. The answers are pieces of segments, which are grouped for the next step.
 """
 
 import functools
@@ -25,9 +25,9 @@ from albert_tf.corpus import (
 from albert_tf.errors import UserError
 
 _CHUNKS_PER_PART = 16  # 4 MiB of text
-_ID_BYTES, _TOKEN_BYTES = 4, 5  # of a token, without and with whether it opens a word
-# Of a segment in a request: where its record goes, lengths and kind of the pair, where the segment
-# begins in it, and which tokens of the corpus, or of a file, are wanted.
+_ID_BYTES, _TOKEN_BYTES = 4, 5  # of a token, without and with the mark that it opens a word
+# A segment in a request: the place of its record, lengths and kind of the pair, the offset of the
+# segment in the record, and the range of tokens in the corpus or in a file.
 _COLUMNS = ["file", "block", "row", "a_length", "b_length", "kind", "offset", "begin", "end"]
 _OFFSET, _BEGIN, _END = range(6, 9)
 
@@ -71,7 +71,7 @@ def _token_file(tokens, part):
 
 
 def write_index(item, name, directory):
-    """Writes what tells where sentences and documents begin, and where their tokens are."""
+    """Writes where sentences and documents begin, and where their tokens are."""
     parts, sizes = sorted(item[1], key=lambda found: found[0]), []
     with corpus_files.Writer(name, corpus_files.INDEX) as writer:
         for _, lines in parts:
@@ -86,7 +86,7 @@ def write_index(item, name, directory):
 
 
 class _Parts(NamedTuple):
-    """Where the tokens of a corpus lie, in their order.
+    """Locations of the tokens of a corpus, in order.
 
     Attributes:
         files: list of str, in the work directory.
@@ -114,7 +114,7 @@ def _parts(corpus_directory):
 
 
 def is_whole(corpus_directory):
-    """Whether a directory holds an index, and all tokens that it names are there."""
+    """Whether a directory holds an index and all tokens that the index names."""
     try:
         names, starts, file, offset = files.read_json(f"{corpus_directory}-parts.json")
     except (UserError, ValueError, TypeError):
@@ -130,7 +130,7 @@ def _corpus(directory):
     return corpus_files.open_corpus(directory)
 
 
-# === Documents to what tells them apart ===
+# === Documents to their digests and signatures ===
 
 
 def document_requests(first, corpus_directory):
@@ -144,7 +144,7 @@ def document_requests(first, corpus_directory):
 
 
 def of_documents(item, make):
-    """(0, (first document, bytes that `make` gives for it and those that follow))."""
+    """Returns (0, (first document, bytes that `make` gives for it and the next ones))."""
     (_, first), pieces = item
     documents = itertools.groupby(sorted(pieces), key=lambda piece: piece[0])
     documents = [b"".join(piece[5] for piece in some) for _, some in documents]
@@ -153,14 +153,14 @@ def of_documents(item, make):
 
 
 def write_in_order(item, path):
-    """Writes what was made of all documents, in their order."""
+    """Writes the results of all documents, in order."""
     with files.replacing(path) as (name,), tf.io.gfile.GFile(name, "wb") as file:
         for _, content in sorted(item[1]):
             file.write(content)
 
 
 def write_documents(directory, chosen, target):
-    """Writes a corpus of documents of another, whose tokens stay where they are.
+    """Writes a corpus of some documents of another; the tokens stay where they are.
 
     Args:
         directory: str.
@@ -208,7 +208,7 @@ def _by_file(segments, corpus_directory):
 
 
 def _in_parts(segments, tokens):
-    """(file of each piece, pieces) of segments, which go on in the next part where one ends."""
+    """Splits segments where a part ends; returns (file of each piece, pieces)."""
     starts, segments = tokens.starts, segments[segments[:, _BEGIN] < segments[:, _END]]
     begin, end = segments[:, _BEGIN], segments[:, _END]
     first = np.searchsorted(starts, begin, side="right") - 1
@@ -240,7 +240,7 @@ def segments(item, corpus_directory):
 
 
 def record_block(item, writer):
-    """(file, (block, its records, their counts)) of the pieces that its segments consist of."""
+    """Makes the records of a block from pieces of segments: (file, (block, records, counts))."""
     (file, block), pieces = item
     pieces = sorted(pieces)  # by row and offset
     first_of_row = {piece[0]: piece for piece in reversed(pieces)}
@@ -256,7 +256,7 @@ def record_block(item, writer):
 
 
 def write_file(item, writer):
-    """Writes an output file of the blocks that belong to it."""
+    """Writes an output file from its blocks."""
     file, blocks = item
     blocks = sorted(blocks, key=lambda block: block[0])
     made = (block[1:] for block in blocks)

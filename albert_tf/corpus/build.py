@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From text files to files of pre-training records, in stages that can be resumed.
+"""Makes files of pre-training records from text files, in stages that can be resumed.
 
-The tokenised text, the plans of the passes and a note of each finished output file lie in a work
-directory, under names that are hashes of all they depend on. What is there is not made again.
+The tokenised text, the plans of the passes and a note of each finished output file are kept in a
+work directory, under names that are hashes of everything they depend on. Existing parts are reused.
 """
 
 import collections
@@ -35,7 +35,7 @@ from albert_tf.records import record_index, schemas
 
 _FORMAT = 3  # of the work directory; a new number for other files or other random draws
 _NUM_LOGGED = 20
-# Times the length of an instance from which on a sentence is none: a text without line breaks.
+# A sentence this many times longer than an instance is probably a text without line breaks.
 _FAR_LONGER = 4
 _STATE = ("corpus-", "plans-", "notes-")  # beginnings of the names in a work directory
 
@@ -70,8 +70,8 @@ def create(
         word_start: str, one of options.WORD_STARTS.
         selection: options.Selection; None for all documents.
         num_workers: int, processes. The records do not depend on it.
-        work_directory: str or None, on a local disk, for what is needed until all is done. By
-            default a hidden one next to the first output, which is removed at the end.
+        work_directory: str or None, on a local disk, for intermediate files. By default a hidden
+            one next to the first output, which is removed at the end.
         stages: beam_pipeline.BeamStages, or None for `num_workers` processes of this machine.
 
     Returns:
@@ -126,7 +126,7 @@ def create(
 
 
 def _given(inputs, tokenizer, reading, selection, settings):
-    """The part of a summary that says how the records were made."""
+    """The part of a summary with the settings that the records were made with."""
     return {
         "settings": reading | dataclasses.asdict(selection) | dataclasses.asdict(settings),
         "input_files": list(inputs),
@@ -173,7 +173,7 @@ def _of_documents(directory, stages, make, kind, *shape):
 
 
 def _is_whole(directory, stages):
-    """Whether a corpus is there; a damaged one is removed, to be made again."""
+    """Whether a complete corpus exists; a damaged one is removed, to be made again."""
     if stages.is_whole(directory):
         return True
     if tf.io.gfile.exists(directory):
@@ -183,7 +183,7 @@ def _is_whole(directory, stages):
 
 
 def _make(work, corpus_directory, flag, outputs, settings, vocabulary, stages):
-    """Makes the output files of a corpus; (Counter of what was made, figures of the files)."""
+    """Makes the output files of a corpus: (Counter of the records, figures of the files)."""
     key = [os.path.basename(corpus_directory), dataclasses.asdict(settings)]
     plans = os.path.join(work, f"plans-{_hash(key)}")
     notes = os.path.join(work, f"notes-{_hash([*key, list(map(_same_path, outputs))])}")
@@ -222,7 +222,7 @@ def _usual_work_directory(outputs, is_shared):
 
 @contextlib.contextmanager
 def _work_directory(work, is_kept):
-    """Removes a work directory at the end, and on an error that leaves nothing to go on from."""
+    """Context that removes a work directory at the end, or on an error that cannot be resumed."""
     done = False
     try:
         yield
@@ -243,7 +243,7 @@ def _hash(value):
 
 
 def _remove_others(work, corpus_directory):
-    """Removes what was made of other text."""
+    """Removes files that were made from other text."""
     paths = _entries(work)
     if corpus_directory not in paths:
         for path in paths:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text files to tokenised documents, in flat arrays that are files."""
+"""Tokenised documents of text files, as flat arrays in files."""
 
 import collections
 import contextlib
@@ -35,7 +35,7 @@ class Corpus:
         documents: int64 [number of documents + 1], offsets into `sentences`.
         unknown: int64 array, ascending offsets into `ids` of pieces not in the vocabulary.
         pieces: int32 array, these pieces as indices into `piece_texts`.
-        piece_texts: list of str; "" stands for all but the first very many different ones.
+        piece_texts: list of str; "" stands for all pieces beyond the limit of different ones.
         counts: Counter of tokens_read and the `counts` of all line_encoder.EncodedLines; more
             than here if documents were left out.
         first_skipped: list of str, where the first lines left out are.
@@ -53,7 +53,7 @@ class Corpus:
 
     @property
     def figures(self):
-        """Dict of all that is no array."""
+        """Dict of everything that is not an array."""
         return {name: getattr(self, name) for name in ("piece_texts", "counts", "first_skipped")}
 
     @property
@@ -93,7 +93,7 @@ class Corpus:
         return +collections.Counter(dict(zip(self.piece_texts, numbers, strict=True)))
 
     def release(self):
-        """Takes the arrays from the memory of this process, where they are mapped files."""
+        """Frees the memory of arrays that are mapped files."""
         mapped_arrays.release(*(getattr(self, name) for name in ARRAYS))
 
 
@@ -121,7 +121,7 @@ def open_corpus(directory):
 
 
 def is_whole(directory):
-    """Whether a directory holds a corpus, with all files of the size they were written with."""
+    """Whether a directory holds a corpus whose files all have the size they were written with."""
     figures = read_state(os.path.join(directory, _FIGURES))
     return figures is not None and all(
         size_of(_array_file(directory, name)) == size
@@ -144,7 +144,7 @@ def size_of(path):
 
 
 def content_hashes(paths):
-    """Hashes of the contents of files, to tell whether a corpus was made of the same.
+    """Hashes of the contents of files, to tell whether a corpus was made from the same files.
 
     Args:
         paths: list of str.
@@ -165,7 +165,7 @@ def content_hashes(paths):
 
 
 def check_not_empty(num_documents, paths):
-    """Raises UserError if the text of files is nothing."""
+    """Raises UserError if files contain no text."""
     if not num_documents:
         raise UserError(f"no text in {', '.join(paths)}: no instance can be made")
 
@@ -175,7 +175,7 @@ class Writer(contextlib.ExitStack):
 
     Args:
         directory: str.
-        arrays: dict, those that are written; all, or INDEX.
+        arrays: dict, the arrays to write; all, or INDEX.
     """
 
     def __init__(self, directory, arrays=ARRAYS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which documents of a corpus are used: without repeated ones, and some held out."""
+"""Selects documents of a corpus: drops repeated ones, and holds some out."""
 
 import collections
 import hashlib
@@ -15,7 +15,7 @@ _DOCUMENTS_TOGETHER = 4096
 
 
 def choose(digests, selection, repeats=None):
-    """Which documents of a corpus are used.
+    """Selects the documents of a corpus that are used.
 
     Args:
         digests: uint64 array [documents], the `digests` of all.

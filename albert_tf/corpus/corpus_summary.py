@@ -9,9 +9,9 @@ from albert_tf.errors import as_called
 _MANY_SINGLE_SENTENCES = 0.5  # of the documents
 _MANY_IN_LONG_SENTENCES = 0.05  # of the tokens
 _MANY_UNKNOWN = 0.03  # of the tokens
-# Share of the tokens that begin with a space, and of those that do not but count as words because
-# of their letters, from which on a text has words that the original's rule splits. With 3,000
-# pieces, the latter are 0% in English, 24% in Russian, and 6% in Polish that keeps its accents.
+# If the share of tokens that begin with a space, and the share of tokens that do not but count as
+# words because of their letters, both reach these limits, the original's rule splits words of the
+# text. With 3,000 pieces, the second is 0% in English, 24% in Russian, 6% in Polish with accents.
 _SPLIT_WORDS = 0.05
 _MARKED = 0.1  # share of the tokens that begin with a space in any language that has spaces
 KINDS = "instances_in_order", "instances_swapped", "instances_with_random_document"
@@ -25,7 +25,7 @@ _NAMES = (
 
 @dataclasses.dataclass
 class Summary:
-    """Figures of the text and its records; `str` of it is a text for people.
+    """Figures of the text and its records; `str` gives a readable page.
 
     Args:
         counts: Counter. Of the text read: the counts of line_encoder.EncodedLines, tokens_read,
@@ -60,7 +60,7 @@ class Summary:
         return self.unknown.total() / self.counts["tokens"]
 
     def as_json(self):
-        """The figures as values that JSON has."""
+        """The figures as JSON values."""
         others = {
             "unknown_share": self.unknown_share,
             "unknown_most_common": dict(self.unknown.most_common(20)),

@@ -3,8 +3,8 @@
 
 Paper: section 3.1 (sentence-order prediction) and section 4.1 (n-gram masking). A pass over the
 documents is planned first: four offsets and a kind for each instance. Instances are then masked in
-blocks. Each block of documents of a pass, and each block of instances, draws from a generator of
-its own, derived from the seed: the records are the same, whichever process makes them and when.
+blocks. Each block of documents of a pass, and each block of instances, has its own generator
+derived from the seed, so the records are the same whichever process makes them, and when.
 """
 
 import functools
@@ -21,7 +21,7 @@ _DOCUMENTS_PER_BLOCK = 1024
 
 
 class Settings(options.Instances):
-    """The options of the records, and what follows from them."""
+    """The options of the records, and values derived from them."""
 
     @property
     def max_pair_length(self):
@@ -30,14 +30,14 @@ class Settings(options.Instances):
 
     @functools.cached_property
     def schema(self):
-        """Schema of the records; permuted tokens are predicted as well, so they need as much."""
+        """Schema of the records, with twice the predictions if tokens are permuted too."""
         masked_lists = 2 if self.do_permutation else 1
         return schemas.pretraining_schema(
             self.max_seq_length, masked_lists * self.max_predictions_per_seq
         )
 
     def seed_sequence(self, *key):
-        """np.random.SeedSequence for one thing, named by numbers, independent of all others."""
+        """np.random.SeedSequence of a key of numbers, independent of those of other keys."""
         return np.random.SeedSequence(self.random_seed, spawn_key=key)
 
 

@@ -2,8 +2,8 @@
 """Lines of text to ids, in batches.
 
 SentencePiece encodes many lines to ids at once, and whether a piece starts a word is looked up by
-its id. Only lines with an id that does not tell all (an unknown piece, or a number before a comma)
-are taken apart into pieces.
+its id. Only lines with an id that does not suffice (an unknown piece, or a number before a comma)
+are tokenised into pieces.
 """
 
 import collections

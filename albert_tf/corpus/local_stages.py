@@ -39,7 +39,7 @@ _MOST_PLANS = 512  # each is a mapped file, which takes a file descriptor
 
 @dataclasses.dataclass
 class Planner:
-    """Plans a part: a file of pairs, and its figures in another."""
+    """Plans a part: writes its pairs to a file and its figures to another."""
 
     corpus_directory: str
     plans: str
@@ -74,7 +74,7 @@ class Planner:
         return figures
 
     def figures(self, number):
-        """The figures of a part if it is planned and whole, else None."""
+        """The figures of a part if its plan is complete, else None."""
         plan = plan_file(self.plans, number)
         figures = corpus_files.read_state(f"{plan}.json")
         size = _PAIR_BYTES * figures["instances"] if figures else None
@@ -241,7 +241,7 @@ class LocalStages(workers.WorkerPool):
             corpus_files.check_not_empty(writer.num_documents, paths)
 
     def of_documents(self, directory, make, path):
-        """Writes what `make` gives for the documents of a corpus, in their order.
+        """Writes the results of `make` for the documents of a corpus, in order.
 
         Args:
             directory: str, of the corpus.

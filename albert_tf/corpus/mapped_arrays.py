@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that are files: mapped into memory, and given back after use."""
+"""Arrays in files: mapped into memory, and released after use."""
 
 import functools
 import mmap
@@ -19,7 +19,7 @@ def open_array(path, kind, *shape):
     Args:
         path: str. A remote file is copied.
         kind: type of the numbers.
-        *shape: int; of none, the array has one dimension.
+        *shape: int; without any, the array has one dimension.
 
     Returns:
         numpy array; None if there is no such file.
@@ -35,7 +35,7 @@ def open_array(path, kind, *shape):
 
 @functools.lru_cache(maxsize=_MOST_COPIES)
 def _copied(path, kind):
-    """The array in a remote file, by a temporary copy that goes with it."""
+    """The array in a remote file, read from a temporary copy that is deleted with the array."""
     with tempfile.TemporaryFile() as copy, tf.io.gfile.GFile(path, "rb") as file:
         shutil.copyfileobj(file, copy, _COPIED_TOGETHER)
         copy.flush()
@@ -43,10 +43,10 @@ def _copied(path, kind):
 
 
 def release(*arrays):
-    """Takes the pages of mapped arrays from the memory of this process.
+    """Releases the memory pages of mapped arrays.
 
-    They are read again when they are used again, from the system's cache while they are there.
-    Else the process would seem to need as much memory as it has ever read.
+    They are read again when needed, if possible from the system's cache. Without this, the process
+    would seem to need as much memory as it has ever read.
 
     Args:
         *arrays: numpy arrays or None; those that are not mapped stay as they are.

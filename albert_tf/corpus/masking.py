@@ -55,9 +55,9 @@ def word_groups(opens_word, may_mask, whole_words):
 def choose_ngrams(words, covered, budgets, length_cdf, rng):
     """Chooses random n-grams of words until a number of tokens is reached (paper, section 4.1).
 
-    The words are visited in random order. From each, an n-gram of random n begins: as many words
-    fewer as fit into what is left to choose, and none at all if even one word does not fit, or if
-    some of it is covered. Near the end of the text, n-grams are shorter than n.
+    The words are visited in random order, and at each begins an n-gram of random n. It is shortened
+    to the words that fit into the rest of the budget, and is skipped if not even one word fits or
+    if part of it is covered. Near the end of the text, n-grams are shorter than n.
 
     Args:
         words: Words of n sequences.

@@ -16,7 +16,7 @@ from albert_tf.corpus import mapped_arrays, permutation
 
 _SHINGLE = 5  # tokens
 HASHES = 128  # numbers of a signature; the similarity is exact to about 0.04
-_RECALL = 0.95  # chance at least that documents just as similar as asked for are compared
+_RECALL = 0.95  # minimum chance that two documents at the similarity limit are compared
 _SEED = 1
 _TOKENS_TOGETHER = 1 << 15
 _TOGETHER = 1 << 14  # documents
@@ -39,15 +39,15 @@ def signatures(ids, bounds):
     for start in range(int(bounds[0]), int(bounds[-1]), _TOKENS_TOGETHER):
         stop = min(start + _TOKENS_TOGETHER, int(bounds[-1]))
         hashes, documents = _shingles(ids, bounds, start, stop)
-        if len(hashes):  # none in the last tokens of a document
+        if len(hashes):  # no shingle begins in the last tokens of a document
             _lower(found, hashes, documents)
     return found
 
 
 def _shingles(ids, bounds, start, stop):
-    """(hashes of the shingles that begin from `start` to `stop`, uint64; their documents).
+    """Returns (uint64 hashes of the shingles that begin from `start` to `stop`, their documents).
 
-    A document that is shorter than a shingle is a single one.
+    A document shorter than a shingle counts as one shingle.
     """
     places = np.arange(start, stop)
     documents = np.searchsorted(bounds, places, side="right") - 1
@@ -78,7 +78,7 @@ def _lower(signatures, hashes, documents):
 
 
 def repeats(signatures, used, similarity):
-    """Which documents nearly repeat an earlier one.
+    """Finds documents that nearly repeat an earlier one.
 
     A document is left out if it is similar enough to an earlier one that stays.
 
@@ -107,7 +107,7 @@ def repeats(signatures, used, similarity):
 
 
 def _meetings(signatures, used, rows):
-    """Yields (document, numbers of its values of bands that other documents have too)."""
+    """Yields (document, numbers of the band values that it shares with other documents)."""
     documents, values, num_values = [], [], 0
     for column in range(0, HASHES - rows + 1, rows):
         keys = []
@@ -128,7 +128,7 @@ def _meetings(signatures, used, rows):
 
 
 def _rows_of_a_band(similarity):
-    """The most numbers of a signature in a band that let enough of the similar documents meet."""
+    """The largest number of rows in a band with which enough similar documents are compared."""
     rows = np.arange(1, HASHES + 1)
     bands = HASHES // rows
     return int(rows[1 - (1 - similarity**rows) ** bands >= _RECALL].max(initial=1))

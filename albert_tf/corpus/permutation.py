@@ -9,8 +9,8 @@ _ROUNDS = 8
 class IndexPermutation:
     """A permutation of the numbers from 0 to size - 1.
 
-    A Feistel network permutes the numbers of an even count of bits; what falls beyond `size` goes
-    through it again until it does not.
+    A Feistel network permutes the numbers of an even count of bits. Results of `size` or more go
+    through it again until they are below.
 
     Args:
         size: int.

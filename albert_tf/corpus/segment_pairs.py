@@ -31,7 +31,7 @@ def block_pairs(corpus, documents, settings, rng):
         rng: np.random.Generator.
 
     Yields:
-        int64 array [pairs, 5], the columns of `Pair`, as long as their chunks; `truncate` them.
+        int64 array [pairs, 5], the columns of `Pair`, not yet truncated (see `truncate`).
     """
     draw = Draws(rng)
     pairs = (p for document in documents for p in document_pairs(corpus, document, settings, draw))
@@ -40,7 +40,7 @@ def block_pairs(corpus, documents, settings, rng):
 
 
 class Draws:
-    """Random numbers one at a time, drawn in blocks: a call of a Generator takes a microsecond."""
+    """Random numbers one at a time, drawn in blocks because a call of a Generator is slow."""
 
     def __init__(self, rng):
         self._next = iter(_endless(rng)).__next__
@@ -62,8 +62,8 @@ def document_pairs(corpus, document, settings, draw):
     """Yields the pairs of one document in one pass (paper, section 3.1), not yet truncated.
 
     Sentences are gathered up to a target length and split at a random sentence into A and B. The
-    pair is in order, or swapped, or B is from another document: always so for a single sentence,
-    which cannot be split, and with `random_next_sentence` half of the time instead of swapping.
+    pair is in order or swapped with equal chance; with `random_next_sentence`, B is from another
+    document instead of swapped. A single sentence cannot be split: its B is always from another.
 
     Args:
         corpus: Corpus.
@@ -81,7 +81,7 @@ def document_pairs(corpus, document, settings, draw):
         if end - begin == 1 or (settings.random_next_sentence and draw.chance(0.5)):
             b = random_segment(corpus, document, target - (middle - first), draw)
             yield Pair(first, middle, *b, RANDOM_DOCUMENT)
-            begin = split  # what B would have been goes back
+            begin = split  # the unused sentences of B go back
             continue
         if not settings.random_next_sentence and draw.chance(0.5):
             yield Pair(middle, last, first, middle, SWAPPED)
@@ -91,7 +91,7 @@ def document_pairs(corpus, document, settings, draw):
 
 
 def _target_length(settings, draw):
-    """Tokens to gather. Some are short, so that fine-tuning on short inputs is no surprise."""
+    """Tokens to gather; sometimes few, so that the model also learns from short inputs."""
     if draw.chance(settings.short_seq_prob):
         return draw.below(2, settings.max_pair_length + 1)
     return settings.max_pair_length
@@ -110,7 +110,7 @@ def random_segment(corpus, document, length, draw):
 
     Args:
         corpus: Corpus.
-        document: int, the document to avoid; after ten draws that hit it, it is taken.
+        document: int, the document to avoid; it is taken after ten draws that hit it.
         length: int, tokens wanted; the end of the document may come first.
         draw: Draws.
 

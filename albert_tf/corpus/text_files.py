@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forms of text files: sentences, documents or JSON lines, to one sentence a line."""
+"""Reads text files of sentences, documents or JSON lines as one sentence per line."""
 
 import bz2
 import contextlib
@@ -60,7 +60,7 @@ class Chunk(NamedTuple):
 
 
 def chunks(paths, form):
-    """Yields the text of files in Chunks. A file's end ends a document only if `form` says so.
+    """Yields the text of files in Chunks; the end of a file ends a document only if `form` says so.
 
     Args:
         paths: list of str; files that end in .gz or .bz2 are unpacked.
@@ -89,7 +89,7 @@ def chunks(paths, form):
 
 
 def _whole_lines(parts, path):
-    """Yields text in blocks that end where a line does, but for the last line of all."""
+    """Yields text in blocks that end at a line end, except perhaps the last one."""
     held, line = [], 1
     for block in parts:
         end = block.rfind(b"\n") + 1
@@ -103,7 +103,7 @@ def _whole_lines(parts, path):
 
 
 def _check_length(parts, where):
-    """Raises UserError if text is longer than what fits into memory when it is encoded."""
+    """Raises UserError if text is too long to fit into memory when it is encoded."""
     if sum(map(len, parts)) > _LONGEST:
         raise UserError(
             f"{where}: longer than {_LONGEST >> 20} MiB, which does not fit into memory; put line "
@@ -266,9 +266,9 @@ def _in_windows(text, split):
     """Sentences of a paragraph, in time that grows with its length only.
 
     Whether a sentence ends after a word depends on a few words around it. So the last sentence of
-    a window is split again with what follows; of a very long one, its last words.
+    a window, or its last words if it is very long, is split again together with what follows.
     """
-    found, begun, open_ = [], [], ""  # the last sentence so far: what is settled, and the rest
+    found, begun, open_ = [], [], ""  # begun, open_: settled part and rest of the last sentence
     for piece in _pieces(text):
         first, *others = split(open_ + piece)
         if others:

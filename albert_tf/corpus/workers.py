@@ -14,24 +14,24 @@ from concurrent import futures
 from albert_tf.errors import UserError
 
 _WAIT_SECONDS = 0.5
-_ITEMS_PER_WORKER = 2  # that are sent ahead, so that no worker waits for its next one
+_ITEMS_PER_WORKER = 2  # sent ahead, so that no worker waits for its next item
 
 
 def no_report(_):
-    """For tasks whose progress nobody watches."""
+    """Ignores the progress of a task."""
 
 
 class WorkerPool:
-    """Processes that do tasks; with `num_workers` = 1, this process does all.
+    """Processes that run tasks; with `num_workers` = 1, this process runs all of them.
 
-    To be used in a `with`. When that ends early, the tasks under way end at their next report.
+    Use it in a `with`. If the block ends early, running tasks end at their next report.
 
     Args:
         num_workers: int.
         resident: picklable callable, a large task that each process gets once.
 
     Raises:
-        UserError: while results are awaited, if a process was killed.
+        UserError: a process was killed while results were awaited.
     """
 
     def __init__(self, num_workers, resident):
@@ -86,10 +86,10 @@ class WorkerPool:
 
 
 def _context():
-    """How processes start. Not as forks of this one: TensorFlow has threads here.
+    """Start method of the processes. They are not forks of this one, where TensorFlow has threads.
 
-    On Linux they are forks of a process that has imported TensorFlow and done nothing with it,
-    which saves each of them some seconds.
+    On Linux they are forks of a process that has only imported TensorFlow, which saves each of
+    them some seconds.
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training of a SentencePiece model with the options of the published ALBERT models."""
+"""Trains SentencePiece models with the options of the published ALBERT models."""
 
 import dataclasses
 import io
@@ -13,7 +13,7 @@ from albert_tf.errors import UserError
 from albert_tf.options import SPM_SYMBOLS
 
 # The original's README, section on training SentencePiece. The ids follow: <pad> 0, <unk> 1,
-# [CLS] 2, [SEP] 3, [MASK] 4. The comma is not among the symbols: there it parts them.
+# [CLS] 2, [SEP] 3, [MASK] 4. The comma is not among the symbols, since it separates them.
 _RELEASE = {
     "model_type": "unigram",
     "pad_id": 0,
@@ -24,7 +24,7 @@ _RELEASE = {
     "user_defined_symbols": list(SPM_SYMBOLS),
     "shuffle_input_sentence": True,
 }
-# The sums of the training depend on how the sentences are shared out: a fixed number of threads
+# Sums in training depend on how sentences are divided among threads: a fixed number of threads
 # gives the same model on every machine.
 _THREADS = 4
 _RESERVED = "▅"  # SentencePiece leaves out sentences with it
@@ -33,18 +33,18 @@ _RESERVED = "▅"  # SentencePiece leaves out sentences with it
 class Sample:
     """The sentences to train on: all of a text, or a random choice.
 
-    SentencePiece would choose too, but others every time.
+    SentencePiece could choose too, but its choice differs every time.
 
     Args:
-        sentences: iterable of str, as `FullTokenizer.normalize` leaves them; empty ones are none.
+        sentences: iterable of str, from `FullTokenizer.normalize`; empty ones are skipped.
         options: Options.
         is_split: bool, whether the text was split into sentences; else each line is one.
 
     Attributes:
         kept: list of str.
-        read: int, sentences that could be used.
-        too_long, reserved: int, those left out because of their length, or because of the
-            character that SentencePiece needs for itself.
+        read: int, usable sentences.
+        too_long, reserved: int, sentences left out because of their length, or because they
+            contain the character that SentencePiece reserves.
 
     Raises:
         UserError: there is no sentence, or one is not valid Unicode.
@@ -66,7 +66,7 @@ class Sample:
             raise UserError(f"--input_file: it holds no sentence to train on{self.left_out()}")
 
     def _keep(self, sentence, draw):
-        """Keeps a sentence with the chance that makes all that were read equally likely."""
+        """Keeps a sentence with the probability that makes all sentences equally likely."""
         if len(self.kept) < self._options.input_sentence_size:
             self.kept.append(sentence)
         elif (place := draw.randrange(self.read)) < len(self.kept):
@@ -95,12 +95,12 @@ def _size(sentence):
 
 
 def train(sentences, options, shows_log=False):
-    """Trains a model; the same sentences give the same one.
+    """Trains a model; the same sentences give the same model.
 
     Args:
         sentences: list of str, from a `Sample`. It is emptied, as SentencePiece has a copy.
         options: Options.
-        shows_log: bool, whether SentencePiece writes to stderr what it does.
+        shows_log: bool, whether SentencePiece logs to stderr.
 
     Returns:
         bytes, the content of a .model file.
@@ -109,7 +109,7 @@ def train(sentences, options, shows_log=False):
         UserError: the text does not give a model of that size.
     """
     given = dataclasses.asdict(options)
-    del given["seed"]  # it plays no part once the sentences are chosen
+    del given["seed"]  # only matters for choosing the sentences
     sentences.reverse()
     model = io.BytesIO()
     try:
@@ -121,13 +121,13 @@ def train(sentences, options, shows_log=False):
             **_RELEASE,
             **given,
         )
-    except RuntimeError as error:  # the library's word for all that it cannot do
+    except RuntimeError as error:  # the library's type for all errors
         raise UserError(_explained(str(error), options)) from error
     return model.getvalue()
 
 
 def _explained(message, options):
-    """What SentencePiece says of a training that failed, with the remedy."""
+    """SentencePiece's message about a failed training, with the remedy."""
     size = f"--vocab_size={options.vocab_size}"
     if match := re.search(r"too high.*value <= (\d+)", message):
         return f"{size}: this text gives at most {match[1]} pieces; lower it or give more text"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ids of one or two texts to the sequence that a model reads: [CLS] a [SEP] b [SEP]."""
+"""Builds the sequence that a model reads from one or two texts: [CLS] a [SEP] b [SEP]."""
 
 import itertools
 
@@ -8,20 +8,20 @@ import numpy as np
 from albert_tf.errors import UserError
 from albert_tf.options import NUM_SPECIALS
 
-SHORTEST = NUM_SPECIALS + 2  # sequence: a piece of either text
+SHORTEST = NUM_SPECIALS + 2  # length of a sequence with one piece of each text
 # Name in records -> name in the output of a tokenizer.
 _OUTPUTS = {"input_ids": "input_ids", "input_mask": "input_mask", "segment_ids": "token_type_ids"}
 
 
 def cut(first, second, max_length):
-    """The ids of two texts, cut so that they fit into a sequence.
+    """Cuts the ids of two texts so that they fit into a sequence.
 
-    Of a pair that is too long, the longer text loses its last ids until both are equally long,
-    as in the original; this is its rule in closed form.
+    If a pair is too long, the longer text loses its last ids until both are equally long; then
+    they lose ids in turn. This is the original's rule in closed form.
 
     Args:
         first: list of int.
-        second: list of int, empty where there is one text alone.
+        second: list of int, empty if there is only one text.
         max_length: int, of the sequence.
 
     Returns:
@@ -30,7 +30,7 @@ def cut(first, second, max_length):
     if not second:
         return first[: max_length - 2], second
     room = max_length - NUM_SPECIALS
-    half = (room + 1) // 2  # of two equally long texts, the second loses the odd token
+    half = (room + 1) // 2  # if both are equally long, the second loses the odd token
     first = first[: max(half, room - len(second))]
     return first, second[: room - len(first)]
 
@@ -73,14 +73,14 @@ def check_max_length(max_length):
 
 
 def as_texts(texts, name="texts"):
-    """A text or several as a list of str.
+    """Converts one text or several to a list of str.
 
     Args:
         texts: str, or a list, tuple or array of str.
         name: str, of the argument, for the message.
 
     Raises:
-        UserError: it is something else.
+        UserError: `texts` is something else.
     """
     found = [texts] if isinstance(texts, str) else texts
     if isinstance(found, np.ndarray):
@@ -98,7 +98,7 @@ def as_texts(texts, name="texts"):
 
 
 def encode(tokenizer, texts, pairs=None, max_length=512, return_tensors=None):
-    """What a FullTokenizer returns when it is called; its arguments are there."""
+    """Encodes texts as `FullTokenizer.__call__` does; see there for the arguments."""
     if return_tensors not in (None, "tf"):
         raise UserError(
             f'return_tensors must be "tf", or None for numpy arrays. Received: {return_tensors!r}'
@@ -114,7 +114,7 @@ def encode(tokenizer, texts, pairs=None, max_length=512, return_tensors=None):
 
 
 def packed(tokenizer, texts, pairs, max_length):
-    """Texts under the names of records: dict of int32 [n, max_length], as `pack_segments`."""
+    """Encodes texts as features of records: dict of int32 [n, max_length], as `pack_segments`."""
     check_max_length(max_length)
     texts = as_texts(texts)
     pairs = [""] * len(texts) if pairs is None else as_texts(pairs, "pairs")
@@ -124,7 +124,7 @@ def packed(tokenizer, texts, pairs, max_length):
         )
     firsts, seconds = [], []
     for text, pair in zip(texts, pairs, strict=True):
-        # Normalized first: a second text of white space is none, as in the scripts.
+        # Normalize first: a second text of only white space counts as absent, as in the scripts.
         second = tokenizer.normalize(pair)
         second = tokenizer.encode_ids(second, is_normalized=True) if second else []
         first, second = cut(tokenizer.encode_ids(text), second, max_length)

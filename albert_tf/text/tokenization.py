@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text to pieces to ids: text clean-up, SentencePiece and WordPiece, as ALBERT reads them.
+"""Tokenization of ALBERT: text clean-up, SentencePiece and WordPiece.
 
 Paper: section 4.1 (SentencePiece vocabulary of 30,000, as XLNet). The Chinese models of the
 original release use a WordPiece vocabulary file instead. `FullTokenizer` covers both.
@@ -41,7 +41,7 @@ _CJK_RANGES = (
 
 
 class SpecialIds(NamedTuple):
-    """Ids of the special pieces; `mask` is None where the vocabulary has none and none is asked."""
+    """Ids of the special pieces; `mask` is None if it is not needed and not in the vocabulary."""
 
     pad: int
     cls: int
@@ -50,7 +50,7 @@ class SpecialIds(NamedTuple):
 
 
 def preprocess_text(text, lower=False, remove_space=True, strip_accents=True):
-    """Text as the SentencePiece models of ALBERT expect it: NFKD, no accents, maybe lower-cased.
+    """Cleans text up as ALBERT's SentencePiece models expect: NFKD, no accents, maybe lower-cased.
 
     White space is collapsed before NFKD, so a character that NFKD turns into a space adds one.
 
@@ -58,8 +58,8 @@ def preprocess_text(text, lower=False, remove_space=True, strip_accents=True):
       text: str.
       lower: bool, lower-case at the end.
       remove_space: bool, strip the text and make one space of every run of white space.
-      strip_accents: bool, drop the marks of letters, as the original does. If they stay, they
-        stand after their letters; SentencePiece models with the usual NFKC table compose both.
+      strip_accents: bool, drop accents, as the original does. If they are kept, they follow their
+        letters; SentencePiece models with the usual NFKC table compose the two.
 
     Returns:
       str.
@@ -71,7 +71,7 @@ def preprocess_text(text, lower=False, remove_space=True, strip_accents=True):
 
 
 def preprocess_lines(texts, lower=False, strip_accents=True):
-    """What `preprocess_text` gives of each of many texts, in less time.
+    """Applies `preprocess_text` to many texts, faster than one by one.
 
     Args:
       texts: list of str.
@@ -82,7 +82,7 @@ def preprocess_lines(texts, lower=False, strip_accents=True):
       list of str.
     """
     texts = [_decomposed(" ".join(text.split()), strip_accents) for text in texts]
-    # No step leaves or makes a line end, and none looks beyond one.
+    # The texts contain no line ends, no step adds one, and no step looks beyond one.
     return "\n".join(texts).lower().split("\n") if lower and texts else texts
 
 
@@ -99,7 +99,7 @@ def _decomposed(text, strip_accents):
 
 
 def load_sentencepiece(path):
-    """The SentencePiece model in a file.
+    """Loads a SentencePiece model.
 
     Args:
       path: str, anything tf.io.gfile opens (`gs://` too).
@@ -122,10 +122,10 @@ def load_sentencepiece(path):
 
 
 def encode_pieces(processor, text):
-    """Pieces of a text, with the original's split of a number from the comma after it.
+    """Pieces of a text; as in the original, a number is split from the comma after it.
 
-    A piece that ends in a digit and a comma is taken apart: the number, encoded anew, then ",".
-    As the original runs under Python 3, the new encoding keeps its leading "▁" even inside a word:
+    A piece that ends in a digit and a comma is split: the number is encoded again, then ",".
+    As in the original under Python 3, the new encoding keeps its leading "▁" even inside a word:
     "1990,000" may give "▁199" "▁" "0" "," "000". Dropping it would change ids.
 
     Args:
@@ -176,10 +176,10 @@ def _encode(processor, text):
 
 
 def load_vocabulary(path):
-    """The WordPiece vocabulary of a file with one token on each line.
+    """Loads a WordPiece vocabulary from a file with one token on each line.
 
-    The token is the first field of the line, and " " on a blank one. A token seen before takes no
-    id, so the ids after it differ from the line numbers: published vocabularies rely on it.
+    The token is the first field of the line, or " " if the line is blank. A repeated token takes no
+    id, so the ids after it differ from the line numbers; published vocabularies rely on this.
 
     Args:
       path: str, anything tf.io.gfile opens (`gs://` too).
@@ -200,7 +200,7 @@ def load_vocabulary(path):
     if not text:
         raise UserError(f"vocab_file: {path} is empty; it needs one token per line")
     vocab = {}
-    # TensorFlow's line reader, which the original used, drops every "\r" and breaks at "\n" alone.
+    # TensorFlow's line reader, which the original used, drops every "\r" and breaks only at "\n".
     for line in text.replace("\r", "").removesuffix("\n").split("\n"):
         token = (line.split() or [" "])[0]
         vocab.setdefault(token, len(vocab))
@@ -252,7 +252,7 @@ def wordpieces(word, vocab):
     return pieces
 
 
-# What becomes of one character. Cached: a text has few different ones.
+# Clean-up of one character. Cached, since a text has few different ones.
 
 
 def cleaned(char):
@@ -278,7 +278,7 @@ def _without_accent(char):
 
 def set_apart(char):
     """A character, with spaces around it if it is a word of its own."""
-    # Signs such as $ + ` are no punctuation in Unicode, but split all the same.
+    # Signs such as $ + ` are not punctuation in Unicode, but are split as if they were.
     is_punctuation = char in string.punctuation or unicodedata.category(char).startswith("P")
     return f" {char} " if is_punctuation else char
 
@@ -294,7 +294,7 @@ def is_start_piece(piece, is_sentencepiece=True):
 
     WordPiece: it does not begin with "##". SentencePiece: it is a single punctuation mark, or holds
     anything but ASCII letters and these marks ("▁", digits, foreign letters, and ' < = >, which the
-    original's list lacks). [CLS] and [SEP] are the caller's affair.
+    original's list lacks). The caller has to treat [CLS] and [SEP].
 
     Args:
       piece: str, the piece as tokenised (as "<unk>" it is always a start).
@@ -351,21 +351,20 @@ class FullTokenizer:
 
     @staticmethod
     def from_file(path, do_lower_case=True, strip_accents=True):
-        """The tokenizer of a vocabulary's file (str): WordPiece if its name ends in .txt."""
+        """Makes a tokenizer from a vocabulary file (str): WordPiece if its name ends in .txt."""
         kind = "vocab_file" if path.endswith(".txt") else "spm_model_file"
         return FullTokenizer(
             **{kind: path}, do_lower_case=do_lower_case, strip_accents=strip_accents
         )
 
     def __call__(self, texts, pairs=None, max_length=512, return_tensors=None):
-        """Texts as the input of a model: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
+        """Encodes texts as inputs of a model: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
-        Of a text that is too long, the end is cut off; of a pair, that of the longer text, as the
-        scripts do.
+        A text that is too long loses its end; in a pair, the longer text does, as in the scripts.
 
         Args:
           texts: str or list of n str.
-          pairs: None, or as many second texts; "" for none.
+          pairs: None, or as many second texts; "" for no second text.
           max_length: int, longest sequence.
           return_tensors: "tf" for tensors; None for numpy arrays.
 
@@ -374,7 +373,7 @@ class FullTokenizer:
           `token_type_ids` (1 for the second text); T is the longest of these sequences.
 
         Raises:
-          UserError: an argument is none of these.
+          UserError: an argument is invalid.
         """
         return sequences.encode(self, texts, pairs, max_length, return_tensors)
 
@@ -385,7 +384,7 @@ class FullTokenizer:
 
     @property
     def arguments(self):
-        """What makes such a tokenizer: dict of the arguments."""
+        """The constructor's arguments (dict) that make the same tokenizer."""
         return {
             "spm_model_file" if self.is_sentencepiece else "vocab_file": self.path,
             **self.casing,
@@ -398,16 +397,16 @@ class FullTokenizer:
 
     @property
     def fingerprint(self):
-        """A hash (str) of all that decides about pieces and ids: vocabulary, kind and clean-up."""
+        """Hash (str) of all that determines pieces and ids: vocabulary, kind and clean-up."""
         accents = "" if self.strip_accents else "accents "
         kind = f"{self.is_sentencepiece} {self.do_lower_case} {accents}"
         return hashlib.sha256(kind.encode() + self._content()).hexdigest()
 
     def normalize(self, text):
-        """Text as the vocabulary knows it; WordPiece only decodes, as its `tokenize` does the rest.
+        """Cleans text up for the vocabulary; WordPiece only decodes, as `tokenize` does the rest.
 
         Args:
-          text: str, or bytes in UTF-8 (what is not valid is dropped).
+          text: str, or bytes in UTF-8 (invalid bytes are dropped).
 
         Returns:
           str.
@@ -415,7 +414,7 @@ class FullTokenizer:
         return _decoded(text)
 
     def normalize_batch(self, texts):
-        """What `normalize` gives of each of many texts, in less time.
+        """Applies `normalize` to many texts, faster than one by one.
 
         Args:
           texts: list of str.
@@ -429,7 +428,7 @@ class FullTokenizer:
         """Pieces of a text.
 
         Args:
-          text: str, or bytes in UTF-8 (what is not valid is dropped).
+          text: str, or bytes in UTF-8 (invalid bytes are dropped).
           is_normalized: bool, whether it comes from `normalize`. Normalising some texts twice, such
             as those with a "\u00a8", changes them again.
 
@@ -484,8 +483,8 @@ class FullTokenizer:
     def encode_batch(self, texts):
         """Ids of many texts, faster than one by one.
 
-        In SentencePiece mode they are the model's own: without the rule of `encode_pieces` for a
-        number before a comma, which `needs_pieces` tells, and with one id for all unknown pieces.
+        In SentencePiece mode, all unknown pieces share one id, and the rule of `encode_pieces` for
+        a number before a comma is not applied; `needs_pieces` tells which ids it may concern.
 
         Args:
           texts: list of str, from `normalize`.
@@ -496,7 +495,7 @@ class FullTokenizer:
         return _flat([self.encode_ids(text, is_normalized=True) for text in texts])
 
     def needs_pieces(self, id_):
-        """Whether a text with this id (int) from `encode_batch` has to be given to `tokenize`."""
+        """Whether a text with this id (int) from `encode_batch` has to go through `tokenize`."""
         return False
 
     def special_ids(self, with_mask=True):
@@ -579,14 +578,14 @@ class WordPieceTokenizer(FullTokenizer):
         raise UserError(f"{self.path} has no token {token!r}; {self._remedy}")
 
     def encode_batch(self, texts):
-        # No step of the tokenization looks beyond a space, so each word can be done on its own.
+        # No step of the tokenization looks beyond a space, so each word can be encoded separately.
         chain = itertools.chain.from_iterable
         ids = self._ids_of_words.__getitem__
         return _flat([list(chain(map(ids, text.split(" ")))) for text in texts])
 
 
 class _WordIds(dict):
-    """Ids of the words seen so far, up to a number."""
+    """Cache of the ids of words, limited in size."""
 
     def __init__(self, tokenizer):
         self._tokenizer = tokenizer
@@ -602,7 +601,7 @@ class _WordIds(dict):
 
 
 def _flat(rows):
-    """(values of lists, one after the other; lengths of the lists)."""
+    """Concatenates lists: (their values, their lengths)."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     return np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum()), lengths
 
