@@ -199,7 +199,7 @@ def follow_all(sources):
 
 
 def directory_tokenizer():
-    """Makes the FullTokenizer of the vocabulary in --albert_directory.
+    """Makes the FullTokenizer of the vocabulary in --albert_directory, or of its run.json.
 
     Raises:
         UserError: there is no vocabulary, or there are several.
@@ -209,12 +209,12 @@ def directory_tokenizer():
 
     found = source.Source(FLAGS.albert_directory)
     path = found.vocabulary_file()
-    if path is None:
+    if path is None and not (found.settings and found.settings.vocabulary):
         raise UserError(
             f"--albert_directory={FLAGS.albert_directory} holds no vocabulary: put the "
             "SentencePiece model (*.model) or vocab.txt there"
         )
-    kind = source.vocabulary_flag(path)
+    kind = path and source.vocabulary_flag(path)  # else the one of run.json, where it lies
     choice = source.Choice(found, _typed(run_directory.CASING), kind, path)
     return tokenization.FullTokenizer(**choice.tokenizer_arguments)
 

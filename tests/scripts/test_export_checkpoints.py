@@ -347,6 +347,24 @@ def test_the_length_of_the_training_goes_along(with_vocabulary, export):
     assert length() == 20
 
 
+def test_the_vocabulary_of_the_run_is_found(with_vocabulary, export, tmp_path):
+    folder, _ = with_vocabulary()
+    path = (folder / "30k-clean.model").rename(tmp_path / "elsewhere.model")
+    vocabulary = {
+        "flag": "spm_model_file",
+        "path": str(path),
+        "sha256": run_directory.sha256(str(path)),
+    }
+    config = json.loads((folder / "albert_config.json").read_text())
+    record = {"config": config, "text": {"do_lower_case": False}, "vocabulary": vocabulary}
+    (folder / "run.json").write_text(json.dumps(record))
+    directory = export(folder, "hf", export_format="hf")
+    assert not json.loads((directory / "tokenizer_config.json").read_text())["do_lower_case"]
+    path.write_bytes(b"another file")
+    with pytest.raises(ValueError, match=r"elsewhere\.model, the vocabulary .* is gone or another"):
+        export(folder, "other", export_format="hf")
+
+
 def test_tokenizers_that_transformers_lacks(with_vocabulary, export, tmp_path):
     folder, _ = with_vocabulary()
     path = folder / "30k-clean.model"
