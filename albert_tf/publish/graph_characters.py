@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Characters of texts inside a TensorFlow graph, and what the clean-up makes of them.
+"""Characters of texts inside a TensorFlow graph, and their clean-up.
 
-The clean-up works on code points. What becomes of each is looked up in tables that are made from
-Python's own Unicode data, so that the graph and `tokenization` agree by construction; and every
-character knows its place in the text as given, hence offsets.
+The clean-up looks up each code point in tables made from Python's own Unicode data, so that the
+graph and `tokenization` agree by construction. Every character keeps its place in the given text,
+from which offsets are computed.
 
 Letters of shapes: B texts; N characters and P pieces of all texts in a row, one text after the
 other.
@@ -22,7 +22,7 @@ from albert_tf.text.tokenization import is_accent
 SPACE, CAPITAL_SIGMA, SIGMA, FINAL_SIGMA = (ord(char) for char in " Σσς")
 CODE_POINTS = sys.maxunicode + 1
 PAGE_BITS = 8  # of a code point: its place in a page of a table
-CASED, IGNORED = 1, 2  # what lower() sees when it looks whether a sigma ends its word
+CASED, IGNORED = 1, 2  # classes of characters by which lower() decides if a sigma ends its word
 
 
 class Text(NamedTuple):
@@ -234,7 +234,7 @@ class LowerSigma:
 
 
 def _sigma_context(char):
-    """CASED, IGNORED or 0: found out with lower(), since Python tells it nowhere else."""
+    """CASED, IGNORED or 0, determined with lower(), since Python has no other way to find out."""
     if (char + "Σ").lower()[-1] == "ς":
         return CASED
     return IGNORED if ("A" + char + "Σ").lower()[-1] == "ς" else 0

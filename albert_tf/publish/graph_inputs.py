@@ -308,13 +308,13 @@ class Words:
 
 # --- SQuAD ---------------------------------------------------------------------------------------
 
-# What a character of a paragraph is to the links of `tasks.squad.alignment`.
+# Kinds of characters of a paragraph, for the links of `tasks.squad.alignment`.
 _UNLINKED, _LINKED, _BLANK, _SPACE = range(4)
 
 
 @functools.cache
 def _link_kind_of(lower, strip_accents):
-    """What says of a character how it can be linked with one of the pieces: str -> int."""
+    """Function from a character to its kind, which says whether pieces can be linked to it."""
 
     def kind(char):
         found = unicodedata.normalize("NFC", preprocess_text(char, lower, False, strip_accents))
@@ -396,7 +396,7 @@ class Paragraphs:
 
     Args:
         tokenizer: GraphTokenizer.
-        settings: squad.features.WindowSettings.
+        settings: tasks.squad.features.WindowSettings.
 
     Attributes:
         overlap: int, windows at most that show the same piece.

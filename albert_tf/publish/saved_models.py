@@ -32,7 +32,7 @@ def load(model, prefix):
 
 
 def check_export_path(path, flag):
-    """Finds out before any work whether a directory can be written at `path`.
+    """Checks before any work whether a directory can be written at `path`.
 
     Args:
         path: str, where nothing or an empty directory may be.
@@ -74,7 +74,7 @@ def save_module(module, path, signatures=None, card=None):
 
 
 class Holder(tf.Module):
-    """What a SavedModel keeps beside its functions: weights by the original's names, files."""
+    """Content of a SavedModel besides functions: files, and weights by the original's names."""
 
     def __init__(self, model, tokenizer=None, assets=None):
         super().__init__()

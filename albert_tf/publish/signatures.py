@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is served of fine-tuned models: signatures for ids, records and text.
+"""Serving signatures of fine-tuned models, for ids, records and text.
 
 The first dimension of every output is the batch and no value is infinite, so that servers can join
 requests and answer in JSON.
@@ -32,7 +32,7 @@ def traced(call, specs):
 
 
 def id_specs(names, shape=(None, None)):
-    """Specs of int32 tensors, [B, T] if not told otherwise: dict of name -> tf.TensorSpec."""
+    """Specs of int32 tensors, by default [B, T]: dict of name -> tf.TensorSpec."""
     return {name: tf.TensorSpec(shape, tf.int32, name) for name in names}
 
 
@@ -102,7 +102,7 @@ def some_at_a_time(call, features):
 
 
 class ClassifierFunctions:
-    """What is served of a classifier, a regressor or a choice among options.
+    """Serving functions of a classifier, a regressor or a choice among options.
 
     `serving_default` takes `input`, serialized tf.Examples with int64 input_ids, input_mask and
     segment_ids; `ids` takes these as int32 [B, T], of options [B, 4 * T]; `text` takes what `texts`
@@ -115,7 +115,7 @@ class ClassifierFunctions:
         model: heads.ClassificationModel or heads.MultipleChoiceModel with its weights.
         texts: graph_inputs.SentencePairs or graph_inputs.Options.
         labels: sequence of C str; None in regression.
-        threshold: float or None; given back as `threshold` [B], for those who decide by it.
+        threshold: float or None; returned as `threshold` [B], for callers that need it.
     """
 
     ids = FEATURES
@@ -202,7 +202,7 @@ def _sizes(tensor):
 
 
 class TokenFunctions(ClassifierFunctions):
-    """What is served of a token classifier.
+    """Serving functions of a token classifier.
 
     `serving_default` and `ids` take what a classifier's do and return `predictions` int32 [B, T]
     and `probabilities` float32 [B, T, C] of every piece; those of padding mean nothing. `text`
@@ -277,7 +277,7 @@ class _Spans(NamedTuple):
 
 
 class SquadFunctions:
-    """What is served of a SQuAD model of either version.
+    """Serving functions of a SQuAD model of either version.
 
     `serving_default` takes int32 [B, T] input_ids, input_mask and segment_ids, in version 2 p_mask
     as well, and returns what the model's head does; in version 1 under the original's names,

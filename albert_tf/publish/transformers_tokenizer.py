@@ -100,7 +100,7 @@ def _sentencepiece_normalizers(proto, do_lower_case, strip_accents):
     # StripAccents takes the marks of class 0 too
     stripped = [_replace(unicodedata.combining, "")] if strip_accents else []
     return [
-        _replace(str.isspace, " "),  # U+001C to U+001F are spaces in Python alone
+        _replace(str.isspace, " "),  # U+001C to U+001F are spaces only in Python
         {"type": "NFKD"},
         *stripped,
         *(_LOWERED if do_lower_case else ()),
@@ -109,7 +109,7 @@ def _sentencepiece_normalizers(proto, do_lower_case, strip_accents):
 
 
 def _control_split(proto):
-    """Cuts what reads like a control piece after its first character, or it would become one."""
+    """Splits text that looks like a control piece, so that it does not become one."""
     pieces = [p.piece for p in proto.pieces if p.type in _NEVER_IN_TEXT and len(p.piece) > 1]
     pattern = "|".join(f"{re.escape(p[0])}(?={re.escape(p[1:])})" for p in pieces)
     return _split(pattern or "(?!)", "MergedWithPrevious")

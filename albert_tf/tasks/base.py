@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tasks have in common: `Task`, a question to a model, and `DataSet`, files of examples."""
+"""Base classes of the tasks: `Task`, what a model predicts, and `DataSet`, its files."""
 
 import collections
 import dataclasses
@@ -17,11 +17,11 @@ from albert_tf.training.task import Evaluation, RecordFiles, Split
 
 
 class Task:
-    """What a model is asked, apart from files; each task has a subclass.
+    """Base class of all tasks: everything about a task except its files.
 
-    Examples become features, and what the model makes of these becomes answers, or figures if the
-    examples have labels. A `split` is a Split of features and examples, `outputs` a dict of what
-    the model has made of it, arrays [n, ...].
+    A task turns examples into features. It turns the model's outputs into answers and, if the
+    examples have labels, into figures. A `split` is a Split of features and examples; `outputs` is
+    a dict of the model's outputs for it, arrays [n, ...].
 
     Attributes:
         text: tasks.text_input.TextInput.
@@ -37,9 +37,9 @@ class Task:
         key_metric: str, the figure that chooses the best checkpoint; larger is better.
         shown_figures: tuple of str, the figures that an evaluation prints; None for all.
         takes_head: bool, whether training starts with the head of the checkpoint it is given.
-        results_layout: str, of an evaluation in `eval_results.txt`, as the task's original has it
-            (`evaluation.Evaluator`).
-        export_folder: str, where in the directory of exports those of the task lie.
+        results_layout: str, format of an evaluation in `eval_results.txt`, as in the original
+            script of the task (`evaluation.Evaluator`).
+        export_folder: str, folder of the task's exports in the export directory.
     """
 
     kind = None
@@ -58,10 +58,10 @@ class Task:
         """Examples without labels: a list, from a list of dicts by `input_names`."""
 
     def features(self, examples, counts=None):
-        """Arrays of examples, a dict as `schema`; what is notable is counted in `counts`."""
+        """Converts examples to a dict of arrays that fit `schema`; counts oddities in `counts`."""
 
     def answers(self, split, outputs):
-        """What the model says of each example, for people and programs: list of dicts."""
+        """The model's answer to each example, readable for people and programs: list of dicts."""
 
     def figures(self, split, outputs, batch_size):
         """How good the outputs are: dict of str to float, empty if the examples have no labels.
@@ -70,7 +70,7 @@ class Task:
         """
 
     def keep(self, figures):
-        """Writes files that belong to the best checkpoint, of whose evaluation the figures are."""
+        """Writes files that belong to the best checkpoint, given the figures of its evaluation."""
 
     def label_counts(self, examples):
         """Counter of the labels of examples; empty if they are numbers."""
@@ -93,7 +93,7 @@ class Task:
         return self.make_model(config)
 
     def served_functions(self, model, tokenizer, prefix):
-        """What is served of a model with a checkpoint's weights (`publish.saved_models`)."""
+        """Functions to export for a model with a checkpoint's weights (`publish.signatures`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +114,8 @@ class DataSet:
     cached_dir: str
     record_files: dict = dataclasses.field(default_factory=dict)
 
-    notes: ClassVar[dict] = {}  # key of counts -> what is to be said of so many
-    labels_of_test = None  # what test files may have, to be told the figures of predictions
+    notes: ClassVar[dict] = {}  # key of counts -> message, formatted with the count
+    labels_of_test = None  # name of the labels that a test file may have, to score predictions
 
     # --- Each data set has its own ---
 
@@ -123,14 +123,14 @@ class DataSet:
         """Paths of the files of a split: train, dev or test."""
 
     def read(self, split):
-        """The examples of a split, and what is notable of their files: (list, dict of int)."""
+        """Reads a split; returns its examples and counts of oddities: (list, dict of int)."""
 
     def record_name(self, split):
-        """Name of the record file of a split, but for a key."""
+        """Name of the record file of a split, without the key."""
 
     @property
     def settings(self):
-        """All that features depend on but files, length and casing: dict for JSON."""
+        """Settings that features depend on, besides files, length and casing: dict for JSON."""
         return {}
 
     def parts(self, split):
@@ -138,10 +138,10 @@ class DataSet:
         return {"": self}
 
     def described(self):
-        """Where in the training files what stands, in words: str."""
+        """Description of the training files and their columns: str."""
 
     def prediction_files(self, split, outputs):
-        """What is written of predictions: dict from path to text."""
+        """Content of the files of predictions: dict from path to text."""
 
     def predicted(self, examples):
         """What was done, such as "Predicted 3 examples": str."""
@@ -170,7 +170,7 @@ class DataSet:
         return {suffix: part._split("dev") for suffix, part in self.parts("dev").items()}
 
     def evaluate(self, splits, outputs, batch_size):
-        """The Evaluation of outputs, a dict from key to what the model made of that split."""
+        """Evaluates outputs, a dict from key to the model's outputs for that split: Evaluation."""
         figures, warnings = {}, []
         for suffix, split in splits.items():
             found = self.task.figures(split, outputs[suffix], batch_size)
@@ -218,7 +218,7 @@ class DataSet:
             yield arrays
 
     def _say(self, split, counts):
-        """Prints what is notable of a split, whether it was read now or before."""
+        """Prints the oddities of a split, whether it was read now or earlier."""
         for name, note in self.notes.items():
             if counts[name]:
                 print(f"{split}: {note.format(counts[name])}")
@@ -251,7 +251,7 @@ class DataSet:
         return splits
 
     def write_predictions(self, splits, members, batch_size):
-        """Writes and prints what a model, the only one of `members`, makes of the test sets."""
+        """Writes the predictions of the only one of `members` and prints their figures."""
         (member,) = members
         for suffix, split in splits.items():
             warning = self.task.warning(split, member.outputs[suffix])

@@ -40,7 +40,7 @@ class ClassificationTask(base.Task):
 
     @property
     def kind(self):
-        """What checkpoints of it are of: a FinetunedTask."""
+        """FinetunedTask that is recorded with checkpoints."""
         return FinetunedTask(glue.model_task(self.name), self.row.labels)
 
     @property
@@ -142,7 +142,7 @@ class ClassificationTask(base.Task):
         return collections.Counter(labels)
 
     def served_functions(self, model, tokenizer, prefix):
-        """What is served of a model."""
+        """Functions to export for a model."""
         has_pair = len(self.row.text) == 2
         texts = graph_inputs.SentencePairs(tokenizer, self.text.max_seq_length, has_pair)
         return signatures.ClassifierFunctions(model, texts, self.row.labels, self.threshold)

@@ -132,7 +132,7 @@ class MultiLabelTask(classification.ClassificationTask):
         return SEPARATOR.join(np.array(self.labels)[row["label_ids"] > 0])
 
     def served_functions(self, model, tokenizer, prefix):
-        """What is served of a model."""
+        """Functions to export for a model."""
         has_pair = len(self.row.text) == 2
         texts = graph_inputs.SentencePairs(tokenizer, self.text.max_seq_length, has_pair)
         threshold = known_threshold(os.path.dirname(prefix))

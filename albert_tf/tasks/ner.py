@@ -230,7 +230,7 @@ class NerTask(base.Task):
 
     @property
     def kind(self):
-        """What checkpoints of it are of: a FinetunedTask."""
+        """FinetunedTask that is recorded with checkpoints."""
         return FinetunedTask("ner", self.labels)
 
     @property
@@ -358,7 +358,7 @@ class NerTask(base.Task):
         return collections.Counter(itertools.chain.from_iterable(true_labels(examples)))
 
     def served_functions(self, model, tokenizer, prefix):
-        """What is served of a model."""
+        """Functions to export for a model."""
         (unknown,) = self.text.tokenizer.convert_tokens_to_ids([UNKNOWN])
         texts = graph_inputs.Words(tokenizer, self.text.max_seq_length, unknown)
         return signatures.TokenFunctions(model, texts, self.labels)
@@ -382,7 +382,7 @@ class NerData(base.DataSet):
 
     @property
     def settings(self):
-        """What features depend on besides the text's."""
+        """Settings that features depend on, besides those of the text."""
         return {"labels": self.task.labels}
 
     def sources(self, split):
@@ -413,7 +413,7 @@ class NerData(base.DataSet):
         return {path: with_labels(split.content, predicted)}
 
     def predicted(self, examples):
-        """What was done."""
+        """Message after the prediction."""
         return f"Predicted {len(examples.words)} words"
 
     def write_predictions(self, splits, members, batch_size):

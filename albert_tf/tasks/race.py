@@ -386,7 +386,7 @@ class RaceTask(base.Task):
         return collections.Counter(LETTERS[x.label] for x in examples if x.label is not None)
 
     def served_functions(self, model, tokenizer, prefix):
-        """What is served of a model."""
+        """Functions to export for a model."""
         texts = graph_inputs.Options(tokenizer, self.text.max_seq_length, self.max_qa_length)
         return signatures.ClassifierFunctions(model, texts, self.labels)
 
@@ -405,7 +405,7 @@ class RaceData(base.DataSet):
 
     @property
     def settings(self):
-        """What features depend on besides the text's."""
+        """Settings that features depend on, besides those of the text."""
         return {"levels": self.levels, "max_qa_length": self.task.max_qa_length}
 
     def sources(self, split):
@@ -431,5 +431,5 @@ class RaceData(base.DataSet):
         return {path: answers_table(split.content, outputs["logits"])}
 
     def predicted(self, examples):
-        """What was done."""
+        """Message after the prediction."""
         return f"Answered {len(examples)} questions"

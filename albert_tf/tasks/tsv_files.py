@@ -43,7 +43,7 @@ class GlueTask:
         label: column, in the same files; None if there is none. With multi_label a tuple: a column
             of labels with SEPARATOR between them, or one for each label, with 0 or 1.
         labels: tuple of str in the order of their ids, or None for regression.
-        metrics: tuple of names in `METRICS`.
+        metrics: tuple of names in `classification_metrics.METRICS`.
         key_metric: str, the one that chooses the best checkpoint.
         test_text: tuple of columns in the test file.
         files: dict from split to names, of which one file must be there; splits without a file
@@ -62,8 +62,8 @@ class GlueTask:
         multi_label: bool, whether a text has any number of labels.
         submission_file: str or None, name of the file that the GLUE server takes.
         score_range: (lowest, highest) score in that file, or None for classes.
-        companions: tuple of (suffix, name in `TASKS`): tasks whose development and test sets the
-            same model is measured on, under the same figures and file names with the suffix.
+        companions: tuple of (suffix, name in `glue.TASKS`): tasks on whose development and test
+            sets the same model is also evaluated; the suffix is added to figures and file names.
     """
 
     folder: str
@@ -269,7 +269,7 @@ def labels_of(cells, labels, place):
 
 
 def check_label(text, row):
-    """Raises UserError if the label of a row is empty: nobody means that as a class."""
+    """Raises UserError if the label of a row is empty, which is never meant as a class."""
     if not text:
         raise UserError(f"{row.place}: the label is empty; give it one or remove the row")
 

@@ -39,7 +39,7 @@ class Predictions(NamedTuple):
     spanless: frozenset = frozenset()
 
     def answers(self, null_threshold=None):
-        """What is said of each question, for people and programs.
+        """Answers to the questions, readable for people and programs.
 
         Args:
             null_threshold: as of `texts`.
@@ -101,7 +101,7 @@ class Predictions(NamedTuple):
 
 
 def no_answers(count, has_negatives):
-    """What `Predictions.answers` says of questions without a window: list of dicts."""
+    """Result of `Predictions.answers` for questions without a window: list of dicts."""
     score = {"no_answer_score": NULL_SCORE_WITHOUT_WINDOW} if has_negatives else {}
     return [{"answer": "", "probability": 0.0} | score for _ in range(count)]
 
@@ -116,7 +116,7 @@ def predict_v1(examples, features, runs, n_best_size, max_answer_length):
 
     Args:
         examples: list of E SquadExample.
-        features: squad_features.Features of these examples.
+        features: features.Features of these examples.
         runs: list of dicts, one per run: unique_ids int [N], start_logits and end_logits float
             [N, T]. Rows come in any order, one at least per feature.
         n_best_size: int, starts and ends per window, and entries per question.
@@ -146,7 +146,7 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
 
     Args:
         examples: list of E SquadExample.
-        features: squad_features.Features of these examples.
+        features: features.Features of these examples.
         runs: list of dicts, one per run: unique_ids int [N], start_top_index and
             start_top_log_probs [N, starts], end_top_index and end_top_log_probs
             [N, starts * ends], start-major, cls_logits float [N]. Rows come in any order.

@@ -227,16 +227,16 @@ def best_threshold(gold, predictions, scores, na_scores):
 
 
 def evaluate_run_v2(gold, texts, null_odds, null_threshold=None):
-    """Scores of a model's answers as the original reports them, and the official ones beside.
+    """Scores of a model's answers as the original reports them, and the official ones.
 
-    The threshold that is best for F1 on these very questions is looked for first, if none is given.
-    exact and f1 are those of the answers with that threshold, and a logit above 1.0 counts as no
-    answer on top of it: both as in the original. best_* come from the answers without threshold.
+    If no threshold is given, the one with the best F1 on the same questions is found first. exact
+    and f1 are the scores of the answers with that threshold; a logit above 1.0 also counts as no
+    answer. Both are as in the original. best_* come from the answers without a threshold.
 
     Args:
         gold: dict from id to tuple of str.
         texts: callable that takes a threshold, or None for no threshold, and returns the answers
-            (dict from id to str): `squad_predictions.Predictions.texts`.
+            (dict from id to str): `answers.Predictions.texts`.
         null_odds: dict from id to float, no-answer logits.
         null_threshold: float or None.
 

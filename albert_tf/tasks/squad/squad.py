@@ -40,7 +40,7 @@ class Version(NamedTuple):
 
     Attributes:
         has_negatives: bool, whether questions may have no answer.
-        variable: str, name of one in checkpoints of this version's head alone.
+        variable: str, name of a variable that only checkpoints with this version's head have.
         inputs: tuple of str, features that the model reads.
         model: class in `heads`.
         options: tuple of str, options of `albert_tf.options.Squad` that the model takes.
@@ -328,7 +328,7 @@ class SquadTask(base.Task):
         return self._model(config)
 
     def served_functions(self, model, tokenizer, prefix):
-        """What is served of a model."""
+        """Functions to export for a model."""
         # No window has more starts, ends or pieces in an answer.
         answers = signatures.AnswerSettings(
             min(self.options.n_best_size, self.text.max_seq_length),
@@ -477,8 +477,8 @@ class SquadData:
     def _keep_threshold(self, predictions, figures):
         """Keeps the threshold that was tuned in an evaluation, for files without answers.
 
-        The figures' own is one of the logits, as in the official script; the one to keep gives the
-        same answers and is none of them.
+        The threshold in the figures equals one of the logits, as in the official script. The one to
+        keep gives the same answers, but equals none of them.
         """
         given = self.task.options
         if THRESHOLD in figures and given.null_score_diff_threshold is None:
@@ -487,7 +487,7 @@ class SquadData:
             RunDirectory(self.output_dir).write_threshold(tuned)
 
     def check_thresholds(self, prefixes):
-        """Raises UserError for a damaged file with a threshold, which is read after hours only."""
+        """Raises UserError for a damaged threshold file, otherwise read only at the end."""
         if self.task.version.has_negatives and self.task.options.null_score_diff_threshold is None:
             for directory in (self.output_dir, *map(os.path.dirname, prefixes)):
                 _ = RunDirectory(directory).threshold
