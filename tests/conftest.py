@@ -2,6 +2,7 @@
 """What tests share: quiet TensorFlow, and the real data where it is."""
 
 import contextlib
+import faulthandler
 import gc
 import os
 import subprocess
@@ -23,6 +24,23 @@ def pytest_collection_finish(session):
     gc.set_threshold(200_000, 20, 100)
     # Graphs run as they were traced; scripts in a process of their own run them optimized.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
+    """Ends a process that hangs after its last test, and prints where."""
+    if hasattr(session.config, "workerinput"):  # a process of pytest-xdist
+        faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    """Ends a process of pytest-xdist at once: its graphs need not be freed one by one.
+
+    pytest collects garbage several times here, which can take longer than execnet waits.
+    """
+    if hasattr(config, "workerinput"):
+        os._exit(0)
 
 
 def pytest_runtest_setup(item):
