@@ -58,14 +58,14 @@ _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and 
 
 
 def option(
-    default, text, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
+    default, help, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
     repeated=False, path=None,
 ):  # fmt: skip
     """Makes an option, a field of a group.
 
     Args:
         default: default value; None if there is no default.
-        text: str, help text.
+        help: str, text for --help.
         low: smallest value.
         high: largest value.
         above: exclusive lower limit.
@@ -78,7 +78,7 @@ def option(
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
-        "text": text,
+        "help": help,
         "limits": {rule: limit for rule, limit in limits.items() if limit is not None},
         "or_zero": or_zero,
         "choices": choices,
@@ -228,6 +228,7 @@ def group(heading=None):
     return make
 
 
+# fmt: off
 # === All scripts that train ======================================================================
 
 
@@ -235,38 +236,29 @@ def group(heading=None):
 class Devices(Options):
     """Devices, precision and random seed, with the Model Garden's names."""
 
-    distribution_strategy: str = option(
-        "one_device",
+    distribution_strategy: str = option("one_device", choices=STRATEGIES, help=
         "Where to train: one_device (a GPU if there is one), mirrored (all GPUs of this machine), "
-        "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off.",
-        choices=STRATEGIES,
-    )
+        "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off.")
     num_gpus: int | None = option(None, "GPUs to use; all by default.")
     use_tpu: bool = option(False, "Same as --distribution_strategy=tpu.")
     tpu_name: str | None = option(None, "Cloud TPU name or grpc address; none for a local TPU.")
     tpu_zone: str | None = option(None, "Zone of the Cloud TPU, if it cannot be found out.")
     gcp_project: str | None = option(None, "Project of the Cloud TPU, if it cannot be found out.")
-    dtype: str = option(
-        "fp32",
+    dtype: str = option("fp32", choices=PRECISIONS, help=
         "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs; tf32 "
-        "is fp32 with faster, less exact products on GPUs.",
-        choices=PRECISIONS,
-    )
+        "is fp32 with faster, less exact products on GPUs.")
     enable_xla: bool = option(False, "Compile the step of training with XLA; a TPU always does.")
-    seed: int | None = option(
-        None,
+    seed: int | None = option(None, help=
         "Fixes weights, dropout and the order of records. By default the seed of the run that is "
-        "resumed, or a new one.",
-    )
+        "resumed, or a new one.")
 
 
 @group("Optimizer")
 class Optimizer(Options):
     """Constants of the optimizers, with the Model Garden's names and the original's defaults."""
 
-    weight_decay_rate: float = option(
-        0.01, "Weight decay of matrices, multiplied by the learning rate.", low=0
-    )
+    weight_decay_rate: float = option(0.01, low=0, help=
+        "Weight decay of matrices, multiplied by the learning rate.")
     beta_1: float = option(0.9, "Decay rate of the mean of the gradients.", low=0, below=1)
     beta_2: float = option(0.999, "Decay rate of the mean of their squares.", low=0, below=1)
     epsilon: float = option(1e-6, "Added to the root of the mean of squares.", above=0)
@@ -279,9 +271,8 @@ ORIGINAL_OPTIMIZER = Optimizer()
 class Clipping(Options):
     """Limit on the size of an update."""
 
-    gradient_clip_norm: float = option(
-        1.0, "Gradients of a batch are scaled down to this joint norm.", above=0
-    )
+    gradient_clip_norm: float = option(1.0, above=0, help=
+        "Gradients of a batch are scaled down to this joint norm.")
 
 
 @group("Checkpoints and curves")
@@ -289,56 +280,35 @@ class Checkpoints(Options):
     """When a run saves checkpoints, and which ones it keeps."""
 
     save_checkpoints_steps: int = option(1000, "Updates between checkpoints.", low=1)
-    iterations_per_loop: int = option(
-        1000,
+    iterations_per_loop: int = option(1000, low=1, help=
         "Updates between two points of the curves. If it is not given, a hundredth of the training "
-        "and 1000 at most.",
-        low=1,
-    )
-    steps_per_loop: int | None = option(
-        None, "The Model Garden's name of --iterations_per_loop.", low=1
-    )
-    continuous_eval_timeout: float = option(
-        0.0,
+        "and 1000 at most.")
+    steps_per_loop: int | None = option(None, low=1, help=
+        "The Model Garden's name of --iterations_per_loop.")
+    continuous_eval_timeout: float = option(0.0, low=0, help=
         "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
-        "elsewhere.",
-        low=0,
-    )
-    save_moments_for_best: bool = option(
-        False,
-        "Keep the moments of the optimizer in model.ckpt-best, which is three times as large then.",
-    )
-    allow_changes_on_resume: bool = option(
-        False,
+        "elsewhere.")
+    save_moments_for_best: bool = option(False, help=
+        "Keep the moments of the optimizer in model.ckpt-best, which is three times as large then.")
+    allow_changes_on_resume: bool = option(False, help=
         "Resume a run even if optimizer, architecture or batch size are not those of its record, "
-        "run.json, any more.",
-    )
-    stop_on_divergence: float = option(
-        0.0,
+        "run.json, any more.")
+    stop_on_divergence: float = option(0.0, above=1, or_zero=True, help=
         "End the training when the loss exceeds this multiple of its running mean, such as 2; 0 "
-        "for never.",
-        above=1,
-        or_zero=True,
-    )
+        "for never.")
 
 
 @group("Memory and speed")
 class Memory(Options):
     """Settings that trade memory for speed, and profiling."""
 
-    gradient_accumulation_steps: int = option(
-        1,
+    gradient_accumulation_steps: int = option(1, low=1, help=
         "Parts in which a device computes its share of a batch, one after another. Less memory for "
-        "the same batch.",
-        low=1,
-    )
-    recompute: bool = option(
-        False,
-        "Compute the activations of each block again in the backward pass: less memory, more time.",
-    )
-    profile_steps: str | None = option(
-        None, "Updates to profile for TensorBoard, first:last, such as 100:110; none by default."
-    )
+        "the same batch.")
+    recompute: bool = option(False, help=
+        "Compute the activations of each block again in the backward pass: less memory, more time.")
+    profile_steps: str | None = option(None, help=
+        "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -349,12 +319,9 @@ class Memory(Options):
 class Operations(Options):
     """Statistics on the operations of an update."""
 
-    peak_tflops: float | None = option(
-        None,
-        "What the devices could compute together, in 10^12 operations per second, to show "
-        "which share of it the products of the model take.",
-        low=0,
-    )
+    peak_tflops: float | None = option(None, low=0, help=
+        "What the devices could compute together, in 10^12 operations per second, to show which "
+        "share of it the products of the model take.")
 
 
 NO_EFFECT = "Accepted and without effect"  # flags of the original that have no meaning any more
@@ -421,33 +388,22 @@ class FineTuningWork(Options):
 class FineTunedModel(Options):
     """The model to start from, and the conversion of text to its input."""
 
-    albert_config_file: str | None = option(
-        None,
+    albert_config_file: str | None = option(None, path="file", help=
         "JSON file with the model's architecture: albert_config.json, or config.json of the "
-        "transformers library.",
-        path="file",
-    )
-    spm_model_file: str | None = option(
-        None, "SentencePiece model; empty or unset where --vocab_file is given.", path="file"
-    )
-    vocab_file: str | None = option(
-        None, "WordPiece vocabulary, for models without the former.", path="file"
-    )
-    init_checkpoint: str | None = option(
-        None,
+        "transformers library.")
+    spm_model_file: str | None = option(None, path="file", help=
+        "SentencePiece model; empty or unset where --vocab_file is given.")
+    vocab_file: str | None = option(None, path="file", help=
+        "WordPiece vocabulary, for models without the former.")
+    init_checkpoint: str | None = option(None, path="checkpoint", help=
         "Encoder weights to start from: a prefix, its .index file, a directory, or "
         "model.safetensors of the transformers library. The head starts afresh. Without "
         "--do_train: a fine-tuned model to evaluate or predict with. Not read if --output_dir "
-        "holds a run.",
-        path="checkpoint",
-    )
-    albert_hub_module_handle: str | None = option(
-        None,
+        "holds a run.")
+    albert_hub_module_handle: str | None = option(None, path="directory", help=
         "Local directory of an exported module, of TensorFlow 1 or 2, in place of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
-        "--do_lower_case.",
-        path="directory",
-    )
+        "--do_lower_case.")
     max_seq_length: int = option(512, "Longest sequence, in pieces.")
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.")
     strip_accents: bool = option(True, _STRIP_ACCENTS)
@@ -461,12 +417,9 @@ class FineTuningUpdates(Options):
     train_batch_size: int = option(32, "Examples of an update, over all replicas.", low=1)
     eval_batch_size: int = option(8, "Examples of an evaluation batch.", low=1)
     predict_batch_size: int = option(8, "Examples of a prediction batch.", low=1)
-    shuffle_buffer_size: int = option(
-        WINDOW,
+    shuffle_buffer_size: int = option(WINDOW, low=1, help=
         "Records that are shuffled together; more, up to all, where a larger file is sorted. 1 "
-        "keeps the order.",
-        low=1,
-    )
+        "keeps the order.")
     learning_rate: float = option(5e-5, "Peak learning rate.", low=0)
     optimizer: str = option("adamw", "Optimizer.", choices=OPTIMIZERS)
 
@@ -476,9 +429,8 @@ class FineTuningSteps(Options):
     """The length of training, counted in updates."""
 
     train_step: int = option(1000, "Updates in all; the decay ends there.", low=1)
-    num_train_epochs: float | None = option(
-        None, "Passes over the training data, in place of --train_step.", above=0, high=INT32_MAX
-    )
+    num_train_epochs: float | None = option(None, above=0, high=INT32_MAX, help=
+        "Passes over the training data, in place of --train_step.")
     warmup_step: int = option(0, "Updates of the linear warm-up.", low=0)
 
 
@@ -486,20 +438,14 @@ class FineTuningSteps(Options):
 class Export(Options):
     """Exports of the best checkpoint."""
 
-    export_dir: str | None = option(
-        None,
+    export_dir: str | None = option(None, path="output", help=
         "Where to write the best checkpoint as a SavedModel, in a folder named after the time: ids "
-        "in or text in, predictions out. predict.py runs it. Settings of text are the training's.",
-        path="output",
-    )
-    export_text: bool = option(
-        True,
+        "in or text in, predictions out. predict.py runs it. Settings of text are the training's.")
+    export_text: bool = option(True, help=
         "Let the SavedModel take text too, which needs tensorflow-text to be loaded; without, it "
-        "takes only ids, and tensorflow suffices.",
-    )
-    export_tflite: bool = option(
-        False, "Write TFLite files of the model into --export_dir too: float32, float16 and int8."
-    )
+        "takes only ids, and tensorflow suffices.")
+    export_tflite: bool = option(False, help=
+        "Write TFLite files of the model into --export_dir too: float32, float16 and int8.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -551,44 +497,31 @@ class FineTuning(Loop, Optimizer, Devices, FineTuningUpdates, FineTunedModel, Fi
 class ClassifierData(Options):
     """The task and its files."""
 
-    data_dir: str | None = option(
-        None,
+    data_dir: str | None = option(None, path="directory", help=
         "Directory of the GLUE data, a folder for each task. Not needed for only --predict_file or "
-        "--export_dir.",
-        path="directory",
-    )
-    task_name: str | None = option(
-        None,
+        "--export_dir.")
+    task_name: str | None = option(None, help=
         "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv: "
-        "train.tsv, dev.tsv and test.tsv, or train.csv and so on, in --data_dir; "
-        "or ner: train.conll, dev.conll and test.conll there, a word and its label on each line. "
-        "For only --predict_file or --export_dir it is taken from the run's record.",
-    )
-    cached_dir: str | None = option(
-        None, "Where the TFRecords of features are kept; --output_dir by default.", path="output"
-    )
+        "train.tsv, dev.tsv and test.tsv, or train.csv and so on, in --data_dir; or ner: "
+        "train.conll, dev.conll and test.conll there, a word and its label on each line. For only "
+        "--predict_file or --export_dir it is taken from the run's record.")
+    cached_dir: str | None = option(None, path="output", help=
+        "Where the TFRecords of features are kept; --output_dir by default.")
     text_column: str | None = option("0", "tsv: column of the text, a name or a number from 0.")
     text_pair_column: str | None = option(None, "tsv: column of a second text.")
     label_column: str | None = option(None, "tsv: column of the label.")
     labels: list | None = option(None, "tsv, ner: the classes; the training file's by default.")
     regression: bool = option(False, "tsv: whether labels are numbers to be predicted.")
-    multi_label: bool = option(
-        False,
+    multi_label: bool = option(False, help=
         "tsv: whether a text has any number of labels: separated by | in --label_column, or with a "
-        "column of 0 and 1 for each label there, separated by commas.",
-    )
-    num_trials: int = option(
-        1,
+        "column of 0 and 1 for each label there, separated by commas.")
+    num_trials: int = option(1, low=1, help=
         "Runs with seeds of their own, in folders of their own; the best is kept. The paper "
-        "reports the median of five.",
-        low=1,
-    )
-    glue_submission_dir: str | None = option(
-        None, "Where to write predictions as the GLUE server takes them.", path="output"
-    )
-    threshold_to_export: float = option(
-        math.nan, "A number to give back with the export's predictions."
-    )
+        "reports the median of five.")
+    glue_submission_dir: str | None = option(None, path="output", help=
+        "Where to write predictions as the GLUE server takes them.")
+    threshold_to_export: float = option(math.nan, help=
+        "A number to give back with the export's predictions.")
 
 
 @group("Training and evaluation")
@@ -602,13 +535,10 @@ class ClassifierCheckpoints(Options):
 class PredictedFile(Options):
     """A file to predict in place of the test set."""
 
-    predict_file: str | None = option(
-        None,
+    predict_file: str | None = option(None, path="file", help=
         "File that --do_predict predicts in place of the test set: tab-separated columns, of which "
         "--text_column and --text_pair_column are read, those of the training by default; for ner "
-        "a word on each line. What was trained is taken from the run's record.",
-        path="file",
-    )
+        "a word on each line. What was trained is taken from the run's record.")
     id_column: str | None = option(None, "Column of it to be written next to the predictions.")
 
 
@@ -650,51 +580,34 @@ class Squad(Options):
     """Questions about paragraphs, the files of their features, and how they are answered."""
 
     train_file: str | None = option(None, "SQuAD JSON to train on.", path="file")
-    predict_file: str | None = option(
-        None,
+    predict_file: str | None = option(None, path="file", help=
         "SQuAD JSON to answer. With answers in it, every checkpoint is evaluated on it and the one "
-        "with the best f1 is kept.",
-        path="file",
-    )
-    train_feature_file: str | None = option(
-        None, "TFRecord file for the features to train; in --output_dir by default.", path="output"
-    )
-    predict_feature_file: str | None = option(
-        None,
-        "TFRecord file for the features to predict; in --output_dir by default.",
-        path="output",
-    )
-    version_2_with_negative: bool | None = option(
-        None,
+        "with the best f1 is kept.")
+    train_feature_file: str | None = option(None, path="output", help=
+        "TFRecord file for the features to train; in --output_dir by default.")
+    predict_feature_file: str | None = option(None, path="output", help=
+        "TFRecord file for the features to predict; in --output_dir by default.")
+    version_2_with_negative: bool | None = option(None, help=
         "Whether questions may have no answer (SQuAD 2.0). Read from --train_file by default or, "
-        "without --do_train, from the checkpoint.",
-    )
-    null_score_diff_threshold: float | None = option(
-        None,
+        "without --do_train, from the checkpoint.")
+    null_score_diff_threshold: float | None = option(None, help=
         "Version 2: questions whose no-answer logit is not below it get no answer. By default it "
-        "is tuned where --predict_file has answers, and else the one tuned last is taken.",
-    )
-    ensemble_dirs: list = option(
-        (),
+        "is tuned where --predict_file has answers, and else the one tuned last is taken.")
+    ensemble_dirs: list = option((), path="directory", help=
         "Directories of trained runs to predict with together: their scores are averaged. Each "
-        "with its albert_config.json; in place of --albert_config_file and --init_checkpoint.",
-        path="directory",
-    )
+        "with its albert_config.json; in place of --albert_config_file and --init_checkpoint.")
     doc_stride: int = option(128, "Pieces from one window of a paragraph to the next.")
     max_query_length: int = option(64, "Pieces of a question; the rest is cut off.", low=1)
     n_best_size: int = option(20, "Longest list of answers to a question.", low=1)
     max_answer_length: int = option(30, "Longest answer, in pieces.", low=1)
     start_n_top: int = option(5, "Version 2: starts in the beam.", low=1)
     end_n_top: int = option(5, "Version 2: ends in the beam of each start.", low=1)
-    dropout_prob: float = option(
-        0.1, "Version 2: dropout before the no-answer logit.", low=0, high=0.999
-    )
-    num_train_epochs: float = option(
-        3.0, "Passes, counted in questions and not in windows.", low=0, high=INT32_MAX
-    )
-    warmup_proportion: float = option(
-        0.1, "Share of the updates for the linear warm-up.", low=0, high=1
-    )
+    dropout_prob: float = option(0.1, low=0, high=0.999, help=
+        "Version 2: dropout before the no-answer logit.")
+    num_train_epochs: float = option(3.0, low=0, high=INT32_MAX, help=
+        "Passes, counted in questions and not in windows.")
+    warmup_proportion: float = option(0.1, low=0, high=1, help=
+        "Share of the updates for the linear warm-up.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -713,51 +626,35 @@ class Squad(Options):
 class PretrainingData(Options):
     """The model, and the records to train and evaluate on."""
 
-    albert_config_file: str | None = option(
-        None, "JSON file with the model's architecture.", path="file"
-    )
-    input_file: str | None = option(
-        None, "Comma-separated globs of TFRecords to train on.", path="files"
-    )
-    eval_input_file: str | None = option(
-        None,
+    albert_config_file: str | None = option(None, path="file", help=
+        "JSON file with the model's architecture.")
+    input_file: str | None = option(None, path="files", help=
+        "Comma-separated globs of TFRecords to train on.")
+    eval_input_file: str | None = option(None, path="files", help=
         "Comma-separated globs of held-out TFRecords. Unset, --input_file is evaluated on, as in "
-        "the original, which says little about other text.",
-        path="files",
-    )
+        "the original, which says little about other text.")
     output_dir: str | None = option(None, "Directory for checkpoints and results.", path="output")
-    init_checkpoint: str | None = option(
-        None,
+    init_checkpoint: str | None = option(None, path="checkpoint", help=
         "Weights to start from: a prefix, its .index file or a directory. Step and moments are not "
-        "taken. Not read if --output_dir holds a run to resume.",
-        path="checkpoint",
-    )
-    init_from_group0: bool = option(
-        False, "Fill every parameter group from the checkpoint's group 0."
-    )
-    max_seq_length: int = option(
-        512, "Length of the records, as given to create_pretraining_data.py.", low=1
-    )
-    max_predictions_per_seq: int = option(
-        20,
+        "taken. Not read if --output_dir holds a run to resume.")
+    init_from_group0: bool = option(False, help=
+        "Fill every parameter group from the checkpoint's group 0.")
+    max_seq_length: int = option(512, low=1, help=
+        "Length of the records, as given to create_pretraining_data.py.")
+    max_predictions_per_seq: int = option(20, low=1, help=
         "Predictions per record, as given to create_pretraining_data.py; twice that for data of "
-        "--do_permutation. With --masked_lm_budget, pieces to mask per record at most.",
-        low=1,
-    )
+        "--do_permutation. With --masked_lm_budget, pieces to mask per record at most.")
 
 
 @group("Training and evaluation")
 class PretrainingUpdates(Options):
     """Batches, updates and learning rate of pre-training."""
 
-    sentence_loss_weight: float = option(
-        1.0, "Weight of the sentence-order loss; 0 leaves it out.", low=0
-    )
+    sentence_loss_weight: float = option(1.0, low=0, help=
+        "Weight of the sentence-order loss; 0 leaves it out.")
     do_train: bool = option(True, "Train.")
-    do_eval: bool = option(
-        False,
-        "Evaluate every checkpoint when written; without --do_train, the newest of --output_dir.",
-    )
+    do_eval: bool = option(False, help=
+        "Evaluate every checkpoint when written; without --do_train, the newest of --output_dir.")
     train_batch_size: int = option(4096, "Sequences of an update, over all replicas.", low=1)
     eval_batch_size: int = option(64, "Sequences of an evaluation batch.", low=1)
     optimizer: str = option("lamb", "Optimizer.", choices=OPTIMIZERS)
@@ -768,49 +665,33 @@ class PretrainingUpdates(Options):
     start_warmup_step: int = option(0, "Step at which the warm-up begins.", low=0)
     keep_checkpoint_max: int = option(5, "Newest checkpoints to keep; 0 for all.", low=0)
     max_eval_steps: int = option(100, "Most batches of an evaluation.", low=1)
-    shuffle_buffer_size: int = option(
-        WINDOW,
-        "Records that are shuffled together, after the files; twice as many are in memory. 1 "
-        "keeps the order of files and records.",
-        low=1,
-    )
+    shuffle_buffer_size: int = option(WINDOW, low=1, help=
+        "Records that are shuffled together, after the files; twice as many are in memory. 1 keeps "
+        "the order of files and records.")
 
 
 @group("Masking and lengths of batches")
 class OnlineMasking(Options):
     """Masking of records while they are read, with the names of create_pretraining_data.py."""
 
-    masked_lm_budget: float = option(
-        0.0,
+    masked_lm_budget: float = option(0.0, low=0, below=1, help=
         "Share of the pieces to mask, such as 0.15, anew in each epoch: for records made with "
-        "create_pretraining_data.py --masked_lm_prob=0. 0 for records that are masked.",
-        low=0,
-        below=1,
-    )
+        "create_pretraining_data.py --masked_lm_prob=0. 0 for records that are masked.")
     ngram: int = option(3, "With --masked_lm_budget: longest n-gram to mask, in words.", low=1)
-    favor_shorter_ngram: bool = option(
-        True,
+    favor_shorter_ngram: bool = option(True, help=
         "With --masked_lm_budget: draw n-gram lengths n with probability proportional to 1/n; if "
-        "false, the probabilities are reversed.",
-    )
-    do_whole_word_mask: bool = option(
-        True, "With --masked_lm_budget: mask whole words; if false, the n-grams consist of pieces."
-    )
-    spm_model_file: str | None = option(
-        None,
+        "false, the probabilities are reversed.")
+    do_whole_word_mask: bool = option(True, help=
+        "With --masked_lm_budget: mask whole words; if false, the n-grams consist of pieces.")
+    spm_model_file: str | None = option(None, path="file", help=
         "With --masked_lm_budget: SentencePiece model of the records. Either this or --vocab_file "
-        "is needed, for [MASK] and the random pieces.",
-        path="file",
-    )
-    vocab_file: str | None = option(
-        None, "With --masked_lm_budget: WordPiece vocabulary of the records.", path="file"
-    )
-    length_buckets: list | None = option(
-        None,
+        "is needed, for [MASK] and the random pieces.")
+    vocab_file: str | None = option(None, path="file", help=
+        "With --masked_lm_budget: WordPiece vocabulary of the records.")
+    length_buckets: list | None = option(None, help=
         "Comma-separated lengths, such as 64,128,256: sequences up to the first share batches, "
         "those up to the second, and so on, and batches are cut to these lengths. For texts of "
-        "short documents. By default all batches are of --max_seq_length.",
-    )
+        "short documents. By default all batches are of --max_seq_length.")
 
 
 @group()
@@ -838,12 +719,9 @@ class Pretraining(Loop, Optimizer, Devices, PretrainingUpdates, PretrainingData)
 class Corpus(Options):
     """Text files, and the cleaning of their text."""
 
-    input_file: str | None = option(
-        None,
+    input_file: str | None = option(None, path="files", help=
         "Comma-separated glob patterns of UTF-8 text files, plain, .gz or .bz2: one sentence per "
-        "line, a blank line between documents. See --input_format for other forms.",
-        path="files",
-    )
+        "line, a blank line between documents. See --input_format for other forms.")
     do_lower_case: bool = option(True, "Lower-case the text. True for the published models.")
     strip_accents: bool = option(True, _STRIP_ACCENTS)
 
@@ -852,26 +730,18 @@ class Corpus(Options):
 class TextFormat(Options):
     """The format of text files."""
 
-    input_format: str = option(
-        "sentences",
+    input_format: str = option("sentences", choices=TEXT_FORMATS, help=
         "sentences: one per line, and a blank line between documents. documents: a blank line "
         "between them, or see --document_per_line. jsonl: one JSON object per line. Documents are "
-        "split into sentences by the package sentence-splitter.",
-        choices=TEXT_FORMATS,
-    )
-    document_per_line: bool = option(
-        False, "With --input_format=documents: every line is a document."
-    )
+        "split into sentences by the package sentence-splitter.")
+    document_per_line: bool = option(False, help=
+        "With --input_format=documents: every line is a document.")
     text_key: str = option("text", "With --input_format=jsonl: the key of the text.")
     language: str = option("en", "Language of the documents to split, two letters.")
-    file_is_document: bool = option(
-        False, "The end of a file ends a document. It does not in the original."
-    )
-    on_decode_error: str = option(
-        "stop",
-        "What to do with a line that is not UTF-8: stop, or skip it; the summary counts them.",
-        choices=ON_DECODE_ERROR,
-    )
+    file_is_document: bool = option(False, help=
+        "The end of a file ends a document. It does not in the original.")
+    on_decode_error: str = option("stop", choices=ON_DECODE_ERROR, help=
+        "What to do with a line that is not UTF-8: stop, or skip it; the summary counts them.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -883,201 +753,129 @@ class TextFormat(Options):
 class CorpusVocabulary(Options):
     """The vocabulary of the records."""
 
-    spm_model_file: str | None = option(
-        None,
-        "SentencePiece model, for instance 30k-clean.model. Either this or --vocab_file is needed.",
-        path="file",
-    )
-    vocab_file: str | None = option(
-        None,
-        "WordPiece vocabulary, one token per line. Not used if there is a --spm_model_file.",
-        path="file",
-    )
-    input_file_mode: str = option(
-        "r", "Accepted and without effect: input is always read as UTF-8 text."
-    )
+    spm_model_file: str | None = option(None, path="file", help=
+        "SentencePiece model, for instance 30k-clean.model. Either this or --vocab_file is needed.")
+    vocab_file: str | None = option(None, path="file", help=
+        "WordPiece vocabulary, one token per line. Not used if there is a --spm_model_file.")
+    input_file_mode: str = option("r", help=
+        "Accepted and without effect: input is always read as UTF-8 text.")
 
 
 @group("Choice of documents")
 class Selection(Options):
     """Which documents of a corpus to leave out or hold out."""
 
-    drop_duplicates: bool = option(
-        False,
-        "Leave out documents whose tokens are those of an earlier one; the summary counts them.",
-    )
-    drop_near_duplicates: float = option(
-        0.0,
+    drop_duplicates: bool = option(False, help=
+        "Leave out documents whose tokens are those of an earlier one; the summary counts them.")
+    drop_near_duplicates: float = option(0.0, low=0.5, high=1, or_zero=True, help=
         "Leave out documents that are this similar to an earlier one, for instance 0.8: the share "
-        "of their sequences of five tokens that both have. 0 keeps them.",
-        low=0.5,
-        high=1,
-        or_zero=True,
-    )
-    heldout_fraction: float = option(
-        0.0,
+        "of their sequences of five tokens that both have. 0 keeps them.")
+    heldout_fraction: float = option(0.0, low=0, below=1, help=
         "About which share of the documents goes to --heldout_output_file instead. The choice "
-        "depends only on the tokens of a document.",
-        low=0,
-        below=1,
-    )
+        "depends only on the tokens of a document.")
 
 
 @group("Choice of documents")
 class WordStart(Options):
     """Where words begin, for whole-word masking."""
 
-    word_start: str = option(
-        "original",
+    word_start: str = option("original", choices=WORD_STARTS, help=
         "What begins a word. original: pieces with anything but the letters a-z and some "
-        "punctuation, which suits only English. piece: SentencePiece's mark of a space.",
-        choices=WORD_STARTS,
-    )
+        "punctuation, which suits only English. piece: SentencePiece's mark of a space.")
 
 
 @group("Pairs and masks")
 class Instances(Options):
     """Contents of the records for pre-training."""
 
-    do_whole_word_mask: bool = option(
-        True, "Mask whole words; if false, the n-grams consist of pieces."
-    )
-    do_permutation: bool = option(
-        False,
+    do_whole_word_mask: bool = option(True, help=
+        "Mask whole words; if false, the n-grams consist of pieces.")
+    do_permutation: bool = option(False, help=
         "Also shuffle as many tokens as are masked, and predict them. The masked_lm_* features get "
-        "twice as long: give run_pretraining.py twice this --max_predictions_per_seq.",
-    )
-    favor_shorter_ngram: bool = option(
-        True,
-        "Draw n-gram lengths n with probability proportional to 1/n; if false, the "
-        "probabilities are reversed, so that the longest are the most frequent.",
-    )
-    random_next_sentence: bool = option(
-        False,
+        "twice as long: give run_pretraining.py twice this --max_predictions_per_seq.")
+    favor_shorter_ngram: bool = option(True, help=
+        "Draw n-gram lengths n with probability proportional to 1/n; if false, the probabilities "
+        "are reversed, so that the longest are the most frequent.")
+    random_next_sentence: bool = option(False, help=
         "What the sentence-level task is. False: sentence order (ALBERT), negatives are the two "
         "segments swapped. True: next sentence (BERT), the second segment of negatives is from a "
-        "random document. "
-        "In the records, next_sentence_labels is 0 for segments in order, 1 for swapped or random. "
-        "A text of a single sentence cannot be swapped: it gets a random second segment, label 1, "
-        "either way.",
-    )
-    max_seq_length: int = option(
-        512,
-        "Tokens per instance at most, with [CLS] and both [SEP]; the rest is 0.",
-        low=NUM_SPECIALS + 2,  # two tokens are the shortest target of a short sequence
-        high=_LONGEST,
-    )
+        "random document. In the records, next_sentence_labels is 0 for segments in order, 1 for "
+        "swapped or random. A text of a single sentence cannot be swapped: it gets a random second "
+        "segment, label 1, either way.")
+    # two tokens are the shortest target of a short sequence
+    max_seq_length: int = option(512, low=NUM_SPECIALS + 2, high=_LONGEST, help=
+        "Tokens per instance at most, with [CLS] and both [SEP]; the rest is 0.")
     ngram: int = option(3, "Longest n-gram to mask, in words.", low=1, high=_LONGEST)
-    max_predictions_per_seq: int = option(
-        20, "Tokens to predict per instance at most.", low=1, high=_LONGEST
-    )
-    random_seed: int = option(
-        12345, "Seed; the same seed gives the same records.", low=0, high=2**64 - 1
-    )
-    dupe_factor: int = option(
-        40,
+    max_predictions_per_seq: int = option(20, low=1, high=_LONGEST, help=
+        "Tokens to predict per instance at most.")
+    random_seed: int = option(12345, low=0, high=2**64 - 1, help=
+        "Seed; the same seed gives the same records.")
+    dupe_factor: int = option(40, low=1, high=10_000, help=
         "Passes over the text, each with other pairs and masks. Disk space grows too. With "
-        "--masked_lm_prob=0, one pass is usually enough.",
-        low=1,
-        high=10_000,
-    )
-    masked_lm_prob: float = option(
-        0.15,
+        "--masked_lm_prob=0, one pass is usually enough.")
+    masked_lm_prob: float = option(0.15, low=0, high=1, help=
         "Share of the tokens to predict. 0 masks nothing: run_pretraining.py --masked_lm_budget "
-        "masks such records while it reads them, anew in each epoch.",
-        low=0,
-        high=1,
-    )
-    short_seq_prob: float = option(
-        0.1,
-        "Probability, per document and pass, of instances shorter than --max_seq_length.",
-        low=0,
-        high=1,
-    )
+        "masks such records while it reads them, anew in each epoch.")
+    short_seq_prob: float = option(0.1, low=0, high=1, help=
+        "Probability, per document and pass, of instances shorter than --max_seq_length.")
 
 
 @group("Output")
 class RecordFiles(Options):
     """Output files for records, and the processes that write them."""
 
-    output_file: str | None = option(
-        None,
+    output_file: str | None = option(None, path="output", help=
         "Comma-separated names of the TFRecord files to write; the instances go to them in turn. "
         "Names that end in .gz are compressed. name@64 stands for 64 files: name-00000-of-00064 "
-        "and so on.",
-        path="output",
-    )
-    heldout_output_file: str | None = option(
-        None, "As --output_file, for the documents held out.", path="output"
-    )
-    num_output_shards: int | None = option(
-        None, "Files to write, if --output_file is a single name: as name@N.", low=1
-    )
-    num_workers: int = option(
-        1,
+        "and so on.")
+    heldout_output_file: str | None = option(None, path="output", help=
+        "As --output_file, for the documents held out.")
+    num_output_shards: int | None = option(None, low=1, help=
+        "Files to write, if --output_file is a single name: as name@N.")
+    num_workers: int = option(1, low=1, help=
         "Processes. The records do not depend on it. Each file is written by one process, so name "
-        "at least as many files.",
-        low=1,
-    )
-    work_directory: str | None = option(
-        None,
+        "at least as many files.")
+    work_directory: str | None = option(None, path="output", help=
         "Directory on a local disk (with --runner: a shared one, such as gs://...) for the "
-        "tokenised text and the state of the run. It is kept, "
-        "and a later run with other settings takes the tokenised text from it. By default a hidden "
-        "one next to the first output file, removed at the end.",
-        path="output",
-    )
+        "tokenised text and the state of the run. It is kept, and a later run with other settings "
+        "takes the tokenised text from it. By default a hidden one next to the first output file, "
+        "removed at the end.")
 
 
 @group("Apache Beam")
 class Runner(Options):
     """Apache Beam in place of processes of this machine."""
 
-    runner: str | None = option(
-        None,
+    runner: str | None = option(None, help=
         "Apache Beam runner that does the work: DataflowRunner, FlinkRunner, SparkRunner, "
         "DaskRunner, DirectRunner (this machine) or another one that Beam knows. All paths must be "
-        "within reach of all machines. The records are those of a run without it.",
-    )
-    beam_pipeline_options: list = option(
-        (), "With --runner: Beam's pipeline options, such as project=my-project,region=us-east1."
-    )
+        "within reach of all machines. The records are those of a run without it.")
+    beam_pipeline_options: list = option((), help=
+        "With --runner: Beam's pipeline options, such as project=my-project,region=us-east1.")
 
 
 @group("Model")
 class SentencePieceFile(Options):
     """Output file for a SentencePiece model."""
 
-    model_prefix: str | None = option(
-        None, "Path of the model without its ending; .model and .vocab are added.", path="output"
-    )
+    model_prefix: str | None = option(None, path="output", help=
+        "Path of the model without its ending; .model and .vocab are added.")
 
 
 @group("Model")
 class SentencePiece(Options):
     """A SentencePiece model to train, with SentencePiece's names."""
 
-    vocab_size: int = option(
-        30000, "Pieces, with the special ones.", low=_SMALLEST_VOCABULARY, high=INT32_MAX
-    )
-    input_sentence_size: int = option(
-        10_000_000,
-        "Sentences to train on; of a larger text, random ones are taken. They are held in memory.",
-        low=101,  # SentencePiece's limit; its 0 means all
-        high=INT32_MAX,
-    )
-    max_sentence_length: int = option(
-        4192,
-        "Longest sentence to train on, in bytes; longer ones are left out and counted.",
-        low=10,
-        high=2**30,
-    )
-    character_coverage: float = option(
-        0.99995,
-        "Share of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.",
-        low=0.98,  # SentencePiece's limit
-        high=1,
-    )
+    vocab_size: int = option(30000, low=_SMALLEST_VOCABULARY, high=INT32_MAX, help=
+        "Pieces, with the special ones.")
+    # SentencePiece's limit; its 0 means all
+    input_sentence_size: int = option(10_000_000, low=101, high=INT32_MAX, help=
+        "Sentences to train on; of a larger text, random ones are taken. They are held in memory.")
+    max_sentence_length: int = option(4192, low=10, high=2**30, help=
+        "Longest sentence to train on, in bytes; longer ones are left out and counted.")
+    # SentencePiece's limit
+    character_coverage: float = option(0.99995, low=0.98, high=1, help=
+        "Share of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.")
     seed: int = option(12345, "Seed of the choice of sentences.", low=0, high=2**32 - 1)
 
 
@@ -1089,9 +887,8 @@ class ConfigFile(Options):
     """A model's config to write."""
 
     size: str = option("base", "The size of the model.", choices=SIZES)
-    vocab: str | None = option(
-        None, "The SentencePiece model, or a WordPiece vocabulary (a file *.txt).", path="file"
-    )
+    vocab: str | None = option(None, path="file", help=
+        "The SentencePiece model, or a WordPiece vocabulary (a file *.txt).")
     max_position_embeddings: int = option(512, "Longest sequence of the model, in pieces.")
     output_file: str = option("albert_config.json", "File to write.", path="output")
 
@@ -1100,62 +897,41 @@ class ConfigFile(Options):
 class CheckpointExport(Options):
     """A checkpoint to write in another form."""
 
-    albert_directory: str | None = option(
-        None,
+    albert_directory: str | None = option(None, path="directory", help=
         "Directory with the checkpoint and albert_config.json; for --export_format=hf with the "
-        "SentencePiece model or vocab.txt too.",
-        path="directory",
-    )
-    checkpoint_name: str = option(
-        "model.ckpt-best",
-        "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.",
-        path="output",
-    )
-    do_lower_case: bool = option(
-        True,
+        "SentencePiece model or vocab.txt too.")
+    checkpoint_name: str = option("model.ckpt-best", path="output", help=
+        "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.")
+    do_lower_case: bool = option(True, help=
         "For --export_format=hf: whether its tokenizer lower-cases; as run.json of the training "
-        "run says, where that is there.",
-    )
+        "run says, where that is there.")
     strip_accents: bool = option(True, _STRIP_ACCENTS)
-    export_path: str | None = option(
-        None, "Prefix to write; for --export_format=hf a directory.", path="output"
-    )
-    export_format: str = option(
-        "tf1",
+    export_path: str | None = option(None, path="output", help=
+        "Prefix to write; for --export_format=hf a directory.")
+    export_format: str = option("tf1", choices=("tf1", "tf2", "hf"), help=
         "tf1: the original's form, which every TensorFlow reads. tf2: this project's. hf: a "
-        "directory that from_pretrained of the transformers library reads.",
-        choices=("tf1", "tf2", "hf"),
-    )
+        "directory that from_pretrained of the transformers library reads.")
 
 
 @group("Flags")
 class HubExport(Options):
     """A TF Hub module to write."""
 
-    albert_directory: str | None = option(
-        None,
+    albert_directory: str | None = option(None, path="directory", help=
         "Directory with albert_config.json, the checkpoint, and the SentencePiece model (with its "
-        ".vocab, if there is one) or vocab.txt.",
-        path="directory",
-    )
-    checkpoint_name: str = option(
-        "model.ckpt-best", "Prefix of the checkpoint in that directory.", path="output"
-    )
+        ".vocab, if there is one) or vocab.txt.")
+    checkpoint_name: str = option("model.ckpt-best", path="output", help=
+        "Prefix of the checkpoint in that directory.")
     do_lower_case: bool = option(True, "Whether the model is for lower-cased text.")
     strip_accents: bool = option(True, _STRIP_ACCENTS)
-    max_seq_length: int | None = option(
-        None,
+    # [CLS], a piece, [SEP]
+    max_seq_length: int | None = option(None, low=3, help=
         "Preprocessing: pieces of its output; by default 128, or the model's positions if "
-        "albert_config.json is there and has fewer.",
-        low=3,  # [CLS], a piece, [SEP]
-    )
+        "albert_config.json is there and has fewer.")
     export_path: str | None = option(None, "Directory to make.", path="output")
-    export_type: str = option(
-        "model",
+    export_type: str = option("model", choices=("model", "preprocessing"), help=
         "model: the encoder, with .mlm and .sop where the heads are there. preprocessing: text to "
-        "the encoder's inputs.",
-        choices=("model", "preprocessing"),
-    )
+        "the encoder's inputs.")
 
 
 # === predict.py ==================================================================================
@@ -1165,18 +941,12 @@ class HubExport(Options):
 class PredictedModel(Options):
     """The model to run."""
 
-    saved_model: str | None = option(
-        None,
-        "Directory of the export, or one of several: then the newest is taken.",
-        path="directory",
-    )
-    model: str | None = option(
-        None,
+    saved_model: str | None = option(None, path="directory", help=
+        "Directory of the export, or one of several: then the newest is taken.")
+    model: str | None = option(None, path="checkpoint", help=
         "In place of --saved_model: directory of a training, an unpacked release, a hub module or "
         "of the transformers library, or the prefix of a checkpoint. Of a fine-tuned directory the "
-        "best checkpoint is taken.",
-        path="checkpoint",
-    )
+        "best checkpoint is taken.")
 
 
 @group("Examples and predictions")
@@ -1188,47 +958,31 @@ class Examples(Options):
     article: str | None = option(None, "An example's article.")
     question: str | None = option(None, "An example's question.")
     context: str | None = option(None, "An example's context.")
-    options: list | None = option(
-        None, "An example's options; give the flag four times.", repeated=True
-    )
-    input_file: str | None = option(
-        None, "File of examples, one a line; standard input if no text is given.", path="file"
-    )
-    header: bool | None = option(
-        None,
+    options: list | None = option(None, repeated=True, help=
+        "An example's options; give the flag four times.")
+    input_file: str | None = option(None, path="file", help=
+        "File of examples, one a line; standard input if no text is given.")
+    header: bool | None = option(None, help=
         "Whether the first line names the columns; by default it does if the model's inputs are "
-        "named there.",
-    )
-    text_column: str | None = option(
-        None,
+        "named there.")
+    text_column: str | None = option(None, help=
         "Column of --input_file with the texts, a name in its first line or a number from 0. Then "
-        "other columns are not copied to the predictions.",
-    )
+        "other columns are not copied to the predictions.")
     text_pair_column: str | None = option(None, "Column with the second texts.")
-    id_column: str | None = option(
-        None, "Column that is copied to the predictions as `id`; needs --text_column."
-    )
-    output_file: str | None = option(
-        None, "Where the lines go; standard output by default.", path="output"
-    )
-    fill_mask: list | None = option(
-        None, "A text with [MASK] in it, for a pre-trained --model; may be repeated.", repeated=True
-    )
+    id_column: str | None = option(None, help=
+        "Column that is copied to the predictions as `id`; needs --text_column.")
+    output_file: str | None = option(None, path="output", help=
+        "Where the lines go; standard output by default.")
+    fill_mask: list | None = option(None, repeated=True, help=
+        "A text with [MASK] in it, for a pre-trained --model; may be repeated.")
     top_k: int = option(5, "Pieces that --fill_mask shows for each [MASK].", low=1)
-    sentence_order: list | None = option(
-        None,
+    sentence_order: list | None = option(None, repeated=True, help=
         "Give it twice, for two texts: how probably do they stand in this order? For a pre-trained "
-        "--model.",
-        repeated=True,
-    )
-    embeddings: list = option(
-        (),
+        "--model.")
+    embeddings: list = option((), choices=EMBEDDINGS, repeated=True, help=
         "The encoder's output instead of predictions: of each text, of each piece, or both; for "
         "RACE a list with one entry for each option, for SQuAD for each window of the context. A "
-        "--model gives pooled_output, of text and text_pair.",
-        choices=EMBEDDINGS,
-        repeated=True,
-    )
+        "--model gives pooled_output, of text and text_pair.")
     predict_batch_size: int = option(8, "Examples that are computed together.", low=1)
 
 
@@ -1236,17 +990,16 @@ class Examples(Options):
 class TrainedModel(Options):
     """Settings that the directory of a model may lack."""
 
-    albert_config_file: str | None = option(
-        None, "JSON file with the model's architecture.", path="file"
-    )
+    albert_config_file: str | None = option(None, path="file", help=
+        "JSON file with the model's architecture.")
     spm_model_file: str | None = option(None, "SentencePiece model.", path="file")
     vocab_file: str | None = option(None, "WordPiece vocabulary.", path="file")
     do_lower_case: bool | None = option(None, "Whether the text is lower-cased.")
     strip_accents: bool | None = option(None, "Whether the marks of letters are removed.")
     max_seq_length: int | None = option(None, "Longest sequence, in pieces.")
-    task_name: str | None = option(
-        None,
+    task_name: str | None = option(None, help=
         "What the model is fine-tuned for: a task of GLUE, tsv, multi_label, regression, ner or "
-        "race.",
-    )
+        "race.")
     labels: list | None = option(None, "Its classes in the order of their ids.")
+
+# fmt: on

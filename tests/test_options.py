@@ -40,7 +40,7 @@ def test_defaults_are_in_range(group):
         kind = options.kind_of(field)
         assert kind in (bool, int, float, str, list)
         is_whole = field.default is None or kind is not int or isinstance(field.default, int)
-        assert is_whole and field.metadata["text"].endswith((".", "?", "--model."))
+        assert is_whole and field.metadata["help"].endswith((".", "?", "--model."))
         if field.metadata["choices"] and not field.metadata["repeated"]:
             assert field.default in field.metadata["choices"]
 

@@ -52,7 +52,7 @@ def define(*groups, **defaults):
 
 
 def _define_flag(field, default):
-    name, text, choices = (field.name, *(field.metadata[key] for key in ("text", "choices")))
+    name, text, choices = (field.name, *(field.metadata[key] for key in ("help", "choices")))
     if field.metadata["repeated"] and choices:
         flags.DEFINE_multi_enum(name, default, choices, text)
     elif field.metadata["repeated"]:
