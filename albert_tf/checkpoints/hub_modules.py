@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Config, vocabulary and casing of an exported module.
+"""Config and casing of an exported module.
 
 Three kinds of modules share a layout (`saved_model.pb`, `variables/`, `assets/`): those of this
 project, of the Model Garden (TensorFlow 2) and of the original (TensorFlow 1).
@@ -32,32 +32,6 @@ _GARDEN_KEYS = {
     "attention_dropout_rate": "attention_probs_dropout_prob",
 }
 SAVED_MODEL = "saved_model.pb"
-_VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
-
-
-def vocabulary_in(directory):
-    """Path of the SentencePiece model, or else of the WordPiece vocabulary; or None.
-
-    Args:
-        directory: str, the directory of a model or `assets` of a module.
-
-    Raises:
-        UserError: there are several vocabularies.
-    """
-    for pattern in _VOCABULARIES:
-        found = sorted(tf.io.gfile.glob(os.path.join(directory, pattern)))
-        if len(found) > 1:
-            raise UserError(
-                f"{directory} has several vocabularies: {', '.join(found)}. Keep one of them there"
-            )
-        if found:
-            return found[0]
-    return None
-
-
-def vocabulary_file(module):
-    """Path of a module's vocabulary, or None."""
-    return vocabulary_in(os.path.join(module, "assets"))
 
 
 def read_config(directory):
@@ -122,27 +96,19 @@ def _keras_metadata(directory):
     return path, [parse_json(text, where) for text in texts if text.startswith("{")]
 
 
-def lower_case(directory):
-    """Whether a module expects lower-cased text (bool); None if unknown.
+def casing(directory, name):
+    """What a module says about the casing of its text; None if unknown.
 
     Args:
         directory: str, the directory of the module.
+        name: str, `do_lower_case`, or `strip_accents`, which only modules of this project tell.
+
+    Returns:
+        bool or None.
 
     Raises:
         UserError: a file is damaged, or the value is not true or false.
     """
-    return _truth_value(directory, "do_lower_case")
-
-
-def strips_accents(directory):
-    """Whether a module expects text without accents (bool); None if unknown.
-
-    Only modules of this project say it. Arguments and errors are those of `lower_case`.
-    """
-    return _truth_value(directory, "strip_accents")
-
-
-def _truth_value(directory, name):
     reader = readers.TensorFlowReader(run_directory.find(directory))
     value = reader.attribute(name)
     if value is None:
@@ -190,6 +156,6 @@ def _parsed(message, path):
         message.ParseFromString(content)
     except DecodeError as error:
         raise UserError(
-            f"cannot read {path}: it is damaged ({error}). Download the module anew"
+            f"cannot read {path}: it is damaged ({error}). Download the module again"
         ) from error
     return message

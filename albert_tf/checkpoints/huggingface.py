@@ -104,9 +104,7 @@ def read_labels(directory):
     Returns:
         tuple of str or None.
     """
-    path = os.path.join(directory, CONFIG)
-    values = files.read_json(path) if tf.io.gfile.exists(path) else None
-    names = values.get("id2label") if isinstance(values, dict) else None
+    names = _config_in(directory).get("id2label")
     try:
         labels = tuple(str(names[str(number)]) for number in range(len(names)))
     except (KeyError, TypeError):
@@ -127,9 +125,8 @@ def read_task(directory, outputs):
     Raises:
         UserError: this project does not have the task.
     """
-    path = os.path.join(directory, CONFIG)
-    values = files.read_json(path) if tf.io.gfile.exists(path) else None
-    names = values.get("architectures") if isinstance(values, dict) else None
+    values = _config_in(directory)
+    names = values.get("architectures")
     if not isinstance(names, list) or len(names) != 1:
         return None
     if names[0] == _CLASSIFICATION:
@@ -139,11 +136,19 @@ def read_task(directory, outputs):
             return "multi_label"
         if problem not in ("regression", _ONE_LABEL) or (problem == "regression" and outputs > 1):
             raise UserError(
-                f"{path} has problem_type {problem!r} with {outputs} outputs: only one score "
-                f'("regression") or one label for each text ("{_ONE_LABEL}") can be predicted'
+                f"{os.path.join(directory, CONFIG)} has problem_type {problem!r} with {outputs} "
+                f'outputs: only one score ("regression") or one label for each text '
+                f'("{_ONE_LABEL}") can be predicted'
             )
         return "regression" if problem == "regression" else "tsv"
     return next((task for task, name in _OF_TASK.items() if name == names[0]), None)
+
+
+def _config_in(directory):
+    """The values in `config.json` of a directory: dict, empty if there are none."""
+    path = os.path.join(directory, CONFIG)
+    values = files.read_json(path) if tf.io.gfile.exists(path) else None
+    return values if isinstance(values, dict) else {}
 
 
 def _default_labels(count):
@@ -272,19 +277,13 @@ def architecture_of(shapes, hidden_size, head=None):
 
 _ONE_OUTPUT = (
     "output_weights has one row, and so have the heads of regression and of RACE: put a "
-    'finetuned_task.json beside the checkpoint with {"task_name": "sts-b", "labels": null}, or '
+    'finetuned_task.json next to the checkpoint with {"task_name": "sts-b", "labels": null}, or '
     '{"task_name": "race", "labels": ["A", "B", "C", "D"]}'
 )
 
 
 def _names_of_heads(architecture):
     return [name for head in _ARCHITECTURES[architecture] for name in name_table.HEAD_NAMES[head]]
-
-
-def _names_in(architecture, names):
-    """Selects the original names for which a class in transformers has a variable."""
-    ours, translate = _names_of_heads(architecture), name_table.to_transformers
-    return [name for name in names if name in ours or (translate(name) or "").startswith(_BASE)]
 
 
 def write(directory, config, tensors, tokenizer_files):
@@ -300,8 +299,12 @@ def write(directory, config, tensors, tokenizer_files):
         list of str, the original names of the written tensors; others are not in the class.
     """
     (architecture,) = config["architectures"]
-    names = _names_in(architecture, tensors)
-    weights = {name_table.to_transformers(name): _as_theirs(name, tensors[name]) for name in names}
+    heads, weights = _names_of_heads(architecture), {}
+    names = [name for name in tensors if name in heads or name_table.is_encoder(name)]
+    for name in names:
+        array = np.asarray(tensors[name], np.float32)
+        array = array.T if name.endswith("/kernel") else array
+        weights[name_table.to_transformers(name)] = np.ascontiguousarray(array)
     if not _ARCHITECTURES[architecture]:
         weights = {name.removeprefix(_BASE): value for name, value in weights.items()}
     contents = {
@@ -314,8 +317,3 @@ def write(directory, config, tensors, tokenizer_files):
         with tf.io.gfile.GFile(os.path.join(directory, name), "wb") as file:
             file.write(content)
     return names
-
-
-def _as_theirs(name, array):
-    array = np.asarray(array, np.float32)
-    return np.ascontiguousarray(array.T if name.endswith("/kernel") else array)

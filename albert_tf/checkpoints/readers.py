@@ -122,7 +122,7 @@ def _reading(what):
     except (tf.errors.OpError, RuntimeError, ValueError, LookupError, TypeError, DecodeError) as e:
         raise DamagedError(
             f"cannot read {what}: the files are damaged or incomplete ({one_line(e)}). Copy them "
-            "anew, or give another checkpoint"
+            "again, or give another checkpoint"
         ) from e
 
 
@@ -172,52 +172,38 @@ class SafetensorsReader:
             found = dict(safetensors.deserialize(files.read_bytes(path)))
         except safetensors.SafetensorError as error:
             raise UserError(f"cannot read {path}: {error}") from error
-        found = _with_base(found)
+        if not any(name.startswith(_BASE) for name in found):  # a file without heads
+            found = {
+                _BASE + name if name.startswith(_BASE_PARTS) else name: entry
+                for name, entry in found.items()
+            }
         if _is_tied(found):
             del found[_DECODER]
         self._entries = {}
         for name, entry in found.items():
             name = _ALIASES.get(name, name)
             self._entries[name_table.from_transformers(name) or name] = entry
-        self.shapes = {name: _turned(name, entry["shape"]) for name, entry in self._entries.items()}
-        self._check_mapping()
-
-    def _check_mapping(self):
+        self.shapes = {
+            name: list(reversed(entry["shape"]) if name.endswith("/kernel") else entry["shape"])
+            for name, entry in self._entries.items()
+        }
         sizes = self.shapes.get(name_table.MAPPING_KERNEL, [])
         if len(set(sizes)) == 1:
             raise UserError(
-                f"{self.prefix} maps embeddings of {sizes[0]} features to a hidden size of the "
-                "same: this project has no mapping then, so it cannot compute this model"
+                f"{path} maps embeddings of {sizes[0]} features to a hidden size of the same: this "
+                "project has no mapping then, so it cannot compute this model"
             )
 
     def __getitem__(self, name):
-        array = _array(self.prefix, name, self._entries[name]).astype(np.float32)
-        if not np.isfinite(array).all():
-            raise UserError(f"{name} of {self.prefix} has values that are infinite or no numbers")
+        entry = self._entries[name]
+        if entry["dtype"] not in _DTYPES:
+            raise UserError(
+                f"cannot read {name} of {self.prefix}: its type is {entry['dtype']}, and weights "
+                f"are of {', '.join(_DTYPES)}"
+            )
+        array = np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        array = array.astype(np.float32)
         return np.ascontiguousarray(array.T) if name.endswith("/kernel") else array
-
-
-def _array(path, name, entry):
-    if entry["dtype"] not in _DTYPES:
-        raise UserError(
-            f"cannot read {name} of {path}: its type is {entry['dtype']}, and weights are of "
-            f"{', '.join(_DTYPES)}"
-        )
-    return np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
-
-
-def _turned(name, shape):
-    return list(reversed(shape)) if name.endswith("/kernel") else list(shape)
-
-
-def _with_base(found):
-    """Adds the prefix `albert.` to names of the encoder, as in a file with heads."""
-    if any(name.startswith(_BASE) for name in found):
-        return found
-    return {
-        _BASE + name if name.startswith(_BASE_PARTS) else name: entry
-        for name, entry in found.items()
-    }
 
 
 def _is_tied(found):

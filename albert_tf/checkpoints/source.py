@@ -25,6 +25,7 @@ from albert_tf.checkpoints.run_directory import (
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError
 
+_VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
 _TOKENIZER_CONFIG = "tokenizer_config.json"  # of transformers
 _OF_TRAINING = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
 _HEADS_OF_PRETRAINING = ("masked_lm", "sentence_order")
@@ -87,9 +88,16 @@ class Source:
         Raises:
             UserError: there are several vocabularies.
         """
-        if self.is_module:
-            return hub_modules.vocabulary_file(self.directory)
-        return hub_modules.vocabulary_in(self.directory)
+        folder = os.path.join(self.directory, "assets") if self.is_module else self.directory
+        for pattern in _VOCABULARIES:
+            found = sorted(tf.io.gfile.glob(os.path.join(folder, pattern)))
+            if len(found) > 1:
+                raise UserError(
+                    f"{folder} has several vocabularies: {', '.join(found)}. Keep one of them there"
+                )
+            if found:
+                return found[0]
+        return None
 
     def recorded(self, name):
         """Value of one of TEXT_FLAGS in the record of the training; None if unknown."""
@@ -100,8 +108,7 @@ class Source:
         if self.recorded(name) is not None or name not in CASING:
             return self.recorded(name)
         if self.is_module:
-            tells = {"do_lower_case": hub_modules.lower_case}
-            return tells.get(name, hub_modules.strips_accents)(self.directory)
+            return hub_modules.casing(self.directory, name)
         told = self._told_to_transformers(name)
         if told is None and name == "strip_accents":  # the name of BertTokenizer
             kept = self._told_to_transformers("keep_accents")  # of AlbertTokenizer

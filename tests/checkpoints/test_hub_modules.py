@@ -19,7 +19,7 @@ import albert_tf
 import run_classifier
 import run_race
 import run_squad
-from albert_tf.checkpoints import hub_modules, loading, name_table, readers
+from albert_tf.checkpoints import hub_modules, loading, name_table, readers, source
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
@@ -296,7 +296,7 @@ def test_a_casing_behind_a_circle_of_nodes_is_not_told(first_generation):
         output.input[0] = output.name
 
     with_constant(module, change)
-    assert hub_modules.lower_case(str(module)) is None
+    assert hub_modules.casing(str(module), "do_lower_case") is None
 
 
 @pytest.mark.parametrize("value", [b"true", [True, False], 0.5])
@@ -306,7 +306,7 @@ def test_a_casing_that_is_no_truth_value_is_refused(value, first_generation):
         module, lambda _, node: node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
     )
     with pytest.raises(UserError, match=f"do_lower_case in {module} must be true or false"):
-        hub_modules.lower_case(str(module))
+        hub_modules.casing(str(module), "do_lower_case")
 
 
 def test_a_casing_in_a_damaged_tensor_is_named(first_generation):
@@ -318,36 +318,36 @@ def test_a_casing_in_a_damaged_tensor_is_named(first_generation):
 
     with_constant(module, change)
     with pytest.raises(UserError, match=rf"cannot read do_lower_case of {module}/saved_model\.pb"):
-        hub_modules.lower_case(str(module))
+        hub_modules.casing(str(module), "do_lower_case")
 
 
 @pytest.mark.parametrize("value", [True, False])
 def test_casing(value, first_generation, garden, garden_wordpiece):
-    assert hub_modules.lower_case(str(first_generation(value)[0])) is value
-    assert hub_modules.lower_case(str(garden_wordpiece)) is False
-    assert hub_modules.lower_case(str(garden)) is None
+    assert hub_modules.casing(str(first_generation(value)[0]), "do_lower_case") is value
+    assert hub_modules.casing(str(garden_wordpiece), "do_lower_case") is False
+    assert hub_modules.casing(str(garden), "do_lower_case") is None
 
 
 def test_vocabulary(garden, garden_wordpiece, tmp_path):
-    assert hub_modules.vocabulary_file(str(garden)) == f"{garden}/assets/30k-clean.model"
-    assert hub_modules.vocabulary_file(str(garden_wordpiece)) == (
+    assert source.Source(str(garden)).vocabulary_file() == f"{garden}/assets/30k-clean.model"
+    assert source.Source(str(garden_wordpiece)).vocabulary_file() == (
         f"{garden_wordpiece}/assets/vocab.txt"
     )
-    assert hub_modules.vocabulary_in(str(tmp_path)) is None
+    assert source.Source(str(tmp_path)).vocabulary_file() is None
     for name in ("eval_results.txt", "vocab_chinese.txt"):
         (tmp_path / name).write_text("")
-    assert hub_modules.vocabulary_in(str(tmp_path)) == f"{tmp_path}/vocab_chinese.txt"
+    assert source.Source(str(tmp_path)).vocabulary_file() == f"{tmp_path}/vocab_chinese.txt"
     for name in ("a.model", "b.model"):
         (tmp_path / name).write_text("")
     with pytest.raises(ValueError, match=r"has several vocabularies: .*a\.model, .*b\.model"):
-        hub_modules.vocabulary_in(str(tmp_path))
+        source.Source(str(tmp_path)).vocabulary_file()
 
 
 def test_a_damaged_module_is_named(first_generation):
     module, _ = first_generation(True)
     (module / "saved_model.pb").write_bytes(b"\xff" * 20)
     with pytest.raises(ValueError, match=rf"cannot read {module}/saved_model\.pb"):
-        hub_modules.lower_case(str(module))
+        hub_modules.casing(str(module), "do_lower_case")
 
 
 # --- Their weights -------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ def test_weights_of_the_first_generation(scope, first_generation):
 def test_weights_and_casing_of_our_own_module(own):
     module, weights = own(True)
     assert_holds(module, weights)
-    assert hub_modules.lower_case(str(module)) is True
+    assert hub_modules.casing(str(module), "do_lower_case") is True
 
 
 # --- In Python ----------------------------------------------------------------------------------

@@ -256,7 +256,7 @@ def test_configs_that_tell_no_labels(names, tmp_path):
 @pytest.mark.parametrize(
     "weights, bias, head, message",
     [
-        ([1, 32], [1], None, "output_weights has one row, .* put a finetuned_task.json beside"),
+        ([1, 32], [1], None, "output_weights has one row, .* put a finetuned_task.json next to"),
         ([2, 32], [2], THREE, r"output_weights has 2 outputs, which is no head for mnli \(labels"),
         ([2, 32], [2], REGRESSION, r"has 2 outputs, which is no head for sts-b \(scores\)"),
         ([4, 32], [4], RACE, "has 4 outputs, which is no head for race"),
@@ -464,10 +464,7 @@ def test_weights_that_are_no_numbers_are_refused(value, written, tmp_path):
     tensors = stored(written())
     tensors["albert.pooler.bias"][3] = value
     path = store(tmp_path / "a", tensors)
-    message = rf"bert/pooler/dense/bias of {path} has values that are infinite or no numbers"
-    with pytest.raises(ValueError, match=message):
-        read_all(path)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"bert/pooler/dense/bias in {path} holds nan or infinite"):
         loading.read_weights(path, config_of())
 
 

@@ -503,7 +503,7 @@ def test_accents_stay_as_in_the_training(directory, run):
     path = directory()
     record(text={"strip_accents": False})(path)
     module = run(path)
-    assert hub_modules.strips_accents(str(module)) is False
+    assert hub_modules.casing(str(module), "strip_accents") is False
     assert "lower-cased; accents are kept" in (module / "README.md").read_text()
     run(path, export_type="preprocessing", export_path=path / "preprocessing")
     assert "accents are kept." in (path / "preprocessing" / "README.md").read_text()
