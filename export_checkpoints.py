@@ -11,11 +11,12 @@ from absl import flags
 
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch, model_flags, paths
+from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
-CONFIG = "albert_config.json"
-CONFIGS = (CONFIG, "config.json", os.path.join("assets", CONFIG))  # in order of preference
+# In order of preference.
+CONFIGS = (CONFIG_FILE, "config.json", os.path.join("assets", CONFIG_FILE))
 
 
 def define_flags():
@@ -39,7 +40,7 @@ def check_flags():
 
 
 def check_prefix(prefix, config):
-    """Raises UserError unless a checkpoint can be written there, and its config beside it.
+    """Raises UserError unless a checkpoint can be written there, and its config next to it.
 
     Args:
         prefix: str, value of --export_path.
@@ -59,7 +60,7 @@ def check_prefix(prefix, config):
     if run_directory.exists(prefix):
         raise UserError(f"--export_path={prefix}: there is such a checkpoint. Choose another name")
     files.check_writable(directory or ".", "export_path")
-    path = os.path.join(directory, CONFIG)
+    path = os.path.join(directory, CONFIG_FILE)
     if tf.io.gfile.exists(path) and albert_config.AlbertConfig.from_json_file(path) != config:
         raise UserError(
             f"--export_path={prefix}: {path} is of another model. Choose another directory"
@@ -95,7 +96,7 @@ def export_checkpoint(config):
     check_prefix(prefix, config)
     tensors = read_weights(config)
     writers.write(prefix, tensors, FLAGS.export_format)
-    path = os.path.join(os.path.dirname(prefix), CONFIG)
+    path = os.path.join(os.path.dirname(prefix), CONFIG_FILE)
     if not tf.io.gfile.exists(path):
         files.write_text(path, config.to_json_string())
     print(f"Wrote {len(tensors)} variables and {name_table.GLOBAL_STEP} 0 to {prefix}")

@@ -12,10 +12,10 @@ from absl import flags
 
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch, model_flags, paths
+from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
-CONFIG = "albert_config.json"
 HEADS = {  # attribute of heads.PretrainingModel -> how it is called here, start of its variables
     "masked_lm": ("masked-LM head, and so no mlm", "cls/predictions/"),
     "sentence_order": ("sentence-order head, and so no sop", "cls/seq_relationship/"),
@@ -73,7 +73,7 @@ def export_model(tokenizer):
     from albert_tf.publish import hub, saved_models
     from albert_tf.tasks import text_input
 
-    config_path = os.path.join(FLAGS.albert_directory, CONFIG)
+    config_path = os.path.join(FLAGS.albert_directory, CONFIG_FILE)
     config = albert_config.AlbertConfig.from_json_file(config_path)
     text_input.check_vocabulary(config, tokenizer, tokenizer.path)
     model, loaded = load_model(config)
@@ -102,7 +102,7 @@ def preprocessing_length():
     from albert_tf import config as albert_config
     from albert_tf.publish import hub
 
-    path = os.path.join(FLAGS.albert_directory, CONFIG)
+    path = os.path.join(FLAGS.albert_directory, CONFIG_FILE)
     default, length = hub.DEFAULT_SEQ_LENGTH, FLAGS.max_seq_length
     if not tf.io.gfile.exists(path):
         return length or default
@@ -132,7 +132,7 @@ def main(_):
     flag_groups.check_not_empty("albert_directory", "export_path")
     if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
-    paths.check_albert_directory((CONFIG,) if FLAGS.export_type == "model" else ())
+    paths.check_albert_directory((CONFIG_FILE,) if FLAGS.export_type == "model" else ())
 
     from albert_tf.publish import saved_models
 

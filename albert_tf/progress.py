@@ -10,6 +10,13 @@ LOG_SECONDS = 30.0  # between two lines in a log
 _BAR_SECONDS = 0.5
 
 
+def say(text):
+    """Prints a line, above a progress bar if there is one."""
+    sys.stderr.flush()
+    tqdm.write(text)
+    sys.stdout.flush()
+
+
 def bar(what, total, unit, **options):
     """Makes a progress bar, for use in a `with` statement.
 

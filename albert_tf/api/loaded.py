@@ -10,7 +10,7 @@ from albert_tf.api import masked_text, scoring
 from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
-from albert_tf.training.prediction import Predictor
+from albert_tf.training.steps import Predictor
 from albert_tf.training.task import Split
 
 POOLINGS = ("pooled", "mean")

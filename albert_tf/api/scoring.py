@@ -151,7 +151,7 @@ def scores(predict, pieces, method=METHODS[0], tokens_per_batch=4096):
     """Scores texts.
 
     Args:
-        predict: training.prediction.Predictor of `log_probs`.
+        predict: training.steps.Predictor of `log_probs`.
         pieces: Pieces of n texts.
         method: str, of METHODS.
         tokens_per_batch: int, B * T, pieces that are computed together.

@@ -103,7 +103,7 @@ def check_fit(report):
         )
 
 
-class WeightsAloneError(UserError):
+class WeightsOnlyError(UserError):
     """A checkpoint holds no moments, such as one that is kept for evaluation."""
 
 
@@ -116,14 +116,14 @@ def restore(prefix, state, optional=None):
         optional: dict of name -> variable, variables that the file may lack.
 
     Raises:
-        WeightsAloneError: the checkpoint holds no moments.
+        WeightsOnlyError: the checkpoint holds no moments.
         UserError: something else is missing, has another shape or is not a finite number.
     """
     reader = readers.TensorFlowReader(prefix)
     missing = [name for name in state if name not in reader.shapes]
     if missing and missing == [name for name in state if name_table.is_slot(name)]:
-        raise WeightsAloneError(
-            f"training cannot resume from {prefix}: it holds weights alone, without the moments of "
+        raise WeightsOnlyError(
+            f"training cannot resume from {prefix}: it holds only weights, without the moments of "
             "the optimizer. To start from them, give it as --init_checkpoint and another "
             "--output_dir"
         )
@@ -132,7 +132,7 @@ def restore(prefix, state, optional=None):
         raise UserError(
             f"training cannot resume from {prefix}: it lacks {len(missing)} of {len(state)} "
             f"variables ({', '.join(missing[:3])}{', ...' if missing[3:] else ''}). To start from "
-            "its weights alone, give it as --init_checkpoint and another --output_dir"
+            "only its weights, give it as --init_checkpoint and another --output_dir"
         )
     for name, shape in _shapes(state).items():
         if reader.shapes[name] != shape:

@@ -74,7 +74,9 @@ def _find_in_directory(directory):
     if of_transformers:
         return of_transformers
     found = ", ".join(sorted(os.path.basename(p) for p in prefixes)) or "no .index file"
-    raise UserError(f"no checkpoint can be told in {directory} ({found}): give its prefix")
+    raise UserError(
+        f"cannot tell which checkpoint of {directory} to use ({found}): give its prefix"
+    )
 
 
 def directory_of(path):
@@ -434,7 +436,7 @@ class RunDirectory:
         if found is None or not math.isfinite(found.best):
             raise UserError(
                 f"{path} must read global_step:best_step:best_value. Received: {text[:80]!r}. "
-                "Delete it, and the checkpoints that are there are evaluated anew"
+                "Delete it, and the checkpoints that are there are evaluated again"
             )
         return found
 

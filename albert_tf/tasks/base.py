@@ -12,7 +12,7 @@ import numpy as np
 from albert_tf import files
 from albert_tf.records import feature_cache, input_pipeline, schemas
 from albert_tf.tasks.figures import collapse_warning
-from albert_tf.training import results
+from albert_tf.training import evaluation
 from albert_tf.training.task import Evaluation, RecordFiles, Split
 
 
@@ -48,7 +48,7 @@ class Task:
     choices = 1
     shown_figures = None
     takes_head = False
-    results_layout = "{first}{rest}best = {before}\n" + results.RULE
+    results_layout = "{first}{rest}best = {before}\n" + evaluation.RULE
     export_folder = ""
 
     def make_model(self, config, **encoder_options):
@@ -266,7 +266,7 @@ class DataSet:
             return
         figures = self.evaluate(splits, member.outputs, batch_size).figures
         if figures:
-            results.report_predictions(self.output_dir, figures, member.step)
+            evaluation.report_predictions(self.output_dir, figures, member.step)
         else:
             print(f"The test set has no {self.labels_of_test}, so there are no figures.")
 

@@ -26,7 +26,7 @@ from albert_tf.tasks import base
 from albert_tf.tasks.figures import cross_entropy, mean_over_batches
 from albert_tf.tasks.text_input import TextInput
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
-from albert_tf.training import results
+from albert_tf.training import evaluation
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
@@ -302,7 +302,7 @@ class RaceTask(base.Task):
     choices = len(LETTERS)
     objective = objectives.CLASSIFICATION
     key_metric = "eval_accuracy"
-    results_layout = "{first}{rest}best = {before}\n{saved}" + results.RULE
+    results_layout = "{first}{rest}best = {before}\n{saved}" + evaluation.RULE
 
     def __post_init__(self):
         check_race_lengths(self.text.max_seq_length, self.max_qa_length)

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation of a run's checkpoints, as they are written or afterwards."""
+"""Evaluation of a run's checkpoints, as they are written or afterwards, and its results."""
 
 import math
 import os
 import time
 
-from albert_tf.checkpoints import readers, run_directory, writers
+from albert_tf import files
+from albert_tf.checkpoints import loading, readers, run_directory, writers
 from albert_tf.checkpoints.run_directory import BestState, RunDirectory
 from albert_tf.errors import UserError
-from albert_tf.training import results
-from albert_tf.training.progress_line import say
+from albert_tf.progress import say
 
+EVAL_RESULTS = "eval_results.txt"
+PREDICT_RESULTS = "predict_results.txt"
+RULE = "=" * 50 + "\n"  # between the blocks of eval_results.txt
 SECONDS_TO_REWRITE = 1.0  # wait before a checkpoint that could not be read is tried again
 
 
@@ -36,7 +39,7 @@ class Evaluator:
     ):
         self._run, self._evaluate, self._key_metric = run, evaluate, key_metric
         self._layout, self._shown, self._initial_best = layout, shown, initial_best
-        self._keep, self._directory = keep or math.inf, run.settings.output_dir
+        self._keep, self._folder = keep or math.inf, RunDirectory(run.settings.output_dir)
         self._warnings = set()  # those that apply now
 
     def __call__(self, prefix, content=None):
@@ -61,21 +64,19 @@ class Evaluator:
 
     def _record(self, prefix, content, figures):
         """Records an evaluation; returns whether the checkpoint is kept as the best."""
-        before = RunDirectory(self._directory).results
-        before = before or BestState(-1, -1, self._initial_best)
+        before = self._folder.results or BestState(-1, -1, self._initial_best)
         step, value, saved = self._run.step, float(figures[self._key_metric]), ""
         now, is_best = before._replace(step=step), before.is_beaten_by(step, value)
         if is_best:
-            now = BestState(step, step, value)
-            best = os.path.join(self._directory, run_directory.BEST)
+            now, best = BestState(step, step, value), self._folder.file(run_directory.BEST)
             writers.write(best, *(content or self._read(prefix)))
             for ending in writers.ENDINGS:
                 saved += f"saved {prefix}{ending} to {best}{ending}\n"
-        first, *rest = results.sorted_lines(figures | {"global_step": step})
+        first, *rest = sorted_lines(figures | {"global_step": step})
         lines = {"first": f"{first}\n", "rest": "".join(f"{line}\n" for line in rest)}
         block = self._layout.format(**lines, saved=saved, before=before.best, after=now.best)
-        results.add(self._directory, block)
-        RunDirectory(self._directory).write_results(now)
+        add(self._folder.path, block)
+        self._folder.write_results(now)
         return is_best
 
     def each(self, prefixes):
@@ -123,10 +124,10 @@ class Evaluator:
         Args:
             first_step: int, earlier steps are skipped.
         """
-        state = RunDirectory(self._directory).results
-        seen = max(state.step if state else -1, first_step - 1)
-        pending = results.follow(self._directory, -1, 0, seen, newest_only=False)
-        if self.each(pending):
+        state = self._folder.results
+        first_step = max(first_step, state.step + 1 if state else 0)
+        numbered = run_directory.numbered_in(self._folder.path)
+        if self.each(prefix for step, prefix in numbered if step >= first_step):
             self._run.restore_newest()
 
     def evaluate_directory(self, timeout, given=None, newest_only=False):
@@ -143,13 +144,12 @@ class Evaluator:
         Raises:
             UserError: there is no checkpoint at all.
         """
-        directory, last_step = self._directory, self._run.settings.train_steps
-        folder = RunDirectory(directory)
+        folder, last_step = self._folder, self._run.settings.train_steps
         if not newest_only and folder.results is None and folder.best:
             self.each([folder.best])
         state = None if newest_only else folder.results
         seen = -1 if state is None else state.step
-        if self.each(results.follow(directory, last_step, timeout, seen, newest_only)):
+        if self.each(follow(folder.path, last_step, timeout, seen, newest_only)):
             if newest_only and self._run.step < last_step:
                 print(
                     f"No checkpoint after step {self._run.step} of --num_train_steps={last_step}. "
@@ -159,7 +159,122 @@ class Evaluator:
             print(f"Nothing newer to evaluate: step {seen} is done, the best is {state.best_step}.")
         elif given:
             given = run_directory.find(given)
-            print(f"--output_dir={directory} holds no checkpoint: evaluating {given}")
+            print(f"--output_dir={folder.path} holds no checkpoint: evaluating {given}")
             self.each([given])
         else:
-            raise UserError(f"--output_dir={directory} holds no checkpoint to evaluate")
+            raise UserError(f"--output_dir={folder.path} holds no checkpoint to evaluate")
+
+
+# --- Results -----------------------------------------------------------------------------------
+
+
+def add(directory, text):
+    """Adds text to `eval_results.txt`."""
+    path = os.path.join(directory, EVAL_RESULTS)
+    files.write_text(path, files.read_text(path) + text)
+
+
+def report_predictions(directory, figures, step):
+    """Prints the figures of a labelled test set and writes them to `predict_results.txt`.
+
+    Args:
+        directory: str, the run's.
+        figures: dict of name -> value.
+        step: int, of the checkpoint.
+    """
+    state = RunDirectory(directory).results
+    lines = sorted_lines(figures | {"global_step": step})
+    best = f"best = {state.best if state else -1}"
+    text = "\n".join(["***** Predict results *****", *lines, best])
+    files.write_text(os.path.join(directory, PREDICT_RESULTS), text + "\n")
+    print(text)
+
+
+def sorted_lines(figures):
+    """The `key = value` lines of an evaluation, sorted by key as the original sorts them."""
+    return [f"{key} = {figures[key]}" for key in sorted(figures)]
+
+
+def follow(directory, last_step, timeout, seen=-1, newest_only=True):
+    """Yields a directory's checkpoints as they come, while a run goes on writing.
+
+    Existing checkpoints are yielded whatever their step. Iteration ends after the checkpoint of
+    `last_step` or a later one, or when no newer one appears within `timeout` seconds, so the
+    evaluation of a finished run ends too.
+
+    Args:
+        directory: str.
+        last_step: int, step of the run's last checkpoint.
+        timeout: float, seconds.
+        seen: int, step up to which checkpoints are skipped.
+        newest_only: bool, whether all but the newest are skipped too.
+
+    Yields:
+        str, prefix.
+    """
+    deadline = time.time() + timeout
+    while True:
+        new = [
+            (step, prefix) for step, prefix in run_directory.numbered_in(directory) if step > seen
+        ]
+        for step, prefix in new[-1:] if newest_only else new:
+            yield prefix
+            seen = step
+        if seen >= last_step:
+            return
+        if new:
+            deadline = time.time() + timeout
+        elif time.time() >= deadline:
+            return
+        else:
+            time.sleep(min(1.0, timeout))
+
+
+def find_best(directory, given=None):
+    """Prefix of `model.ckpt-best`, or of the newest checkpoint if none was evaluated.
+
+    Args:
+        directory: str, a run's.
+        given: str or None, a fine-tuned checkpoint to take where the directory holds none.
+
+    Raises:
+        UserError: there is none.
+    """
+    folder = RunDirectory(directory)
+    if folder.best:
+        return folder.best
+    prefix = folder.latest or (given and run_directory.find(run_directory.prefer_best(given)))
+    if not prefix:
+        raise UserError(
+            f"--output_dir={directory} holds no fine-tuned checkpoint: train first, or give one as "
+            "--init_checkpoint"
+        )
+    print(f"No {run_directory.BEST} in {directory} (no evaluation was made): using {prefix}")
+    return prefix
+
+
+def describe(prefix, key_metric):
+    """Describes a checkpoint: its step and, if it is the best of its directory, its figure.
+
+    Args:
+        prefix: str.
+        key_metric: str, name of the figure that decided.
+
+    Returns:
+        str, for messages.
+    """
+    (directory, name), step = os.path.split(prefix), loading.step_in(prefix)
+    state = RunDirectory(directory).results if name == run_directory.BEST else None
+    figure = f", {key_metric} {state.best:.4f}" if state and state.best_step == step else ""
+    return f"{prefix} (step {step}{figure})"
+
+
+def check_key_metric(directory, key_metric):
+    """Raises UserError if no evaluation had a finite key metric."""
+    state = RunDirectory(directory).results
+    if state is None or state.best_step < 0 or not math.isfinite(state.best):
+        raise UserError(
+            f"{key_metric} is not a number for any checkpoint in {directory}, so none is the best: "
+            "the model gives every example the same output (lower --learning_rate, or train "
+            "longer), or the development set has a single example"
+        )

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of steps and evaluations, for the progress line and the curves of a run."""
+"""Figures of steps and evaluations: checks, the progress line and the curves of a run."""
 
 import os
+import shutil
+import sys
+import threading
 import time
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf import progress
 from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
-from albert_tf.training import progress_line, steps
+from albert_tf.training import steps
 
 CHECK_SECONDS = 5.0  # how often figures are fetched from the device between points of the curves
 _MOST_STEPS = 1000  # between two fetches
@@ -31,15 +35,22 @@ class Figures:
         scales_loss: bool, whether gradients may overflow now and then.
         flops: int or None, floating-point operations of an update on one sequence.
         peak_tflops: float or None, what the devices could do in 10^12 operations per second.
-        watch: callable or None, called with the number of each step and its loss.
+        stop_on_divergence: float, factor of `DivergenceCheck`.
     """
 
     def __init__(
-        self, names, writers, *, scales_loss=False, flops=None, peak_tflops=None, watch=None
+        self,
+        names,
+        writers,
+        *,
+        scales_loss=False,
+        flops=None,
+        peak_tflops=None,
+        stop_on_divergence=0.0,
     ):
-        self.writers = writers
-        self._names, self._scales_loss, self._watch = names, scales_loss, watch
+        self.writers, self._names, self._scales_loss = writers, names, scales_loss
         self._flops, self._peak_tflops = flops, peak_tflops
+        self._divergence = DivergenceCheck(stop_on_divergence)
         self._overflows = 0  # consecutive
         self._unread, self._rows = [], np.zeros([0, 2 * len(names) + 3], np.float32)
 
@@ -49,7 +60,7 @@ class Figures:
         """Prepares for training; call it once before.
 
         Args:
-            line: progress_line.Line.
+            line: Line.
             batch_size: int, sequences of an update.
         """
         self._line, self._batch_size = line, batch_size
@@ -114,8 +125,7 @@ class Figures:
                 f"in float16, whatever the loss scale (now {scale:g}): train with --dtype=bf16 or "
                 "fp32"
             )
-        if self._watch:
-            self._watch(step, loss)
+        self._divergence.check(step, loss)
 
     def _means(self):
         loss, norms, scale = self._rows[:, -3], self._rows[:, -2], self._rows[-1, -1]
@@ -148,7 +158,7 @@ class Figures:
         self._write("eval", step, _plain_names(figures))
         text = ", ".join(f"{name} {figures[name]:.4f}" for name in shown)
         ending = f" (kept as {run_directory.BEST})" if best else ""
-        progress_line.say(f"Evaluation at step {step}: {text}{ending}")
+        progress.say(f"Evaluation at step {step}: {text}{ending}")
 
     def _write(self, kind, step, figures):
         for writer in self.writers:
@@ -189,3 +199,135 @@ class TensorBoard:
             for name, value in figures.items():
                 tf.summary.scalar(name, value, step=step)
         self._writers[kind].flush()
+
+
+# --- Divergence ---------------------------------------------------------------------------------
+
+HORIZON = 20  # readings: the weight of one falls by 1 / HORIZON with each that follows
+WARM_UP = 10  # readings before the first comparison, since the loss of the first ones falls fast
+
+
+class DivergenceError(UserError):
+    """The loss is far above its running mean."""
+
+
+class DivergenceCheck:
+    """`--stop_on_divergence`: compares each loss with the exponential mean of the earlier ones.
+
+    Args:
+        factor: float above 1, the largest allowed ratio of loss to mean; 0 for no check.
+    """
+
+    def __init__(self, factor):
+        self._factor = factor
+        self._count, self._sum, self._weight = 0, 0.0, 0.0
+
+    def check(self, step, loss):
+        """Checks one reading of the loss.
+
+        Args:
+            step: int, updates made, for the message.
+            loss: float.
+
+        Raises:
+            DivergenceError: the loss is above `factor` times the mean, or is nan.
+        """
+        if not self._factor:
+            return
+        loss = float(loss)
+        if self._count >= WARM_UP:
+            mean = self._sum / self._weight
+            if not loss <= self._factor * mean:  # also true for nan
+                raise DivergenceError(
+                    f"the loss at step {step} is {loss:.4g}, more than --stop_on_divergence="
+                    f"{self._factor:g} times its running mean of {mean:.4g}. Lower "
+                    "--learning_rate, lengthen the warm-up or lower --gradient_clip_norm, and go "
+                    "on from a checkpoint before that step; or allow more with a larger "
+                    "--stop_on_divergence"
+                )
+        kept = 1 - 1 / HORIZON
+        self._count += 1
+        self._sum = kept * self._sum + loss
+        self._weight = kept * self._weight + 1
+
+
+# --- The progress line --------------------------------------------------------------------------
+
+GRAPH_SECONDS = 5.0  # without a step, after which a line explains the wait
+_FORMAT = "{n_fmt}/{total_fmt} {elapsed}<{remaining}{postfix} {bar}"
+_OTHER_COLUMNS = len("/ 00:00:00<00:00:00,   ")  # of _FORMAT, without figures and numbers of steps
+_SHORT = {"masked_lm": "mlm", "sentence_order": "sop"}
+_UNITS = {"model_tflops_per_second": "TFLOP/s", "model_flops_utilization": "of peak"}
+
+
+def shown_figures(figures, columns=None):
+    """The figures of a progress line, the most important first.
+
+    Args:
+        figures: dict of name -> number, `sequences_per_second` among them; losses, accuracies and
+            speed are shown.
+        columns: int or None, width available in a terminal: names are shortened to fit, and the
+            parts of the loss are left out first.
+
+    Returns:
+        str.
+    """
+    losses, accuracies = [], []
+    for name, value in figures.items():
+        words = name
+        for long, brief in _SHORT.items() if columns is not None else ():
+            words = words.replace(long, brief)
+        if "accuracy" in name:
+            words = words if columns is None else words.removesuffix("_accuracy")
+            accuracies.append(f"{words} {value:.1%}")
+        elif "loss" in name and name != "loss_scale":
+            losses.insert(0 if name == "loss" else len(losses), f"{words} {value:.3f}")
+    sequences = "sequences/s" if columns is None else "seq/s"
+    speed = [f"{figures['sequences_per_second']:.1f} {sequences}"]
+    speed += [f"{figures[name]:.3f} {unit}" for name, unit in _UNITS.items() if name in figures]
+    shown = [*losses[:1], *accuracies, *speed, *losses[1:]]
+    while columns is not None and len(shown) > 1 and len(", ".join(shown)) > columns:
+        shown.pop()
+    return ", ".join(shown)
+
+
+class Line:
+    """The progress line of a training: redrawn in a terminal, repeated in a log.
+
+    Args:
+        first_step: int, updates made before.
+        last_step: int.
+        visible: bool, whether this process is the one that shows it.
+    """
+
+    def __init__(self, first_step, last_step, visible=True):
+        self._is_terminal = sys.stderr.isatty()
+        self._other_columns = _OTHER_COLUMNS + 2 * len(str(last_step))
+        self._bar = visible and progress.bar(
+            "training", last_step, " steps", initial=first_step, bar_format=_FORMAT
+        )
+        self._first_step = threading.Timer(
+            GRAPH_SECONDS, progress.say, ["Tracing the training step; only the first step is slow."]
+        )
+        self._first_step.daemon = True
+        if visible:
+            self._first_step.start()
+
+    def advance(self, steps):
+        """Adds steps that were made."""
+        self._first_step.cancel()
+        if self._bar:
+            self._bar.update(steps)
+
+    def show(self, figures):
+        """Shows those figures that have a place in the line."""
+        if self._bar:
+            room = shutil.get_terminal_size().columns - self._other_columns
+            shown = shown_figures(figures, room if self._is_terminal else None)
+            self._bar.set_postfix_str(shown, refresh=False)
+
+    def close(self):
+        """Ends the line."""
+        self._first_step.cancel()
+        if self._bar:
+            self._bar.close()

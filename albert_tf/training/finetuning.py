@@ -3,20 +3,26 @@
 
 import dataclasses
 import functools
+import math
 import os
 import shlex
+import statistics
 
 from albert_tf import files
-from albert_tf.checkpoints import loading, run_directory
+from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError, as_called
 from albert_tf.publish import saved_models
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.records import input_pipeline, record_checks
-from albert_tf.training import devices, evaluation, results, runs, trials
+from albert_tf.training import devices, evaluation, run_settings, runs
 from albert_tf.training.task import Predicted
 
 _MOST_SHOWN = 20  # classes in a line
 _MOST_PIECES = 40  # of an example
+_TRIALS = "trials.txt"  # summary of several trials
+# Files of the best trial that are copied next to its checkpoint.
+_KEPT = (*run_settings.FILES, run_directory.TASK, run_directory.BEST_STATE)
 
 
 def fine_tune(data, config, options, strategy):
@@ -31,9 +37,7 @@ def fine_tune(data, config, options, strategy):
     Raises:
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
-    runs.check_batch_size(options, strategy)
-    if options.do_predict and devices.is_tpu(strategy):
-        devices.check_batch_size(strategy, options.predict_batch_size, "predict_batch_size")
+    runs.check_batch_sizes(options, strategy)
     if options.do_predict:
         data.read_test_set()
     with runs.locked(options, strategy):
@@ -52,11 +56,11 @@ def fine_tune(data, config, options, strategy):
 
 def _say_end(task, directory):
     """Prints where the model is, and the command that predicts with it."""
-    prefix = run_directory.RunDirectory(directory).trained
+    prefix = RunDirectory(directory).trained
     if prefix is None:  # that of another directory was evaluated
         return
     kind = "best" if os.path.basename(prefix) == run_directory.BEST else "newest"
-    source = results.describe(prefix, loading.step_in(prefix), task.key_metric)
+    source = evaluation.describe(prefix, task.key_metric)
     names = [
         name for name in task.input_names for _ in range(task.choices if name == "options" else 1)
     ]
@@ -95,15 +99,58 @@ def make_run(task, config, strategy, options, *, trains=False):
 
 
 def _run_trials(data, config, options, strategy):
-    def run_trial(directory, seed):
-        files.check_writable(directory, "output_dir")
-        trial = dataclasses.replace(options, output_dir=directory, seed=seed)
-        with runs.locked(trial, strategy):
-            train_and_evaluate(data, config, trial, strategy)
+    """Runs each trial in its own folder, keeps the best in output_dir and summarizes all.
 
+    A trial that fails is recorded as failed, and the others go on.
+    """
+    folder, key_metric = RunDirectory(options.output_dir), data.task.key_metric
+    lines, values = [], {}
     first = options.seed or 0
-    seeds = range(first, first + options.num_trials)
-    trials.run(run_trial, options.output_dir, seeds, data.task.key_metric)
+    for seed in range(first, first + options.num_trials):
+        directory = folder.file(f"trial-{seed}")
+        print(f"Trial with seed {seed}: {directory}")
+        before = RunDirectory(directory).results
+        trial = dataclasses.replace(options, output_dir=directory, seed=seed)
+        try:
+            files.check_writable(directory, "output_dir")
+            with runs.locked(trial, strategy):
+                train_and_evaluate(data, config, trial, strategy)
+        except UserError as error:
+            reason = " ".join(str(error).split())
+            print(f"Trial with seed {seed} failed: {reason}")
+            lines.append(f"{directory}\tfailed: {reason}\n")
+        else:
+            state = RunDirectory(directory).results
+            values[directory] = state.best
+            lines.append(f"{directory}\t{state.best}\n")
+            if state == before:
+                lines[-1] = f"{directory}\t{state.best}\tof an earlier start\n"
+                print(
+                    f"Trial with seed {seed} was finished before: {key_metric} {state.best:.4f} is "
+                    "of that start. For a new trial, give another --output_dir or --seed"
+                )
+        files.write_text(folder.file(_TRIALS), "".join(lines))
+    if not values:
+        raise UserError(f"all {len(lines)} trials failed, the last one: {reason}")
+    best = RunDirectory(max(values, key=values.get))
+    for name in _KEPT:
+        text = files.read_text(best.file(name))
+        if text:
+            files.write_text(folder.file(name), text)
+    run_directory.copy(best.best, folder.file(run_directory.BEST))
+    summary = _summary_of_trials(values, len(lines) - len(values), key_metric)
+    files.write_text(folder.file(_TRIALS), "".join([*lines, f"{summary}\n"]))
+    print(summary)
+
+
+def _summary_of_trials(values, failed, key_metric):
+    scores, best = list(values.values()), max(values, key=values.get)
+    spread = statistics.stdev(scores) if len(scores) > 1 else math.nan
+    return (
+        f"{key_metric} of {len(scores)} trials{f' ({failed} failed)' if failed else ''}: "
+        f"median {statistics.median(scores):.4f}, mean {statistics.fmean(scores):.4f}, "
+        f"standard deviation {spread:.4f}, best {values[best]:.4f} in {best}"
+    )
 
 
 def train_and_evaluate(data, config, options, strategy):
@@ -121,14 +168,14 @@ def train_and_evaluate(data, config, options, strategy):
             allow_random_init=options.allow_random_init,
         )
         if task.kind:
-            run_directory.RunDirectory(options.output_dir).write_task(task.kind)
+            RunDirectory(options.output_dir).write_task(task.kind)
     evaluator = make_evaluator(run, data, options) if options.do_eval else None
     if options.do_train:
         _train(run, data, options, evaluator)
     else:
         evaluator.evaluate_directory(options.continuous_eval_timeout, given)
     if evaluator:
-        results.check_key_metric(options.output_dir, task.key_metric)
+        evaluation.check_key_metric(options.output_dir, task.key_metric)
     return run
 
 
@@ -195,12 +242,12 @@ def _say_data(records, task):
 def _predict(data, config, options, strategy, run):
     """Predicts with the best checkpoint or an ensemble; `run` is None or that of the training."""
     task, splits, members = data.task, data.prediction_splits(), []
-    one = functools.partial(results.find_best, options.output_dir, options.init_checkpoint)
+    one = functools.partial(evaluation.find_best, options.output_dir, options.init_checkpoint)
     for member_config, prefix in options.ensemble or [(config, one())]:
         if run is None or options.ensemble:
             run = make_run(task, member_config, strategy, options)
         run.load_weights_and_step(prefix)
-        source = results.describe(prefix, run.step, task.key_metric)
+        source = evaluation.describe(prefix, task.key_metric)
         print(f"Predicting with {source}")
         outputs = model_outputs(
             run, task, splits, options.predict_batch_size, options.max_seq_length
@@ -211,7 +258,7 @@ def _predict(data, config, options, strategy, run):
 
 def _export(task, config, options):
     """Writes the best checkpoint as a SavedModel."""
-    prefix = results.find_best(options.output_dir, options.init_checkpoint)
+    prefix = evaluation.find_best(options.output_dir, options.init_checkpoint)
     devices.set_precision("fp32")
     model = task.make_served_model(config)
     saved_models.load(model, prefix)
@@ -224,7 +271,7 @@ def _export(task, config, options):
         config,
         options.max_seq_length,
         options.export,
-        results.describe(prefix, loading.step_in(prefix), task.key_metric),
+        evaluation.describe(prefix, task.key_metric),
         task.labels,
         task.export_folder,
     )

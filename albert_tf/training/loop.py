@@ -11,18 +11,14 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import options
+from albert_tf import options, progress
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.training import (
     devices,
-    divergence,
     figures,
     history,
-    prediction,
-    profiling,
-    progress_line,
     saving,
     steps,
     stopping,
@@ -44,7 +40,7 @@ class Run:
     Attributes:
         variables: dict of original name -> variable of the model.
         figures: figures.Figures.
-        predict: prediction.Predictor of the model.
+        predict: steps.Predictor of the model.
     """
 
     def __init__(self, strategy, model, objective, optimizer, settings, seed=0, flops=None):
@@ -52,8 +48,8 @@ class Run:
         self.optimizer, self.settings = optimizer, settings
         self.variables = name_table.named_variables(model)
         self.is_chief = devices.is_chief(strategy)
-        self.predict = prediction.Predictor(strategy, model)
-        self._evaluation_step = steps.EvaluationStep(strategy, model, objective)
+        self.predict = steps.Predictor(strategy, model)
+        self._evaluation_step = steps.evaluation_step(strategy, model, objective)
         self._distributed = {}
         self.figures = figures.Figures(
             objective.figures,
@@ -61,7 +57,7 @@ class Run:
             scales_loss=steps.scales_loss(optimizer),
             flops=flops,
             peak_tflops=settings.peak_tflops,
-            watch=divergence.DivergenceCheck(settings.stop_on_divergence).check,
+            stop_on_divergence=settings.stop_on_divergence,
         )
         self._saver = saving.Saver(
             settings.output_dir, settings.keep_checkpoint_max, writes=self.is_chief
@@ -141,7 +137,7 @@ class Run:
             except readers.DamagedError as error:
                 damaged.append(prefix)
                 print(f"{error}. It is left out.")
-            except loading.WeightsAloneError as error:
+            except loading.WeightsOnlyError as error:
                 if not damaged:
                     raise
                 raise UserError(f"{', '.join(damaged)} are damaged, and {error}") from error
@@ -209,7 +205,7 @@ class Run:
         Raises:
             figures.NonFiniteError: the loss, a gradient or a variable is not finite; step and
                 last good checkpoint are named.
-            divergence.DivergenceError: the loss is far above its running mean.
+            figures.DivergenceError: the loss is far above its running mean.
             KeyboardInterrupt: the process was asked to end; its step is saved.
         """
         settings, step, last = self.settings, self.step, self.settings.train_steps
@@ -226,7 +222,7 @@ class Run:
             clip_norm=settings.gradient_clip_norm,
             compiled=settings.enable_xla,
         )
-        profiler = profiling.Profiler(
+        profiler = Profiler(
             options.parse_profile_steps(settings.profile_steps) if self.is_chief else None,
             os.path.join(settings.output_dir, "train"),
         )
@@ -235,7 +231,7 @@ class Run:
         # Several workers have to end at the same step, so none is interrupted within a step.
         several = devices.num_workers(self.strategy) > 1
         interruptible = contextlib.nullcontext if several else request.interruptible
-        line = progress_line.Line(step, last, self.is_chief)
+        line = figures.Line(step, last, self.is_chief)
         self.figures.start(line, batch_size)
         try:
             with stopping.naming_the_cause(self.strategy, settings.output_dir), request.noted():
@@ -256,7 +252,7 @@ class Run:
                         rate = optimization.rate_at(inner, step - 1)
                         self.figures.point(step, learning_rate=rate)
                     if sync.is_over:
-                        progress_line.say(self._stop())
+                        progress.say(self._stop())
                         raise KeyboardInterrupt
                     if step == save:
                         prefix = self.save()
@@ -325,6 +321,43 @@ class Run:
         )
         loss = rows[:, -1].mean(dtype=np.float64) if len(rows) else 0.0
         return steps.means(rows, names) | {"loss": np.float32(loss)}
+
+
+class Profiler:
+    """`--profile_steps`: profiles a range of updates, from where a resumed run begins.
+
+    Args:
+        steps: (int, int), first and last update, counted from 1; None for no profile.
+        directory: str, directory of the training curves, where TensorBoard finds the profile.
+    """
+
+    def __init__(self, steps, directory):
+        self._steps, self._directory, self._runs = steps or (0, 0), directory, False
+
+    @contextlib.contextmanager
+    def update(self, first, last):
+        """Context for one call of the training step.
+
+        Args:
+            first: int, the first update of the call, counted from 1.
+            last: int, its last.
+        """
+        if not self._steps[0] <= first <= self._steps[1]:
+            yield
+            return
+        if not self._runs:
+            tf.profiler.experimental.start(self._directory)
+            self._runs = True
+        with tf.profiler.experimental.Trace("train", step_num=first, _r=1):
+            yield
+        if last >= self._steps[1]:
+            self.close()
+
+    def close(self):
+        """Writes the profile so far, also if training ends within the range."""
+        if self._runs:
+            self._runs = False
+            tf.profiler.experimental.stop()
 
 
 def _next(step, every):

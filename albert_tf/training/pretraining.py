@@ -27,7 +27,7 @@ def pretrain(config, options, strategy):
     Raises:
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
-    runs.check_batch_size(options, strategy)
+    runs.check_batch_sizes(options, strategy)
     if options.do_train and options.length_buckets and devices.is_tpu(strategy):
         raise UserError(
             "--length_buckets needs devices that take batches of any length: leave it out on a TPU"

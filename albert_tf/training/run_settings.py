@@ -13,10 +13,10 @@ from albert_tf import __version__, files, state
 from albert_tf.checkpoints import loading, run_directory
 from albert_tf.checkpoints.run_directory import CASING, RunDirectory
 from albert_tf.checkpoints.source import as_flag
+from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError
 from albert_tf.training import devices
 
-CONFIG_FILE = "albert_config.json"
 FLAGS_FILE = "flags.txt"
 FILES = (run_directory.SETTINGS, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
 _MOST_STARTS = 20

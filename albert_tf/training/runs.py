@@ -44,15 +44,13 @@ def make_run(strategy, make_model, objective, options, flops=None, *, trains):
     return loop.Run(strategy, model, objective, optimizer, options, options.seed or 0, flops)
 
 
-def check_batch_size(options, strategy):
-    """Raises UserError if the training batches cannot be divided among the devices."""
+def check_batch_sizes(options, strategy):
+    """Raises UserError if batches cannot be divided evenly among the devices."""
     if options.do_train:
-        devices.check_batch_size(
-            strategy,
-            options.train_batch_size,
-            "train_batch_size",
-            options.gradient_accumulation_steps,
-        )
+        parts = options.gradient_accumulation_steps
+        devices.check_batch_size(strategy, options.train_batch_size, "train_batch_size", parts)
+    if options.do_predict and devices.is_tpu(strategy):
+        devices.check_batch_size(strategy, options.predict_batch_size, "predict_batch_size")
 
 
 def locked(options, strategy):

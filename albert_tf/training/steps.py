@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One step of training and of evaluation, on all replicas.
+"""One step of training and of evaluation, and predictions, on all replicas.
 
-A step returns one row of figures, summed over the replicas and the same on all of them:
-for each figure of the objective, the sum of its values and the sum of its weights; then
+A step of training or evaluation returns one row of figures, summed over the replicas and the same
+on all of them: for each figure of the objective, the sum of its values and the sum of its weights;
+then
     in training: loss, gradient norm, loss scale;
     in evaluation: loss.
 """
+
+import functools
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from albert_tf import progress
 from albert_tf.checkpoints import name_table
 from albert_tf.model import dropout, fused, objectives, optimization
 from albert_tf.training import devices
@@ -210,30 +214,102 @@ class TrainStep:
         return dense, tf.concat([sums, [loss]], axis=0)
 
 
-class EvaluationStep:
-    """Computes the figures of a batch.
+def evaluation_step(strategy, model, objective):
+    """Makes the function that computes the figures of a batch.
 
     Args:
         strategy: tf.distribute.Strategy, under whose scope the model was made.
         model: tf_keras.Model, called as model(features, training=False) -> outputs.
         objective: objectives.Objective, figures and loss.
+
+    Returns:
+        tf.function: batch of a distributed data set -> row of figures [2 * figures + 1].
     """
 
-    def __init__(self, strategy, model, objective):
-        self._strategy, self._model, self._objective = strategy, model, objective
-        self._run = tf.function(self._step, reduce_retracing=True)
-
-    def __call__(self, batch):
-        """Computes the row of figures [2 * figures + 1] of a batch of a distributed data set."""
-        return self._run(batch)
-
-    def _step(self, batch):
-        row = self._strategy.run(self._replica_step, args=(batch,))
-        return self._strategy.experimental_local_results(row)[0]
-
-    def _replica_step(self, features):
-        objective = self._objective
+    def replica_step(features):
         totals = _totals(objective, features)
-        terms = objective.terms(features, self._model(features, training=False))
+        terms = objective.terms(features, model(features, training=False))
         sums = _sums(terms, objective.figures)
         return _all_reduce(tf.concat([sums, [objective.loss(terms, totals)]], axis=0))
+
+    @tf.function(reduce_retracing=True)
+    def step(batch):
+        row = strategy.run(replica_step, args=(batch,))
+        return strategy.experimental_local_results(row)[0]
+
+    return step
+
+
+class Predictor:
+    """Runs a model over batches.
+
+    Args:
+        strategy: tf.distribute.Strategy of one process, under whose scope the model was made.
+        model: tf_keras.Model, called as model(features, training=False) -> dict of tensors.
+        shows_progress: bool, whether a terminal shows a bar; a log gets occasional lines anyway.
+    """
+
+    def __init__(self, strategy, model, shows_progress=True):
+        self._strategy, self._model = strategy, model
+        self._bar = progress.bar if shows_progress else progress.LogLines
+        self._is_one = strategy.num_replicas_in_sync == 1 and not devices.is_tpu(strategy)
+        self._functions = {}
+
+    def __call__(self, batches, num_rows):
+        """Computes the outputs for all batches, in the order of the rows.
+
+        Args:
+            batches: iterable of (rows, features) (`input_pipeline.prediction_batches`): where each
+                row of the batch belongs, int array [B], negative for padding; a dict of arrays.
+            num_rows: int, n.
+
+        Returns:
+            dict of name -> numpy array [n, ...].
+        """
+        outputs = {}
+        with self._bar("predicting", num_rows, " rows") as bar:
+            for rows, features in batches:
+                real = rows >= 0
+                for name, values in self._forward(features).items():
+                    if name not in outputs:
+                        outputs[name] = np.zeros((num_rows, *values.shape[1:]), values.dtype)
+                    outputs[name][rows[real]] = values[real]
+                bar.update(int(real.sum()))
+        return outputs
+
+    def _forward(self, features):
+        """Outputs of one batch, as numpy arrays."""
+        # One trace for all lengths and calls; a TPU gets batches of only one length.
+        key = tuple((name, values.dtype, values.ndim) for name, values in features.items())
+        if key not in self._functions:
+            self._functions[key] = self._function_for(features)
+        forward = self._functions[key]
+        if self._is_one:
+            return {name: value.numpy() for name, value in forward(features).items()}
+        replicas = self._strategy.num_replicas_in_sync
+        num_rows = len(next(iter(features.values())))
+        rows = np.arange(num_rows + -num_rows % replicas) % num_rows  # every replica needs rows
+        shares = self._strategy.experimental_distribute_values_from_function(
+            lambda context: {
+                name: tf.constant(values[rows[context.replica_id_in_sync_group :: replicas]])
+                for name, values in features.items()
+            }
+        )
+        outputs = {}
+        for name, value in forward(shares).items():  # the rows were dealt out one by one
+            parts = [part.numpy() for part in self._strategy.experimental_local_results(value)]
+            joined = np.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
+            outputs[name] = joined[:num_rows]
+        return outputs
+
+    def _function_for(self, features):
+        # TensorFlow counts traces by code object and warns of many; a partial has no code object.
+        forward = functools.partial(self._model, training=False)
+        if not self._is_one:
+            run = self._strategy.run
+            return tf.function(lambda shares: run(forward, args=(shares,)), reduce_retracing=True)
+        signature = {
+            name: tf.TensorSpec([None] * values.ndim, values.dtype)
+            for name, values in features.items()
+        }
+        return tf.function(forward, input_signature=[signature])

@@ -135,9 +135,9 @@ def test_a_directory_may_name_a_checkpoint_elsewhere(place, tmp_path):
 @pytest.mark.parametrize(
     "names, message",
     [
-        ([], "no checkpoint can be told in {} (no .index file): give its prefix"),
+        ([], "cannot tell which checkpoint of {} to use (no .index file): give its prefix"),
         (["b.ckpt", "a.ckpt"],
-         "no checkpoint can be told in {} (a.ckpt, b.ckpt): give its prefix"),
+         "cannot tell which checkpoint of {} to use (a.ckpt, b.ckpt): give its prefix"),
     ],
 )  # fmt: skip
 def test_a_directory_that_does_not_tell(names, message, place):

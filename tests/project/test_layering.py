@@ -23,7 +23,7 @@ MAY_IMPORT = {
     },
     "api": {"checkpoints", "config", "model", "records", "tasks", "text", "training"},
     "tasks": {"checkpoints", "model", "publish", "records", "text", "training"},
-    "training": {"__init__", "checkpoints", "model", "publish", "records"},
+    "training": {"__init__", "checkpoints", "config", "model", "publish", "records"},
     "publish": {"checkpoints", "config", "model", "text"},
     "model": {"checkpoints", "config"},
     "checkpoints": {"config"},

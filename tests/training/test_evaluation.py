@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluating checkpoints that another process writes, and deletes, at the same time."""
+"""Evaluating checkpoints that another process writes, and deletes; the results that are kept."""
 
 import re
 import types
@@ -12,7 +12,7 @@ from albert_tf.checkpoints import loading, run_directory, writers
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline
-from albert_tf.training import evaluation, figures, pretraining, results
+from albert_tf.training import evaluation, figures, pretraining
 from albert_tf.training.task import Evaluation
 
 
@@ -53,7 +53,9 @@ def directory(tmp_path):
 
 def save(directory, step):
     tensors = {"bert/pooler/dense/bias": tf.constant([step], tf.float32), "global_step": step}
-    writers.write(str(directory / f"model.ckpt-{step}"), tensors, "tf2")
+    prefix = str(directory / f"model.ckpt-{step}")
+    writers.write(prefix, tensors, "tf2")
+    return prefix
 
 
 def make(run, after_figures=lambda: None, **options):
@@ -83,7 +85,7 @@ def test_a_checkpoint_deleted_while_it_is_evaluated_still_becomes_the_best(direc
     assert evaluated_steps(capsys.readouterr().out) == [0, 2, 4]
     assert RunDirectory(str(directory)).results == (4, 4, 4.0)
     assert loading.step_in(str(directory / "model.ckpt-best")) == 4
-    assert "global_step = 2\nvalue = 2.0\n" in (directory / results.EVAL_RESULTS).read_text()
+    assert "global_step = 2\nvalue = 2.0\n" in (directory / evaluation.EVAL_RESULTS).read_text()
 
 
 @pytest.mark.parametrize("newest_only", [True, False])
@@ -168,7 +170,7 @@ def test_the_line_and_the_curves_show_weighted_figures_and_the_file_the_original
     make(run, weighted={"value": 0.5}).each([str(directory / "model.ckpt-4")])
     assert rows == [("eval", 4, {"value": 0.5})]
     assert "Evaluation at step 4: value 0.5000 (kept as" in capsys.readouterr().out
-    assert "value = 4.0" in (directory / results.EVAL_RESULTS).read_text()
+    assert "value = 4.0" in (directory / evaluation.EVAL_RESULTS).read_text()
 
 
 def test_the_loss_of_pretraining_is_the_sum_of_its_parts_and_that_of_the_file_the_original_one(
@@ -185,6 +187,132 @@ def test_the_loss_of_pretraining_is_the_sum_of_its_parts_and_that_of_the_file_th
     evaluator = pretraining._make_evaluator(PretrainingRun(directory), options, source)
     evaluator.each([str(directory / "model.ckpt-4")])
     assert "Evaluation at step 4: loss 4.2500, masked_lm_acc" in capsys.readouterr().out
-    lines = (directory / results.EVAL_RESULTS).read_text().splitlines()
+    lines = (directory / evaluation.EVAL_RESULTS).read_text().splitlines()
     assert lines[0] == "global_step = 4" and lines[1].startswith("saved ")
     assert lines[3] == "loss = 9.0"
+
+
+# --- What evaluations leave in the directory ---------------------------------------------------
+
+
+def record(directory, step, value):
+    """Evaluates a checkpoint with a figure; returns whether it is kept as the best."""
+    run = Run(directory)
+    run.step = step
+    layout = "{first}{rest}best = {before}\n{saved}"
+    evaluator = evaluation.Evaluator(
+        run, lambda: Evaluation({"figure": value}), "figure", layout, initial_best=-1.0
+    )
+    evaluator(save(directory, step))
+    return RunDirectory(str(directory)).results.best_step == step
+
+
+def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
+    assert [record(tmp_path, *row) for row in ((1, 0.5), (2, 0.25), (3, 0.75))] == [
+        True,
+        False,
+        True,
+    ]
+    assert RunDirectory(str(tmp_path)).results == (3, 3, 0.75)
+    assert loading.step_in(str(tmp_path / "model.ckpt-best")) == 3
+    lines = (tmp_path / evaluation.EVAL_RESULTS).read_text().splitlines()
+    assert [line for line in lines if not line.startswith("saved ")] == [
+        "figure = 0.5", "global_step = 1", "best = -1.0",
+        "figure = 0.25", "global_step = 2", "best = 0.5",
+        "figure = 0.75", "global_step = 3", "best = 0.5",
+    ]  # fmt: skip
+    saved = [line for line in lines if line.startswith("saved ")]
+    assert len(saved) == 4
+    assert saved[1] == f"saved {tmp_path}/model.ckpt-1.index to {tmp_path}/model.ckpt-best.index"
+
+
+@pytest.mark.parametrize(
+    "rows, best",
+    [
+        ([(0, 0.9), (1, 0.5)], (1, 0.5)),  # a lucky untrained model
+        ([(0, 0.5), (1, 0.5), (2, 0.4)], (1, 0.5)),
+        ([(1, 0.5), (2, 0.5), (3, 0.4)], (2, 0.5)),  # the later of a tie
+        ([(0, 0.9), (1, float("nan"))], (0, 0.9)),  # nothing else has a figure
+        ([(0, 0.9)], (0, 0.9)),
+    ],
+)
+def test_trained_models_and_later_ones_go_first(rows, best, tmp_path):
+    for step, value in rows:
+        record(tmp_path, step, value)
+    assert RunDirectory(str(tmp_path)).results[1:] == best
+    assert loading.step_in(str(tmp_path / "model.ckpt-best")) == best[0]
+
+
+def test_a_checkpoint_is_described_with_its_step_and_the_best_with_its_figure(tmp_path):
+    record(tmp_path, 1, 0.5)
+    best = str(tmp_path / "model.ckpt-best")
+    assert evaluation.describe(best, "figure") == f"{best} (step 1, figure 0.5000)"
+    other = str(tmp_path / "model.ckpt-1")
+    assert evaluation.describe(other, "figure") == f"{other} (step 1)"
+    (tmp_path / run_directory.BEST_STATE).write_text("7:7:0.5")  # of another checkpoint
+    assert evaluation.describe(best, "figure") == f"{best} (step 1)"
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_what_is_not_finite_is_never_the_best(value, tmp_path):
+    assert not record(tmp_path, 1, float(value))
+    assert RunDirectory(str(tmp_path)).results == (1, -1, -1.0)
+    assert not (tmp_path / "model.ckpt-best.index").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1:2", "1:2:nan", "1:2:inf", "1:2:-inf", "1:2:1e999", "-1:2:0.5", "1:-2:0.5", "True:1:0.5",
+     "1:False:0.5", "1:1:True", "1_0:1:0.5", f"{10**30}:1:0.5", "1:1:0.5:7", "1.5:1:0.5", "1:1:e",
+     " ", "9" * 5000],
+)  # fmt: skip
+def test_damaged_state_is_a_plain_error(text, tmp_path):
+    (tmp_path / run_directory.BEST_STATE).write_text(text)
+    with pytest.raises(UserError, match=r"best_trial\.txt must read .* Delete it") as error:
+        _ = RunDirectory(str(tmp_path)).results
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "text, state",
+    [("40:20:0.625", (40, 20, 0.625)), ("4:0:0.0", (4, 0, 0.0)), ("4:-1:-1", (4, -1, -1.0)),
+     ("8:4:-0.25", (8, 4, -0.25)), ("8:4:8.5e-05", (8, 4, 8.5e-05)), ("8:4:87.5\n", (8, 4, 87.5))],
+)  # fmt: skip
+def test_states_of_the_original_and_of_negative_figures_are_read(text, state, tmp_path):
+    assert RunDirectory(str(tmp_path)).results is None
+    (tmp_path / run_directory.BEST_STATE).write_text(text)
+    assert RunDirectory(str(tmp_path)).results == state
+
+
+def test_follow_gives_all_or_the_newest(tmp_path):
+    for step in (2, 10, 4):
+        save(tmp_path, step)
+    every = list(evaluation.follow(str(tmp_path), 99, 0.0, newest_only=False))
+    assert [run_directory.step_of(prefix) for prefix in every] == [2, 4, 10]
+    later = list(evaluation.follow(str(tmp_path), 99, 0.0, seen=2, newest_only=False))
+    assert later == every[1:]
+    assert list(evaluation.follow(str(tmp_path), 99, 0.0)) == every[-1:]
+
+
+def test_follow_gives_what_is_there_beyond_the_last_step(tmp_path):
+    for step in (2, 10, 14):
+        save(tmp_path, step)
+    found = list(evaluation.follow(str(tmp_path), 4, 60.0, seen=6, newest_only=False))
+    assert [run_directory.step_of(prefix) for prefix in found] == [10, 14]
+
+
+def test_follow_waits_for_newer_checkpoints_and_ends(tmp_path):
+    variable = tf.Variable(7, dtype=tf.int64)
+    checkpoint = writers.make_checkpoint({"global_step": variable})
+    manager = tf.train.CheckpointManager(
+        checkpoint, str(tmp_path), max_to_keep=None, checkpoint_name="model.ckpt"
+    )
+    assert list(evaluation.follow(str(tmp_path), 9, timeout=0.0)) == []
+    manager.save(checkpoint_number=7)
+    seen = []
+    for prefix in evaluation.follow(str(tmp_path), 9, timeout=5.0):
+        seen.append(loading.step_in(prefix))
+        if variable.numpy() < 9:
+            variable.assign_add(1)
+            manager.save(checkpoint_number=int(variable.numpy()))
+    assert seen == [7, 8, 9]

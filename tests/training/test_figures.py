@@ -1,11 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of steps and evaluations: means, names, speed, and when a training has to end."""
+"""Figures of steps and evaluations: means, names, speed, their line, and when training ends."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.errors import UserError
 from albert_tf.training import figures
+from tests import ROOT
 
 
 class Line:
@@ -118,3 +129,159 @@ def test_an_infinite_gradient_ends_a_run_without_loss_scaling():
     made.add(rows_of(1.0, np.inf), last_step=2)
     with pytest.raises(figures.NonFiniteError, match=r"at step 2$"):
         made.show()
+
+
+# --- Divergence ---------------------------------------------------------------------------------
+
+
+def first_refused(factor, losses):
+    """Number of the first reading that is refused; None if all pass."""
+    check = figures.DivergenceCheck(factor).check
+    for number, loss in enumerate(losses):
+        try:
+            check(number, loss)
+        except figures.DivergenceError:
+            return number
+    return None
+
+
+def test_a_falling_and_a_noisy_loss_pass():
+    falling = 10 * np.exp(-np.arange(300) / 50) + 1
+    noise = 0.2 * np.random.default_rng(0).standard_normal(300)
+    assert first_refused(2, falling + noise) is None
+
+
+def test_a_loss_above_the_factor_is_refused():
+    steady = [2.0] * 50
+    assert first_refused(1.5, [*steady, 2.9, 2.0, 3.2]) == 52
+    assert first_refused(1.5, [*steady, np.float32(3.2)]) == 50
+
+
+def test_a_slow_rise_is_refused():
+    assert first_refused(1.5, [1.1**n for n in range(100)]) is not None
+
+
+def test_nan_and_infinity_are_refused():
+    for loss in (float("nan"), float("inf")):
+        assert first_refused(2, [1.0] * 20 + [loss]) == 20
+
+
+def test_the_first_readings_are_only_taken():
+    rising = [1.0, 50.0] * (figures.WARM_UP // 2)
+    assert first_refused(2, rising) is None
+    assert first_refused(2, [1.0] * figures.WARM_UP + [50.0]) == figures.WARM_UP
+
+
+def test_the_mean_is_that_of_about_the_last_readings():
+    far = [8.0] * 1000 + [1.0] * (5 * figures.HORIZON)
+    assert first_refused(2, [*far, 2.5]) == len(far)
+    near = [8.0] * 1000 + [1.0] * (figures.HORIZON // 4)
+    assert first_refused(2, [*near, 2.5]) is None
+
+
+def test_0_is_off():
+    assert first_refused(0, [1.0] * 50 + [1e9, float("nan")]) is None
+
+
+def test_the_message_names_figures_and_remedies():
+    check = figures.DivergenceCheck(1.5).check
+    for step in range(20):
+        check(step, 4)
+    with pytest.raises(UserError) as error:
+        check(20, 9)
+    for words in (
+        "step 20 is 9,", "--stop_on_divergence=1.5 times", "mean of 4.", "--learning_rate",
+    ):  # fmt: skip
+        assert words in str(error.value)
+
+
+# --- The progress line --------------------------------------------------------------------------
+
+FIGURES = {
+    "sequences_per_second": 189.2,
+    "masked_lm_accuracy": 0.2104,
+    "masked_lm_loss": 5.4321,
+    "sentence_order_accuracy": 0.8123,
+    "sentence_order_loss": 0.4,
+    "loss": 5.8321,
+    "gradient_norm": 1.5,
+    "loss_scale": 32768.0,
+    "model_tflops_per_second": 0.0641,
+}
+
+
+@pytest.mark.parametrize(
+    "columns, shown",
+    [
+        (
+            None,
+            "loss 5.832, masked_lm_accuracy 21.0%, sentence_order_accuracy 81.2%, "
+            "189.2 sequences/s, 0.064 TFLOP/s, masked_lm_loss 5.432, sentence_order_loss 0.400",
+        ),
+        (
+            92,
+            "loss 5.832, mlm 21.0%, sop 81.2%, 189.2 seq/s, 0.064 TFLOP/s, mlm_loss 5.432, "
+            "sop_loss 0.400",
+        ),
+        (91, "loss 5.832, mlm 21.0%, sop 81.2%, 189.2 seq/s, 0.064 TFLOP/s, mlm_loss 5.432"),
+        (45, "loss 5.832, mlm 21.0%, sop 81.2%, 189.2 seq/s"),
+        (44, "loss 5.832, mlm 21.0%, sop 81.2%"),
+        (3, "loss 5.832"),
+    ],
+)
+def test_figures_give_way_in_the_order_of_their_importance(columns, shown):
+    assert figures.shown_figures(FIGURES, columns) == shown
+
+
+TRAINING = """
+from albert_tf import progress
+from albert_tf.training import figures
+line = figures.Line(0, 125000)
+for step in range(0, 125000, 25000):
+    line.advance(25000)
+    line.show({figures})
+    line._bar.refresh()
+    if step == 50000:
+        progress.say("Evaluation at step 75000")
+line.close()
+"""
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_line_of_a_terminal_is_never_wider_than_it(columns):
+    main, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    with subprocess.Popen(
+        [sys.executable, "-c", TRAINING.format(figures=FIGURES)],
+        cwd=ROOT, env=environment, stdin=terminal, stdout=terminal, stderr=terminal,
+    ) as process:  # fmt: skip
+        os.close(terminal)
+        text = b""
+        while True:
+            try:
+                text += os.read(main, 4096)
+            except OSError:  # the other end is closed
+                break
+    os.close(main)
+    assert process.returncode == 0, text
+    drawn = [line.strip() for line in re.split(r"[\r\n]+", text.decode()) if line.strip()]
+    assert max(map(len, drawn)) < columns
+    assert "Evaluation at step 75000" in drawn
+    start = r"125000/125000 \d\d:\d\d<00:00, loss 5\.832, mlm 21\.0%, sop 81\.2%, 189\.2 seq/s"
+    assert re.match(start, drawn[-1])
+    assert ("0.064 TFLOP/s" in drawn[-1]) == (columns == 120)
+
+
+def test_a_line_says_why_nothing_moves_while_the_graph_is_built(monkeypatch, capsys):
+    monkeypatch.setattr(figures, "GRAPH_SECONDS", 0.01)
+    slow = figures.Line(0, 4)
+    slow._first_step.join()
+    slow.close()
+    monkeypatch.setattr(figures, "GRAPH_SECONDS", 60)
+    quick = figures.Line(0, 4)
+    quick.advance(1)
+    quick._first_step.join(5)
+    assert not quick._first_step.is_alive()
+    quick.close()
+    assert capsys.readouterr().out.count("Tracing the training step") == 1

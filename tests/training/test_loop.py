@@ -28,7 +28,6 @@ from albert_tf.training import (
     evaluation,
     figures,
     loop,
-    progress_line,
     saving,
     steps,
 )
@@ -174,7 +173,7 @@ def test_an_interrupted_run_saves_what_is_finite(diverged, run, tmp_path, capsys
             run.variables[NAME].assign(tf.fill([32], np.nan))
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(progress_line.Line, "advance", interrupt)
+    monkeypatch.setattr(figures.Line, "advance", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run.train(batches_of(golden_rows()), 4)
     out = capsys.readouterr().out
@@ -318,6 +317,53 @@ def test_loss_scaling_belongs_to_float16_alone():
     assert isinstance(plain, optimization.AdamW)
 
 
+# --- Profiles --------------------------------------------------------------------------------
+
+
+def test_steps_are_parsed():
+    assert options.parse_profile_steps("3:5") == (3, 5)
+    assert options.parse_profile_steps(None) is None and options.parse_profile_steps("") is None
+
+
+@pytest.mark.parametrize("text", ["5", "0:5", "5:5", "5:3", "-1:5", "1:2:3", "a:b", "1: 2", "1,2"])
+def test_other_steps_are_refused(text):
+    with pytest.raises(UserError, match=f"--profile_steps .* 0 < first < last.*Received: {text}"):
+        options.parse_profile_steps(text)
+
+
+def profiled(directory, steps, first, last):
+    """Makes updates `first` to `last` with a profiler; the files it wrote."""
+    profiler = loop.Profiler(steps, str(directory))
+    value = tf.Variable(tf.ones([4, 4]))
+    try:
+        for step in range(first, last + 1):
+            with profiler.update(step, step):
+                value.assign(value @ value)
+    finally:
+        profiler.close()
+    return list(directory.glob("plugins/profile/*/*.xplane.pb"))
+
+
+def test_a_profile_is_where_tensorboard_looks(tmp_path):
+    (file,) = profiled(tmp_path, (3, 4), 1, 6)
+    content = file.read_bytes()
+    assert b"MatMul" in content and b"train" in content
+
+
+@pytest.mark.parametrize(
+    "steps, first, last, count",
+    [
+        ((3, 40), 1, 6, 1),  # the training ends within the range
+        ((3, 6), 5, 8, 1),  # resumed within it
+        ((3, 6), 7, 8, 0),  # resumed after it
+        ((30, 60), 1, 4, 0),
+        (None, 1, 4, 0),
+    ],
+)
+def test_ranges_that_the_training_covers_in_part(tmp_path, steps, first, last, count):
+    assert len(profiled(tmp_path, steps, first, last)) == count
+
+
 if __name__ == "__main__":
     wanted = sys.argv[1]
     if wanted == "mirrored":
@@ -333,17 +379,3 @@ if __name__ == "__main__":
         parts = 1 if wanted == "one_device" else 4 // made.num_replicas_in_sync
         outcome = train_on(made, parts, scratch)
     print(json.dumps({"replicas": made.num_replicas_in_sync, **outcome}))
-
-
-def test_a_line_says_why_nothing_moves_while_the_graph_is_built(monkeypatch, capsys):
-    monkeypatch.setattr(progress_line, "GRAPH_SECONDS", 0.01)
-    slow = progress_line.Line(0, 4)
-    slow._first_step.join()
-    slow.close()
-    monkeypatch.setattr(progress_line, "GRAPH_SECONDS", 60)
-    quick = progress_line.Line(0, 4)
-    quick.advance(1)
-    quick._first_step.join(5)
-    assert not quick._first_step.is_alive()
-    quick.close()
-    assert capsys.readouterr().out.count("Tracing the training step") == 1

@@ -23,7 +23,7 @@ from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.tasks.squad import scores as squad_metrics
 from albert_tf.tasks.text_input import TextInput
-from albert_tf.training import results
+from albert_tf.training import evaluation
 from albert_tf.training.task import Evaluation, RecordFiles, Split
 
 LABELS = ("start_positions", "end_positions", "is_impossible")
@@ -208,7 +208,7 @@ class SquadTask(base.Task):
     input_names = ("question", "context")
     labels = None
     key_metric = "f1"
-    results_layout = "{first}{rest}{saved}best f1 = {after}\n" + results.RULE
+    results_layout = "{first}{rest}{saved}best f1 = {after}\n" + evaluation.RULE
     takes_head = True
     export_folder = "saved_model"
 
@@ -453,10 +453,10 @@ class SquadData:
             figures = self.task.scores(self.examples, predictions)
             threshold = figures.get(THRESHOLD)
             self._keep_threshold(predictions, figures)
-            lines = results.sorted_lines(figures)
+            lines = evaluation.sorted_lines(figures)
             if len(members) == 1:
                 lines.append(f"best perf happened at step: {members[0].step}")
-            results.add(self.output_dir, "\n".join(lines) + "\n")
+            evaluation.add(self.output_dir, "\n".join(lines) + "\n")
             print("\n".join(lines))
         else:
             threshold = self.task.known_threshold([member.prefix for member in members])
