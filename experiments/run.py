@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a study: trainings that differ from a base in a few settings, and a table of their results.
+
+python experiments/run.py experiments/english_small.toml --output_dir=output/english-small \
+    --set data=DIR --dry_run
+
+A study is a TOML file; experiments/README.md describes it. What is done is not done again: a row
+that was stopped goes on at its last checkpoint, and a finished one is left as it is.
+"""
+
+import argparse
+import csv
+import io
+import json
+import math
+import os
+import shlex
+import statistics
+import string
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from albert_tf import files, plot
+from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.errors import UserError, exit_code
+from albert_tf.model import flops
+from albert_tf.training import history
+
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = "settings.json"  # what a run was started with, in its directory
+DONE = "figures.json"  # its figures, once it has finished
+CHANGES = {"config", "flags", "train_flops"}  # what a row may change
+REQUIRED = {"title", "script", "figures", "config", "flags", "rows"}
+STUDY = {*REQUIRED, *CHANGES, "after"}
+AFTER = {"command", "result", "figures"}
+
+
+class Run(NamedTuple):
+    """A row of the study with a seed.
+
+    Attributes:
+        row: str, name of the row.
+        seed: int.
+        config: dict, of albert_config.json.
+        flags: dict of name -> value, of the script.
+        directory: Path, of the script's results.
+    """
+
+    row: str
+    seed: int
+    config: dict
+    flags: dict
+    directory: Path
+
+
+# --- The study -----------------------------------------------------------------------------------
+
+
+def read_study(path, values):
+    """Reads a study.
+
+    Args:
+        path: str, TOML file.
+        values: dict of name -> str, for the places written as {name} in its strings.
+
+    Returns:
+        dict of the study.
+
+    Raises:
+        UserError: the file is not TOML, a key is unknown, or a place has no value.
+    """
+    try:
+        study = tomllib.loads(files.read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not a TOML file: {error}") from error
+    absent = sorted(REQUIRED - study.keys())
+    if absent:
+        raise UserError(f"{path} has no {absent[0]}; experiments/README.md says what it is")
+    study = {"after": []} | study
+    parts = [(path, study, STUDY)]
+    parts += [(f"{path}: after", part, AFTER) for part in study["after"]]
+    parts += [(f"{path}: rows.{name}", row, CHANGES) for name, row in study["rows"].items()]
+    for where, part, known in parts:
+        unknown = sorted(part.keys() - known)
+        if unknown:
+            raise UserError(
+                f"{where}: {unknown[0]} is unknown. Known are {', '.join(sorted(known))}"
+            )
+    return _filled(study, values | {"run": "{run}"})
+
+
+def _filled(part, values):
+    """A part of the study with the values of its places."""
+    if isinstance(part, dict):
+        return {key: _filled(value, values) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_filled(value, values) for value in part]
+    if not isinstance(part, str):
+        return part
+    missing = [
+        name for _, name, _, _ in string.Formatter().parse(part) if name and name not in values
+    ]
+    if missing:
+        raise UserError(f"{part!r} needs a value: give --set {missing[0]}=...")
+    return part.format(**values)
+
+
+def runs_of(study, output_dir, rows, seeds):
+    """The runs of a study: list of Run.
+
+    Args:
+        study: dict, of `read_study`.
+        output_dir: Path, of all runs.
+        rows: list of str, names of rows; empty for all.
+        seeds: list of int.
+
+    Raises:
+        UserError: a row is unknown, or its config is wrong.
+    """
+    unknown = [name for name in rows if name not in study["rows"]]
+    if unknown:
+        raise UserError(f"--rows={unknown[0]} is not a row. Rows: {', '.join(study['rows'])}")
+    runs = []
+    for name in rows or study["rows"]:
+        changes = study["rows"][name]
+        config = study["config"] | changes.get("config", {})
+        flags = study["flags"] | changes.get("flags", {})
+        budget = changes.get("train_flops", study.get("train_flops"))
+        if budget:
+            flags = {**flags, "num_train_steps": _steps(config, flags, budget)}
+        runs += [
+            Run(name, seed, config, flags, output_dir / name / f"seed-{seed}") for seed in seeds
+        ]
+    return runs
+
+
+def _steps(config, flags, budget):
+    """Number of updates that take `budget` floating-point operations."""
+    length, predictions = flags["max_seq_length"], flags["max_predictions_per_seq"]
+    batch = flags["train_batch_size"]
+    update = flops.training_flops(AlbertConfig.from_dict(config), batch, length, predictions)
+    return max(1, round(budget / update))
+
+
+# --- A run ---------------------------------------------------------------------------------------
+
+
+def commands_of(study, run):
+    """The commands of a run, one after another: list of lists of words."""
+    flags = run.flags | {
+        "albert_config_file": run.directory / CONFIG_FILE,
+        "output_dir": run.directory,
+        "seed": run.seed,
+    }
+    words = [f"--{name}={value}" for name, value in flags.items()]
+    after = [
+        [word.format(run=run.directory) for word in measure["command"]]
+        for measure in study["after"]
+    ]
+    return [[study["script"], *words], *after]
+
+
+def _settings_of(run):
+    return json.dumps({"config": run.config, "flags": run.flags}, indent=2)
+
+
+def check_settings(run):
+    """Raises UserError if a run was started with other settings."""
+    path = run.directory / SETTINGS
+    if path.exists() and path.read_text() != _settings_of(run):
+        raise UserError(
+            f"{path} holds other settings than row {run.row} of the study: give the row another "
+            f"name, or delete {run.directory}"
+        )
+
+
+def carry_out(study, run):
+    """Runs what is left of a run to do, and keeps its figures.
+
+    Raises:
+        UserError: a command failed.
+    """
+    run.directory.mkdir(parents=True, exist_ok=True)
+    files.write_text(str(run.directory / SETTINGS), _settings_of(run))
+    files.write_text(str(run.directory / CONFIG_FILE), json.dumps(run.config, indent=2) + "\n")
+    for words in commands_of(study, run):
+        print(f"=== {run.row}, seed {run.seed}: {shlex.join(words)}", flush=True)
+        code = subprocess.run([sys.executable, *words], cwd=ROOT, check=False).returncode
+        if code:
+            raise UserError(f"{words[0]} of row {run.row} ended with exit code {code}")
+    files.write_text(str(run.directory / DONE), json.dumps(figures_of(study, run), indent=2))
+
+
+def figures_of(study, run):
+    """Figures of a finished run: dict of name -> number.
+
+    They are those of the last evaluation, and those of the commands after the training.
+    """
+    evaluations = history.read(str(run.directory))["eval"]
+    figures = {name: evaluations[name][1][-1] for name in study["figures"]}
+    for measure in study["after"]:
+        result = json.loads((run.directory / measure["result"]).read_text())
+        for name, keys in measure["figures"].items():
+            value = result
+            for key in keys.split("."):
+                value = value[key]
+            figures[name] = value
+    return {"steps": run.flags["num_train_steps"], "tokens": _tokens(run), **figures}
+
+
+def _tokens(run):
+    names = ("num_train_steps", "train_batch_size", "max_seq_length")
+    return math.prod(run.flags[name] for name in names)
+
+
+# --- Results -------------------------------------------------------------------------------------
+
+
+def finished(runs):
+    """Figures of the runs that have finished: list of (Run, dict of name -> number)."""
+    done = [(run, run.directory / DONE) for run in runs]
+    return [(run, json.loads(path.read_text())) for run, path in done if path.exists()]
+
+
+def write_results(study, results, output_dir):
+    """Writes results.csv, results.md and curves.png.
+
+    Args:
+        study: dict, of `read_study`.
+        results: list of (Run, figures), at least one.
+        output_dir: Path.
+    """
+    names = list(results[0][1])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", "seed", *names])
+    writer.writerows([run.row, run.seed, *figures.values()] for run, figures in results)
+    files.write_text(str(output_dir / "results.csv"), text.getvalue())
+    by_row = {}
+    for run, figures in results:
+        by_row.setdefault(run.row, []).append(figures)
+    header = ["row", "changes", "seeds", *names]
+    table = [header, ["---"] * len(header)]
+    for row, several in by_row.items():
+        shown = [_mean_and_spread([figures[name] for figures in several]) for name in names]
+        table.append([row, _changes(study["rows"][row]), len(several), *shown])
+    lines = ["| " + " | ".join(map(str, cells)) + " |" for cells in table]
+    files.write_text(
+        str(output_dir / "results.md"), "\n".join([f"# {study['title']}", "", *lines, ""])
+    )
+    curves = {f"{run.row}, seed {run.seed}": history.read(str(run.directory)) for run, _ in results}
+    plot.draw(curves, str(output_dir / "curves.png"))
+
+
+def _changes(row):
+    """What a row changes, in words."""
+    changes = [row.get("config", {}), row.get("flags", {})]
+    return (
+        ", ".join(f"{name} {value}" for part in changes for name, value in part.items()) or "base"
+    )
+
+
+def _mean_and_spread(values):
+    """Mean of several seeds, with the standard deviation if there are several."""
+    mean = f"{statistics.fmean(values):.4g}" if isinstance(values[0], float) else f"{values[0]:,}"
+    several = len(set(values)) > 1
+    return f"{mean} ± {statistics.stdev(values):.2g}" if several else mean
+
+
+# --- The command line ----------------------------------------------------------------------------
+
+
+def _pair(text):
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text} must be NAME=VALUE")
+    return name, value
+
+
+def main(arguments=None):
+    """Runs the rows of a study; returns the table of results, or the commands."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study", help="TOML file")
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory of all runs")
+    parser.add_argument("--rows", default="", help="comma-separated names of rows; all by default")
+    parser.add_argument("--seeds", default="1", help="comma-separated seeds (default: 1)")
+    parser.add_argument(
+        "--set", type=_pair, action="append", default=[], metavar="NAME=VALUE",
+        help="value of a place {NAME} in the study, such as data=DIR; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--dry_run", action="store_true", help="only print the commands")
+    given = parser.parse_args(arguments)
+    study = read_study(given.study, dict(given.set))
+    rows = [row for row in given.rows.split(",") if row]
+    output_dir = Path(os.path.abspath(given.output_dir))
+    runs = runs_of(study, output_dir, rows, [int(seed) for seed in given.seeds.split(",")])
+    if given.dry_run:
+        commands = (words for run in runs for words in commands_of(study, run))
+        return "\n".join(shlex.join(["python", *words]) for words in commands)
+    for run in [*runs, *runs_of(study, output_dir, [], _seeds_in(output_dir))]:
+        check_settings(run)
+    for run in runs:
+        if not (run.directory / DONE).exists():
+            carry_out(study, run)
+        everything = runs_of(study, output_dir, [], _seeds_in(output_dir))
+        write_results(study, finished(everything), output_dir)
+    return (output_dir / "results.md").read_text()
+
+
+def _seeds_in(output_dir):
+    """Seeds of the runs in a directory, in order."""
+    found = {path.name.removeprefix("seed-") for path in output_dir.glob("*/seed-*")}
+    return sorted(map(int, found))
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code("experiments/run.py", main))

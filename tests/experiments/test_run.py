@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""experiments/run.py: rows of a study, with a script that writes curves at once."""
+
+import importlib.util
+import json
+import textwrap
+
+import pytest
+
+from albert_tf.errors import UserError
+from tests import ROOT
+
+_specification = importlib.util.spec_from_file_location(
+    "experiments_run", ROOT / "experiments/run.py"
+)
+experiments_run = importlib.util.module_from_spec(_specification)
+_specification.loader.exec_module(experiments_run)
+
+STUDY = """\
+    title = "A study"
+    script = "{tmp}/train.py"
+    figures = ["loss"]
+    train_flops = 1e9
+
+    [config]
+    vocab_size = 100
+    hidden_size = 16
+    num_hidden_layers = 2
+    num_attention_heads = 2
+    intermediate_size = 32
+
+    [flags]
+    input_file = "{data}/train"
+    train_batch_size = 4
+    max_seq_length = 8
+    max_predictions_per_seq = 2
+    learning_rate = 0.5
+
+    [[after]]
+    command = ["{tmp}/measure.py", "--model={run}"]
+    result = "measured.json"
+    figures = { accuracy = "overall.accuracy" }
+
+    [rows.base]
+
+    [rows.faster]
+    flags = { learning_rate = 2.0 }
+
+    [rows.longer]
+    train_flops = 2e9
+"""
+# Two scripts that note that they ran. The loss is 1 / rate + seed.
+TRAIN = """\
+    import os, sys
+    flags = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:])
+    directory, steps = flags["output_dir"], flags["num_train_steps"]
+    loss = 1 / float(flags["learning_rate"]) + int(flags["seed"])
+    with open(os.path.join(directory, "history.csv"), "w") as file:
+        file.write(f"step,kind,seconds,loss\\n1,eval,1,99\\n{steps},eval,2,{loss}\\n")
+    with open(os.path.join(directory, "calls"), "a") as file:
+        file.write("train ")
+"""
+MEASURE = """\
+    import json, os, sys
+    directory = sys.argv[1].removeprefix("--model=")
+    if os.path.exists(os.path.join(directory, "fail")):
+        sys.exit(3)
+    with open(os.path.join(directory, "measured.json"), "w") as file:
+        json.dump({"overall": {"accuracy": 0.75}}, file)
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    """Path of the study, and a function that runs it in tmp_path/runs."""
+    path = tmp_path / "study.toml"
+    for file, text in (
+        (path, STUDY),
+        (tmp_path / "train.py", TRAIN),
+        (tmp_path / "measure.py", MEASURE),
+    ):
+        file.write_text(textwrap.dedent(text))
+
+    def run(*arguments):
+        places = ["--set", f"tmp={tmp_path}", "--set", "data=DATA"]
+        output = ["--output_dir", str(tmp_path / "runs")]
+        return experiments_run.main([str(path), *output, *places, *arguments])
+
+    return path, run
+
+
+def test_the_commands_have_what_a_row_changes(study, tmp_path):
+    _, run = study
+    base, _, faster, _, longer, measure = run("--dry_run", "--seeds=7").split("\n")
+    assert base.startswith(f"python {tmp_path}/train.py --input_file=DATA/train ")
+    assert "--learning_rate=0.5 " in base and "--learning_rate=2.0 " in faster
+    assert base.endswith(f"--output_dir={tmp_path}/runs/base/seed-7 --seed=7")
+    assert measure == f"python {tmp_path}/measure.py --model={tmp_path}/runs/longer/seed-7"
+    assert not (tmp_path / "runs").exists()
+    steps = [int(line.split("--num_train_steps=")[1].split()[0]) for line in (base, longer)]
+    # 3 x 2 x (2 layers x 32 tokens x (4 x 16^2 + 2 x 16 x 32 + 2 x 8 x 16) + mapping 32 x 128 x 16
+    # + pooler 4 x 16^2 + heads 8 x 128 x (16 + 100)) operations an update
+    update = 6 * (2 * 32 * (1024 + 1024 + 256) + 65536 + 1024 + 8 * 128 * 116)
+    assert steps == [round(1e9 / update), round(2e9 / update)]
+
+
+def test_rows_and_seeds_are_compared(study, tmp_path):
+    _, run = study
+    table = run("--rows=base,faster", "--seeds=1,2")
+    assert "| base | base | 2 |" in table and "| faster | learning_rate 2.0 | 2 |" in table
+    assert "| 3.5 ± 0.71 | 0.75 |" in table and "| 2 ± 0.71 | 0.75 |" in table
+    lines = (tmp_path / "runs/results.csv").read_text().splitlines()
+    assert lines[0] == "row,seed,steps,tokens,loss,accuracy"
+    assert [line.split(",")[:2] for line in lines[1:]] == [
+        ["base", "1"], ["base", "2"], ["faster", "1"], ["faster", "2"],
+    ]  # fmt: skip
+    steps, tokens = map(int, lines[1].split(",")[2:4])
+    assert tokens == steps * 4 * 8
+    assert (tmp_path / "runs/curves.png").stat().st_size > 1000
+
+
+def test_what_is_done_is_not_done_again(study, tmp_path):
+    _, run = study
+    directory = tmp_path / "runs/base/seed-1"
+    directory.mkdir(parents=True)
+    (directory / "fail").touch()
+    with pytest.raises(UserError, match=r"measure\.py of row base ended with exit code 3"):
+        run("--rows=base")
+    assert not (directory / "figures.json").exists()
+    (directory / "fail").unlink()
+    first = run("--rows=base")
+    assert run("--rows=base") == first
+    assert (directory / "calls").read_text() == "train train "
+    assert json.loads((directory / "figures.json").read_text())["loss"] == 3.0
+
+
+def test_other_settings_of_a_finished_row_are_an_error(study, tmp_path):
+    path, run = study
+    run("--rows=base")
+    path.write_text(path.read_text().replace("learning_rate = 0.5", "learning_rate = 0.25"))
+    for rows in ("--rows=base", "--rows=faster"):
+        with pytest.raises(UserError, match="other settings than row base"):
+            run(rows)
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("title", "titel", "has no title"),
+        ("train_flops = 1e9", "train_flop = 1e9", "train_flop is unknown"),
+        ("[rows.faster]\n    flags", "[rows.faster]\n    flag", r"rows\.faster: flag is unknown"),
+        ('script = "', "script = ", "not a TOML file"),
+        ("{data}", "{place}", "give --set place="),
+        ("vocab_size", "vocab_sise", "did you mean"),
+        ("[rows.base]", "[rows.basis]", "--rows=base is not a row. Rows: basis, faster, longer"),
+    ],
+)
+def test_a_wrong_study_is_a_plain_error(study, old, new, message):
+    path, run = study
+    text = textwrap.indent(path.read_text(), "    ").replace(old, new)
+    path.write_text(textwrap.dedent(text))
+    with pytest.raises(UserError, match=message):
+        run("--rows=base")
+
+
+def test_the_study_of_the_small_model_gives_commands():
+    lines = experiments_run.main(
+        [
+            str(ROOT / "experiments/english_small.toml"),
+            "--output_dir=x",
+            "--set",
+            "data=D",
+            "--dry_run",
+        ]
+    )
+    assert lines.startswith("python run_pretraining.py ")
