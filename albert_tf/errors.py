@@ -13,6 +13,7 @@ COMMANDS = {  # script -> command of an installed package
     "run_race": "albert-race",
     "run_squad": "albert-squad",
     "predict": "albert-predict",
+    "minimal_pairs": "albert-minimal-pairs",
     "make_config": "albert-config",
     "export_to_tfhub": "albert-export-hub",
     "export_checkpoints": "albert-export-checkpoints",

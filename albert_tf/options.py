@@ -31,6 +31,7 @@ OPTIMIZERS = ("adamw", "lamb")
 TEXT_FORMATS = ("sentences", "documents", "jsonl")
 ON_DECODE_ERROR = ("stop", "skip")
 WORD_STARTS = ("original", "piece")
+SCORE_METHODS = ("within_word_l2r", "original")
 EMBEDDINGS = ("pooled_output", "sequence_output")
 GLUE_TASKS = (
     "cola", "mnli", "mismnli", "mrpc", "sst-2", "sts-b", "qqp", "qnli", "rte", "wnli", "ax",
@@ -997,9 +998,40 @@ class TrainedModel(Options):
     do_lower_case: bool | None = option(None, "Whether the text is lower-cased.")
     strip_accents: bool | None = option(None, "Whether the marks of letters are removed.")
     max_seq_length: int | None = option(None, "Longest sequence, in pieces.")
+
+
+@group("What --model does not tell")
+class TrainedTask(Options):
+    """The task of a fine-tuned model, which its directory may lack."""
+
     task_name: str | None = option(None, help=
         "What the model is fine-tuned for: a task of GLUE, tsv, multi_label, regression, ner or "
         "race.")
     labels: list | None = option(None, "Its classes in the order of their ids.")
+
+
+
+# === minimal_pairs.py ============================================================================
+
+
+@group("Minimal pairs")
+class MinimalPairs(Options):
+    """A pre-trained model, pairs of sentences, and what is measured on them."""
+
+    model: str | None = option(None, path="checkpoint", help=
+        "Directory of a pre-training, an unpacked release, a hub module or of the transformers "
+        "library, or the prefix of a checkpoint.")
+    input_file: str | None = option(None, path="files", help=
+        "Comma-separated glob patterns of files with pairs: JSON lines with sentence_good, "
+        "sentence_bad and perhaps UID, field, linguistics_term, as in BLiMP; a good and a bad "
+        "sentence with a tab between them; or a line for each, the good one first.")
+    output_file: str | None = option(None, path="output", help=
+        "JSON file for the figures. It is written as they are found, and a run that was stopped "
+        "goes on from it.")
+    pairs_per_paradigm: int = option(0, low=0, help=
+        "The first pairs of each paradigm, such as 100 for a quick look; 0 for all.")
+    method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, help=
+        "What is masked while a piece is predicted. within_word_l2r: the piece and the later ones "
+        "of its word; original: the piece.")
 
 # fmt: on

@@ -85,7 +85,7 @@ class Loaded:
             UserError: the model has no masked-LM head, or a text has no [MASK] or has one beyond
                 the longest sequence.
         """
-        self._check_head("masked_lm", "fill_mask")
+        self.check_head("masked_lm", "fill_mask")
         if not 1 <= top_k <= self.config.vocab_size:
             raise UserError(
                 f"top_k must lie between 1 and vocab_size={self.config.vocab_size}. "
@@ -121,15 +121,14 @@ class Loaded:
             UserError: there is no masked-LM head, or a text is empty or longer than
                 `max_seq_length`.
         """
-        self._check_head("masked_lm", "score")
+        self.check_head("masked_lm", "score")
         if method not in scoring.METHODS:
             raise UserError(
                 f"method must be one of {', '.join(scoring.METHODS)}. Received: {method!r}"
             )
         pieces = scoring.pieces_of(self.tokenizer, sequences.as_texts(texts), self.max_seq_length)
         if "score" not in self._predictors:
-            predict = functools.partial(scoring.log_probs, self.model)
-            self._predictors["score"] = Predictor(self._strategy, predict)
+            self._predictors["score"] = scoring.predictor(self.model, self.shows_progress)
         found = scoring.scores(self._predictors["score"], pieces, method)
         if per_piece:
             for score, ids in zip(found, pieces.ids, strict=True):
@@ -152,7 +151,7 @@ class Loaded:
         Raises:
             UserError: the model has no sentence-order head, or a second text is missing or empty.
         """
-        self._check_head("sentence_order", "sentence_order")
+        self.check_head("sentence_order", "sentence_order")
         if seconds is None:
             raise UserError("sentence_order compares two texts: sentence_order(firsts, seconds)")
         features = sequences.packed(self.tokenizer, firsts, seconds, self.max_seq_length)
@@ -257,7 +256,8 @@ class Loaded:
     def _encoder(self):
         return getattr(self.model, "encoder", self.model)
 
-    def _check_head(self, head, method):
+    def check_head(self, head, method):
+        """Raises UserError if the model lacks a head, `masked_lm` or `sentence_order`."""
         if not hasattr(self.model, head) or head in self._absent:
             raise UserError(
                 f"{self.checkpoint} has no {head.replace('_', '-')} head, which {method} needs: "

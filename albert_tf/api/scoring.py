@@ -8,15 +8,17 @@ Shapes:
     B batch, T sequence, V vocabulary; n texts, m pieces of all texts together.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.errors import UserError
+from albert_tf.options import SCORE_METHODS as METHODS
 from albert_tf.text.tokenization import WORD_START
+from albert_tf.training.steps import Predictor
 
-METHODS = ("within_word_l2r", "original")
 UNKNOWN = ("<unk>", "[UNK]")
 _NUM_SPECIALS = 2  # [CLS] and [SEP]
 
@@ -36,8 +38,12 @@ class Pieces(NamedTuple):
     num_unknown: list
     special_ids: NamedTuple
 
+    def part(self, rows):
+        """Pieces of some of the texts, a slice of them."""
+        return Pieces(*(values[rows] for values in self[:-1]), self.special_ids)
 
-def pieces_of(tokenizer, texts, max_length):
+
+def pieces_of(tokenizer, texts, max_length, places=None):
     """Splits texts into pieces and words.
 
     A word is a run of characters without white space, with SentencePiece; with WordPiece
@@ -47,6 +53,7 @@ def pieces_of(tokenizer, texts, max_length):
         tokenizer: FullTokenizer.
         texts: list of n str. Special tokens in them are text.
         max_length: int, longest sequence in pieces, [CLS] and [SEP] included.
+        places: list of n str, where the texts stand, for messages; by default their numbers.
 
     Returns:
         Pieces.
@@ -58,7 +65,7 @@ def pieces_of(tokenizer, texts, max_length):
     for number, text in enumerate(texts):
         pieces = tokenizer.tokenize(text)
         if not 0 < len(pieces) <= max_length - _NUM_SPECIALS:
-            place = f"text {number + 1}"
+            place = places[number] if places else f"text {number + 1}"
             if not pieces:
                 raise UserError(f"{place} is empty: a score needs at least one piece")
             raise UserError(
@@ -147,11 +154,22 @@ def log_probs(model, features, training=False):
     return {"log_probs": -losses[:, 0]}
 
 
+def predictor(model, shows_progress=True):
+    """The function that `scores` needs: a Predictor.
+
+    Args:
+        model: heads.PretrainingModel.
+        shows_progress: bool, whether a terminal shows a bar.
+    """
+    of_model = functools.partial(log_probs, model)
+    return Predictor(tf.distribute.get_strategy(), of_model, shows_progress)
+
+
 def scores(predict, pieces, method=METHODS[0], tokens_per_batch=4096):
     """Scores texts.
 
     Args:
-        predict: training.steps.Predictor of `log_probs`.
+        predict: Predictor of `predictor`.
         pieces: Pieces of n texts.
         method: str, of METHODS.
         tokens_per_batch: int, B * T, pieces that are computed together.

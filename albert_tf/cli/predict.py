@@ -31,15 +31,13 @@ from albert_tf.errors import UserError
 FLAGS = flags.FLAGS
 QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
 COLUMNS = {"text_column": "text", "text_pair_column": "text_pair", "id_column": "id"}
-OVERRIDES = {  # flag for what a --model may lack -> argument of albert_tf.load
-    option.name: {"albert_config_file": "config", "task_name": "task"}.get(option.name, option.name)
-    for option in options.options_of(options.TrainedModel)
-}
 
 
 def define_flags():
     """Defines the script's flags."""
-    flag_groups.define(options.PredictedModel, options.Examples, options.TrainedModel)
+    flag_groups.define(
+        options.PredictedModel, options.Examples, options.TrainedModel, options.TrainedTask
+    )
 
 
 @contextlib.contextmanager
@@ -66,7 +64,8 @@ def main(_):
     check_flags()
     with output() as file:
         if FLAGS.model:
-            loaded = _load()
+            loaded = predict_models.load(FLAGS.model, batch_size=FLAGS.predict_batch_size)
+            loaded.shows_progress = False  # this command shows progress itself
             queries = {"fill_mask": _fill_masks, "sentence_order": _judge_order}
             found = [queries[name](loaded) for name in _given(QUERIES)]
             if not found:
@@ -88,7 +87,7 @@ def check_flags():
         )
     _check_one_of(("input_file",), INPUTS, *((name,) for name in QUERIES))
     if FLAGS.saved_model:
-        for name in _given((*QUERIES, *OVERRIDES)):
+        for name in _given((*QUERIES, *predict_models.OVERRIDES)):
             raise UserError(f"--{name} is for --model: an export knows what it is for")
     if FLAGS.embeddings and _given(QUERIES):
         raise UserError(f"--embeddings and --{next(iter(_given(QUERIES)))} exclude each other")
@@ -122,19 +121,6 @@ def _check_one_of(*groups):
 def _given(names):
     """Values of the named flags that the user gave: dict."""
     return {name: FLAGS[name].value for name in names if FLAGS[name].value is not None}
-
-
-def _load():
-    from albert_tf.api import loading
-    from albert_tf.checkpoints import huggingface
-
-    arguments = {OVERRIDES[name]: value for name, value in _given(OVERRIDES).items()}
-    if "config" in arguments:
-        arguments["config"] = huggingface.read_config(arguments["config"])
-    with contextlib.redirect_stdout(sys.stderr):  # standard output is for predictions
-        loaded = loading.load(FLAGS.model, batch_size=FLAGS.predict_batch_size, **arguments)
-    loaded.shows_progress = False  # this command shows progress itself
-    return loaded
 
 
 def _fill_masks(loaded):

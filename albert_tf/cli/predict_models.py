@@ -1,15 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that predict.py can run: exports and checkpoints."""
+"""Models that predict.py and minimal_pairs.py can run: exports and checkpoints."""
 
+import contextlib
 import functools
 import importlib
 import os
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
+from absl import flags
+
+from albert_tf import options
 from albert_tf.cli.predict_examples import INPUTS
 from albert_tf.errors import UserError, one_line
 
+FLAGS = flags.FLAGS
+OVERRIDES = {  # flag for what a --model may lack -> argument of albert_tf.load
+    option.name: {"albert_config_file": "config", "task_name": "task"}.get(option.name, option.name)
+    for group in (options.TrainedModel, options.TrainedTask)
+    for option in options.options_of(group)
+}
 LABELS_FILE = "labels.txt"
 OUTPUTS = (  # in the order of an output line
     "label", "probabilities", "predictions", "answer", "start", "end", "score", "probability",
@@ -67,6 +78,28 @@ class Model(NamedTuple):
     outputs: tuple
     num_options: int | None
     predict: Callable
+
+
+def load(path, **arguments):
+    """Loads --model with the flags in OVERRIDES; what it prints goes to standard error.
+
+    Args:
+        path: str, the value of --model.
+        **arguments: other arguments of albert_tf.load.
+
+    Returns:
+        Loaded.
+    """
+    from albert_tf.api import loading
+    from albert_tf.checkpoints import huggingface
+
+    for name, argument in OVERRIDES.items():
+        if name in FLAGS and FLAGS[name].value is not None:
+            arguments[argument] = FLAGS[name].value
+    if "config" in arguments:
+        arguments["config"] = huggingface.read_config(arguments["config"])
+    with contextlib.redirect_stdout(sys.stderr):  # standard output is for what is found
+        return loading.load(path, **arguments)
 
 
 def of_checkpoint(loaded, embeddings):

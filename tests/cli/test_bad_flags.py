@@ -16,7 +16,7 @@ from tests import ROOT
 from tests.conftest import flags_of
 
 # Scripts whose define_flags and main lie in the package.
-IN_PACKAGE = ("make_config", "predict", "train_sentencepiece")
+IN_PACKAGE = ("make_config", "minimal_pairs", "predict", "train_sentencepiece")
 
 
 def module_of(script):
@@ -294,6 +294,13 @@ MISTAKES = [
         ("--input_file=x", "--model_prefix=x", "--vocab_size=2"),
         "--vocab_size",
     ),
+    ("minimal_pairs", ("--model=none", "--input_file={here}/*"), "--model=none: there is no such"),
+    ("minimal_pairs", ("--model={here}", "--input_file=none"), "--input_file: no file matches"),
+    (
+        "minimal_pairs",
+        ("--model={here}", "--input_file={here}/*", "--output_file={here}"),
+        "is a directory: give a file",
+    ),
     ("make_config", ("--vocab=none",), "--vocab=none: " + NO_FILE),
     ("make_config", ("--vocab={here}",), "is a directory: give a file"),
     (
@@ -399,6 +406,7 @@ def valid(tmp_path):
         "run_race": tuning | {"data_dir": tmp_path},
         "run_squad": tuning | {"train_file": text},
         "predict": {"model": tmp_path, "text": "a"},
+        "minimal_pairs": {"model": tmp_path, "input_file": text},
         "make_config": {"vocab": vocabulary, "output_file": tmp_path / "config.json"},
         "export_to_tfhub": export,
         "export_checkpoints": export,

@@ -104,6 +104,7 @@ def write_programs(directory):
     """Puts what command lines name into a directory: the scripts, and `python` for the shell."""
     (directory / "bin").mkdir(exist_ok=True)
     scripts = {"python": "", "albert-predict": f"{ROOT}/predict.py "}
+    scripts["albert-minimal-pairs"] = f"{ROOT}/minimal_pairs.py "
     scripts["albert-spm"] = f"{ROOT}/train_sentencepiece.py "
     for name, argument in scripts.items():
         path = directory / "bin" / name

@@ -51,6 +51,10 @@ def write(directory):
         (directory / "reviews" / f"{split}.tsv").write_text(f"{COLUMNS}\n{rows}")
     (directory / "new-reviews.tsv").write_text("id\treview\n1\tA good film.\n\n2\tA bad film.\n")
     (directory / "new-words.txt").write_text("John\nlives\nin\nLondon\n")
+    pair = {"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps."}
+    pair |= {"UID": "agreement", "field": "morphology", "linguistics_term": "agreement"}
+    (directory / "blimp").mkdir()
+    (directory / "blimp" / "agreement.jsonl").write_text(f"{json.dumps(pair)}\n" * 3)
     shutil.rmtree(source)
     questions = json.loads((directory / "dev-v1.1.json").read_text())
     for article in questions["data"]:

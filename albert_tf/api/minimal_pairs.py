@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Minimal pairs: of two sentences, a model should find the grammatical one more likely.
+
+In BLiMP (Warstadt et al., TACL 2020) and other suites, a paradigm is a set of pairs of one kind.
+Several paradigms test a phenomenon (`linguistics_term`) of a field, such as syntax.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+
+from albert_tf import files, progress, state
+from albert_tf.api import scoring
+from albert_tf.checkpoints import name_table
+from albert_tf.errors import UserError, decode, parse_json
+
+KEYS = ("sentence_good", "sentence_bad")
+GROUPS = {"fields": "field", "linguistics_terms": "linguistics_term"}  # of paradigms
+_PAIRS_AT_ONCE = 250  # after so many, what is found is saved
+
+
+@dataclasses.dataclass
+class Paradigm:
+    """Pairs of one kind.
+
+    Attributes:
+        name: str, its UID; the name of the file without its ending if the pairs have none.
+        field: str, "" if unknown.
+        linguistics_term: str, the phenomenon; "" if unknown.
+        sentences: list of str, of each pair the good one and the bad one.
+        places: list of str, file and line of each sentence, for messages.
+    """
+
+    name: str
+    field: str
+    linguistics_term: str
+    sentences: list = dataclasses.field(default_factory=list)
+    places: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Result:
+    """How a model did on a set of pairs.
+
+    Attributes:
+        pairs: int, how many there are.
+        correct: float, pairs whose good sentence is more likely; ties count half.
+        ties: int, pairs whose sentences are equally likely.
+        identical: int, pairs whose sentences consist of the same pieces; they are ties.
+        unknown_pieces: int, pieces of all sentences that the vocabulary lacks.
+    """
+
+    pairs: int = 0
+    correct: float = 0.0
+    ties: int = 0
+    identical: int = 0
+    unknown_pieces: int = 0
+
+    def __add__(self, other):
+        mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
+        return Result(*(a + b for a, b in zip(mine, theirs, strict=True)))
+
+    def figures(self):
+        """The counts with accuracy and its standard error: dict."""
+        accuracy = self.correct / self.pairs
+        squares = (self.correct - self.ties / 4) / self.pairs  # a tie is 1/2, its square 1/4
+        error = math.sqrt(max(squares - accuracy**2, 0.0) / self.pairs)
+        return {"accuracy": accuracy, "standard_error": error, **dataclasses.asdict(self)}
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+
+def read(paths, pairs_per_paradigm=0):
+    """Reads pairs: JSON lines as BLiMP has them, two columns, or two lines for each pair.
+
+    Args:
+        paths: list of str. If the first line of a file begins with `{`, each line is an object
+            with `sentence_good` and `sentence_bad`, and perhaps `UID`, `field` and
+            `linguistics_term`. If it has a tab, each line is a good and a bad sentence with a tab
+            between them. Otherwise a good and a bad sentence take a line each.
+        pairs_per_paradigm: int, how many pairs of each paradigm to take, the first ones; 0 for all.
+
+    Returns:
+        list of Paradigm, in the order of the files.
+
+    Raises:
+        UserError: a file cannot be read, is empty, or lacks a sentence; names file and line.
+    """
+    paradigms = {}
+    for path in paths:
+        name = os.path.basename(path).partition(".")[0]
+        for lines, values in _pairs(path):
+            places = [f"{path}, line {number}" for number in lines]
+            for key, place in zip(KEYS, places, strict=True):
+                if not isinstance(values.get(key), str) or not values[key].strip():
+                    raise UserError(f"{place}: {key} is missing, empty or not text")
+            uid = str(values.get("UID") or name)
+            groups = [str(values.get(key) or "") for key in GROUPS.values()]
+            paradigm = paradigms.setdefault(uid, Paradigm(uid, *groups))
+            if not pairs_per_paradigm or len(paradigm.sentences) < 2 * pairs_per_paradigm:
+                paradigm.sentences += [values[key] for key in KEYS]
+                paradigm.places += places
+    return list(paradigms.values())
+
+
+def _pairs(path):
+    """Yields (line of the good sentence, of the bad one), a dict with KEYS."""
+    content = decode(files.read_bytes(path), path).removeprefix("\ufeff")
+    lines = [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")]
+    if not content.strip():
+        raise UserError(f"{path} is empty: give a file with pairs of sentences")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            raise UserError(f"{path}, line {number} is empty: take it out")
+    if lines[0].lstrip().startswith("{"):
+        for number, line in enumerate(lines, 1):
+            values = parse_json(line, f"{path}, line {number}")
+            if not isinstance(values, dict):
+                raise UserError(f"{path}, line {number} is no JSON object. Received: {line:.80}")
+            yield (number, number), values
+    elif "\t" in lines[0]:
+        has_header = lines[0].split("\t") == [*KEYS]
+        for number, line in enumerate(lines[has_header:], 1 + has_header):
+            columns = line.split("\t")
+            if len(columns) != len(KEYS):
+                raise UserError(
+                    f"{path}, line {number} has {len(columns)} columns: two are needed, the good "
+                    "and the bad sentence with a tab between them"
+                )
+            yield (number, number), dict(zip(KEYS, columns, strict=True))
+    else:
+        if len(lines) % 2:
+            raise UserError(
+                f"{path} has {len(lines)} lines: a pair takes two, the good sentence first"
+            )
+        for number in range(1, len(lines), 2):
+            yield (
+                (number, number + 1),
+                dict(zip(KEYS, lines[number - 1 : number + 1], strict=True)),
+            )
+
+
+# --- Measuring -----------------------------------------------------------------------------------
+
+
+def encode(paradigms, tokenizer, max_length):
+    """Pieces of all sentences: list with the scoring.Pieces of each paradigm.
+
+    Args:
+        paradigms: list of Paradigm.
+        tokenizer: FullTokenizer.
+        max_length: int, longest sequence in pieces, [CLS] and [SEP] included.
+
+    Raises:
+        UserError: a sentence is too long; names file, line and length.
+    """
+    return [
+        scoring.pieces_of(tokenizer, paradigm.sentences, max_length, paradigm.places)
+        for paradigm in paradigms
+    ]
+
+
+def measure(predict, paradigms, pieces, method, results=None, save=None):
+    """Compares the scores of the sentences of each pair.
+
+    Args:
+        predict: scoring.predictor of the model.
+        paradigms: list of Paradigm.
+        pieces: list from `encode`.
+        method: str, of scoring.METHODS.
+        results: dict of paradigm -> Result of its first pairs, which are not scored again.
+        save: callable or None, called with the results, after every 250 pairs.
+
+    Returns:
+        dict of paradigm -> Result.
+    """
+    results = {paradigm.name: Result() for paradigm in paradigms} | (results or {})
+    total = sum(len(paradigm.sentences) for paradigm in paradigms) // 2
+    done = sum(result.pairs for result in results.values())
+    with progress.bar("scoring", total, " pairs", initial=done) as bar:
+        for paradigm, of_paradigm in zip(paradigms, pieces, strict=True):
+            first, last = results[paradigm.name].pairs, len(of_paradigm.ids) // 2
+            for start in range(first, last, _PAIRS_AT_ONCE):
+                part = of_paradigm.part(slice(2 * start, 2 * (start + _PAIRS_AT_ONCE)))
+                scores = scoring.scores(predict, part, method)
+                found = sum((_compare(part, scores, i) for i in range(0, len(scores), 2)), Result())
+                results[paradigm.name] += found
+                if save:
+                    save(results)
+                bar.update(found.pairs)
+    return results
+
+
+def _compare(pieces, scores, i):
+    """The Result of a pair: sentences i and i + 1."""
+    good, bad = scores[i], scores[i + 1]
+    identical = pieces.ids[i].tolist() == pieces.ids[i + 1].tolist()
+    # Scores of the same pieces may differ in rounding, by the batches that they were in.
+    tie = identical or good["log_prob"] == bad["log_prob"]
+    correct = 0.5 if tie else float(good["log_prob"] > bad["log_prob"])
+    unknown = good["num_unknown"] + bad["num_unknown"]
+    return Result(1, correct, int(tie), int(identical), unknown)
+
+
+def settings_of(loaded, paradigms, method):
+    """What the results depend on: dict of str -> str, with fingerprints of weights and pairs."""
+    named = name_table.named_variables(loaded.model)
+    # A source may lack these, which are random then.
+    others = (*name_table.POOLER, *name_table.HEAD_NAMES["sentence_order"])
+    weights = hashlib.sha256()
+    for name in sorted(named.keys() - {*others}):
+        weights.update(named[name].numpy().tobytes())
+    content = [(paradigm.name, paradigm.sentences) for paradigm in paradigms]
+    return {
+        "model": loaded.checkpoint,
+        "weights": weights.hexdigest(),
+        "vocabulary": loaded.tokenizer.fingerprint,
+        "pairs": hashlib.sha256(json.dumps(content).encode()).hexdigest(),
+        "method": method,
+    }
+
+
+def evaluate(loaded, paradigms, method, path=None):
+    """Measures a model, and writes what is found to a file after every 250 pairs.
+
+    Args:
+        loaded: Loaded, a pre-trained model.
+        paradigms: list of Paradigm.
+        method: str, of scoring.METHODS.
+        path: str or None, JSON file for the figures. If it is there, what it holds is not computed
+            again.
+
+    Returns:
+        dict, as of `summary`.
+
+    Raises:
+        UserError: the model has no masked-LM head, a sentence is too long, or the file holds
+            figures of another model, other pairs or another method.
+    """
+    loaded.check_head("masked_lm", "minimal_pairs")
+    pieces = encode(paradigms, loaded.tokenizer, loaded.max_seq_length)
+    settings = settings_of(loaded, paradigms, method)
+    results = _read_results(path, settings) if path else {}
+
+    def save(results):
+        files.write_text(path, json.dumps(settings | summary(paradigms, results), indent=2) + "\n")
+
+    predict = scoring.predictor(loaded.model, shows_progress=False)
+    results = measure(predict, paradigms, pieces, method, results, save if path else None)
+    return summary(paradigms, results)
+
+
+def _read_results(path, settings):
+    """The results in a file of figures: dict of paradigm -> Result; empty if there is no file."""
+    text = files.read_text(path)
+    if not text:
+        return {}
+    found = parse_json(text, path)
+    known = found.get("paradigms") if isinstance(found, dict) else None
+    if not isinstance(known, dict):
+        raise UserError(f"{path} holds no figures of minimal pairs: give another --output_file")
+    for name in ("weights", "vocabulary", "pairs", "method"):
+        if found.get(name) != settings[name]:
+            what = f"--method={found.get(name)}" if name == "method" else f"other {name}"
+            raise UserError(
+                f"{path} holds figures of {found.get('model')} with {what}: delete it, or give "
+                "another --output_file"
+            )
+    return {name: state.typed(values, Result, name) for name, values in known.items()}
+
+
+# --- Figures -------------------------------------------------------------------------------------
+
+
+def summary(paradigms, results):
+    """The figures of a suite.
+
+    Args:
+        paradigms: list of Paradigm.
+        results: dict of paradigm -> Result.
+
+    Returns:
+        dict: `complete`, whether all pairs are scored; `overall`; `fields`, `linguistics_terms`
+        and `paradigms` by name. Each has `accuracy`, `standard_error` and the counts of Result.
+    """
+    scored = [paradigm for paradigm in paradigms if results[paradigm.name].pairs]
+    found = {
+        "complete": all(2 * results[p.name].pairs == len(p.sentences) for p in paradigms),
+        "overall": sum((results[p.name] for p in scored), Result()).figures(),
+    }
+    for title, group in GROUPS.items():
+        sums = {}
+        for paradigm in scored:
+            if name := getattr(paradigm, group):
+                sums[name] = sums.get(name, Result()) + results[paradigm.name]
+        found[title] = {name: result.figures() for name, result in sums.items()}
+    found["paradigms"] = {
+        paradigm.name: {group: getattr(paradigm, group) for group in GROUPS.values()}
+        | results[paradigm.name].figures()
+        for paradigm in scored
+    }
+    return found
+
+
+def table(figures):
+    """The figures of `summary` as lines of text (str): accuracies in percent."""
+    rows = []
+    for title in ("paradigms", "linguistics_terms", "fields"):
+        rows += [(name, values) for name, values in sorted(figures[title].items())] + [None]
+    rows.append(("all pairs", figures["overall"]))
+    width = max(len(row[0]) for row in rows if row)
+    lines = [f"{'':{width}}  accuracy  error   pairs  ties"]
+    for row in rows:
+        if row is None:
+            lines.append("")
+            continue
+        name, values = row
+        accuracy, error = 100 * values["accuracy"], 100 * values["standard_error"]
+        lines.append(
+            f"{name:{width}}  {accuracy:8.1f}  {error:5.1f}  {values['pairs']:6}  "
+            f"{values['ties']:4}"
+        )
+    overall = figures["overall"]
+    lines.append(
+        f"{overall['identical']} pairs of identical pieces, which count half as all ties do; "
+        f"{overall['unknown_pieces']} unknown pieces."
+    )
+    return "\n".join(lines)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Measures how often a pre-trained model finds the grammatical sentence of a pair more likely.
+
+python minimal_pairs.py --model=output --input_file='blimp/*.jsonl' --output_file=blimp.json
+python minimal_pairs.py --model=output --input_file='blimp/*.jsonl' --pairs_per_paradigm=100
+python minimal_pairs.py --model=albert_base --input_file=my-pairs.tsv
+
+A sentence's score is the sum of the log-probabilities of its pieces, each masked in turn. It prints
+the accuracy of each paradigm, phenomenon and field and of all pairs, with standard errors, in
+percent; a tie counts half. Chance is 50. With --output_file, a run that was stopped goes on where
+it was. Once the project is installed, `albert-minimal-pairs` is the same command.
+"""
+
+import os
+
+from absl import flags
+
+from albert_tf import options
+from albert_tf.cli import flag_groups, launch, paths, predict_models
+from albert_tf.errors import UserError
+
+FLAGS = flags.FLAGS
+
+
+def define_flags():
+    """Defines the script's flags."""
+    flag_groups.define(options.MinimalPairs, options.TrainedModel)
+    flags.mark_flags_as_required(["model", "input_file"])
+
+
+def main(_):
+    """Reads the pairs, loads the model, scores the sentences and prints a table."""
+    flag_groups.check_not_empty("model", "input_file", "output_file")
+    if FLAGS.output_file and os.path.isdir(FLAGS.output_file):
+        raise UserError(f"--output_file={FLAGS.output_file} is a directory: give a file")
+    paths.check_exist("model", "input_file", "albert_config_file", "spm_model_file", "vocab_file")
+    paths.check_config(FLAGS.albert_config_file)
+
+    from albert_tf import files
+    from albert_tf.api import minimal_pairs
+
+    found = files.expand_patterns(FLAGS.input_file, "input_file")
+    paradigms = minimal_pairs.read(found, FLAGS.pairs_per_paradigm)
+    if FLAGS.output_file:
+        files.check_file_writable(FLAGS.output_file, "output_file")
+    loaded = predict_models.load(FLAGS.model)
+    figures = minimal_pairs.evaluate(loaded, paradigms, FLAGS.method, FLAGS.output_file)
+    print(minimal_pairs.table(figures))
+
+
+def run():
+    """The command `albert-minimal-pairs`."""
+    define_flags()
+    launch.run(main)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Minimal pairs: reading them, and the figures of a model whose probabilities are known."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.api import minimal_pairs
+from albert_tf.errors import UserError
+from tests.api import sources
+
+WORDS = ("the", "in", "of", "man", "old", "was")
+PAIR = {"sentence_good": "a b", "sentence_bad": "b a"}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a file and returns its path: write(content, name)."""
+
+    def write(content, name="pairs.txt"):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        return str(tmp_path / name)
+
+    return write
+
+
+def json_lines(*rows):
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "a b\tb a\nc d\td c\n",
+        "\ufeffa b\tb a\r\nc d\td c",
+        "sentence_good\tsentence_bad\na b\tb a\nc d\td c\n",
+        "a b\nb a\nc d\nd c\n",
+        json_lines(PAIR, {"sentence_good": "c d", "sentence_bad": "d c", "UID": None}),
+    ],
+)
+def test_forms_of_files(content, write):
+    path = write(content, "inversion.tsv")
+    (found,) = minimal_pairs.read([path])
+    assert (found.name, found.field, found.linguistics_term) == ("inversion", "", "")
+    assert found.sentences == ["a b", "b a", "c d", "d c"]
+    lines = content.strip("\n").splitlines()
+    first = next(i for i, line in enumerate(lines, 1) if "a b" in line)
+    assert found.places[0] == f"{path}, line {first}"
+    last = next(i for i, line in enumerate(lines, 1) if "d c" in line)
+    assert found.places[-1] == f"{path}, line {last}"
+
+
+def test_paradigms_lie_in_several_files_and_some_pairs_are_taken(write):
+    rows = [
+        PAIR | {"sentence_bad": str(n), "UID": uid, "field": "syntax", "linguistics_term": "order"}
+        for uid in ("one", "two")
+        for n in range(3)
+    ]
+    paths = [write(json_lines(*rows[:4]), "a.jsonl"), write(json_lines(*rows[4:]), "b.jsonl")]
+    found = minimal_pairs.read(paths)
+    assert [(p.name, p.field, p.linguistics_term) for p in found] == [
+        ("one", "syntax", "order"), ("two", "syntax", "order")
+    ]  # fmt: skip
+    assert [p.sentences[1::2] for p in found] == [["0", "1", "2"]] * 2
+    found = minimal_pairs.read(paths, pairs_per_paradigm=2)
+    assert [p.sentences[1::2] for p in found] == [["0", "1"]] * 2
+    assert [len(p.places) for p in found] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty: give a file"),
+        ("a\n\nb\nc\n", "line 2 is empty"),
+        ("a\n \nb\nc\n", "line 2 is empty"),
+        ("a\nb\nc\n", "has 3 lines: a pair takes two"),
+        ("a\tb\nc\n", "line 2 has 1 columns: two are needed"),
+        ("a\t\n", "line 1: sentence_bad is missing, empty"),
+        (json_lines(PAIR, {"sentence_good": "a"}), "line 2: sentence_bad is missing, empty"),
+        (json_lines(PAIR | {"sentence_good": 3}), "line 1: sentence_good is missing, empty or not"),
+        (json_lines(PAIR, [1]), "line 2 is no JSON object"),
+        (json_lines(PAIR) + "x\n", "line 2 is not JSON"),
+    ],
+)
+def test_bad_files(content, message, write):
+    path = write(content)
+    with pytest.raises(UserError) as caught:
+        minimal_pairs.read([path])
+    assert str(caught.value).startswith(path) and message in str(caught.value)
+
+
+# --- Figures -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    """A model by which, whatever stands around, of WORDS a later one is more likely."""
+    found = albert_tf.load(sources.write_release(tmp_path_factory.mktemp("release")))
+    for variable in found.model.variables:
+        variable.assign(tf.zeros_like(variable))
+    bias = np.zeros(found.config.vocab_size, np.float32)
+    for rank, word in enumerate(WORDS, 1):
+        (id_,) = found.tokenizer.encode_ids(word)
+        bias[id_] = rank
+    found.model.masked_lm.output_bias.assign(bias)
+    return found
+
+
+def paradigm(name, *pairs, field="syntax", term="agreement"):
+    sentences = [sentence for pair in pairs for sentence in pair]
+    places = [f"{name}, line {number}" for number in range(len(sentences))]
+    return minimal_pairs.Paradigm(name, field, term, sentences, places)
+
+
+SUITE = [
+    paradigm("right", ("the in", "the the"), ("was", "of"), ("old", "the")),
+    paradigm("mixed", ("in", "the"), ("the", "in"), ("The in", "the IN"), ("in of", "of in")),
+    paradigm("wrong", ("in", "\U0001f600 was"), field="semantics", term="quantifiers"),
+    paradigm("of my own", ("the", "was"), field="", term=""),
+]
+
+
+@pytest.mark.parametrize("method", ["within_word_l2r", "original"])
+def test_figures_of_known_probabilities(loaded, method):
+    unknown = loaded.score("\U0001f600 was")["num_unknown"]
+    longer = loaded.score("\U0001f600 was")["log_prob"] < loaded.score("in")["log_prob"]
+    assert unknown == 1 and longer  # one more piece
+    figures = minimal_pairs.evaluate(loaded, SUITE, method)
+    table = {name: values["accuracy"] for name, values in figures["paradigms"].items()}
+    assert table == {"right": 1.0, "mixed": 0.5, "wrong": 1.0, "of my own": 0.0}
+    mixed = figures["paradigms"]["mixed"]
+    assert (mixed["pairs"], mixed["correct"], mixed["ties"], mixed["identical"]) == (4, 2.0, 2, 1)
+    assert (mixed["field"], mixed["linguistics_term"]) == ("syntax", "agreement")
+    assert mixed["standard_error"] == pytest.approx(math.sqrt((2 * 0.25 + 2 * 0.0) / 4 / 4))
+    assert figures["paradigms"]["right"]["standard_error"] == 0.0
+    assert figures["complete"]
+    assert {name: values["accuracy"] for name, values in figures["fields"].items()} == {
+        "syntax": 5 / 7, "semantics": 1.0
+    }  # fmt: skip
+    assert figures["linguistics_terms"]["agreement"]["pairs"] == 7
+    overall = figures["overall"]
+    assert overall["pairs"] == 9 and overall["unknown_pieces"] == unknown
+    assert overall["accuracy"] == pytest.approx(6 / 9)
+    table = minimal_pairs.table(figures)
+    assert re.search(r"all pairs +66\.7 +13\.6 +9 +2\n", table)
+    assert "1 pairs of identical pieces" in table and "1 unknown pieces" in table
+
+
+def test_the_same_pieces_are_a_tie_whatever_the_rounding():
+    pieces = minimal_pairs.scoring.Pieces([np.array([5, 6])] * 2, None, None, None)
+    scores = [{"log_prob": value, "num_unknown": 0} for value in (-1.0, -1.0000001)]
+    result = minimal_pairs._compare(pieces, scores, 0)
+    assert (result.correct, result.ties, result.identical) == (0.5, 1, 1)
+
+
+def test_a_stopped_run_goes_on(loaded, tmp_path, monkeypatch):
+    monkeypatch.setattr(minimal_pairs, "_PAIRS_AT_ONCE", 2)
+    path = str(tmp_path / "out.json")
+    expected = minimal_pairs.evaluate(loaded, SUITE, "original")
+    score, calls = minimal_pairs.scoring.scores, []
+
+    def stopped(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return score(*arguments)
+
+    monkeypatch.setattr(minimal_pairs.scoring, "scores", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        minimal_pairs.evaluate(loaded, SUITE, "original", path)
+    partial = json.loads((tmp_path / "out.json").read_text())
+    assert not partial["complete"] and partial["overall"]["pairs"] == 5
+    assert minimal_pairs.evaluate(loaded, SUITE, "original", path) == expected
+    assert len(calls) == 4 + 3
+    assert minimal_pairs.evaluate(loaded, SUITE, "original", path) == expected
+    assert len(calls) == 4 + 3  # nothing is left to do
+    whole = json.loads((tmp_path / "out.json").read_text())
+    assert {name: whole[name] for name in expected} == expected
+
+
+def test_figures_of_something_else_are_noticed(loaded, tmp_path):
+    path = str(tmp_path / "out.json")
+    suite = SUITE[:1]
+    minimal_pairs.evaluate(loaded, suite, "original", path)
+    with pytest.raises(UserError, match=r"with --method=original: delete it, or give another --o"):
+        minimal_pairs.evaluate(loaded, suite, "within_word_l2r", path)
+    with pytest.raises(UserError, match="with other pairs: delete"):
+        minimal_pairs.evaluate(loaded, SUITE[1:2], "original", path)
+    bias = loaded.model.masked_lm.output_bias
+    before = bias.numpy()
+    bias.assign(before + 1)
+    try:
+        with pytest.raises(UserError, match="with other weights: delete"):
+            minimal_pairs.evaluate(loaded, suite, "original", path)
+    finally:
+        bias.assign(before)
+    (tmp_path / "out.json").write_text("[1]")
+    with pytest.raises(UserError, match="holds no figures of minimal pairs"):
+        minimal_pairs.evaluate(loaded, suite, "original", path)
+
+
+def test_a_sentence_beyond_the_positions(loaded):
+    suite = [paradigm("long", ("of " * 63, "of"))]
+    with pytest.raises(UserError, match=r"^long, line 0 has 63 pieces, but max_seq_length=64"):
+        minimal_pairs.evaluate(loaded, suite, "original")
