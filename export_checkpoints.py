@@ -117,10 +117,9 @@ def read_tokenizer(config, has_masked_lm):
     """
     from albert_tf.checkpoints import source
     from albert_tf.publish import transformers_tokenizer
-    from albert_tf.tasks import text_input
 
     tokenizer = model_flags.directory_tokenizer()
-    text_input.check_vocabulary(config, tokenizer, tokenizer.path)
+    config.check_vocabulary(tokenizer)
     ids = tokenizer.special_ids(with_mask=False)
     length = source.Source(FLAGS.albert_directory).recorded("max_seq_length")
     length = length or config.max_position_embeddings

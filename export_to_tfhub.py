@@ -71,11 +71,10 @@ def export_model(tokenizer):
     """Writes the encoder."""
     from albert_tf import config as albert_config
     from albert_tf.publish import hub, saved_models
-    from albert_tf.tasks import text_input
 
     config_path = os.path.join(FLAGS.albert_directory, CONFIG_FILE)
     config = albert_config.AlbertConfig.from_json_file(config_path)
-    text_input.check_vocabulary(config, tokenizer, tokenizer.path)
+    config.check_vocabulary(tokenizer)
     model, loaded = load_model(config)
     module = hub.HubModule(
         model,

@@ -34,6 +34,7 @@ _MOST_PARAMETERS = 10**11  # 400 GB
 # Keys in config files of the original and related projects. Their code does not read them either.
 _KNOWN_UNUSED = {"net_structure_type", "gap_size", "num_memory_blocks", "layers_to_keep"}
 _SIMILAR = 0.85  # a similarity above this is probably a misspelling
+_LEAST_USED = 0.9  # of the embeddings; some models round their number up
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
@@ -149,6 +150,22 @@ class AlbertConfig:
         ffn = (2 * hidden + 1) * self.intermediate_size + 3 * hidden
         blocks = self.num_attention_groups * attention + self.num_ffn_groups * ffn
         return embeddings + mapping + self.inner_group_num * blocks + square
+
+    def check_vocabulary(self, tokenizer):
+        """Prints a warning if a tokenizer has far fewer pieces than the model has embeddings.
+
+        Args:
+            tokenizer: FullTokenizer.
+
+        Raises:
+            UserError: it has pieces for which the model has no embedding.
+        """
+        found = f"{tokenizer.path} has {tokenizer.vocab_size} pieces and the config has "
+        found += f"vocab_size={self.vocab_size}"
+        if tokenizer.vocab_size > self.vocab_size:
+            raise UserError(f"{found}: one belongs to another model")
+        if tokenizer.vocab_size < _LEAST_USED * self.vocab_size:
+            print(f"Warning: {found}: one may belong to another model.")
 
     @property
     def head_size(self):

@@ -24,8 +24,8 @@ from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import input_pipeline, record_index, schemas
-from albert_tf.tasks import classification, glue, tsv_files
-from albert_tf.tasks.text_input import TextInput
+from albert_tf.tasks import classification, glue
+from albert_tf.tasks.base import TextInput
 from albert_tf.text.tokenization import FullTokenizer
 
 KINDS = ("cut", "padded")
@@ -33,18 +33,18 @@ INPUTS = ("input_ids", "input_mask", "segment_ids")
 WARM_UP = 2  # batches of each kind before the clock runs, for tracing and first allocations
 
 
-def features(examples, task, tokenizer, args):
-    """Arrays of examples of a row of `glue.TASKS`."""
+def classifier(task, tokenizer, args):
+    """The task object of a row of `glue.TASKS`."""
     text = TextInput(tokenizer, args.max_seq_length, None, None)
-    return classification.ClassificationTask("any", task, text).features(examples)
+    return classification.ClassificationTask("any", task, text)
 
 
 def training_batches(task, examples, tokenizer, args):
     """The same endless batches of both kinds: dict from kind to iterator."""
-    schema = task.schema(args.max_seq_length)
+    schema = classifier(task, tokenizer, args).schema
     # Not a `with` block: the iterators read on.
     path = os.path.join(tempfile.mkdtemp(), "train.tf_record")
-    arrays = features(examples, task, tokenizer, args)
+    arrays = classifier(task, tokenizer, args).features(examples)
     schemas.write_records(path, schema, [arrays])
     files = record_index.read([path])
     return {
@@ -57,7 +57,7 @@ def training_batches(task, examples, tokenizer, args):
 
 def prediction_batches(task, examples, tokenizer, args):
     """All rows in batches of both kinds: dict from kind to iterator."""
-    arrays = features(examples, task, tokenizer, args)
+    arrays = classifier(task, tokenizer, args).features(examples)
     arrays = {name: arrays[name].astype("int32") for name in INPUTS}
     return {
         kind: (
@@ -121,15 +121,15 @@ def report(name, rows, totals):
 def measure(task, model, tokenizer, args):
     """Measures training and prediction of a task."""
     batches = args.batches
-    examples, _ = tsv_files.read_examples(task, args.data_dir, "train", tokenizer)
+    examples, _ = glue.read_examples(task, args.data_dir, "train", tokenizer)
     sources = training_batches(
         task, examples[: (WARM_UP + batches) * args.batch_size], tokenizer, args
     )
-    update = make_update(model, task.schema(args.max_seq_length))
+    update = make_update(model, classifier(task, tokenizer, args).schema)
     totals = seconds(update, sources, batches)
     report(f"{task.folder} training", batches * args.batch_size, totals)
 
-    examples, _ = tsv_files.read_examples(task, args.data_dir, "dev", tokenizer)
+    examples, _ = glue.read_examples(task, args.data_dir, "dev", tokenizer)
     sources = prediction_batches(task, examples, tokenizer, args)
     forward = compiled(lambda features: model(features, training=False)["logits"], INPUTS)
     # Whole batches, and all of them but those that warm up: the short rows come first.

@@ -11,7 +11,6 @@ from albert_tf import options
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, source
 from albert_tf.errors import UserError, exit_code
 from albert_tf.model import heads
-from albert_tf.tasks.text_input import check_vocabulary
 from albert_tf.text.tokenization import FullTokenizer
 
 _SIZES = {(768, 12): "base", (1024, 24): "large", (2048, 24): "xlarge", (4096, 12): "xxlarge"}
@@ -128,9 +127,9 @@ def _check_directory(found):
     ]
     if not (found.vocabulary_file() or (found.settings and found.settings.vocabulary)):
         return [*lines, "vocabulary: none next to it", _run_forward(model, config)]
-    (_, path), tokenizer = choice.vocabulary, FullTokenizer(**choice.tokenizer_arguments)
-    check_vocabulary(config, tokenizer, path)
-    lines.append(f"vocabulary: {path}, {tokenizer.vocab_size:,} pieces")
+    tokenizer = FullTokenizer(**choice.tokenizer_arguments)
+    config.check_vocabulary(tokenizer)
+    lines.append(f"vocabulary: {tokenizer.path}, {tokenizer.vocab_size:,} pieces")
     return [*lines, _run_forward(model, config)]
 
 

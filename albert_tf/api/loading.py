@@ -11,9 +11,8 @@ from albert_tf.checkpoints import loading, name_table, readers, run_directory, s
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import encoder, heads
-from albert_tf.tasks import text_input
+from albert_tf.tasks import base
 from albert_tf.text.sequences import SHORTEST
-from albert_tf.text.tokenization import FullTokenizer
 
 DEFAULT_LENGTH = 512
 
@@ -127,7 +126,7 @@ def _line(found, kind, model, random):
 
 def _text_input(choice, length):
     """TextInput that converts text to the model's input."""
-    config, (_, path) = choice.config, choice.vocabulary
+    config = choice.config
     told = choice.source.max_seq_length() or DEFAULT_LENGTH
     length = length or min(told, config.max_position_embeddings)
     if not SHORTEST <= length <= config.max_position_embeddings:
@@ -135,11 +134,4 @@ def _text_input(choice, length):
             f"max_seq_length must lie between {SHORTEST} and max_position_embeddings="
             f"{config.max_position_embeddings} of the config. Received: {length}"
         )
-    tokenizer = FullTokenizer(**choice.tokenizer_arguments)
-    text_input.check_vocabulary(config, tokenizer, path)
-    return text_input.TextInput(
-        tokenizer,
-        max_seq_length=length,
-        vocab_size=config.vocab_size,
-        type_vocab_size=config.type_vocab_size,
-    )
+    return base.text_input([config], choice.tokenizer_arguments, length)

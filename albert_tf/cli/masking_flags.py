@@ -67,7 +67,6 @@ def read_masking(config):
         config: AlbertConfig, whose vocabulary must be large enough for the records.
     """
     from albert_tf.records import graph_masking
-    from albert_tf.tasks import text_input
     from albert_tf.text import tokenization
 
     if not FLAGS.masked_lm_budget:
@@ -83,7 +82,7 @@ def read_masking(config):
     tokenizer = tokenization.FullTokenizer(
         vocab_file=FLAGS.vocab_file, spm_model_file=FLAGS.spm_model_file
     )
-    text_input.check_vocabulary(config, tokenizer, FLAGS.spm_model_file or FLAGS.vocab_file)
+    config.check_vocabulary(tokenizer)
     special_ids = tokenizer.special_ids(with_mask=True)
     wanted = round(FLAGS.masked_lm_budget * FLAGS.max_seq_length)
     if wanted > FLAGS.max_predictions_per_seq:

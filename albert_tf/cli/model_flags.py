@@ -231,20 +231,10 @@ def text_input(choices):
     Raises:
         UserError: the vocabulary cannot be read, or has ids that a model has no embedding for.
     """
-    from albert_tf.tasks import text_input as task_text
-    from albert_tf.text import tokenization
+    from albert_tf.tasks import base
 
-    (_, path), arguments = choices[0].vocabulary, choices[0].tokenizer_arguments
-    tokenizer = tokenization.FullTokenizer(**arguments)
     configs = [choice.config for choice in choices]
-    for config in configs:
-        task_text.check_vocabulary(config, tokenizer, path)
-    return task_text.TextInput(
-        tokenizer,
-        FLAGS.max_seq_length,
-        vocab_size=min(config.vocab_size for config in configs),
-        type_vocab_size=min(config.type_vocab_size for config in configs),
-    )
+    return base.text_input(configs, choices[0].tokenizer_arguments, FLAGS.max_seq_length)
 
 
 # --- What the run writes down --------------------------------------------------------------------

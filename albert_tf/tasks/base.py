@@ -5,15 +5,63 @@ import collections
 import dataclasses
 import functools
 import os
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+import scipy.special
 
 from albert_tf import files
 from albert_tf.records import feature_cache, input_pipeline, schemas
-from albert_tf.tasks.figures import collapse_warning
+from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import evaluation
 from albert_tf.training.task import Evaluation, RecordFiles, Split
+
+
+class TextInput(NamedTuple):
+    """What all tasks need to turn text into ids.
+
+    Attributes:
+        tokenizer: FullTokenizer.
+        max_seq_length: int, T.
+        vocab_size, type_vocab_size: int, of the model; ids must be below them.
+    """
+
+    tokenizer: FullTokenizer
+    max_seq_length: int
+    vocab_size: int
+    type_vocab_size: int
+
+    @property
+    def sizes(self):
+        """Arguments of the schemas in `records.schemas`: dict of str to int."""
+        return {"vocab_size": self.vocab_size, "type_vocab_size": self.type_vocab_size}
+
+    @property
+    def cache_settings(self):
+        """Settings that features depend on, for `feature_cache.cached_records`: dict."""
+        return self.tokenizer.casing | {"max_seq_length": self.max_seq_length}
+
+
+def text_input(configs, tokenizer_arguments, max_seq_length):
+    """Makes the TextInput of one model, or of several that read the same features.
+
+    Args:
+        configs: list of AlbertConfig, of the models.
+        tokenizer_arguments: dict, arguments of FullTokenizer.
+        max_seq_length: int, T.
+
+    Raises:
+        UserError: the vocabulary cannot be read, or has ids that a model has no embedding for.
+    """
+    tokenizer = FullTokenizer(**tokenizer_arguments)
+    for config in configs:
+        config.check_vocabulary(tokenizer)
+    return TextInput(
+        tokenizer,
+        max_seq_length,
+        vocab_size=min(config.vocab_size for config in configs),
+        type_vocab_size=min(config.type_vocab_size for config in configs),
+    )
 
 
 class Task:
@@ -24,7 +72,7 @@ class Task:
     a dict of the model's outputs for it, arrays [n, ...].
 
     Attributes:
-        text: tasks.text_input.TextInput.
+        text: TextInput.
         kind: FinetunedTask, kept with a run so that checkpoints of another task are refused; None
             if the checkpoint's variables tell.
         labels: tuple of str, the classes; None if there are none.
@@ -140,7 +188,7 @@ class DataSet:
     def described(self):
         """Description of the training files and their columns: str."""
 
-    def prediction_files(self, split, outputs):
+    def prediction_files(self, examples, answers):
         """Content of the files of predictions: dict from path to text."""
 
     def predicted(self, examples):
@@ -258,7 +306,8 @@ class DataSet:
             if warning:
                 print(f"Warning: {warning}")
             part, examples = self.test_sets[suffix]
-            texts = part.prediction_files(split, member.outputs[suffix])
+            answers = self.task.answers(split, member.outputs[suffix])
+            texts = part.prediction_files(examples, answers)
             for path, text in texts.items():
                 files.write_text(path, text)
             print(f"{part.predicted(examples)} with {member.source}: {', '.join(texts)}")
@@ -279,3 +328,68 @@ def _joined(batches):
         is_float = values.dtype.kind == "f"
         arrays[name] = values.reshape(len(values), -1).astype(np.float32 if is_float else np.int32)
     return arrays
+
+
+# --- Figures that several tasks have ---
+
+
+def labelled(labels, probabilities):
+    """Answers of a classifier.
+
+    Args:
+        labels: sequence of C str.
+        probabilities: array [n, C].
+
+    Returns:
+        list of n dicts: `label` and `probabilities`, a dict by label.
+    """
+    return [
+        {
+            "label": labels[np.argmax(row)],
+            "probabilities": dict(zip(labels, row.tolist(), strict=True)),
+        }
+        for row in probabilities
+    ]
+
+
+def cross_entropy(logits, labels):
+    """Cross-entropy of each row: logits [n, C], label ids int [n] -> float64 [n]."""
+    log_probabilities = scipy.special.log_softmax(np.asarray(logits, np.float64), axis=-1)
+    return -log_probabilities[np.arange(len(labels)), labels]
+
+
+def mean_over_batches(losses, batch_size, weights=None):
+    """`loss` of the original's results: the mean of the batches' means, the last one's included.
+
+    Args:
+        losses: array [n]; sums, where an example has several.
+        batch_size: int.
+        weights: array [n], how many losses each example has; None for one each.
+
+    Returns:
+        float.
+    """
+    starts = np.arange(0, len(losses), batch_size)
+    sizes = np.add.reduceat(np.ones(len(losses)) if weights is None else weights, starts)
+    return float(np.mean(np.add.reduceat(losses, starts) / sizes))
+
+
+def collapse_warning(labels, logits):
+    """A warning if all examples are given the same class, as a model does that has not learnt.
+
+    Args:
+        labels: sequence of C str, or None in regression, where there is nothing to warn of.
+        logits: array [n, C].
+
+    Returns:
+        str or None.
+    """
+    if labels is None or len(logits) < 2:
+        return None
+    found = set(np.argmax(logits, axis=-1).tolist())
+    if len(found) > 1:
+        return None
+    return (
+        f"all {len(logits)} examples are predicted to be {labels[found.pop()]!r}: the model has "
+        "probably not learnt; try a lower --learning_rate, a longer --warmup_step or another --seed"
+    )

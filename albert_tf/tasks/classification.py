@@ -3,70 +3,59 @@
 
 import collections
 import dataclasses
+import functools
+import math
 import os
+import warnings
 from typing import ClassVar
 
 import numpy as np
+import scipy.special
+import scipy.stats
+import sklearn.metrics
+import tensorflow as tf
 
 from albert_tf.checkpoints.run_directory import FinetunedTask
+from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
 from albert_tf.options import WINDOW, check_pair_length
 from albert_tf.publish import graph_inputs, signatures
-from albert_tf.tasks import base, classification_metrics, glue, tsv_files
-from albert_tf.tasks.figures import mean_over_batches
-from albert_tf.tasks.text_input import TextInput
+from albert_tf.records import schemas
+from albert_tf.tasks import base, glue
 from albert_tf.text.sequences import cut, pack_segments
 
 HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
 
 
-@dataclasses.dataclass(frozen=True)
 class ClassificationTask(base.Task):
     """A class, or a number, for a text or a pair of texts.
 
-    Attributes:
+    Args:
         name: str, in lower case.
         row: GlueTask, of `glue.TASKS` or one of `glue.tsv_task`.
         text: TextInput.
         threshold: float or None, a number to export with the model.
-        optional_inputs: tuple of str, ("text_pair",) where nothing tells whether there are pairs.
+        optional_inputs: tuple of str, ("text_pair",) if it is unknown whether there are pairs.
     """
 
-    name: str
-    row: tsv_files.GlueTask
-    text: TextInput
-    threshold: float | None = None
-    optional_inputs: tuple = ()
-
-    @property
-    def kind(self):
-        """FinetunedTask that is recorded with checkpoints."""
-        return FinetunedTask(glue.model_task(self.name), self.row.labels)
-
-    @property
-    def labels(self):
-        """Names of the classes; None in regression."""
-        return self.row.labels
-
-    @property
-    def input_names(self):
-        """Names of one text or two."""
-        return ("text", "text_pair")[: len(self.row.text)]
-
-    @property
-    def key_metric(self):
-        """The figure that chooses the best checkpoint."""
-        return self.row.key_metric
+    def __init__(self, name, row, text, threshold=None, optional_inputs=()):
+        self.name, self.row, self.text, self.threshold = name, row, text, threshold
+        self.kind = FinetunedTask(glue.model_task(name), row.labels)
+        self.labels = row.labels
+        self.input_names = ("text", "text_pair")[: len(row.text)]
+        self.optional_inputs = optional_inputs
+        self.key_metric = row.metrics[0]
+        self.objective = objectives.REGRESSION if row.is_regression else objectives.CLASSIFICATION
 
     @property
     def schema(self):
         """Schema of the records."""
-        return self.row.schema(self.text.max_seq_length, **self.text.sizes)
-
-    @property
-    def objective(self):
-        """Loss and figures of the training."""
-        return objectives.REGRESSION if self.row.is_regression else objectives.CLASSIFICATION
+        return schemas.classification_schema(
+            self.text.max_seq_length,
+            tf.float32 if self.row.is_regression else tf.int64,
+            num_labels=self.labels and len(self.labels),
+            **self.text.sizes,
+        )
 
     def make_model(self, config, **encoder_options):
         """The classifier or regressor."""
@@ -81,7 +70,7 @@ class ClassificationTask(base.Task):
         """Examples of dicts of `text` and, of pairs, `text_pair`."""
         normalize = self.text.tokenizer.normalize
         return [
-            tsv_files.Example(
+            glue.Example(
                 guid=str(number),
                 text_a=normalize(given["text"]),
                 text_b=normalize(given["text_pair"]) if "text_pair" in given else None,
@@ -124,17 +113,20 @@ class ClassificationTask(base.Task):
             "is_real_example": np.ones(len(examples), np.int8),
         }
 
+    def probabilities(self, logits):
+        """Probabilities of the labels, of logits; float32 [n, C]."""
+        return scipy.special.softmax(np.asarray(logits, np.float32), axis=-1)
+
     def answers(self, split, outputs):
         """`label` and `probabilities` by label; in regression `predictions`, the score."""
-        predicted = classification_metrics.predictions(self.row, outputs["logits"])
-        return classification_metrics.answers(self.row, predicted)
+        if self.row.is_regression:
+            scores = np.asarray(outputs["logits"], np.float32).ravel()
+            return [{"predictions": float(score)} for score in scores]
+        return base.labelled(self.labels, self.probabilities(outputs["logits"]))
 
     def figures(self, split, outputs, batch_size):
         """Metrics of the task, and the original's `loss`."""
-        arguments = self.row, outputs["logits"], split.arrays["label_ids"]
-        losses = classification_metrics.example_losses(*arguments)
-        loss = mean_over_batches(losses, batch_size)
-        return classification_metrics.evaluate(*arguments) | {"loss": loss}
+        return evaluate(self.row, outputs["logits"], split.arrays["label_ids"], batch_size)
 
     def label_counts(self, examples):
         """Counter of the classes."""
@@ -159,7 +151,7 @@ class GlueData(base.DataSet):
         shuffle_buffer_size: int, of the training.
     """
 
-    row: tsv_files.GlueTask = dataclasses.field(kw_only=True)
+    row: glue.GlueTask = dataclasses.field(kw_only=True)
     suffix: str = ""
     submission_dir: str | None = None
     shuffle_buffer_size: int = WINDOW
@@ -183,7 +175,7 @@ class GlueData(base.DataSet):
 
     def sources(self, split):
         """Path of the file of a split, in a list."""
-        return [tsv_files.input_file(self.row, self.data_dir, split)]
+        return [glue.input_file(self.row, self.data_dir, split)]
 
     def record_name(self, split):
         """Name of the record file of a split."""
@@ -194,7 +186,7 @@ class GlueData(base.DataSet):
     def read(self, split):
         """Reads a split; returns its examples and what is to be said of it."""
         tokenizer = self.task.text.tokenizer
-        examples, left_out = tsv_files.read_examples(self.row, self.data_dir, split, tokenizer)
+        examples, left_out = glue.read_examples(self.row, self.data_dir, split, tokenizer)
         counts = {
             "left_out": left_out,
             "without_text": sum(not (example.text_a or example.text_b) for example in examples),
@@ -217,14 +209,11 @@ class GlueData(base.DataSet):
         named = (f"{name} in column {x}" for name, x in zip(names, columns, strict=True))
         return f"{self.sources('train')[0]}: {', '.join(named)}".replace("column -1", "the last")
 
-    def prediction_files(self, split, outputs):
+    def prediction_files(self, examples, answers):
         """The original's two files, and that for the GLUE server."""
-        predicted = classification_metrics.predictions(self.row, outputs["logits"])
         named = {
-            "test": classification_metrics.test_results(predicted),
-            "submit": classification_metrics.submit_results(
-                split.content, predicted, self.task.answers(split, outputs)
-            ),
+            "test": test_results(answers),
+            "submit": submit_results([example.guid for example in examples], answers),
         }
         texts = {
             os.path.join(self.output_dir, f"{name}_results{self.suffix}.tsv"): text
@@ -232,7 +221,7 @@ class GlueData(base.DataSet):
         }
         if self.submission_dir:
             path = os.path.join(self.submission_dir, self.row.submission_file)
-            texts[path] = classification_metrics.glue_submission(self.row, split.content, predicted)
+            texts[path] = glue_submission(self.row, examples, answers)
         return texts
 
 
@@ -276,3 +265,114 @@ def _label_ids(examples, task):
         return np.array([example.label for example in examples], np.float32)
     ids = {label: id_ for id_, label in enumerate(task.labels)}
     return np.array([ids[example.label] for example in examples], np.int32)
+
+
+# --- Metrics -------------------------------------------------------------------------------------
+
+
+def _losses(outputs, labels):
+    """Loss of each example: float64 [n]."""
+    return (outputs - labels) ** 2 if outputs.ndim == 1 else base.cross_entropy(outputs, labels)
+
+
+def _classes(logits):
+    return np.argmax(logits, axis=-1)
+
+
+def _correlation(function, outputs, labels):
+    return function(outputs, labels).statistic if len(labels) > 1 else math.nan
+
+
+# name in the results -> f(logits [n, C] or scores [n], label ids [n] or scores [n])
+METRICS = {
+    "eval_accuracy": lambda logits, ids: np.mean(_classes(logits) == ids),
+    # `loss` of the results is the mean over batches, this one over examples.
+    "eval_loss": lambda outputs, labels: np.mean(_losses(outputs, labels)),
+    "matthew_corr": lambda logits, ids: sklearn.metrics.matthews_corrcoef(ids, _classes(logits)),
+    "f1": lambda logits, ids: sklearn.metrics.f1_score(ids, _classes(logits), zero_division=0.0),
+    "pearson": functools.partial(_correlation, scipy.stats.pearsonr),
+    "spearman": functools.partial(_correlation, scipy.stats.spearmanr),
+    "MSE": lambda outputs, labels: np.mean(_losses(outputs, labels)),
+}
+
+
+def evaluate(row, outputs, labels, batch_size):
+    """Metrics of a task: the original's, and those of the GLUE benchmark.
+
+    Correlations are nan if all scores or all labels are the same, as those of a single example
+    are; matthew_corr is 0 then.
+
+    Args:
+        row: GlueTask.
+        outputs: array of logits [n, C]; in regression, scores [n] or [n, 1].
+        labels: array of label ids (int) or scores (float), [n] or [n, 1].
+        batch_size: int, of `loss`, the mean over batches.
+
+    Returns:
+        dict of str to float.
+    """
+    outputs, labels = np.asarray(outputs, np.float64), np.ravel(labels)
+    outputs = np.ravel(outputs) if row.is_regression else outputs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
+        found = {name: float(METRICS[name](outputs, labels)) for name in row.metrics}
+    return found | {"loss": base.mean_over_batches(_losses(outputs, labels), batch_size)}
+
+
+# --- Files of predictions ------------------------------------------------------------------------
+
+
+def test_results(answers):
+    """Content of test_results.tsv: a line of tab-separated numbers per example, no header.
+
+    Args:
+        answers: list of dicts of `ClassificationTask.answers`.
+    """
+    rows = [found.get("probabilities", found).values() for found in answers]
+    return "".join("\t".join(str(np.float32(value)) for value in row) + "\n" for row in rows)
+
+
+def submit_results(names, answers):
+    """Content of submit_results.tsv: a header, then name and label (or score) of each example.
+
+    Args:
+        names: iterable of n str.
+        answers: list of n dicts of `ClassificationTask.answers`.
+    """
+    values = (
+        found["label"] if "label" in found else str(np.float32(found["predictions"]))
+        for found in answers
+    )
+    return _index_prediction(names, values)
+
+
+def glue_submission(row, examples, answers):
+    """Content of the file `row.submission_file`, as the GLUE server takes it.
+
+    Args:
+        row: GlueTask.
+        examples: list of n Examples of the test split.
+        answers: list of n dicts of `ClassificationTask.answers`.
+
+    Raises:
+        UserError: the task is none of GLUE's, or its test file has no whole numbers as index.
+    """
+    if not row.folder:
+        raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
+    for example in examples:
+        if not example.guid.isdecimal():
+            raise UserError(
+                f"{row.folder}/{row.files['test'][0]}: the first column must be a whole number, "
+                f"the GLUE server's index. Received: {example.guid!r}"
+            )
+    if row.score_range:
+        scores = np.clip([found["predictions"] for found in answers], *row.score_range)
+        values = [f"{score:.3f}" for score in scores]
+    else:
+        values = [found["label"] for found in answers]
+    return _index_prediction([str(int(example.guid)) for example in examples], values)
+
+
+def _index_prediction(names, values):
+    lines = [f"{name}\t{value}\n" for name, value in zip(names, values, strict=True)]
+    return "index\tprediction\n" + "".join(lines)

@@ -1,91 +1,161 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks of GLUE (paper, section 4.2), rows of `TASKS`, and that of one's own TSV files."""
+"""The tasks of GLUE (paper, section 4.2) as rows of `TASKS`, and that of a user's own files.
+
+A row says which columns hold texts and labels; `read_examples` reads them.
+"""
 
 import dataclasses
 import itertools
+import math
+import os
 import reprlib
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from albert_tf import options
 from albert_tf.errors import UserError
-from albert_tf.tasks.tsv_files import (
-    SPLITS,
-    GlueTask,
-    check_label,
-    input_file,
-    input_paths,
-    labels_of,
-    read_rows,
-)
+from albert_tf.tasks import tables
 
+SEPARATOR = "|"  # between the labels of a text
+SPLITS = ("train", "dev", "test")
+NEEDED_BY = {"train": "--do_train", "dev": "--do_eval", "test": "--do_predict"}
+_MOST_SHOWN = 10  # labels in a message
 _FILES = {split: (f"{split}.tsv",) for split in SPLITS}
 _OWN_FILES = {split: (f"{split}.tsv", f"{split}.csv") for split in SPLITS}
 _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
-_BINARY = ("0", "1")
+
+
+class Example(NamedTuple):
+    """One row of a file: its name, texts (text_b None where there is none) and label.
+
+    The label is the text of a class, in multi-label classification a list of them or, in
+    regression, a float. In the test split it is the first class, or 0.0: a stand-in.
+    """
+
+    guid: str
+    text_a: str
+    text_b: str | None
+    label: str | list | float
+
+
+@dataclasses.dataclass(frozen=True)
+class GlueTask:
+    """Where the texts and labels of a task stand, and how it is measured.
+
+    The defaults are those of most tasks of GLUE. Columns are numbers from 0 (-1 is the last one),
+    or names that the header must have.
+
+    Attributes:
+        folder: str, directory below data_dir.
+        text: tuple of one or two columns, in the training and development files.
+        test_text: the same in the test file; empty if it has the same columns.
+        label: column, in the training and development files; None if there is none. With
+            multi_label a tuple: a column of labels with SEPARATOR between them, or one for each
+            label, with 0 or 1.
+        labels: tuple of str in the order of their ids, or None for regression.
+        metrics: tuple of names in `classification.METRICS`. The first one chooses the best
+            checkpoint.
+        files: dict from split to names, of which one file must be there; splits without a file
+            are not in it.
+        splits_with_header: tuple of str; elsewhere the first row is an example.
+        guid, test_guid: str, how examples are named in train and dev, and in test: "row" (split and
+            number of the row), "position" (number of the example), "id" (the first column) or
+            "normalized id".
+        splits_with_short_rows: tuple of str, in which a row that lacks columns is left out and
+            counted; elsewhere it is an error.
+        splits_with_blank_rows: tuple of str, in which a blank row is an example without text, so
+            that a line of predictions belongs to the same line of the file; elsewhere it is left
+            out and counted.
+        normalize_labels: bool, whether labels go through the tokenizer's normalisation, as the
+            original has it; if not, they are only stripped.
+        multi_label: bool, whether a text has any number of labels.
+        server_file: str, name of the file that the GLUE server takes, if it is not the folder's.
+        score_range: (lowest, highest) score in that file, or None for classes.
+        companions: tuple of (suffix, name in `TASKS`): tasks on whose development and test sets the
+            same model is also evaluated; the suffix is added to figures and file names.
+    """
+
+    folder: str
+    text: tuple[int | str, ...]
+    test_text: tuple[int | str, ...] = ()
+    label: int | str | tuple | None = -1
+    labels: tuple[str, ...] | None = ("0", "1")
+    metrics: tuple[str, ...] = ("eval_accuracy", "eval_loss")
+    files: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=lambda: _FILES)
+    splits_with_header: tuple[str, ...] = SPLITS
+    guid: str = "normalized id"
+    test_guid: str = "normalized id"
+    splits_with_short_rows: tuple[str, ...] = ()
+    splits_with_blank_rows: tuple[str, ...] = ()
+    normalize_labels: bool = True
+    multi_label: bool = False
+    server_file: str = ""
+    score_range: tuple[float, float] | None = None
+    companions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_regression(self):
+        """Whether labels are scores."""
+        return self.labels is None
+
+    @property
+    def num_outputs(self):
+        """Numbers the model gives for an example (int)."""
+        return 1 if self.is_regression else len(self.labels)
+
+    @property
+    def stand_in(self):
+        """The label of an example that has none: the first class, or 0.0."""
+        return 0.0 if self.is_regression else self.labels[0]
+
+    @property
+    def submission_file(self):
+        """Name of the file that the GLUE server takes."""
+        return self.server_file or f"{self.folder}.tsv"
+
+    def text_of(self, split):
+        """Columns of the texts in the file of a split."""
+        return (split == "test" and self.test_text) or self.text
+
+
 _NLI = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 _ACCURACY = ("eval_accuracy", "eval_loss")
 _SCORES = ("pearson", "MSE", "eval_loss", "spearman")
 
-
-def _task(folder, text, label=-1, labels=_BINARY, **others):
-    """A row of `TASKS`, where what is not given is as in most of them."""
-    usual = {
-        "metrics": _ACCURACY,
-        "key_metric": "eval_accuracy",
-        "test_text": text,
-        "files": _FILES,
-        "submission_file": f"{folder}.tsv",
-    }
-    return GlueTask(folder=folder, text=text, label=label, labels=labels, **usual | others)
-
-
 TASKS: dict[str, GlueTask] = {
-    "cola": _task(
+    "cola": GlueTask(
         "CoLA",
         text=(3,),
         test_text=(1,),
         label=1,
         metrics=("matthew_corr", *_ACCURACY),
-        key_metric="matthew_corr",
         splits_with_header=("test",),
         guid="row",
         test_guid="id",
     ),
-    "mnli": _task(
+    "mnli": GlueTask(
         "MNLI",
         text=(8, 9),
         labels=_NLI,
         files=_FILES | {"dev": ("dev_matched.tsv",), "test": ("test_matched.tsv",)},
-        submission_file="MNLI-m.tsv",
+        server_file="MNLI-m.tsv",
         companions=(("mismatched", "mismnli"), ("diagnostic", "ax")),
     ),
-    "mismnli": _task(
+    "mismnli": GlueTask(
         "MNLI",
         text=(8, 9),
         labels=_NLI,
         files=_FILES | {"dev": ("dev_mismatched.tsv",), "test": ("test_mismatched.tsv",)},
-        submission_file="MNLI-mm.tsv",
+        server_file="MNLI-mm.tsv",
     ),
-    "mrpc": _task(
-        "MRPC",
-        text=(3, 4),
-        label=0,
-        metrics=(*_ACCURACY, "f1"),
-        guid="row",
-        test_guid="id",
+    "mrpc": GlueTask(
+        "MRPC", text=(3, 4), label=0, metrics=(*_ACCURACY, "f1"), guid="row", test_guid="id"
     ),
-    "sst-2": _task("SST-2", text=(0,), test_text=(1,), label=1, guid="row"),
-    "sts-b": _task(
-        "STS-B",
-        text=(7, 8),
-        labels=None,
-        metrics=_SCORES,
-        key_metric="pearson",
-        score_range=(0.0, 5.0),
-    ),
-    "qqp": _task(
+    "sst-2": GlueTask("SST-2", text=(0,), test_text=(1,), label=1, guid="row"),
+    "sts-b": GlueTask("STS-B", text=(7, 8), labels=None, metrics=_SCORES, score_range=(0.0, 5.0)),
+    "qqp": GlueTask(
         "QQP",
         text=(3, 4),
         test_text=(1, 2),
@@ -95,17 +165,17 @@ TASKS: dict[str, GlueTask] = {
         test_guid="id",
         splits_with_short_rows=("train", "dev"),
     ),
-    "qnli": _task("QNLI", text=(1, 2), labels=_ENTAILMENT),
-    "rte": _task("RTE", text=(1, 2), labels=_ENTAILMENT),
-    "wnli": _task("WNLI", text=(1, 2)),
+    "qnli": GlueTask("QNLI", text=(1, 2), labels=_ENTAILMENT),
+    "rte": GlueTask("RTE", text=(1, 2), labels=_ENTAILMENT),
+    "wnli": GlueTask("WNLI", text=(1, 2)),
     # The diagnostic set: predictions of a model that was trained on mnli.
-    "ax": _task(
+    "ax": GlueTask(
         "diagnostic",
         text=(1, 2),
         label=None,
         labels=_NLI,
         files={"test": ("diagnostic.tsv",)},
-        submission_file="AX.tsv",
+        server_file="AX.tsv",
     ),
 }
 
@@ -129,11 +199,8 @@ def model_task(name):
     Args:
         name: str, in any case; it may be `tsv`.
     """
-    name = name.lower()
-    owners = (
-        owner for owner, task in TASKS.items() if name in (other for _, other in task.companions)
-    )
-    return next(owners, name)
+    owners = {other: owner for owner, task in TASKS.items() for _, other in task.companions}
+    return owners.get(name.lower(), name.lower())
 
 
 def with_companions(task, data_dir, split):
@@ -152,15 +219,13 @@ def with_companions(task, data_dir, split):
         UserError: the task has no such split.
     """
     found = {"": task}
-    companions = [(suffix, TASKS[name]) for suffix, name in task.companions]
-    for suffix, companion in companions:
-        if split not in companion.files:
-            continue
-        (path,) = input_paths(companion, data_dir, split)
-        if tf.io.gfile.exists(path):
-            found[f"_{suffix}"] = companion
-        else:
-            print(f"{split}_{suffix}: {path} is not there and so left out")
+    for suffix, name in task.companions:
+        for file in TASKS[name].files.get(split, ()):
+            path = os.path.join(data_dir, TASKS[name].folder, file)
+            if tf.io.gfile.exists(path):
+                found[f"_{suffix}"] = TASKS[name]
+            else:
+                print(f"{split}_{suffix}: {path} is left out, as there is no such file")
     return found
 
 
@@ -207,9 +272,7 @@ def tsv_task(
         text=text,
         label=label_columns if multi_label else next(iter(label_columns), None),
         labels=None if regression else tuple(map(str, labels or ())),
-        metrics=_SCORES if regression else _ACCURACY,
-        key_metric="micro_f1" if multi_label else "pearson" if regression else "eval_accuracy",
-        test_text=text,
+        metrics=("micro_f1",) if multi_label else _SCORES if regression else _ACCURACY,
         files=_OWN_FILES,
         splits_with_header=SPLITS if named else (),
         guid="row",
@@ -220,7 +283,8 @@ def tsv_task(
     )
     if not (regression or labels):
         task = dataclasses.replace(task, labels=_labels_of_training_file(task, data_dir))
-    _check_labels(task)
+    if not regression and len({*task.labels}) < max(2, len(task.labels)):
+        raise UserError(f"at least two different labels are needed. Received: {list(task.labels)}")
     return task
 
 
@@ -267,7 +331,173 @@ def _labels_of_training_file(task, data_dir):
     return tuple(labels)
 
 
-def _check_labels(task):
-    labels = task.labels
-    if labels is not None and (len(labels) < 2 or len(set(labels)) < len(labels)):
-        raise UserError(f"at least two different labels are needed. Received: {list(labels)}")
+# === Reading ===
+
+
+def input_paths(task, data_dir, split):
+    """Paths of a split's file, of which one may be there.
+
+    Args:
+        task: GlueTask.
+        data_dir: str.
+        split: str, one of SPLITS.
+
+    Raises:
+        UserError: the task has no such split.
+    """
+    if split not in task.files:
+        raise UserError(
+            f"{task.folder} has no {split} file, only {', '.join(task.files)}; "
+            "choose another --task_name or leave that step out"
+        )
+    return [os.path.join(data_dir, task.folder, name) for name in task.files[split]]
+
+
+def input_file(task, data_dir, split):
+    """Path of the file of a split; arguments as of `input_paths`.
+
+    Raises:
+        UserError: the task has no such split, or its file is not there, or in two formats.
+    """
+    paths = input_paths(task, data_dir, split)
+    found = [path for path in paths if tf.io.gfile.exists(path)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"{' and '.join(found)} are both there: keep one of them")
+    if data_dir and not tf.io.gfile.isdir(data_dir):
+        state = "a file" if tf.io.gfile.exists(data_dir) else "not there"
+        raise UserError(f"--data_dir={data_dir} is {state}: give the directory with the data")
+    raise UserError(
+        f"there is no {' or '.join(paths)}, which {NEEDED_BY[split]} needs: check --data_dir and "
+        "--task_name"
+    )
+
+
+def read_examples(task, data_dir, split, tokenizer):
+    """Reads the examples of a split, in the order of the file.
+
+    Args:
+        task: GlueTask.
+        data_dir: str, directory that holds the task's folder.
+        split: str, one of SPLITS.
+        tokenizer: FullTokenizer, whose `normalize` cleans the texts, and labels and names where
+            the original does so.
+
+    Returns:
+        (list of Example, int): examples, and the number of rows left out: blank lines, and in some
+        tasks rows that lack columns.
+
+    Raises:
+        UserError: the file is missing, empty or damaged, or a row lacks columns or has an unknown
+            label; the message names file and line.
+    """
+    rows, left_out = read_rows(task, data_dir, split)
+    normalize = tokenizer.normalize
+    first = int(split in task.splits_with_header)
+    names = {
+        "row": lambda row: f"{split}-{row.number}",
+        "position": lambda row: str(row.number - first),
+        "id": lambda row: row.cells[0],
+        "normalized id": lambda row: normalize(row.cells[0]),
+    }
+    name, examples = names[task.test_guid if split == "test" else task.guid], []
+    for row in rows:
+        texts = [normalize(text) for text in row.values[: len(task.text)]]
+        label = task.stand_in if split == "test" else _label(task, row, normalize)
+        examples.append(Example(name(row), texts[0], texts[1] if len(texts) == 2 else None, label))
+    return examples, left_out
+
+
+def read_rows(task, data_dir, split):
+    """Reads the rows of a split; arguments and errors are those of `read_examples`.
+
+    Returns:
+        (list of tables.Row with the texts and, but in the test split, the label as values; int, how
+        many rows are left out).
+    """
+    labelled = split != "test"
+    if labelled and task.label in (None, ()) and split in task.files:
+        raise UserError(f"the label column is needed by {NEEDED_BY[split]} and not given")
+    path = input_file(task, data_dir, split)
+    labels = task.label if task.multi_label else (task.label,)
+    columns = (*task.text_of(split), *(labels if labelled else ()))
+    has_header = split in task.splits_with_header
+    header, rows, left_out = tables.read_columns(
+        path,
+        columns,
+        has_header=has_header,
+        keep_blank=split in task.splits_with_blank_rows,
+        skip_short=split in task.splits_with_short_rows,
+    )
+    if has_header and all(isinstance(column, int) for column in columns):
+        if labelled:
+            is_example = len(header) > max(columns) and _is_label(task, header[task.label].strip())
+        else:
+            is_example = header[:1] and header[0].strip().isdecimal()
+        if is_example:
+            raise UserError(
+                f"{path}, line 1: the file has no header, with which files of this task begin: "
+                "put a line with the names of the columns first"
+            )
+    return rows, left_out
+
+
+def _label(task, row, normalize):
+    if task.multi_label:
+        return labels_of(row.values[len(task.text) :], task.labels, row.place)
+    text = normalize(row.values[-1]) if task.normalize_labels else row.values[-1].strip()
+    if task.is_regression:
+        score = _number(text)
+        if not abs(score) <= float(tf.float32.max):  # nan is not
+            raise UserError(
+                f"{row.place}: the label must be a number. Received: {reprlib.repr(text)}"
+            )
+        return score
+    check_label(text, row)
+    if text not in task.labels:
+        raise UserError(
+            f"{row.place}: unknown label {reprlib.repr(text)}; known are "
+            f"{', '.join(task.labels[:_MOST_SHOWN])}"
+            + (f" and {len(task.labels) - _MOST_SHOWN} more" * (len(task.labels) > _MOST_SHOWN))
+        )
+    return text
+
+
+def labels_of(cells, labels, place):
+    """Labels of a row of multi-label classification: those in its only cell, or whose cells hold 1.
+
+    Args:
+        cells: list of str.
+        labels: sequence of str, the known ones; None if any will do.
+        place: str, for messages.
+
+    Raises:
+        UserError: a label is unknown, or one of several cells holds neither 0 nor 1.
+    """
+    if len(cells) > 1:
+        if not {*cells} <= {"0", "1"}:
+            raise UserError(f"{place}: a label column holds 0 or 1. Received: {', '.join(cells)}")
+        return [label for label, cell in zip(labels, cells, strict=True) if cell == "1"]
+    found = [label for label in map(str.strip, cells[0].split(SEPARATOR)) if label]
+    unknown = [label for label in found if labels is not None and label not in labels]
+    if unknown:
+        raise UserError(f"{place}: unknown label {unknown[0]!r}; known are {', '.join(labels)}")
+    return found
+
+
+def check_label(text, row):
+    """Raises UserError if the label of a row is empty, which is never meant as a class."""
+    if not text:
+        raise UserError(f"{row.place}: the label is empty; give it one or remove the row")
+
+
+def _number(text):
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _is_label(task, text):
+    return math.isfinite(_number(text)) if task.is_regression else text in task.labels

@@ -6,15 +6,15 @@ import dataclasses
 import os
 
 import numpy as np
+import scipy.special
 import sklearn.metrics
 import tensorflow as tf
 
 from albert_tf import state
 from albert_tf.model import objectives
 from albert_tf.publish import graph_inputs, signatures
-from albert_tf.tasks import classification, classification_metrics
-from albert_tf.tasks.figures import mean_over_batches
-from albert_tf.tasks.tsv_files import SEPARATOR
+from albert_tf.tasks import base, classification
+from albert_tf.tasks.glue import SEPARATOR
 
 NAME = "multi_label"
 EVEN_CHANCE = 0.5
@@ -62,17 +62,18 @@ def terms(features, outputs):
     return {"eval_loss": (tf.reduce_mean(losses, axis=-1), tf.ones_like(logits[:, 0]))}
 
 
-@dataclasses.dataclass(frozen=True)
 class MultiLabelTask(classification.ClassificationTask):
     """Any number of classes for a text or a pair of texts.
 
-    Attributes:
+    Args:
         directory: str, of the run, where the best threshold is kept.
+        *others, **named: of a ClassificationTask.
     """
 
-    directory: str = ""
-
-    objective = objectives.REGRESSION._replace(terms=terms)
+    def __init__(self, *others, directory="", **named):
+        super().__init__(*others, **named)
+        self.directory = directory
+        self.objective = objectives.REGRESSION._replace(terms=terms)
 
     @property
     def schema(self):
@@ -88,6 +89,10 @@ class MultiLabelTask(classification.ClassificationTask):
         single = [example._replace(label=self.labels[0]) for example in examples]
         return super().features(single) | {"label_ids": ids}
 
+    def probabilities(self, logits):
+        """Probability of each label, of logits; float32 [n, C]."""
+        return scipy.special.expit(np.asarray(logits, np.float32))
+
     def answers(self, split, outputs):
         """`label`, all labels with SEPARATOR between them, and `probabilities` by label."""
         found, threshold = super().answers(split, outputs), known_threshold(self.directory)
@@ -99,7 +104,7 @@ class MultiLabelTask(classification.ClassificationTask):
     def figures(self, split, outputs, batch_size):
         """Micro and macro F1 at the best threshold, that threshold, losses."""
         logits, gold = outputs["logits"].astype(float), split.arrays["label_ids"]
-        scores = classification_metrics.predictions(self.row, logits)
+        scores = self.probabilities(logits)
         threshold = best_threshold(scores, gold)
         losses = np.mean(np.logaddexp(0, logits) - gold * logits, axis=-1)
         return {
@@ -112,7 +117,7 @@ class MultiLabelTask(classification.ClassificationTask):
         } | {
             "threshold": threshold,
             "eval_loss": float(np.mean(losses)),
-            "loss": mean_over_batches(losses, batch_size),
+            "loss": base.mean_over_batches(losses, batch_size),
         }
 
     def keep(self, figures):

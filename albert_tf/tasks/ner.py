@@ -29,8 +29,6 @@ from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base
-from albert_tf.tasks.figures import cross_entropy, mean_over_batches
-from albert_tf.tasks.text_input import TextInput
 from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
 
@@ -212,26 +210,21 @@ def with_labels(corpus, labels):
 # === The task ===
 
 
-@dataclasses.dataclass(frozen=True)
 class NerTask(base.Task):
     """A label for each word, such as those of named entities; examples are lists of Word.
 
-    Attributes:
+    Args:
         labels: tuple of str.
         text: TextInput.
     """
-
-    labels: tuple
-    text: TextInput
 
     input_names = ("text",)
     objective = objectives.TOKEN_CLASSIFICATION
     key_metric = "f1"
 
-    @property
-    def kind(self):
-        """FinetunedTask that is recorded with checkpoints."""
-        return FinetunedTask("ner", self.labels)
+    def __init__(self, labels, text):
+        self.labels, self.text = labels, text
+        self.kind = FinetunedTask("ner", labels)
 
     @property
     def schema(self):
@@ -343,14 +336,14 @@ class NerTask(base.Task):
             return {}
         mask, logits = split.arrays["label_mask"] > 0, self.logits(split, outputs)
         label_ids = split.arrays["label_ids"][mask]
-        losses = cross_entropy(logits, label_ids)
+        losses = base.cross_entropy(logits, label_ids)
         of_rows = np.bincount(np.nonzero(mask)[0], losses)
         found = self.predicted_labels(split, outputs)
         scores = precision_recall_fscore_support(gold, found, average="micro", zero_division=0)
         return dict(zip(("precision", "recall", "f1"), map(float, scores), strict=False)) | {
             "eval_accuracy": float(np.mean(np.argmax(logits, axis=-1) == label_ids)),
             "eval_loss": float(np.mean(losses)),
-            "loss": mean_over_batches(of_rows, batch_size, mask.sum(axis=1)),
+            "loss": base.mean_over_batches(of_rows, batch_size, mask.sum(axis=1)),
         }
 
     def label_counts(self, examples):
@@ -406,11 +399,11 @@ class NerData(base.DataSet):
         """The training file and its columns."""
         return f"{self.sources('train')[0]}: word in the first column, label in the last"
 
-    def prediction_files(self, split, outputs):
+    def prediction_files(self, examples, answers):
         """The test file with the predicted labels."""
-        predicted = itertools.chain.from_iterable(self.task.predicted_labels(split, outputs))
+        predicted = itertools.chain.from_iterable(answer["labels"] for answer in answers)
         path = os.path.join(self.output_dir, "test_results.conll")
-        return {path: with_labels(split.content, predicted)}
+        return {path: with_labels(examples, predicted)}
 
     def predicted(self, examples):
         """Message after the prediction."""

@@ -80,9 +80,8 @@ class FileClassification(GlueData):
             return self.task.examples(self._given), {}
         return super().read(split)
 
-    def prediction_files(self, split, outputs):
-        """The answers, next to what they answer."""
-        answers = self.task.answers(split, outputs)
+    def prediction_files(self, examples, answers):
+        """The answers, each with its example."""
         lines = [given | answer for given, answer in zip(self._given, answers, strict=True)]
         return _texts(self.output_dir, lines, map(_flat, lines))
 
@@ -114,16 +113,13 @@ class FileOfWords(ner.NerData):
         _check_columns(corpus)
         return corpus, {}
 
-    def prediction_files(self, split, outputs):
+    def prediction_files(self, examples, answers):
         """A row of the table for each word, and a JSON line for each sentence."""
-        answers = self.task.answers(split, outputs)
-        lines = [
-            {"line": sentence[0].line} | answer
-            for sentence, answer in zip(split.content, answers, strict=True)
-        ]
+        found = list(zip(examples, answers, strict=True))
+        lines = [{"line": sentence[0].line} | answer for sentence, answer in found]
         rows = (
             {"line": word.line, "word": word.text, "label": label, "score": score}
-            for sentence, answer in zip(split.content, answers, strict=True)
+            for sentence, answer in found
             for word, label, score in zip(sentence, answer["labels"], answer["scores"], strict=True)
         )
         return _texts(self.output_dir, lines, rows)

@@ -23,8 +23,6 @@ from albert_tf.options import check_race_lengths
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base
-from albert_tf.tasks.figures import cross_entropy, mean_over_batches
-from albert_tf.tasks.text_input import TextInput
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 from albert_tf.training import evaluation
 
@@ -250,16 +248,16 @@ def evaluate(examples, logits, batch_size):
     labels = np.array([example.label for example in examples])
     levels = np.array([example.level for example in examples])
     hits = np.argmax(logits, axis=-1) == labels
-    losses = cross_entropy(logits, labels)
+    losses = base.cross_entropy(logits, labels)
     results = {"eval_accuracy": float(np.mean(hits)), "eval_loss": float(np.mean(losses))}
-    results["loss"] = mean_over_batches(losses, batch_size)
+    results["loss"] = base.mean_over_batches(losses, batch_size)
     for level in LEVELS:
         if level in levels:
             results[f"eval_accuracy_{level}"] = float(np.mean(hits[levels == level]))
     return results
 
 
-def answers_table(examples, logits):
+def answers_table(examples, answers):
     """Content of the file of answers, one line per question, tab-separated, with a header.
 
     Its columns: id of the passage, number of the question in it (from 1), predicted letter, right
@@ -267,34 +265,27 @@ def answers_table(examples, logits):
 
     Args:
         examples: list of n Examples.
-        logits: array [n, 4].
+        answers: list of n dicts of `RaceTask.answers`.
     """
-    probabilities = scipy.special.softmax(np.asarray(logits, np.float32), axis=-1)
-    lines = ["\t".join(["id", "question", "prediction", "answer", *LETTERS])]
-    for example, row in zip(examples, probabilities, strict=True):
-        prediction = LETTERS[np.argmax(row)]
-        answer = "" if example.label is None else LETTERS[example.label]
-        numbers = [example.passage_id, str(example.question), prediction, answer, *map(str, row)]
-        lines.append("\t".join(numbers))
-    return "\n".join(lines) + "\n"
+    rows = [["id", "question", "prediction", "answer", *LETTERS]]
+    for example, answer in zip(examples, answers, strict=True):
+        right = "" if example.label is None else LETTERS[example.label]
+        numbers = map(np.float32, answer["probabilities"].values())
+        rows.append([example.passage_id, example.question, answer["label"], right, *numbers])
+    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
 
 
 # === The task ===
 
 
-@dataclasses.dataclass(frozen=True)
 class RaceTask(base.Task):
-    """Which of four options answers a question about a passage.
+    """The right one of four options, for a question about a passage.
 
-    Attributes:
+    Args:
         text: TextInput.
         max_qa_length: int, pieces of question and option at most.
         dropout_prob: float, of the pooled output.
     """
-
-    text: TextInput
-    max_qa_length: int
-    dropout_prob: float = 0.1
 
     kind = FinetunedTask("race", tuple(LETTERS))
     labels = tuple(LETTERS)
@@ -304,8 +295,9 @@ class RaceTask(base.Task):
     key_metric = "eval_accuracy"
     results_layout = "{first}{rest}best = {before}\n{saved}" + evaluation.RULE
 
-    def __post_init__(self):
-        check_race_lengths(self.text.max_seq_length, self.max_qa_length)
+    def __init__(self, text, max_qa_length, dropout_prob=0.1):
+        check_race_lengths(text.max_seq_length, max_qa_length)
+        self.text, self.max_qa_length, self.dropout_prob = text, max_qa_length, dropout_prob
 
     @property
     def schema(self):
@@ -369,13 +361,7 @@ class RaceTask(base.Task):
 
     def answers(self, split, outputs):
         """`label`, A to D, and `probabilities` by letter."""
-        return [
-            {
-                "label": LETTERS[np.argmax(row)],
-                "probabilities": dict(zip(LETTERS, map(float, row), strict=True)),
-            }
-            for row in scipy.special.softmax(outputs["logits"], axis=-1)
-        ]
+        return base.labelled(LETTERS, scipy.special.softmax(outputs["logits"], axis=-1))
 
     def figures(self, split, outputs, batch_size):
         """Accuracy overall and of each level, and losses; none without answers."""
@@ -425,10 +411,9 @@ class RaceData(base.DataSet):
         """The training folder and its levels."""
         return f"{os.path.join(self.data_dir, 'RACE', 'train')}: {' and '.join(self.levels)} school"
 
-    def prediction_files(self, split, outputs):
+    def prediction_files(self, examples, answers):
         """The table of answers."""
-        path = os.path.join(self.output_dir, "predictions.tsv")
-        return {path: answers_table(split.content, outputs["logits"])}
+        return {os.path.join(self.output_dir, "predictions.tsv"): answers_table(examples, answers)}
 
     def predicted(self, examples):
         """Message after the prediction."""

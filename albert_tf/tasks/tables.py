@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of text: the rows of tab-separated and of comma-separated files, with line numbers."""
+"""Tables of text: the rows of tab-separated and comma-separated files, with line numbers."""
 
 import codecs
 import csv
@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from albert_tf import files
 from albert_tf.errors import UserError, decode
-
-csv.field_size_limit(sys.maxsize)  # else a text of more than 131,072 characters is an error
 
 
 class Table(NamedTuple):
@@ -28,12 +26,12 @@ class Table(NamedTuple):
 
 
 def read(path, columns):
-    """Reads a whole file; prints a line if it is CSV and not named so.
+    """Reads a whole file; says so if it is CSV, but its name does not end in .csv.
 
     Args:
         path: str.
-        columns: sequence of the columns that are needed: int from 0, or str where the first line
-            names the columns.
+        columns: sequence of the columns that are needed: int from 0, or str for a name in the
+            first line.
 
     Returns:
         Table.
@@ -59,7 +57,7 @@ class Row(NamedTuple):
         line: int, its first line from 1.
         number: int, of the row from 0, the header counted.
         cells: list of str, all columns.
-        values: list of str, those that are asked for.
+        values: list of str, the columns that were asked for.
     """
 
     place: str
@@ -109,7 +107,7 @@ def read_columns(path, columns, *, has_header, keep_blank=False, skip_short=Fals
 
 
 def _number(column, header, path):
-    """The number of a column, which may be named in the header."""
+    """Number of a column, which may be given by its name in the header."""
     if isinstance(column, int):
         return column
     if header.count(column) != 1:
@@ -121,13 +119,13 @@ def _number(column, header, path):
 
 
 def find_separator(first_line, path, columns):
-    """What stands between the columns of a file.
+    """Finds the separator of the columns of a file.
 
     Args:
         first_line: bytes.
-        path: str; what ends in .csv is CSV.
-        columns: as of `read`. A file with another name is CSV if its first line has these columns
-            between commas, and no tab.
+        path: str; a file whose name ends in .csv is CSV.
+        columns: as of `read`. A file with another name is CSV if its first line has no tab, and
+            has these columns with commas between them.
 
     Returns:
         str, a tab or a comma.
@@ -135,7 +133,7 @@ def find_separator(first_line, path, columns):
     if path.endswith(".csv"):
         return ","
     line = first_line.removeprefix(codecs.BOM_UTF8).decode(errors="replace").rstrip("\r\n")
-    cells = next(csv.reader([line.replace("\r", "")]), [])
+    cells = _next_row(csv.reader([line.replace("\r", "")])) or []
     names = [column for column in columns if isinstance(column, str)]
     last = max((column for column in columns if isinstance(column, int)), default=0)
     has_columns = {*names} <= {*cells} and (names or last) and last < len(cells)
@@ -145,8 +143,8 @@ def find_separator(first_line, path, columns):
 def rows(lines, name, separator):
     """Yields (number of its first line from 1, list of str) of each row, as `Table.rows`.
 
-    Between tabs, quotes are ordinary characters, carriage returns go and only line feeds end a
-    row, as the original reads. Between commas, a column in quotes may hold commas, line ends and
+    With tabs, quotes are ordinary characters, carriage returns are dropped, and only line feeds end
+    a row, as in the original. With commas, a column in quotes may hold commas, line ends and
     doubled quotes, as spreadsheets and pandas write them.
 
     Args:
@@ -168,8 +166,17 @@ def rows(lines, name, separator):
         return
     reader, number = csv.reader(texts, strict=True), 1
     try:
-        for row in reader:
+        while (row := _next_row(reader)) is not None:
             yield number, row
             number = reader.line_num + 1
     except csv.Error as error:
-        raise UserError(f"{name}, line {number}: the row is no CSV: {error}") from error
+        raise UserError(f"{name}, line {number}: the row is not valid CSV: {error}") from error
+
+
+def _next_row(reader):
+    """The next row of a csv.reader, of any length, as a list of str; None at the end."""
+    limit = csv.field_size_limit(sys.maxsize)  # 131,072 characters by default
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(limit)

@@ -108,7 +108,7 @@ def squad_case(version):
     def case(directory):
         answers = json.loads((directory / "predictions.json").read_text())
         nbest = json.loads((directory / "nbest_predictions.json").read_text())
-        (listing,) = directory.glob("squad_predict-*.skipped.txt")
+        (listing,) = directory.glob("squad_predict.tf_record.skipped.txt")
         assert listing.read_text().split()  # contexts that cannot be aligned
         stand_in = ("empty", 0.0) if version == "v1.1" else ("", -1e6)
         odds = {}

@@ -143,7 +143,7 @@ def glue_texts(name):
     rows = [line.split("\t") for line in lines[1:]]
     names = ("text", "text_pair")[: len(task.text)]
     return [
-        {key: row[column] for key, column in zip(names, task.test_text, strict=True)}
+        {key: row[column] for key, column in zip(names, task.text_of("test"), strict=True)}
         for row in rows
     ]
 
@@ -524,7 +524,7 @@ def test_squad_gives_the_scripts_answers(version, exported, predicted, signature
     lines = predicted(export, texts, predict_batch_size=7)
     assert len(lines) == len(expected) > 20
     # Where the pieces cannot be aligned with the text, the script has a stand-in for an answer.
-    (listing,) = directory.glob("squad_predict-*.tf_record.skipped.txt")
+    (listing,) = directory.glob("squad_predict.tf_record.skipped.txt")
     skipped = listing.read_text().split()
     nbest = json.loads((directory / "nbest_predictions.json").read_text())
     for example, line in zip(examples, lines, strict=True):

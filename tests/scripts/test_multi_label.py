@@ -16,7 +16,7 @@ import run_classifier
 from albert_tf.checkpoints import huggingface
 from albert_tf.cli import predict
 from albert_tf.errors import UserError
-from albert_tf.tasks import glue, multi_label, tsv_files
+from albert_tf.tasks import glue, multi_label
 from albert_tf.training.task import Split
 from tests import GOLDEN, TINY_CONFIG
 
@@ -126,7 +126,7 @@ def test_columns_of_0_and_1_are_the_same_labels(data):
         normalize = staticmethod(str)
 
     one, other = (
-        tsv_files.read_examples(task, str(data), "dev", Tokenizer)[0] for task in (row, joined)
+        glue.read_examples(task, str(data), "dev", Tokenizer)[0] for task in (row, joined)
     )
     assert one == other
 

@@ -24,9 +24,9 @@ from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_tokenization
 from albert_tf.records import input_pipeline
-from albert_tf.tasks import base, classification, classification_metrics, glue
+from albert_tf.tasks import base, classification, glue
+from albert_tf.tasks.base import collapse_warning, mean_over_batches
 from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.tasks.figures import collapse_warning, mean_over_batches
 from albert_tf.training import devices, figures, finetuning, history
 from albert_tf.training.task import Split
 from tests import GOLDEN, TINY_CONFIG
@@ -129,7 +129,7 @@ def test_train_evaluate_predict(train_once, task):
     assert keys == [*sorted([*row.metrics, "loss", "global_step"]), "best"]
     assert "best = -1" in blocks(out)[0]
     state = RunDirectory(str(out)).results
-    values = [float(re.search(rf"{row.key_metric} = (\S+)", b).group(1)) for b in blocks(out)]
+    values = [float(re.search(rf"{row.metrics[0]} = (\S+)", b).group(1)) for b in blocks(out)]
     assert state.step == 2 and state.best == max(values[1:])  # of trained ones
     assert loading.step_in(str(out / "model.ckpt-best")) == state.best_step
     test_rows, submit = table(out / "test_results.tsv"), table(out / "submit_results.tsv")
@@ -184,7 +184,7 @@ def test_absent_mismatched_set_is_named(flags, run_main, train_once, tmp_path, c
     (data / "MNLI" / "dev_mismatched.tsv").unlink()
     values = {"task_name": "MNLI", "data_dir": data, "init_checkpoint": train_once("MNLI")}
     run_main(run_classifier, **flags | EVALUATE | values)
-    assert "dev_mismatched.tsv is not there and so left out" in capsys.readouterr().out
+    assert "dev_mismatched.tsv is left out, as there is no such file" in capsys.readouterr().out
     assert "mismatched" not in blocks(tmp_path / "out")[0]
 
 
@@ -653,8 +653,8 @@ def test_wordpiece_vocabulary(run_main, flags, tmp_path):
     values = {"spm_model_file": "", "vocab_file": vocabulary, "albert_config_file": config}
     run_main(run_classifier, **flags | values | {"train_step": 1, "do_predict": False})
     (path,) = (tmp_path / "out").glob("rte_eval-*.tf_record")
-    task = glue.find_task("rte")
-    ids = input_pipeline.load_arrays(str(path), task.schema(64))["input_ids"]
+    task = ClassificationTask("rte", glue.TASKS["rte"], base.TextInput(None, 64, 5000, 2))
+    ids = input_pipeline.load_arrays(str(path), task.schema)["input_ids"]
     golden = np.load(GOLDEN / "finetune" / "glue_features.npz")["rte/wordpiece/dev/input_ids"]
     np.testing.assert_array_equal(ids[:, :20], golden[: len(ids), :20])
 
@@ -800,9 +800,7 @@ def test_errors_leave_earlier_results_alone(launched, flags, trained, tmp_path):
 
 def test_key_metric_that_is_never_a_number_is_an_error(run_main, flags, trained, monkeypatch):
     forget_evaluations(trained)
-    monkeypatch.setitem(
-        classification_metrics.METRICS, "eval_accuracy", lambda outputs, labels: np.nan
-    )
+    monkeypatch.setitem(classification.METRICS, "eval_accuracy", lambda outputs, labels: np.nan)
     with pytest.raises(ValueError, match="eval_accuracy is not a number"):
         run_main(run_classifier, **flags | EVALUATE)
     assert len(blocks(trained)) == 3

@@ -121,7 +121,7 @@ def check_task(folder, task):
     """A task's results are all there, and of two checkpoints: the first and the last."""
     row = glue.find_task(task)
     text = (folder / task / "eval_results.txt").read_text()
-    assert re.findall(r"global_step = (\d+)", text) == ["0", "1"] and f"{row.key_metric} = " in text
+    assert re.findall(r"global_step = (\d+)", text) == ["0", "1"] and f"{row.metrics[0]} = " in text
     assert RunDirectory(str(folder / task)).results.step == 1
     assert run_directory.exists(str(folder / task / "model.ckpt-best"))
     assert (folder / task / "submit_results.tsv").exists()

@@ -15,7 +15,7 @@ from albert_tf.publish import graph_inputs
 from albert_tf.publish.graph_tokenization import GraphTokenizer
 from albert_tf.records import schemas
 from albert_tf.tasks import ner
-from albert_tf.tasks.text_input import TextInput
+from albert_tf.tasks.base import TextInput
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.task import Split
 from tests import GOLDEN

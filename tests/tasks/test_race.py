@@ -10,8 +10,8 @@ from albert_tf import options
 from albert_tf.errors import UserError
 from albert_tf.records import schemas
 from albert_tf.tasks import race
+from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.race import Example
-from albert_tf.tasks.text_input import TextInput
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
 
@@ -318,8 +318,9 @@ def test_accuracy_of_levels():
 
 def test_answers_table():
     examples = examples_of(["middle", "high"], [2, None])
-    logits = np.log([[0.5, 0.125, 0.125, 0.25], [0.25, 0.125, 0.125, 0.5]])
-    lines = [line.split("\t") for line in race.answers_table(examples, logits).splitlines()]
+    logits = np.float32(np.log([[0.5, 0.125, 0.125, 0.25], [0.25, 0.125, 0.125, 0.5]]))
+    answers = task(None, 64, 24).answers(None, {"logits": logits})
+    lines = [line.split("\t") for line in race.answers_table(examples, answers).splitlines()]
     assert lines[0] == ["id", "question", "prediction", "answer", "A", "B", "C", "D"]
     assert lines[1][:4] == ["middle9.txt", "1", "A", "C"]
     assert lines[2][:4] == ["high9.txt", "2", "D", ""]

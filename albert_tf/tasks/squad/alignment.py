@@ -52,10 +52,7 @@ def align(text, tokenizer):
     Returns:
         Alignment, or None where less than 0.8 of the characters, or none, can be linked.
     """
-    normalized = preprocess_text(
-        text, tokenizer.do_lower_case, strip_accents=tokenizer.strip_accents
-    )
-    pieces = tokenizer.tokenize(normalized, is_normalized=True)
+    pieces = tokenizer.tokenize(text)
     joined = "".join(pieces).replace(WORD_START, " ")
     characters = normalized_characters(text, tokenizer.do_lower_case, tokenizer.strip_accents)
     # Nothing links more than what both have: the table of a text full of spaces need not be made.

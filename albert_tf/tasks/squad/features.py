@@ -15,10 +15,9 @@ import numpy as np
 
 from albert_tf import files, options
 from albert_tf.errors import UserError
-from albert_tf.records import feature_cache, schemas
 from albert_tf.tasks.squad.alignment import UNLINKED, align, convert_positions
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
-from albert_tf.text.tokenization import SpecialIds, preprocess_text
+from albert_tf.text.tokenization import SpecialIds
 
 FIRST_UNIQUE_ID = 1_000_000_000
 
@@ -203,10 +202,7 @@ def convert_examples(examples, tokenizer, settings, training):
 
 
 def _query_ids(example, tokenizer, settings):
-    question = preprocess_text(
-        example.question_text, tokenizer.do_lower_case, strip_accents=tokenizer.strip_accents
-    )
-    ids = tokenizer.encode_ids(question, is_normalized=True)[: settings.max_query_length]
+    ids = tokenizer.encode_ids(example.question_text)[: settings.max_query_length]
     if len(ids) + NUM_SPECIALS >= settings.max_seq_length:
         raise UserError(
             f"question {example.qas_id} has {len(ids)} pieces and leaves no room for its paragraph "
@@ -277,49 +273,6 @@ def _labels(features, answers):
 
 
 # === Files ===
-
-
-def cached_features(path, examples, tokenizer, settings, inputs, *, training, add_key=False):
-    """A record file of features, made unless it is there from the same settings and input.
-
-    Skipped questions are counted on stdout and listed in `<record file>.skipped.txt`.
-
-    Args:
-        path: str, the record file.
-        examples: list of SquadExample, in the order of the records.
-        tokenizer: tokenization.FullTokenizer.
-        settings: WindowSettings.
-        inputs: list of str, the files read: questions and SentencePiece model.
-        training: bool, whether there are to be labels; the examples were read for that.
-        add_key: bool, of `feature_cache.cached_records`.
-
-    Returns:
-        (str, Features): the record file and its features; None of training if it was there.
-
-    Raises:
-        UserError: of `convert_examples` and `feature_cache.cached_records`.
-    """
-    features = None if training else convert_examples(examples, tokenizer, settings, False)
-
-    def make(cache):
-        nonlocal features
-        if training:
-            features = convert_examples(examples, tokenizer, settings, True)
-            cache.counts["skipped"] = list_skipped(features, examples, cache.path)
-        return features.batches()
-
-    schema = schemas.squad_schema(settings.max_seq_length, training)
-    values = dataclasses.asdict(settings) | tokenizer.casing
-    cache = feature_cache.cached_records(path, schema, values, inputs, make, add_key=add_key)
-    count = cache.counts["skipped"]
-    if not training:  # whose features are made again, and the list with them
-        count = list_skipped(features, examples, cache.path)
-    if count:
-        print(
-            f"{count} of {len(examples)} questions are skipped, as paragraph or answer could not "
-            f"be aligned with the pieces: {cache.path}.skipped.txt"
-        )
-    return cache.path, features
 
 
 def list_skipped(features, examples, path):

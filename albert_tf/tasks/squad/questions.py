@@ -7,7 +7,7 @@ import reprlib
 
 from albert_tf import files
 from albert_tf.errors import UserError, parse_json
-from albert_tf.tasks.squad import json_file as squad_files
+from albert_tf.tasks.squad import json_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ def read_examples(path, training):
     """
     examples = [
         _read_question(qa, context, training, where)
-        for where, context, qa in squad_files.questions(_read_json(path), path)
+        for where, context, qa in json_file.questions(_read_json(path), path)
     ]
     if not examples:
         raise UserError(f"{path} holds no question")
@@ -62,7 +62,7 @@ def is_v2(path):
     Raises:
         UserError: the file cannot be read or is no SQuAD file.
     """
-    questions = squad_files.questions(_read_json(path), path)
+    questions = json_file.questions(_read_json(path), path)
     return any("is_impossible" in qa for _, _, qa in questions)
 
 
@@ -135,15 +135,15 @@ def _points_at_its_answer(example):
 
 
 def _read_question(qa, context, training, where):
-    question = squad_files.text(qa, "question", where)
-    answers = squad_files.answer_texts(qa, where) if "answers" in qa or training else None
+    question = json_file.text(qa, "question", where)
+    answers = json_file.answer_texts(qa, where) if "answers" in qa or training else None
     taught = _answer_to_learn(qa, answers, context, where) if training else ()
     return SquadExample(qa["id"], question, context, answers, *taught)
 
 
 def _answer_to_learn(qa, answers, context, where):
     """orig_answer_text, start_position and is_impossible of a question to train on."""
-    impossible = squad_files.field({"is_impossible": False, **qa}, "is_impossible", bool, where)
+    impossible = json_file.field({"is_impossible": False, **qa}, "is_impossible", bool, where)
     if impossible:
         return "", -1, True
     if len(answers) != 1:
@@ -152,7 +152,7 @@ def _answer_to_learn(qa, answers, context, where):
             "or is_impossible. A dev file has several: is it given as the training file?"
         )
     (text,) = answers
-    start = squad_files.field(qa["answers"][0], "answer_start", int, where)
+    start = json_file.field(qa["answers"][0], "answer_start", int, where)
     if not text or not 0 <= start <= len(context) - len(text):
         raise UserError(
             f"{where}: the answer {text[:40]!r} from answer_start={reprlib.repr(start)} does not "

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from albert_tf.errors import UserError, exit_code, parse_json
 from albert_tf.options import LARGEST_THRESHOLD
-from albert_tf.tasks.squad import json_file as squad_files
+from albert_tf.tasks.squad import json_file
 
 # The official scripts take a question for unanswerable above this no-answer score. It was meant
 # for probabilities; the original release compares raw logits with it.
@@ -345,8 +345,8 @@ def read_gold(path):
         UserError: the file cannot be read or is no SQuAD file with answers.
     """
     gold, version_2 = {}, False
-    for where, _, qa in squad_files.questions(_read_json(path), path, with_context=False):
-        gold[qa["id"]] = squad_files.answer_texts(qa, where)
+    for where, _, qa in json_file.questions(_read_json(path), path, with_context=False):
+        gold[qa["id"]] = json_file.answer_texts(qa, where)
         version_2 |= "is_impossible" in qa
     return gold, version_2
 

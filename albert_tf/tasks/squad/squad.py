@@ -10,24 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf import options
 from albert_tf.checkpoints import readers, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory, Threshold
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_inputs, signatures
-from albert_tf.records import schemas
+from albert_tf.records import feature_cache, schemas
 from albert_tf.tasks import base
-from albert_tf.tasks.squad import answers as squad_predictions
-from albert_tf.tasks.squad import features as squad_features
-from albert_tf.tasks.squad import questions as squad_questions
-from albert_tf.tasks.squad import scores as squad_metrics
-from albert_tf.tasks.text_input import TextInput
+from albert_tf.tasks.squad import answers, features, questions, scores
 from albert_tf.training import evaluation
 from albert_tf.training.task import Evaluation, RecordFiles, Split
 
 LABELS = ("start_positions", "end_positions", "is_impossible")
-DEFAULT_RECORDS = {"train": "squad_train.tf_record", "predict": "squad_predict.tf_record"}
 THRESHOLD = "null_score_diff_threshold"
 EVEN_CHANCE = 0.0  # the no-answer logit at which an answer is as likely as none
 
@@ -46,6 +40,7 @@ class Version(NamedTuple):
         options: tuple of str, options of `albert_tf.options.Squad` that the model takes.
         objective: objectives.Objective.
         predict: callable in `answers`.
+        shown_figures: tuple of str, the main ones.
     """
 
     has_negatives: bool
@@ -55,6 +50,7 @@ class Version(NamedTuple):
     options: tuple
     objective: objectives.Objective
     predict: Callable
+    shown_figures: tuple
 
 
 VERSION_1 = Version(
@@ -64,7 +60,8 @@ VERSION_1 = Version(
     model=heads.SquadV1Model,
     options=(),
     objective=objectives.SQUAD_V1,
-    predict=squad_predictions.predict_v1,
+    predict=answers.predict_v1,
+    shown_figures=("exact_match", "f1"),
 )
 VERSION_2 = Version(
     has_negatives=True,
@@ -73,7 +70,8 @@ VERSION_2 = Version(
     model=heads.SquadV2Model,
     options=("start_n_top", "end_n_top", "dropout_prob"),
     objective=objectives.SQUAD_V2,
-    predict=squad_predictions.predict_v2,
+    predict=answers.predict_v2,
+    shown_figures=("exact", "f1", THRESHOLD),
 )
 
 
@@ -92,7 +90,7 @@ def choose_version(prefixes, train_file=None, wanted=None):
         UserError: a checkpoint has no SQuAD head, or they disagree with each other or the flag.
     """
     if not prefixes:
-        has_negatives = squad_questions.is_v2(train_file) if wanted is None else wanted
+        has_negatives = questions.is_v2(train_file) if wanted is None else wanted
         return VERSION_2 if has_negatives else VERSION_1
     version = _version_of(prefixes)
     if wanted not in (None, version.has_negatives):
@@ -186,24 +184,18 @@ class Questions(NamedTuple):
     """Questions to predict, list of SquadExample, and their windows."""
 
     examples: list
-    features: squad_features.Features
+    features: features.Features
 
 
-@dataclasses.dataclass(frozen=True)
 class SquadTask(base.Task):
     """Questions about paragraphs.
 
-    Attributes:
+    Args:
         text: TextInput, of the smallest model of an ensemble.
         version: Version.
         options: albert_tf.options.Squad, how paragraphs are cut and questions answered.
         directory: str, the run's, where a threshold that was tuned is kept.
     """
-
-    text: TextInput
-    version: Version
-    options: options.Squad
-    directory: str
 
     input_names = ("question", "context")
     labels = None
@@ -212,32 +204,14 @@ class SquadTask(base.Task):
     takes_head = True
     export_folder = "saved_model"
 
-    def __post_init__(self):
-        if self.options.null_score_diff_threshold is not None and not self.version.has_negatives:
+    def __init__(self, text, version, options, directory):
+        if options.null_score_diff_threshold is not None and not version.has_negatives:
             raise UserError(f"--{THRESHOLD} is for version 2, and the model is of 1.1")
-
-    @property
-    def inputs(self):
-        """Features that the model reads."""
-        return self.version.inputs
-
-    @property
-    def objective(self):
-        """The loss of the training."""
-        return self.version.objective
-
-    @property
-    def shown_figures(self):
-        """The main figures."""
-        return ("exact", "f1", THRESHOLD) if self.version.has_negatives else ("exact_match", "f1")
-
-    @property
-    def windows(self):
-        """How paragraphs are cut: WindowSettings."""
-        return squad_features.WindowSettings(
-            self.text.max_seq_length,
-            self.options.doc_stride,
-            self.options.max_query_length,
+        self.text, self.version, self.options, self.directory = text, version, options, directory
+        self.inputs, self.objective = version.inputs, version.objective
+        self.shown_figures = version.shown_figures
+        self.windows = features.WindowSettings(
+            text.max_seq_length, options.doc_stride, options.max_query_length
         )
 
     def make_model(self, config, **more):
@@ -262,7 +236,7 @@ class SquadTask(base.Task):
         """The Questions of dicts of `question` and `context`."""
         return self.questions(
             [
-                squad_questions.SquadExample(str(number), given["question"], given["context"])
+                questions.SquadExample(str(number), given["question"], given["context"])
                 for number, given in enumerate(inputs)
             ]
         )
@@ -271,9 +245,7 @@ class SquadTask(base.Task):
         """The Questions of a list of SquadExample."""
         return Questions(
             examples,
-            squad_features.convert_examples(
-                examples, self.text.tokenizer, self.windows, training=False
-            ),
+            features.convert_examples(examples, self.text.tokenizer, self.windows, training=False),
         )
 
     def features(self, examples, counts=None):
@@ -298,7 +270,7 @@ class SquadTask(base.Task):
         """Answers as dicts: see `Predictions.answers`."""
         examples, windows = split.content
         if not len(windows):  # the model was given nothing
-            return squad_predictions.no_answers(len(examples), self.version.has_negatives)
+            return answers.no_answers(len(examples), self.version.has_negatives)
         predictions = self.predictions(split, [outputs])
         return predictions.answers(self.options.null_score_diff_threshold)
 
@@ -306,8 +278,8 @@ class SquadTask(base.Task):
         """Figures of labelled questions, null_score_diff_threshold among them in version 2."""
         gold = {example.qas_id: example.answers for example in examples}
         if not self.version.has_negatives:
-            return squad_metrics.evaluate_v1(gold, predictions.texts())
-        return squad_metrics.evaluate_run_v2(
+            return scores.evaluate_v1(gold, predictions.texts())
+        return scores.evaluate_run_v2(
             gold, predictions.texts, predictions.null_odds, self.options.null_score_diff_threshold
         )
 
@@ -330,13 +302,13 @@ class SquadTask(base.Task):
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
         # No window has more starts, ends or pieces in an answer.
-        answers = signatures.AnswerSettings(
+        settings = signatures.AnswerSettings(
             min(self.options.n_best_size, self.text.max_seq_length),
             min(self.options.max_answer_length, self.text.max_seq_length),
             self.known_threshold([prefix]),
         )
         return signatures.SquadFunctions(
-            model, graph_inputs.Paragraphs(tokenizer, self.windows), answers
+            model, graph_inputs.Paragraphs(tokenizer, self.windows), settings
         )
 
 
@@ -353,29 +325,15 @@ class SquadData:
     output_dir: str
 
     def record_file(self, purpose):
-        """Path of the features to train or to predict."""
+        """Path of the features to train or to predict; the former gets a key if it is not given."""
         given = getattr(self.task.options, f"{purpose}_feature_file")
-        return given or os.path.join(self.output_dir, DEFAULT_RECORDS[purpose])
+        return given or os.path.join(self.output_dir, f"squad_{purpose}.tf_record")
 
     def _read(self, purpose):
         path = getattr(self.task.options, f"{purpose}_file")
-        found = squad_questions.read_examples(path, training=purpose == "train")
-        squad_questions.report_oddities(found, path)
+        found = questions.read_examples(path, training=purpose == "train")
+        questions.report_oddities(found, path)
         return found
-
-    def _features(self, purpose, examples):
-        """Makes the record file of a purpose, if it must be: (its path, Features or None)."""
-        task = self.task
-        given = task.options
-        return squad_features.cached_features(
-            self.record_file(purpose),
-            examples,
-            task.text.tokenizer,
-            task.windows,
-            [getattr(given, f"{purpose}_file"), task.text.tokenizer.path],
-            training=purpose == "train",
-            add_key=not getattr(given, f"{purpose}_feature_file"),
-        )
 
     # --- Training ---
 
@@ -391,15 +349,29 @@ class SquadData:
 
     def training_records(self):
         """RecordFiles of the training set, made if they are not there."""
-        examples, text = squad_questions.shuffled(self.train_examples), self.task.text
-        path, _ = self._features("train", examples)
+        examples, text = questions.shuffled(self.train_examples), self.task.text
+        given, windows = self.task.options, self.task.windows
         schema = schemas.squad_schema(text.max_seq_length, training=True, **text.sizes)
+
+        def make(cache):
+            found = features.convert_examples(examples, text.tokenizer, windows, training=True)
+            cache.counts["skipped"] = features.list_skipped(found, examples, cache.path)
+            return found.batches()
+
+        cache = feature_cache.cached_records(
+            self.record_file("train"),
+            schema,
+            dataclasses.asdict(windows) | text.tokenizer.casing,
+            [given.train_file, text.tokenizer.path],
+            make,
+            add_key=not given.train_feature_file,
+        )
+        _say_skipped(cache.counts["skipped"], examples, cache.path)
         unanswerable = sum(example.is_impossible for example in examples)
         return RecordFiles(
-            [path],
+            [cache.path],
             {name: schema[name] for name in (*self.task.inputs, *LABELS)},
-            f"{self.task.options.train_file}: {len(examples):,} questions, {unanswerable:,} "
-            "without answer",
+            f"{given.train_file}: {len(examples):,} questions, {unanswerable:,} without answer",
             {},
         )
 
@@ -413,7 +385,7 @@ class SquadData:
     @functools.cached_property
     def is_labelled(self):
         """Whether all questions to predict can be scored; says how many cannot."""
-        without = squad_questions.unlabelled(self.examples, self.task.version.has_negatives)
+        without = questions.unlabelled(self.examples, self.task.version.has_negatives)
         if without:
             count = len(self.examples)
             print(f"{len(without)} of {count} questions have no gold answers: no scores.")
@@ -431,8 +403,12 @@ class SquadData:
 
     @functools.cached_property
     def _splits(self):
-        questions = Questions(self.examples, self._features("predict", self.examples)[1])
-        return {"": Split(self.task.features(questions), questions)}
+        content, path = self.task.questions(self.examples), self.record_file("predict")
+        schema = schemas.squad_schema(self.task.text.max_seq_length, training=False)
+        schemas.write_records(path, schema, content.features.batches())
+        count = features.list_skipped(content.features, self.examples, path)
+        _say_skipped(count, self.examples, path)
+        return {"": Split(self.task.features(content), content)}
 
     def evaluate(self, splits, outputs, batch_size):
         """The official scores; the best checkpoint's answers and threshold are kept."""
@@ -472,7 +448,7 @@ class SquadData:
         if predictions.null_odds is not None:
             named["null_odds.json"] = predictions.null_odds
         for name, values in named.items():
-            squad_predictions.write_json(os.path.join(self.output_dir, name), values)
+            answers.write_json(os.path.join(self.output_dir, name), values)
 
     def _keep_threshold(self, predictions, figures):
         """Keeps the threshold that was tuned in an evaluation, for files without answers.
@@ -491,3 +467,11 @@ class SquadData:
         if self.task.version.has_negatives and self.task.options.null_score_diff_threshold is None:
             for directory in (self.output_dir, *map(os.path.dirname, prefixes)):
                 _ = RunDirectory(directory).threshold
+
+
+def _say_skipped(count, examples, path):
+    if count:
+        print(
+            f"{count} of {len(examples)} questions are skipped, as paragraph or answer could not "
+            f"be aligned with the pieces: {path}.skipped.txt"
+        )

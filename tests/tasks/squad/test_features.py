@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import options
 from albert_tf.errors import UserError
 from albert_tf.records import record_checks, schemas
+from albert_tf.tasks import base
 from albert_tf.tasks.squad import alignment as squad_alignment
 from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
+from albert_tf.tasks.squad import squad
 from albert_tf.tasks.squad.features import WindowSettings
 from albert_tf.tasks.squad.questions import SquadExample
 from albert_tf.text.tokenization import FullTokenizer, preprocess_text
@@ -515,29 +518,42 @@ def test_skipped_questions_are_named(uncased):
     assert features.skipped(examples) == ["q031", "q032"]
 
 
+def data_set(tokenizer, folder, version, windows=SMALL, **files):
+    """SquadData of the golden files, its features in `folder`."""
+    given = options.Squad(
+        doc_stride=windows.doc_stride, max_query_length=windows.max_query_length, **files
+    )
+    text = base.TextInput(tokenizer, windows.max_seq_length, 30000, 2)
+    kind = {"v1.1": squad.VERSION_1, "v2.0": squad.VERSION_2}[version]
+    return squad.SquadData(squad.SquadTask(text, kind, given, str(folder)), str(folder))
+
+
 @pytest.mark.parametrize("version", ["v1.1", "v2.0"])
-def test_training_records_are_the_originals(tmp_path, capsys, version, uncased):
+def test_training_records_are_the_originals(tmp_path, capsys, version, uncased, monkeypatch):
+    monkeypatch.setattr(squad_questions, "shuffled", list)
     name = f"squad_{version}_train_spm_uncased_L64_S24_Q12.tfrecord.gz"
     original = tmp_path / "original"
     original.write_bytes(gzip.decompress((FINETUNE / name).read_bytes()))
-    source = data_file(version, "train")
-    examples = squad_questions.read_examples(source, True)
-    made = str(tmp_path / "train.tf_record")
-    path, _ = squad_features.cached_features(
-        made, examples, uncased, SMALL, [source], training=True
-    )
+    made, source = str(tmp_path / "train.tf_record"), data_file(version, "train")
+    data = data_set(uncased, tmp_path, version, train_file=source, train_feature_file=made)
+    assert data.training_records().paths == [made]
     schema = schemas.squad_schema(64, training=True)
     assert record_checks.find_bad_record([made], schema, {}) is None
     assert read_all(made) == read_all(str(original))
-    assert path == made
-    skipped = f"2 of {len(examples)} questions are skipped"
+    skipped = f"2 of {len(data.train_examples)} questions are skipped"
     assert skipped in capsys.readouterr().out
     assert Path(f"{made}.skipped.txt").read_text() == "q031\nq032\n"
-    # Again: taken as they are, and what is missing in them is said again.
-    found = squad_features.cached_features(made, examples, uncased, SMALL, [source], training=True)
-    assert found == (made, None)
+    # Used again; the skipped questions are counted again.
+    assert data.training_records().paths == [made]
     out = capsys.readouterr().out
     assert "Using features again" in out and skipped in out
+
+
+def test_training_records_of_other_settings_have_names_of_their_own(tmp_path, uncased):
+    for windows in (SMALL, dataclasses.replace(SMALL, doc_stride=30)):
+        data = data_set(uncased, tmp_path, "v2.0", windows, train_file=data_file("v2.0", "train"))
+        data.training_records()
+    assert len(list(tmp_path.glob("squad_train-????????.tf_record"))) == 2
 
 
 def read_all(path):
@@ -551,42 +567,24 @@ def read_all(path):
     ]
 
 
-def test_prediction_records_are_used_again(tmp_path, capsys, uncased):
+def test_prediction_records(tmp_path, capsys, uncased):
     source = data_file("v2.0", "dev")
-    examples = squad_questions.read_examples(source, False)
-    path = str(tmp_path / "eval.tf_record")
-
-    def run(settings=SMALL):
-        used, features = squad_features.cached_features(
-            path, examples, uncased, settings, [source], training=False
-        )
-        assert used == path
-        return features
-
-    expected = list(original_features(run(), uncased))
-    assert read_all(path)[7]["unique_ids"] == [1_000_000_007]
-    assert "Making features" in capsys.readouterr().out
-    again = run()
-    printed = capsys.readouterr().out
-    assert "Using features again" in printed and "2 of 52 questions are skipped" in printed
-    assert list(original_features(again, uncased)) == expected
-    other = run(dataclasses.replace(SMALL, doc_stride=30))
-    assert len(other) == len(read_all(path)) < len(expected)
+    counts = []
+    for windows in (SMALL, dataclasses.replace(SMALL, doc_stride=30)):
+        data = data_set(uncased, tmp_path, "v2.0", windows, predict_file=source)
+        (split,) = data.prediction_splits().values()
+        assert "2 of 52 questions are skipped" in capsys.readouterr().out
+        records = read_all(str(tmp_path / "squad_predict.tf_record"))
+        for row, record in enumerate(records):
+            assert record["unique_ids"] == [1_000_000_000 + row]
+            for name in ("input_ids", "input_mask", "segment_ids", "p_mask"):
+                assert record[name] == split.arrays[name][row].tolist()
+        counts.append(len(records))
+        assert counts[-1] == len(split.content.features)
+    assert counts[0] > counts[1] > 52
     assert sorted(file.name for file in tmp_path.iterdir()) == [
-        "eval.tf_record", "eval.tf_record.meta.json", "eval.tf_record.skipped.txt",
+        "squad_predict.tf_record", "squad_predict.tf_record.skipped.txt",
     ]  # fmt: skip
-
-
-def test_prediction_files_of_other_settings_lie_side_by_side(tmp_path, uncased):
-    source = data_file("v2.0", "dev")
-    examples = squad_questions.read_examples(source, False)
-    path = str(tmp_path / "predict.tf_record")
-    for settings in (SMALL, dataclasses.replace(SMALL, doc_stride=30)):
-        used, features = squad_features.cached_features(
-            path, examples, uncased, settings, [source], training=False, add_key=True
-        )
-        assert len(features) == len(read_all(used))
-    assert len(list(tmp_path.glob("predict-????????.tf_record"))) == 2
 
 
 def test_a_list_of_skipped_questions_goes_when_none_is_skipped(tmp_path, uncased):
