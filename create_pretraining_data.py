@@ -29,8 +29,8 @@ def define_flags():
     flags.mark_flags_as_required(["input_file", "output_file"])
 
 
-def beam_stages():
-    """BeamStages as the flags say, or None; without --runner, Beam is not imported."""
+def beam_runner():
+    """BeamRunner as the flags say, or None; without --runner, Beam is not imported."""
     if not FLAGS.runner:
         if FLAGS.beam_pipeline_options:
             raise UserError("--beam_pipeline_options needs a --runner")
@@ -42,7 +42,7 @@ def beam_stages():
         )
     from albert_tf.corpus import beam_pipeline
 
-    return beam_pipeline.BeamStages(FLAGS.runner, FLAGS.beam_pipeline_options)
+    return beam_pipeline.BeamRunner(FLAGS.runner, FLAGS.beam_pipeline_options)
 
 
 def main(_):
@@ -69,7 +69,7 @@ def main(_):
     heldout_outputs = []
     if FLAGS.heldout_output_file:
         heldout_outputs = schemas.expand_shards(FLAGS.heldout_output_file)
-    stages = beam_stages()
+    runner = beam_runner()
     tokenizer = tokenization.FullTokenizer(
         vocab_file=FLAGS.vocab_file,
         do_lower_case=FLAGS.do_lower_case,
@@ -87,7 +87,7 @@ def main(_):
         word_start=FLAGS.word_start,
         num_workers=FLAGS.num_workers,
         work_directory=FLAGS.work_directory,
-        stages=stages,
+        runner=runner,
     )
     print(summary)
 

@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stages of making pre-training records as Apache Beam pipelines, for many machines.
 
-Each stage is a pipeline without side inputs, so that simple runners can run it too; its tasks are
-in `beam_tasks`. All machines read and write the work directory. Tokens lie there in many files. The
-index of the corpus (where sentences and documents begin) is whole, and every process maps it.
+Each stage is a pipeline without side inputs, so that simple runners can run it too. All machines
+read and write the work directory. Tokens are there in many files. The index of the corpus (where
+sentences and documents begin) is whole, and every process maps it.
 
 The records are those of a run on one machine: the same tasks make them, with the same random draws.
+The last stage fetches tokens by requests: rows that say which tokens of a file are wanted, and
+where they belong. The answers are pieces of segments, which are grouped by block of records.
 """
 
 import contextlib
 import io
+import itertools
 import logging
+import os
 import re
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.corpus import beam_tasks, corpus_files, local_stages
+from albert_tf.corpus import corpus_files, text_files, workers
 from albert_tf.errors import UserError
 from albert_tf.records import record_index
 
@@ -39,11 +44,16 @@ _RUNNERS = {
     "daskrunner": ["--runner=apache_beam.runners.dask.dask_runner.DaskRunner"],
 }
 _LOGGERS = {"directrunner": "apache_beam", "daskrunner": "distributed"}
+_CHUNKS_PER_PART = 16  # 4 MiB of text
+# A segment in a request: the place of its record, lengths and kind of the pair, the offset of the
+# segment in the record, and the range of tokens in the corpus or in a file.
+_COLUMNS = ["file", "block", "row", "a_length", "b_length", "kind", "offset", "begin", "end"]
+_OFFSET, _BEGIN, _END = range(6, 9)
 _USER_ERROR = re.compile(r"UserError: (.*?)(?: \[while running .*)?$", re.MULTILINE)
 
 
-class BeamStages:
-    """The stages as pipelines; use it in place of `local_stages.LocalStages`.
+class BeamRunner:
+    """Runs the stages as pipelines; use it in place of `stages.LocalRunner`.
 
     Args:
         runner: str, a name that Beam knows, such as DataflowRunner.
@@ -55,8 +65,6 @@ class BeamStages:
     """
 
     is_shared = True  # the work directory, between machines
-    is_whole = staticmethod(beam_tasks.is_whole)
-    write_documents = staticmethod(beam_tasks.write_documents)
 
     def __init__(self, runner, options=()):
         given = [f"--{option.strip().removeprefix('--')}" for option in options]
@@ -84,7 +92,7 @@ class BeamStages:
     def __exit__(self, *_):
         pass
 
-    def _run(self, stage, items, *steps):
+    def _pipeline(self, stage, items, *steps):
         """Runs a pipeline and waits for its end.
 
         Args:
@@ -120,7 +128,7 @@ class BeamStages:
         return [[path, *record_index.state(path).values()] for path in paths]
 
     def write_corpus(self, paths, form, encoder, directory):
-        """Tokenises text files; as `LocalStages.write_corpus`, but tokens lie in parts.
+        """Tokenises text files; as `LocalRunner.write_corpus`, but tokens are in many files.
 
         Args:
             paths: list of str.
@@ -128,60 +136,177 @@ class BeamStages:
             encoder: line_encoder.LineEncoder.
             directory: str, where the index is written; the tokens are next to it.
         """
-        tokens = beam_tasks.tokens_of(directory)
+        tokens = f"{directory}{corpus_files.TOKENS_ENDING}"
         try:
             with files.replacing_directory(directory) as name:
-                self._run(
+                self._pipeline(
                     "tokenising",
                     list(enumerate(paths)),
-                    ("Read", beam.FlatMap(beam_tasks.text_parts, form)),
+                    ("Read", beam.FlatMap(_text_parts, form)),
                     ("ShareText", beam.Reshuffle()),
-                    ("Tokenise", beam.Map(beam_tasks.tokenised, encoder, tokens)),
+                    ("Tokenise", beam.Map(_tokenised, encoder, tokens)),
                     ("Gather", beam.GroupByKey()),
-                    ("Index", beam.Map(beam_tasks.write_index, name, directory)),
+                    ("Index", beam.Map(_write_index, name)),
                 )
                 has_index = bool(tf.io.gfile.listdir(name))  # else there was not one byte
-                found = corpus_files.open_corpus(name).num_documents if has_index else 0
+                whole = corpus_files.documents_file(name)
+                found = corpus_files.open_corpus(whole).num_documents if has_index else 0
                 corpus_files.check_not_empty(found, paths)
         except BaseException:
             files.remove(tokens)
             raise
 
-    def of_documents(self, directory, make, path):
-        """Writes the result of `make` for documents; as `local_stages.LocalStages.of_documents`."""
-        num_documents = corpus_files.open_corpus(directory).num_documents
-        self._run(
-            "comparing",
-            list(range(0, num_documents, local_stages.DOCUMENTS_TOGETHER)),
-            ("Request", beam.FlatMap(beam_tasks.document_requests, directory)),
-            ("ToTokens", beam.GroupByKey()),
-            ("Answer", beam.FlatMap(beam_tasks.segments, directory)),
-            ("ToDocuments", beam.GroupByKey()),
-            ("Hash", beam.Map(beam_tasks.of_documents, make)),
-            ("Gather", beam.GroupByKey()),
-            ("Write", beam.Map(beam_tasks.write_in_order, path)),
+    def run(self, stage, task, items, total, done=0.0, path=None):
+        """Runs a task for each item; as `LocalRunner.run`, without a progress bar."""
+        write = [("Gather", beam.GroupByKey()), ("Write", beam.Map(_write_in_order, path))]
+        self._pipeline(
+            stage,
+            list(enumerate(items)),
+            ("Run", beam.Map(_numbered, task)),
+            *(write if path else []),
         )
 
-    def plan(self, planner, corpus):
-        """The figures of all plans, which are made if they are not there yet."""
-        parts = planner.parts(corpus)
-        if missing := [part for part in parts if not planner.figures(part[0])]:
-            self._run("planning", missing, ("Plan", beam.Map(beam_tasks.silently, planner)))
-        return [planner.figures(number) for number, _ in parts]
+    def write_records(self, writer, missing, total):
+        """Writes the output files `missing` (list of int) of a RecordWriter."""
+        self._pipeline(
+            "writing",
+            [plan for plan, count in enumerate(writer.counts) if count],
+            ("Request", beam.FlatMap(_requests, writer, frozenset(missing))),
+            ("ToTokens", beam.GroupByKey()),
+            ("Answer", beam.FlatMap(_segments, writer)),
+            ("ToBlocks", beam.GroupByKey()),
+            ("Mask", beam.Map(_record_block, writer)),
+            ("ToFiles", beam.GroupByKey()),
+            ("Write", beam.Map(_write_file, writer)),
+        )
 
-    def write(self, writer, corpus, missing):
-        """The figures of the output files `missing` (list of int), which are written."""
-        plans = [plan for plan, count in enumerate(writer.counts) if count]
-        if missing:
-            self._run(
-                "writing",
-                plans,
-                ("Request", beam.FlatMap(beam_tasks.requests, writer, frozenset(missing))),
-                ("ToTokens", beam.GroupByKey()),
-                ("Answer", beam.FlatMap(beam_tasks.segments, writer.corpus_directory)),
-                ("ToBlocks", beam.GroupByKey()),
-                ("Mask", beam.Map(beam_tasks.record_block, writer)),
-                ("ToFiles", beam.GroupByKey()),
-                ("Write", beam.Map(beam_tasks.write_file, writer)),
-            )
-        return list(map(writer.finished, missing))
+
+# === Tasks: functions on the elements of a collection ===
+
+
+def _numbered(item, task):
+    """(0, (number of an item, result of the task))."""
+    number, item = item
+    return 0, (number, task(item, workers.no_report))
+
+
+def _write_in_order(item, path):
+    """Writes the results of all items, bytes, in order."""
+    with files.replacing(path) as (name,), tf.io.gfile.GFile(name, "wb") as file:
+        for _, content in sorted(item[1]):
+            file.write(content)
+
+
+# === Text to tokens ===
+
+
+def _text_parts(item, form):
+    """Yields ((file, part), chunks of text) of (file, its path)."""
+    number, path = item
+    chunks = text_files.chunks([path], form)
+    for part in itertools.count():
+        if not (some := list(itertools.islice(chunks, _CHUNKS_PER_PART))):
+            return
+        yield (number, part), some
+
+
+def _tokenised(item, encoder, tokens):
+    """Writes the tokens of a part; (0, (part, its lines without tokens))."""
+    part, chunks = item
+    encoded = [encoder(text_files.Chunk(*chunk), workers.no_report) for chunk in chunks]
+    path = os.path.join(tokens, _token_file(part))
+    with files.replacing(path) as (name,), tf.io.gfile.GFile(name, "wb") as file:
+        for array in corpus_files.TOKENS:
+            file.write(b"".join(getattr(lines, array).tobytes() for lines in encoded))
+    return 0, (part, [lines._replace(ids=None, opens_word=None) for lines in encoded])
+
+
+def _token_file(part):
+    return "{:05}-{:05}.bin".format(*part)
+
+
+def _write_index(item, name):
+    """Writes where sentences and documents begin, and the sizes of the files of tokens."""
+    sizes = {}
+    with corpus_files.Writer(name, corpus_files.INDEX) as writer:
+        for part, lines in sorted(item[1], key=lambda found: found[0]):
+            for some in lines:
+                writer.add(some)
+            tokens = sum(some.counts["tokens_read"] for some in lines)
+            path = f"{corpus_files.TOKENS_ENDING}/{_token_file(part)}"
+            sizes[path] = corpus_files.TOKEN_BYTES * tokens
+        writer.finish(sizes)
+
+
+# === Plans to files ===
+
+
+def _requests(plan, writer, wanted):
+    """Yields (file of tokens, rows of _COLUMNS, int64, as bytes) for the segments in a plan."""
+    a, a_end, b, b_end, kind = writer.planner.pairs(plan).T
+    a_length, b_length = a_end - a, b_end - b
+    common = *writer.places(plan), a_length, b_length, kind
+    segments = np.concatenate(
+        [
+            np.stack([*common, np.zeros_like(a), a, a_end], axis=1),
+            np.stack([*common, a_length, b, b_end], axis=1),
+        ]
+    )
+    segments = segments[np.isin(segments[:, 0], list(wanted))]
+    file, pieces = _by_file(segments, writer.planner.corpus.token_starts)
+    order = np.argsort(file, kind="stable")
+    file, pieces = file[order], pieces[order]
+    bounds = np.flatnonzero(np.diff(file, prepend=-1, append=-1)).tolist()
+    for first, stop in itertools.pairwise(bounds):
+        yield int(file[first]), pieces[first:stop].tobytes()
+
+
+def _by_file(segments, starts):
+    """Splits segments where a file of tokens ends; returns (file of each piece, pieces)."""
+    begin, end = segments[:, _BEGIN], segments[:, _END]
+    first = np.searchsorted(starts, begin, side="right") - 1
+    last = np.searchsorted(starts, end - 1, side="right") - 1
+    counts = last - first + 1
+    pieces = np.repeat(segments, counts, axis=0)
+    number = np.arange(len(pieces)) - np.repeat(np.cumsum(counts) - counts, counts)
+    file = np.repeat(first, counts) + number
+    begin = np.maximum(pieces[:, _BEGIN], starts[file])
+    end = np.minimum(pieces[:, _END], starts[file + 1])
+    pieces[:, _OFFSET] += begin - pieces[:, _BEGIN]
+    pieces[:, _BEGIN], pieces[:, _END] = begin - starts[file], end - starts[file]
+    return file[begin < end], pieces[begin < end]
+
+
+def _segments(item, writer):
+    """Yields ((file, block), a piece of a segment) of the requests for a file of tokens."""
+    number, requests = item
+    content = files.read_bytes(list(writer.planner.corpus.token_files)[number])
+    ids_end = len(content) // corpus_files.TOKEN_BYTES * corpus_files.ID_BYTES
+    for some in requests:
+        rows = np.frombuffer(some, np.int64).reshape(-1, len(_COLUMNS)).tolist()
+        for file, block, row, a_length, b_length, kind, offset, begin, end in rows:
+            ids = content[corpus_files.ID_BYTES * begin : corpus_files.ID_BYTES * end]
+            opens_word = content[ids_end + begin : ids_end + end]
+            yield (file, block), (row, offset, a_length, b_length, kind, ids, opens_word)
+
+
+def _record_block(item, writer):
+    """Makes the records of a block from pieces of segments: (file, (block, records, counts))."""
+    (file, block), pieces = item
+    pieces = sorted(pieces)  # by row and offset
+    first_of_row = {piece[0]: piece for piece in reversed(pieces)}
+    a_length, b_length, kind = np.array([first_of_row[row][2:5] for row in sorted(first_of_row)]).T
+    end = np.cumsum(a_length + b_length)
+    middle = end - b_length
+    pairs = np.stack([middle - a_length, middle, middle, end, kind], axis=1)
+    ids = np.frombuffer(b"".join(piece[5] for piece in pieces), np.int32)
+    opens_word = np.frombuffer(b"".join(piece[6] for piece in pieces), np.bool_)
+    assert len(ids) == end[-1], f"{len(ids)} of {end[-1]} tokens of block {block} of file {file}"
+    corpus = corpus_files.Corpus(ids, opens_word, sentences=None, documents=None)
+    return file, (block, *writer.record_block(corpus, pairs, file, block))
+
+
+def _write_file(item, writer):
+    """Writes an output file from its blocks."""
+    file, blocks = item
+    writer.write(file, (block[1:] for block in sorted(blocks, key=lambda block: block[0])))

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import math
 import os
 import tempfile
 import time
@@ -22,18 +21,16 @@ from absl import logging
 from albert_tf import files, locks, options
 from albert_tf.corpus import (
     corpus_files,
-    corpus_selection,
     corpus_summary,
+    document_selection,
     line_encoder,
-    local_stages,
-    mapped_arrays,
-    near_duplicates,
+    stages,
     text_files,
 )
 from albert_tf.errors import UserError
 from albert_tf.records import record_index, schemas
 
-_FORMAT = 3  # of the work directory; a new number for other files or other random draws
+_FORMAT = 4  # of the work directory; a new number for other files or other random draws
 _NUM_LOGGED = 20
 # A sentence this many times longer than an instance is probably a text without line breaks.
 _FAR_LONGER = 4
@@ -52,7 +49,7 @@ def create(
     selection=None,
     num_workers=1,
     work_directory=None,
-    stages=None,
+    runner=None,
 ):
     """Makes the pre-training records of text files.
 
@@ -72,7 +69,7 @@ def create(
         num_workers: int, processes. The records do not depend on it.
         work_directory: str or None, on a local disk, for intermediate files. By default a hidden
             one next to the first output, which is removed at the end.
-        stages: beam_pipeline.BeamStages, or None for `num_workers` processes of this machine.
+        runner: beam_pipeline.BeamRunner, or None for `num_workers` processes of this machine.
 
     Returns:
         corpus_summary.Summary.
@@ -87,27 +84,35 @@ def create(
     _check_outputs(inputs, outputs, heldout_outputs, selection)
     encoder = line_encoder.LineEncoder(tokenizer, word_start)
     reading = {**dataclasses.asdict(form), "word_start": word_start}
-    given = _given(inputs, tokenizer, reading, selection, settings)
-    stages = stages or local_stages.LocalStages(num_workers, encoder)
-    work = work_directory or _usual_work_directory(outputs, stages.is_shared)
+    given = {
+        "settings": reading | dataclasses.asdict(selection) | dataclasses.asdict(settings),
+        "input_files": list(inputs),
+        "vocabulary": tokenizer.fingerprint,
+        "tokenizer": record_index.with_whole_path(tokenizer.arguments),
+    }
+    runner = runner or stages.LocalRunner(num_workers, encoder)
+    work = work_directory or _usual_work_directory(outputs, runner.is_shared)
     files.check_writable(work, "work_directory")
     with (
         locks.locked(work, "writing"),
         _work_directory(work, is_kept=bool(work_directory)),
-        stages,
+        runner,
     ):
-        key = [_FORMAT, stages.identify(inputs), tokenizer.fingerprint, reading]
-        whole = os.path.join(work, f"corpus-{_hash(key)}")
+        key = [_FORMAT, runner.identify(inputs), tokenizer.fingerprint, reading]
+        directory = os.path.join(work, f"corpus-{_hash(key)}")
         if not work_directory:
-            _remove_others(work, whole)
-        if not _is_whole(whole, stages):
-            stages.write_corpus(inputs, form, encoder, whole)
-        parts, dropped = _parts(whole, selection, stages)
+            _remove_others(work, directory)
+        if not corpus_files.is_whole(directory):
+            if tf.io.gfile.exists(directory):
+                print(f"{directory} is damaged: it is made again")
+                files.remove(directory)
+            runner.write_corpus(inputs, form, encoder, directory)
+        parts, dropped = _parts(directory, selection, runner)
         summary = None
         named = {"output_file": outputs, "heldout_output_file": heldout_outputs}
         for part, (flag, names) in reversed(list(zip(parts, named.items(), strict=False))):
             vocabulary = special_ids, tokenizer.vocab_size
-            counts, shards = _make(work, part, flag, names, settings, vocabulary, stages)
+            counts, shards = _make(work, part, flag, names, settings, vocabulary, runner)
             corpus = corpus_files.open_corpus(part)
             sizes = corpus.sizes(_FAR_LONGER * settings.max_pair_length)
             summary = corpus_summary.Summary(
@@ -119,93 +124,71 @@ def create(
                 seconds=time.monotonic() - started,
                 held_out=summary,
             )
-            _write_summary(summary, names, shards, given)
+            index = record_index.index_content(dict(zip(names, shards, strict=True)))
+            content = json.dumps(summary.as_json() | given | index, indent=1)
+            files.write_text(record_index.summary_file(names[0]), content + "\n")
     if logging.level_info():
         _log(outputs[0], tokenizer, settings)
     return summary
 
 
-def _given(inputs, tokenizer, reading, selection, settings):
-    """The part of a summary with the settings that the records were made with."""
-    return {
-        "settings": reading | dataclasses.asdict(selection) | dataclasses.asdict(settings),
-        "input_files": list(inputs),
-        "vocabulary": tokenizer.fingerprint,
-        "tokenizer": record_index.with_whole_path(tokenizer.arguments),
-    }
-
-
-def _parts(whole, selection, stages):
-    """(directories of the corpora to make records of, Counter of the documents dropped)."""
+def _parts(directory, selection, runner):
+    """(files of the corpora to make records of, Counter of the documents dropped)."""
+    whole = corpus_files.documents_file(directory)
     if selection == options.Selection():
         return [whole], collections.Counter()
-    digests = _of_documents(whole, stages, corpus_selection.digests, np.uint64, -1)
+    corpus = corpus_files.open_corpus(whole)
 
-    def repeats(used, similarity):
-        shape = -1, near_duplicates.HASHES
-        signatures = _of_documents(whole, stages, near_duplicates.signatures, np.uint32, *shape)
-        return near_duplicates.repeats(signatures, used, similarity)
+    def hashes_of(make, kind, numbers):
+        path = os.path.join(directory, f"{make.__name__}.bin")
+        size = corpus.num_documents * numbers * np.dtype(kind).itemsize
+        if corpus_files.size_of(path) != size:
+            firsts = range(0, corpus.num_documents, stages.DOCUMENTS_TOGETHER)
+            hasher = stages.Hasher(whole, make)
+            runner.run("comparing", hasher, firsts, corpus.text_bytes, path=path)
+        return corpus_files.open_array(path, kind, -1, numbers)
 
-    parts, dropped = corpus_selection.choose(digests, selection, repeats)
-    directories = []
-    for part, documents in parts.items():
-        if part == corpus_selection.HELD_OUT and not selection.heldout_fraction:
+    used, dropped = document_selection.choose(selection, hashes_of)
+    parts = []
+    for part, documents in used.items():
+        if part == document_selection.HELD_OUT and not selection.heldout_fraction:
             continue
         if not documents.any():
             raise UserError(
                 f"--heldout_fraction={selection.heldout_fraction}: of {len(documents)} documents, "
                 f"none is left for the {part} files"
             )
-        directories.append(f"{whole}-{_hash([part, dataclasses.asdict(selection)])}")
-        if not _is_whole(directories[-1], stages):
-            stages.write_documents(whole, documents, directories[-1])
-    return directories, dropped
+        parts.append(_state(directory, "documents", part, selection) + ".bin")
+        with files.replacing(parts[-1]) as (name,), tf.io.gfile.GFile(name, "wb") as file:
+            file.write(corpus.documents[documents].T.tobytes())
+    return parts, dropped
 
 
-def _of_documents(directory, stages, make, kind, *shape):
-    """An array that `make` computes for the documents of a corpus, kept in a file."""
-    path = f"{directory}-{make.__name__}.bin"
-    count = corpus_files.open_corpus(directory).num_documents
-    size = count * math.prod(shape[1:]) * np.dtype(kind).itemsize
-    if corpus_files.size_of(path) != size:
-        stages.of_documents(directory, make, path)
-    return mapped_arrays.open_array(path, kind, *shape)
-
-
-def _is_whole(directory, stages):
-    """Whether a complete corpus exists; a damaged one is removed, to be made again."""
-    if stages.is_whole(directory):
-        return True
-    if tf.io.gfile.exists(directory):
-        print(f"{directory} is damaged: it is made again")
-        files.remove(directory)
-    return False
-
-
-def _make(work, corpus_directory, flag, outputs, settings, vocabulary, stages):
+def _make(work, part, flag, outputs, settings, vocabulary, runner):
     """Makes the output files of a corpus: (Counter of the records, figures of the files)."""
-    key = [os.path.basename(corpus_directory), dataclasses.asdict(settings)]
-    plans = os.path.join(work, f"plans-{_hash(key)}")
-    notes = os.path.join(work, f"notes-{_hash([*key, list(map(_same_path, outputs))])}")
-    corpus = corpus_files.open_corpus(corpus_directory)
-    planner = local_stages.Planner(corpus_directory, plans, settings)
-    planned = stages.plan(planner, corpus)
+    key = part.removeprefix(work), settings
+    planner = stages.Planner(part, _state(work, "plans", *key), settings)
+    corpus = corpus_files.open_corpus(part)
+    items, total = planner.items(corpus), corpus.text_bytes * settings.dupe_factor
+    if missing := [item for item in items if not planner.figures(item)]:
+        done = total * (1 - len(missing) / len(items))
+        runner.run("planning", planner, missing, total, done)
+    planned = list(map(planner.figures, items))
     counts = [figures["instances"] for figures in planned]
     if sum(counts) < len(outputs):
         raise UserError(
             f"--{flag}: {len(outputs)} files for {sum(counts)} records, and training takes no "
             "empty file; name fewer files, or give more text"
         )
-    writer = local_stages.Writer(
-        corpus_directory, plans, notes, counts, outputs, settings, *vocabulary
-    )
-    shards = list(map(writer.finished, range(len(outputs))))
-    missing = [number for number, figures in enumerate(shards) if not figures]
-    for number, figures in zip(missing, stages.write(writer, corpus, missing), strict=True):
-        shards[number] = figures
+    notes = _state(work, "notes", *key, list(map(_same_path, outputs)))
+    writer = stages.RecordWriter(planner, counts, outputs, notes, *vocabulary)
+    numbers = range(len(outputs))
+    if missing := [number for number in numbers if not writer.figures(number)]:
+        runner.write_records(writer, missing, total)
     made = collections.Counter(files_kept=len(outputs) - len(missing))
     for figures in planned:
         made.update(figures)
+    shards = list(map(writer.figures, numbers))
     for figures in shards:
         made.update({name: figures[name] for name in ("instance_tokens", "predictions")})
     return made, shards
@@ -238,6 +221,12 @@ def _entries(work):
     return [os.path.join(work, name) for name in names if name.startswith(_STATE)]
 
 
+def _state(directory, kind, *key):
+    """Path for state that depends on a key of a corpus' file, options or JSON values."""
+    key = [dataclasses.asdict(k) if dataclasses.is_dataclass(k) else k for k in key]
+    return os.path.join(directory, f"{kind}-{_hash(key)}")
+
+
 def _hash(value):
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -265,18 +254,6 @@ def _check_outputs(inputs, outputs, heldout_outputs, selection):
 
 def _same_path(path):
     return path if "://" in path else os.path.realpath(path)
-
-
-# === What was made ===
-
-
-def _write_summary(summary, outputs, shards, given):
-    content = summary.as_json() | given
-    entries = dict(zip(outputs, shards, strict=True))
-    path = record_index.summary_file(outputs[0])
-    files.write_text(
-        path, json.dumps(content | record_index.index_content(entries), indent=1) + "\n"
-    )
 
 
 def _log(path, tokenizer, settings):

@@ -1,27 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenised documents of text files, as flat arrays in files."""
+"""Tokenised documents of text files, as flat arrays in the files of a directory."""
 
 import collections
 import contextlib
 import dataclasses
-import hashlib
+import functools
+import itertools
 import json
+import mmap
 import os
+import shutil
+import tempfile
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.corpus import line_encoder, mapped_arrays, text_files
+from albert_tf.corpus import line_encoder
 from albert_tf.errors import UserError
 
 _MOST_UNKNOWN = 100_000  # different unknown pieces that are told apart
 TOKENS = {"ids": np.int32, "opens_word": np.bool_}
 INDEX = {"sentences": np.int64, "documents": np.int64, "unknown": np.int64, "pieces": np.int32}
 ARRAYS = TOKENS | INDEX
+ID_BYTES, TOKEN_BYTES = 4, 5  # of a token, without and with the mark that it opens a word
 _MOST_NAMED = 5
-_BOUNDS_TOGETHER = 1 << 20
+_SENTENCES_TOGETHER = 1 << 20
 _FIGURES = "corpus.json"
+TOKENS_ENDING = "-tokens"  # of the directory of tokens that several machines write
+_COPIED_TOGETHER = 1 << 24  # bytes
+_MOST_COPIES = 6  # of remote files: those of a corpus, and a plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,16 +37,19 @@ class Corpus:
     """Tokenised documents in flat arrays.
 
     Args:
-        ids: int32 [tokens], or None where they lie elsewhere.
+        ids: int32 [tokens], or None where they are in `token_files`.
         opens_word: bool [tokens], whether the piece starts a word; or None.
         sentences: int64 [number of sentences + 1], offsets into `ids`; the last one is its length.
-        documents: int64 [number of documents + 1], offsets into `sentences`.
+        documents: int64 [number of documents, 2], the first sentence of each and the end of its
+            last. Sentences of documents that are not used belong to none.
         unknown: int64 array, ascending offsets into `ids` of pieces not in the vocabulary.
         pieces: int32 array, these pieces as indices into `piece_texts`.
         piece_texts: list of str; "" stands for all pieces beyond the limit of different ones.
-        counts: Counter of tokens_read and the `counts` of all line_encoder.EncodedLines; more
-            than here if documents were left out.
+        counts: Counter of the `counts` of all line_encoder.EncodedLines, and tokens_read. It
+            counts the whole text, also documents that are not used.
         first_skipped: list of str, where the first lines left out are.
+        token_files: dict from path to number of tokens, in order: files of ids, followed by
+            opens_word.
     """
 
     ids: np.ndarray
@@ -50,26 +61,36 @@ class Corpus:
     piece_texts: list = dataclasses.field(default_factory=list)
     counts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     first_skipped: list = dataclasses.field(default_factory=list)
-
-    @property
-    def figures(self):
-        """Dict of everything that is not an array."""
-        return {name: getattr(self, name) for name in ("piece_texts", "counts", "first_skipped")}
+    token_files: dict = dataclasses.field(default_factory=dict)
 
     @property
     def text_bytes(self):
-        """Size of the text, also of documents that were left out."""
+        """Size of the text, also of documents that are not used."""
         return self.counts["text_bytes"]
 
     @property
     def num_documents(self):
         """Documents with at least one sentence."""
-        return len(self.documents) - 1
+        return len(self.documents)
 
-    @property
-    def num_tokens(self):
-        """Tokens of all documents."""
-        return int(self.sentences[-1])
+    @functools.cached_property
+    def token_starts(self):
+        """Tokens of the corpus before each of `token_files`, and all: int64 array [n + 1]."""
+        return np.cumsum([0, *self.token_files.values()])
+
+    def ids_between(self, begin, end):
+        """Ids of the tokens from `begin` to `end` - 1: int32 array."""
+        if self.ids is not None:
+            return self.ids[begin:end]
+        contents = []
+        bounds = itertools.pairwise(self.token_starts.tolist())
+        for path, (start, stop) in zip(self.token_files, bounds, strict=True):
+            first, last = max(begin, start), min(end, stop)
+            if first < last:
+                with tf.io.gfile.GFile(path, "rb") as file:
+                    file.seek(ID_BYTES * (first - start))
+                    contents.append(file.read(ID_BYTES * (last - first)))
+        return np.frombuffer(b"".join(contents), np.int32)
 
     def sizes(self, longest):
         """Counter of the documents, sentences and tokens, and of odd ones among them.
@@ -77,54 +98,81 @@ class Corpus:
         Args:
             longest: int, tokens of a sentence beyond which it is far too long.
         """
+        lengths = np.diff(self.documents)
         sizes = collections.Counter(
-            documents=self.num_documents, sentences=len(self.sentences) - 1, tokens=self.num_tokens
+            documents=len(lengths),
+            documents_of_one_sentence=int(np.sum(lengths == 1)),
+            sentences=int(lengths.sum()),
         )
-        for lengths in _differences(self.documents):
-            sizes["documents_of_one_sentence"] += int(np.sum(lengths == 1))
-        for lengths in _differences(self.sentences):
-            sizes["sentences_far_too_long"] += int(np.sum(lengths > longest))
-            sizes["tokens_of_long_sentences"] += int(lengths[lengths > longest].sum())
+        for first in range(0, len(self.sentences) - 1, _SENTENCES_TOGETHER):
+            lengths = np.diff(self.sentences[first : first + _SENTENCES_TOGETHER + 1])
+            lengths = lengths[_are_within(first + np.arange(len(lengths)), self.documents)]
+            long = lengths[lengths > longest]
+            sizes.update(
+                tokens=int(lengths.sum()),
+                sentences_far_too_long=len(long),
+                tokens_of_long_sentences=int(long.sum()),
+            )
+            release(self.sentences)
         return sizes
 
     def unknown_pieces(self):
         """Counter of the pieces that are not in the vocabulary."""
-        numbers = np.bincount(self.pieces, minlength=len(self.piece_texts)).tolist()
+        used = self.pieces[_are_within(self.unknown, self.sentences[self.documents])]
+        numbers = np.bincount(used, minlength=len(self.piece_texts)).tolist()
         return +collections.Counter(dict(zip(self.piece_texts, numbers, strict=True)))
 
     def release(self):
         """Frees the memory of arrays that are mapped files."""
-        mapped_arrays.release(*(getattr(self, name) for name in ARRAYS))
+        release(*(getattr(self, name) for name in ARRAYS))
 
 
-def _differences(bounds):
-    """Yields the differences of neighbours in an array, block by block."""
-    for first in range(0, len(bounds) - 1, _BOUNDS_TOGETHER):
-        yield np.diff(bounds[first : first + _BOUNDS_TOGETHER + 1])
-        mapped_arrays.release(bounds)
+def _are_within(places, ranges):
+    """Whether places (int array [n]) are within ascending ranges (int array [m, 2])."""
+    number = np.searchsorted(ranges[:, 0], places, side="right") - 1
+    return (number >= 0) & (places < ranges[number, 1])
 
 
-def open_corpus(directory):
-    """The Corpus in a directory; its arrays are mapped, not read. It may have no tokens.
+# === Reading ===
+
+
+def documents_file(directory):
+    """The file of all documents of a corpus; `open_corpus` takes it."""
+    return _array_file(directory, "documents")
+
+
+def open_corpus(path):
+    """Opens a corpus; its arrays are mapped, not read.
 
     Args:
-        directory: str, where `write_corpus` wrote it.
+        path: str, `documents_file` of a directory that a Writer wrote, or the file of a selection
+            next to it: int64 [2, documents], the columns of `Corpus.documents`.
     """
+    directory = os.path.dirname(path)
     figures = files.read_json(os.path.join(directory, _FIGURES))
-    figures.pop("sizes", None)
+    arrays = {name: open_array(_array_file(directory, name), kind) for name, kind in ARRAYS.items()}
+    if path == documents_file(directory):
+        bounds = arrays["documents"]
+        documents = np.lib.stride_tricks.as_strided(
+            bounds, (len(bounds) - 1, 2), 2 * bounds.strides, writeable=False
+        )
+    else:
+        documents = open_array(path, np.int64, 2, -1).T
+    sizes = figures.pop("sizes", {})
     figures["counts"] = collections.Counter(figures["counts"])
-    arrays = {
-        name: mapped_arrays.open_array(_array_file(directory, name), kind)
-        for name, kind in ARRAYS.items()
+    figures["token_files"] = {
+        f"{directory}{name}": size // TOKEN_BYTES
+        for name, size in sizes.items()
+        if name.startswith(TOKENS_ENDING)
     }
-    return Corpus(**arrays, **figures)
+    return Corpus(**arrays | {"documents": documents}, **figures)
 
 
 def is_whole(directory):
     """Whether a directory holds a corpus whose files all have the size they were written with."""
     figures = read_state(os.path.join(directory, _FIGURES))
     return figures is not None and all(
-        size_of(_array_file(directory, name)) == size
+        size_of(f"{directory}{name}") == size
         for name, size in figures.get("sizes", {"": 0}).items()
     )
 
@@ -143,25 +191,50 @@ def size_of(path):
     return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else None
 
 
-def content_hashes(paths):
-    """Hashes of the contents of files, to tell whether a corpus was made from the same files.
+def open_array(path, kind, *shape):
+    """The array in a file, mapped for reading.
 
     Args:
-        paths: list of str.
+        path: str. A remote file is copied.
+        kind: type of the numbers.
+        *shape: int; without any, the array has one dimension.
 
     Returns:
-        list of str.
-
-    Raises:
-        UserError: a file cannot be read.
+        numpy array; None if there is no such file.
     """
-    hashes = []
-    for path in paths:
-        content = hashlib.blake2b(digest_size=16)
-        for block in text_files.blocks(path, unpack=False):
-            content.update(block)
-        hashes.append(content.hexdigest())
-    return hashes
+    if not (size := size_of(path)):  # an empty file cannot be mapped
+        return None if size is None else np.zeros(0, kind).reshape(shape or -1)
+    found = _copied(path, kind) if "://" in path else np.memmap(path, kind, "r")
+    # A view as a plain array: slices of np.memmap are slow.
+    return np.asarray(found).reshape(shape or -1)
+
+
+@functools.lru_cache(maxsize=_MOST_COPIES)
+def _copied(path, kind):
+    """The array in a remote file, read from a temporary copy that is deleted with the array."""
+    with tempfile.TemporaryFile() as copy, tf.io.gfile.GFile(path, "rb") as file:
+        shutil.copyfileobj(file, copy, _COPIED_TOGETHER)
+        copy.flush()
+        return np.memmap(copy, kind, "r")
+
+
+def release(*arrays):
+    """Releases the memory pages of mapped arrays.
+
+    They are read again when needed, if possible from the system's cache. Without this, the process
+    would seem to need as much memory as it has ever read.
+
+    Args:
+        *arrays: numpy arrays or None; those that are not mapped stay as they are.
+    """
+    for owner in arrays:
+        while owner is not None and not isinstance(owner, mmap.mmap):
+            owner = getattr(owner, "base", None)
+        if owner is not None and hasattr(mmap, "MADV_DONTNEED"):
+            owner.madvise(mmap.MADV_DONTNEED)
+
+
+# === Writing ===
 
 
 def check_not_empty(num_documents, paths):
@@ -171,7 +244,7 @@ def check_not_empty(num_documents, paths):
 
 
 class Writer(contextlib.ExitStack):
-    """Appends encoded lines, or documents of another corpus, to the files of a corpus.
+    """Appends encoded lines to the files of a corpus.
 
     Args:
         directory: str.
@@ -186,7 +259,7 @@ class Writer(contextlib.ExitStack):
             for name in arrays
         }
         self._sizes = dict.fromkeys(self._out, 0)
-        self.num_tokens, self._sentences, self._last_end = 0, 0, 0
+        self._sentences, self._last_end = 0, 0
         self._pieces = {"": 0}  # text -> number
         self._counts, self._first_skipped = collections.Counter(), []
         for name in ("sentences", "documents"):
@@ -200,17 +273,16 @@ class Writer(contextlib.ExitStack):
 
     def add(self, lines):
         """Adds EncodedLines."""
-        is_sentence = lines.lengths > 0
+        is_sentence, num_tokens = lines.lengths > 0, self._counts["tokens_read"]
         for name in TOKENS.keys() & self._out.keys():
             self._append(name, getattr(lines, name))
         ends = np.cumsum(lines.lengths[is_sentence])
-        self._append("sentences", self.num_tokens + ends)
+        self._append("sentences", num_tokens + ends)
         before = self._sentences + np.cumsum(is_sentence)
-        self._end_documents(before[lines.lengths == line_encoder.BLANK])
-        self._append("unknown", self.num_tokens + lines.unknown)
-        self._append("pieces", list(map(self._piece_number, lines.pieces)))
-        self.num_tokens += int(lines.lengths[is_sentence].sum())
         self._sentences += len(ends)
+        self._end_documents(before[lines.lengths == line_encoder.BLANK])
+        self._append("unknown", num_tokens + lines.unknown)
+        self._append("pieces", list(map(self._piece_number, lines.pieces)))
         self._counts += lines.counts
         self._first_skipped += lines.skipped[: _MOST_NAMED - len(self._first_skipped)]
 
@@ -227,35 +299,24 @@ class Writer(contextlib.ExitStack):
             self._last_end = int(ends[-1])
             self.num_documents += len(ends)
 
-    def copy(self, corpus, first, stop):
-        """Adds the documents `first` to `stop` - 1 of another corpus."""
-        documents = corpus.documents[first : stop + 1]
-        sentences = corpus.sentences[documents[0] : documents[-1] + 1]
-        tokens = slice(int(sentences[0]), int(sentences[-1]))
-        for name in TOKENS.keys() & self._out.keys():
-            self._append(name, getattr(corpus, name)[tokens])
-        self._append("sentences", self.num_tokens + sentences[1:] - sentences[0])
-        self._end_documents(self._sentences + documents[1:] - documents[0])
-        unknown = slice(*np.searchsorted(corpus.unknown, [tokens.start, tokens.stop]))
-        self._append("unknown", self.num_tokens + corpus.unknown[unknown] - tokens.start)
-        self._append("pieces", corpus.pieces[unknown])
-        self.num_tokens += tokens.stop - tokens.start
-        self._sentences += len(sentences) - 1
+    def finish(self, token_files=()):
+        """Ends the last document and writes the figures.
 
-    def finish(self, figures=None):
-        """Ends the last document and writes the figures: given ones, or those of the lines."""
-        self._end_documents(np.array([self._sentences]))
+        Args:
+            token_files: dict from file to its size in bytes, for a corpus whose tokens are in
+                them; the names follow the path of the directory.
+        """
+        self._end_documents([self._sentences])
         for file in self._out.values():
             file.flush()
-        content = (figures or self._figures()) | {"sizes": self._sizes}
-        files.write_text(os.path.join(self._directory, _FIGURES), json.dumps(content))
-
-    def _figures(self):
-        return {
+        figures = {
             "piece_texts": list(self._pieces),
-            "counts": dict(self._counts) | {"tokens_read": self.num_tokens},
+            "counts": self._counts,
             "first_skipped": self._first_skipped,
+            "sizes": {f"/{name}.bin": size for name, size in self._sizes.items()}
+            | dict(token_files),
         }
+        files.write_text(os.path.join(self._directory, _FIGURES), json.dumps(figures))
 
 
 def _array_file(directory, name):

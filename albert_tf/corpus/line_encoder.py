@@ -37,10 +37,10 @@ class EncodedLines(NamedTuple):
         unknown: int64 array, the places in `ids` of pieces that are not in the vocabulary.
         pieces: list of str, these pieces.
         skipped: list of str, the lines left out because they are not UTF-8.
-        counts: Counter of text_bytes; lines_dropped, those of length 0; lines_skipped; marked and
-            inner_letters, tokens that begin with SentencePiece's mark of a space, and tokens that
-            do not, but open a word because of letters that are not in a-z. Letters of languages
-            without spaces, such as Chinese, do not count.
+        counts: Counter of text_bytes; tokens_read; lines_dropped, those of length 0;
+            lines_skipped; marked and inner_letters, tokens that begin with SentencePiece's mark
+            of a space, and tokens that do not, but open a word because of letters that are not in
+            a-z. Letters of languages without spaces, such as Chinese, do not count.
     """
 
     ids: np.ndarray
@@ -95,6 +95,7 @@ class LineEncoder:
         marked = self._marked[ids]
         counts = collections.Counter(
             text_bytes=len(chunk.content),
+            tokens_read=len(ids),
             lines_dropped=int(np.sum(lengths == 0)),
             lines_skipped=len(skipped),
             marked=int(marked.sum()),

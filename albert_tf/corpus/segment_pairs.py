@@ -72,7 +72,7 @@ def document_pairs(corpus, document, settings, draw):
         draw: Draws.
     """
     sentences = corpus.sentences
-    begin, stop = corpus.documents[document : document + 2].tolist()
+    begin, stop = corpus.documents[document].tolist()
     target = _target_length(settings, draw)
     while begin < stop:
         end = _sentences_reaching(sentences, begin, stop, target)
@@ -121,7 +121,7 @@ def random_segment(corpus, document, length, draw):
         other = draw.below(0, corpus.num_documents)
         if other != document:
             break
-    first, stop = corpus.documents[other : other + 2].tolist()
+    first, stop = corpus.documents[other].tolist()
     begin = draw.below(first, stop)
     end = _sentences_reaching(corpus.sentences, begin, stop, length)
     return int(corpus.sentences[begin]), int(corpus.sentences[end])

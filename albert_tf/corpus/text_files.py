@@ -5,6 +5,7 @@ import bz2
 import contextlib
 import functools
 import gzip
+import hashlib
 import re
 import zlib
 from typing import NamedTuple
@@ -148,6 +149,18 @@ def blocks(path, unpack=True):
         raise UserError(f"{path} cannot be read: {error.message}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path} cannot be unpacked: {error}") from error
+
+
+def content_hash(path):
+    """Hash (str) of the content of a file.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    content = hashlib.blake2b(digest_size=16)
+    for block in blocks(path, unpack=False):
+        content.update(block)
+    return content.hexdigest()
 
 
 def total_size(paths):

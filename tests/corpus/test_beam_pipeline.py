@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import create_pretraining_data
-from albert_tf.corpus import beam_tasks, build, text_files
+from albert_tf.corpus import build, text_files
 from albert_tf.corpus.instances import Settings
 from albert_tf.errors import UserError
 from albert_tf.options import Selection
@@ -54,9 +54,10 @@ def sources(tmp_path):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Text in chunks of 500 bytes and tokens in parts of 2 chunks; pairs go across their ends."""
+    from albert_tf.corpus import beam_pipeline
 
     monkeypatch.setattr(text_files, "_BLOCK_BYTES", 500)
-    monkeypatch.setattr(beam_tasks, "_CHUNKS_PER_PART", 2)
+    monkeypatch.setattr(beam_pipeline, "_CHUNKS_PER_PART", 2)
 
 
 def make(sources, directory, tokenizer, names="out@3", settings=SETTINGS, **options):
@@ -65,20 +66,20 @@ def make(sources, directory, tokenizer, names="out@3", settings=SETTINGS, **opti
     return summary, paths
 
 
-def beam_stages(runner="DirectRunner", options=()):
+def beam_runner(runner="DirectRunner", options=()):
     from albert_tf.corpus import beam_pipeline
 
-    return beam_pipeline.BeamStages(runner, options)
+    return beam_pipeline.BeamRunner(runner, options)
 
 
 def contents(paths):
     return [open(path, "rb").read() for path in paths]
 
 
-def assert_same(sources, tmp_path, tokenizer, stages, **options):
+def assert_same(sources, tmp_path, tokenizer, runner, **options):
     """Files and figures with and without Beam are the same, and nothing else is left behind."""
     wanted, first = make(sources, tmp_path / "local", tokenizer, **options)
-    found, second = make(sources, tmp_path / "beam", tokenizer, stages=stages, **options)
+    found, second = make(sources, tmp_path / "beam", tokenizer, runner=runner, **options)
     assert contents(first) == contents(second)
     assert found.as_json() | {"seconds": 0} == wanted.as_json() | {"seconds": 0}
     names = [sorted(os.listdir(tmp_path / name)) for name in ("local", "beam")]
@@ -117,7 +118,7 @@ def test_flags_that_do_not_fit(sources, tmp_path, run_main, flags, message):
 
 @needs_beam
 def test_the_records_are_the_same(sources, tmp_path, tokenizer, small_parts):
-    assert_same(sources, tmp_path, tokenizer, beam_stages())
+    assert_same(sources, tmp_path, tokenizer, beam_runner())
 
 
 @needs_beam
@@ -131,7 +132,7 @@ def test_the_records_are_the_same(sources, tmp_path, tokenizer, small_parts):
     ids=["compressed", "more files than records", "files are documents"],
 )
 def test_other_settings(sources, tmp_path, tokenizer, options):
-    assert_same(sources, tmp_path, tokenizer, beam_stages(), **options)
+    assert_same(sources, tmp_path, tokenizer, beam_runner(), **options)
 
 
 @needs_beam
@@ -150,12 +151,12 @@ def test_documents_are_dropped_and_held_out(tmp_path, tokenizer, small_parts, se
     source = tmp_path / "in.txt"
     source.write_text("\n\n".join([*documents, *longer, *documents[:40], *copies]))
     summaries = {}
-    for name, stages in {"local": None, "beam": beam_stages()}.items():
+    for name, runner in {"local": None, "beam": beam_runner()}.items():
         options = {
             "selection": selection,
             "heldout_outputs": [f"{tmp_path}/{name}/heldout"],
         }
-        summary, paths = make([str(source)], tmp_path / name, tokenizer, stages=stages, **options)
+        summary, paths = make([str(source)], tmp_path / name, tokenizer, runner=runner, **options)
         written = contents([*paths, *options["heldout_outputs"]])
         dropped = summary.counts["documents_dropped"], summary.counts["near_duplicates_dropped"]
         summaries[name] = written, dropped
@@ -167,11 +168,11 @@ def test_documents_are_dropped_and_held_out(tmp_path, tokenizer, small_parts, se
 
 @needs_beam
 def test_finished_files_and_the_text_are_kept(sources, tmp_path, tokenizer, monkeypatch):
-    work = {"work_directory": str(tmp_path / "work"), "stages": beam_stages()}
+    work = {"work_directory": str(tmp_path / "work"), "runner": beam_runner()}
     _, paths = make(sources, tmp_path / "out", tokenizer, **work)
     wanted = contents(paths)
     os.remove(paths[1])
-    monkeypatch.setattr(type(work["stages"]), "write_corpus", None)
+    monkeypatch.setattr(type(work["runner"]), "write_corpus", None)
     summary, paths = make(sources, tmp_path / "out", tokenizer, **work)
     assert summary.counts["files_kept"] == 2
     assert contents(paths) == wanted
@@ -182,26 +183,26 @@ def test_bad_text_is_one_clear_error(sources, tmp_path, tokenizer):
     with open(sources[1], "ab") as file:
         file.write(b"\n\xff\n")
     with pytest.raises(UserError, match=r"in-1\.txt, line \d+: not UTF-8 .*skip$"):
-        make(sources, tmp_path / "out", tokenizer, stages=beam_stages())
+        make(sources, tmp_path / "out", tokenizer, runner=beam_runner())
     assert os.listdir(tmp_path / "out") == []
     empty = tmp_path / "empty.txt"
     for nothing in ("", "\n\n"):
         empty.write_text(nothing)
         with pytest.raises(UserError, match=r"no text in .*empty\.txt"):
-            make([str(empty)], tmp_path / "out", tokenizer, stages=beam_stages())
+            make([str(empty)], tmp_path / "out", tokenizer, runner=beam_runner())
     assert os.listdir(tmp_path / "out") == []
 
 
 @needs_beam
 def test_options(sources, tmp_path, tokenizer, capsys):
     with pytest.raises(UserError, match="--runner=NoRunner: Unexpected pipeline runner"):
-        beam_stages("NoRunner")
+        beam_runner("NoRunner")
     with pytest.raises(UserError, match="=x: argument --direct_num_workers: invalid"):
-        beam_stages(options=["direct_num_workers=x"])
-    beam_stages("FlinkRunner", ["parallelism=2", "of_the_cluster=3"])
+        beam_runner(options=["direct_num_workers=x"])
+    beam_runner("FlinkRunner", ["parallelism=2", "of_the_cluster=3"])
     assert "leaves to the runner: of_the_cluster\n" in capsys.readouterr().out
     with pytest.raises(UserError, match=r"--runner: ValueError: .* project"):  # a needed option
-        make(sources, tmp_path, tokenizer, stages=beam_stages("DataflowRunner"))
+        make(sources, tmp_path, tokenizer, runner=beam_runner("DataflowRunner"))
 
 
 # --- in several processes ---
@@ -211,10 +212,10 @@ def test_options(sources, tmp_path, tokenizer, capsys):
 @pytest.mark.long
 @pytest.mark.parametrize("runner", TWO_PROCESSES)
 def test_several_processes(sources, tmp_path, tokenizer, runner):
-    stages = beam_stages(runner, TWO_PROCESSES[runner])
-    assert_same(sources, tmp_path, tokenizer, stages)
+    runner = beam_runner(runner, TWO_PROCESSES[runner])
+    assert_same(sources, tmp_path, tokenizer, runner)
     with open(sources[1], "ab") as file:
         file.write(b"\n\xff\n")
     with pytest.raises(UserError, match=r"in-1\.txt, line \d+: not UTF-8 .*skip$"):
-        make(sources, tmp_path / "bad", tokenizer, stages=stages)
+        make(sources, tmp_path / "bad", tokenizer, runner=runner)
     assert os.listdir(tmp_path / "bad") == []

@@ -12,12 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from albert_tf.corpus import (
-    build,
-    corpus_files,
-    corpus_summary,
-    local_stages,
-)
+from albert_tf.corpus import build, corpus_files, corpus_summary, stages
 from albert_tf.corpus.instances import Settings
 from albert_tf.errors import UserError
 from albert_tf.options import Selection
@@ -85,7 +80,7 @@ def test_compressed_files(source, tmp_path, tokenizer):
 
 def test_finished_files_and_the_text_are_kept(source, tmp_path, tokenizer, monkeypatch):
     _, wanted = make(source, tmp_path / "whole", tokenizer)
-    writes = local_stages.Writer.__call__
+    writes = stages.RecordWriter.__call__
 
     def fail(writer, number, report):
         if number == 1:
@@ -93,11 +88,11 @@ def test_finished_files_and_the_text_are_kept(source, tmp_path, tokenizer, monke
         return writes(writer, number, report)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(local_stages.Writer, "__call__", fail)
+        patch.setattr(stages.RecordWriter, "__call__", fail)
         make(source, tmp_path / "again", tokenizer)
     assert [path.name for path in (tmp_path / "again").glob("out*")] == ["out-00000-of-00003"]
     with monkeypatch.context() as patch:
-        patch.setattr(local_stages.LocalStages, "write_corpus", None)
+        patch.setattr(stages.LocalRunner, "write_corpus", None)
         summary, paths = make(source, tmp_path / "again", tokenizer)
     assert summary.counts["files_kept"] == 1
     assert "kept: 1 finished" in str(summary)
@@ -119,11 +114,11 @@ def test_a_second_start_disturbs_nothing(source, tmp_path, tokenizer, monkeypatc
 
         return staged
 
-    for name in ("write_corpus", "plan", "write"):
-        stage = getattr(local_stages.LocalStages, name)
-        monkeypatch.setattr(local_stages.LocalStages, name, start_again(stage))
+    for name in ("write_corpus", "run", "write_records"):
+        stage = getattr(stages.LocalRunner, name)
+        monkeypatch.setattr(stages.LocalRunner, name, start_again(stage))
     _, paths = make(source, tmp_path / "again", tokenizer)
-    assert len(refused) == 3
+    assert len(refused) == 4  # "run" twice, for plans and records
     assert contents(paths) == contents(wanted)
     assert not list((tmp_path / "again").glob(".*"))
 
@@ -151,7 +146,7 @@ def test_many_passes_need_few_files(source, tmp_path, tokenizer, monkeypatch):
     """Each plan is a mapped file, and a process may have 1,024 files by default."""
     settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=30)
     _, wanted = make(source, tmp_path / "many", tokenizer, settings=settings)
-    monkeypatch.setattr(local_stages, "_MOST_PLANS", 7)
+    monkeypatch.setattr(stages, "_MOST_PLANS", 7)
     work = tmp_path / "work"
     _, paths = make(
         source, tmp_path / "few", tokenizer, settings=settings, work_directory=str(work)

@@ -18,9 +18,9 @@ from albert_tf.corpus import (
     corpus_files,
     instances,
     line_encoder,
-    local_stages,
     masking,
     segment_pairs,
+    stages,
     text_files,
 )
 from albert_tf.corpus.corpus_files import Corpus
@@ -63,8 +63,9 @@ def make_corpus(*documents):
     """A corpus of documents given as lists of sentence lengths; token i has the id 100 + i."""
     lengths = list(itertools.chain(*documents))
     ids = 100 + np.arange(sum(lengths), dtype=np.int32)
-    sentences = np.cumsum([0, *lengths])
-    return Corpus(ids, np.ones(len(ids), bool), sentences, np.cumsum([0, *map(len, documents)]))
+    ends = np.cumsum([0, *map(len, documents)])
+    bounds = np.stack([ends[:-1], ends[1:]], axis=1)
+    return Corpus(ids, np.ones(len(ids), bool), np.cumsum([0, *lengths]), bounds)
 
 
 def within(count, n, probability, errors=5):
@@ -120,16 +121,16 @@ def read_files(paths, tokenizer, directory):
     form = text_files.Format()
     encoder = line_encoder.LineEncoder(tokenizer)
     shutil.rmtree(directory, ignore_errors=True)
-    with local_stages.LocalStages(1, encoder) as stages:
-        stages.write_corpus(paths, form, encoder, str(directory))
-    return corpus_files.open_corpus(str(directory))
+    with stages.LocalRunner(1, encoder) as runner:
+        runner.write_corpus(paths, form, encoder, str(directory))
+    return corpus_files.open_corpus(corpus_files.documents_file(str(directory)))
 
 
 def test_sentences_and_documents(tmp_path, tokenizer):
     corpus = read(tmp_path, tokenizer, "\n\n a b \r\nCd.\n \t \n\nbde")
     assert corpus.ids.tolist() == [A, B, C, D, DOT, B, D, E]
     assert corpus.sentences.tolist() == [0, 2, 5, 8]
-    assert corpus.documents.tolist() == [0, 2, 3]
+    assert corpus.documents.tolist() == [[0, 2], [2, 3]]
     assert (corpus.num_documents, corpus.sizes(9)["sentences"]) == (2, 3)
     assert corpus.opens_word.tolist() == [1, 1, 1, 0, 1, 1, 0, 0]
     assert corpus.ids.dtype == np.int32
@@ -138,7 +139,7 @@ def test_sentences_and_documents(tmp_path, tokenizer):
 def test_the_end_of_a_file_ends_no_document(tmp_path, tokenizer):
     corpus = read(tmp_path, tokenizer, "a\n\nb", "c\n", "\na\n")
     assert corpus.ids.tolist() == [A, B, C, A]
-    assert corpus.documents.tolist() == [0, 1, 3, 4]
+    assert corpus.documents.tolist() == [[0, 1], [1, 3], [3, 4]]
 
 
 def test_what_the_tokenizer_does_not_know_is_counted(tmp_path, tokenizer):
@@ -564,7 +565,7 @@ def instance(corpus, pair, settings):
 
 def test_an_instance():
     ids = np.array([A, D, B, DOT, C, E], np.int32)
-    corpus = Corpus(ids, np.isin(ids, [A, B, C, DOT]), np.array([0, 3, 4, 6]), np.array([0, 3]))
+    corpus = Corpus(ids, np.isin(ids, [A, B, C, DOT]), np.array([0, 3, 4, 6]), np.array([[0, 3]]))
     settings = Settings(max_seq_length=12, max_predictions_per_seq=3, masked_lm_prob=0.0)
     arrays = instance(corpus, Pair(1, 4, 4, 6, SWAPPED), settings)
     assert {name: array.tolist() for name, array in arrays.items()} == {
@@ -582,7 +583,7 @@ def test_an_instance():
 
 def test_special_pieces_in_the_text_are_not_masked():
     ids = np.array([A, SEP, B, CLS, C], np.int32)
-    corpus = Corpus(ids, np.isin(ids, [A, B, C]), np.array([0, 5]), np.array([0, 1]))
+    corpus = Corpus(ids, np.isin(ids, [A, B, C]), np.array([0, 5]), np.array([[0, 1]]))
     settings = Settings(max_seq_length=13, max_predictions_per_seq=13, masked_lm_prob=1.0, ngram=1)
     arrays = instance(corpus, Pair(0, 5, 0, 5, IN_ORDER), settings)
     assert arrays["token_boundary"].tolist() == [1] * 13

@@ -7,9 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.corpus import build, local_stages, mapped_arrays, near_duplicates
+from albert_tf.corpus import build, corpus_files, document_selection, stages
 from albert_tf.corpus.instances import Settings
-from albert_tf.corpus.local_stages import LocalStages
 from albert_tf.options import Selection
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
@@ -35,20 +34,22 @@ def write(directory, documents):
     for name, values in arrays.items():
         values.tofile(directory / f"{name}.bin")
     (directory / "corpus.json").write_text(json.dumps({"counts": {"text_bytes": len(ids)}}))
-    return str(directory)
+    return corpus_files.documents_file(str(directory))
 
 
 def repeats(directory, documents, similarity=0.8, used=None):
     corpus = write(directory, documents)
     used = np.ones(len(documents), bool) if used is None else used
     signatures = signatures_of(corpus, f"{corpus}-signatures")
-    return near_duplicates.repeats(signatures, used, similarity).tolist()
+    return document_selection.repeats(signatures, used, similarity).tolist()
 
 
 def signatures_of(corpus, path):
-    with LocalStages(1, None) as stages:
-        stages.of_documents(corpus, near_duplicates.signatures, path)
-    return mapped_arrays.open_array(path, np.uint32, -1, near_duplicates.HASHES)
+    hasher = stages.Hasher(corpus, document_selection.signatures)
+    count = corpus_files.open_corpus(corpus).num_documents
+    with stages.LocalRunner(1, None) as runner:
+        runner.run("comparing", hasher, range(0, count, stages.DOCUMENTS_TOGETHER), 1, path=path)
+    return corpus_files.open_array(path, np.uint32, -1, document_selection.HASHES)
 
 
 def shingles(document):
@@ -108,15 +109,15 @@ def test_the_blocks_do_not_matter(tmp_path, monkeypatch, size):
     whole = np.array(signatures_of(corpus, f"{corpus}-signatures"))
     found = repeats(tmp_path / "whole", documents)
     for name in ("_TOGETHER", "_TOKENS_TOGETHER"):
-        monkeypatch.setattr(near_duplicates, name, size)
-    monkeypatch.setattr(local_stages, "DOCUMENTS_TOGETHER", size)
+        monkeypatch.setattr(document_selection, name, size)
+    monkeypatch.setattr(stages, "DOCUMENTS_TOGETHER", size)
     np.testing.assert_array_equal(signatures_of(corpus, f"{corpus}-blocks"), whole)
     assert repeats(tmp_path / "blocks", documents) == found == [False] * 30 + [True] * 4
 
 
 @pytest.mark.parametrize(("similarity", "rows"), [(0.5, 3), (0.8, 7), (0.95, 18), (1, 128)])
 def test_similar_documents_meet_in_a_band(similarity, rows):
-    assert near_duplicates._rows_of_a_band(similarity) == rows
+    assert document_selection._rows_of_a_band(similarity) == rows
 
 
 @pytest.mark.parametrize("workers", [1, 2])

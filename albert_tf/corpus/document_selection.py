@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents that nearly repeat an earlier one: MinHash signatures of shingles, compared by bands.
+"""Selects documents of a corpus: drops repeated and nearly repeated ones, and holds some out.
 
-Broder, "On the resemblance and containment of documents" (1997); with shingles of five tokens, as
-Lee et al., "Deduplicating Training Data Makes Language Models Better" (2022), section 4.2. The
-signatures lie in a file. Memory holds 40 bytes for each document, and up to 1 KB for each that has
-something in common with another.
+Documents that nearly repeat an earlier one have similar MinHash signatures of shingles, which are
+compared by bands: Broder, "On the resemblance and containment of documents" (1997); with shingles
+of five tokens, as Lee et al., "Deduplicating Training Data Makes Language Models Better" (2022),
+section 4.2. The signatures are in a file. Memory holds 40 bytes for each document, and up to 1 KB
+for each that has something in common with another.
 """
 
 import collections
+import hashlib
 import itertools
 
 import numpy as np
 
-from albert_tf.corpus import mapped_arrays, permutation
+from albert_tf.corpus import corpus_files, permutation
 
+TRAIN, HELD_OUT = "train", "heldout"
 _SHINGLE = 5  # tokens
 HASHES = 128  # numbers of a signature; the similarity is exact to about 0.04
 _RECALL = 0.95  # minimum chance that two documents at the similarity limit are compared
@@ -25,16 +28,48 @@ _BEYOND = np.uint64(1 << 32)  # in place of a token after the end of a document
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-# === Signatures ===
+def choose(selection, hashes_of):
+    """Selects the documents of a corpus that are used.
+
+    Args:
+        selection: options.Selection.
+        hashes_of: callable, takes `digests` or `signatures`, the type of the numbers and how many
+            a document has; returns the array for all documents.
+
+    Returns:
+        (dict from TRAIN and HELD_OUT to bool array [documents], Counter of those in neither).
+    """
+    found = hashes_of(digests, np.uint64, 1).ravel()
+    used = np.ones(len(found), bool)
+    if selection.drop_duplicates or selection.drop_near_duplicates:
+        used[:] = False
+        used[np.unique(found, return_index=True)[1]] = True
+    dropped = collections.Counter(documents_dropped=np.sum(~used).item())
+    if similarity := selection.drop_near_duplicates:
+        near = repeats(hashes_of(signatures, np.uint32, HASHES), used, similarity)
+        used &= ~near
+        dropped["near_duplicates_dropped"] = int(near.sum())
+    held_out = found < np.uint64(selection.heldout_fraction * 2**64)
+    return {TRAIN: used & ~held_out, HELD_OUT: used & held_out}, dropped
 
 
-def signatures(ids, bounds):
-    """The signatures of documents: uint32 array [documents, HASHES].
+# === Hashes ===
+
+
+def digests(ids, bounds):
+    """Hashes of the tokens of documents: uint64 array [documents].
 
     Args:
         ids: int32 array, tokens.
         bounds: int array [documents + 1], offsets into `ids`.
     """
+    documents = (ids[start:end] for start, end in itertools.pairwise(bounds.tolist()))
+    hashes = (hashlib.blake2b(document, digest_size=8).digest() for document in documents)
+    return np.frombuffer(b"".join(hashes), np.uint64)
+
+
+def signatures(ids, bounds):
+    """The signatures of documents: uint32 array [documents, HASHES]; the arguments are as above."""
     found = np.full((len(bounds) - 1, HASHES), np.iinfo(np.uint32).max, np.uint32)
     for start in range(int(bounds[0]), int(bounds[-1]), _TOKENS_TOGETHER):
         stop = min(start + _TOKENS_TOGETHER, int(bounds[-1]))
@@ -102,7 +137,7 @@ def repeats(signatures, used, similarity):
                 if len(staying[value]) < _MOST_COMPARED:
                     staying[value].append(document)
         if number % _TOGETHER == 0:
-            mapped_arrays.release(signatures)
+            corpus_files.release(signatures)
     return found
 
 
@@ -113,7 +148,7 @@ def _meetings(signatures, used, rows):
         keys = []
         for start in range(0, len(used), _TOGETHER):
             keys.append(_keys(signatures[used[start : start + _TOGETHER], column : column + rows]))
-            mapped_arrays.release(signatures)
+            corpus_files.release(signatures)
         _, numbers, sizes = np.unique(np.concatenate(keys), return_inverse=True, return_counts=True)
         meets = np.flatnonzero(sizes[numbers] > 1)
         documents.append(used[meets])
