@@ -8,7 +8,7 @@ python create_pretraining_data.py --input_file='text/*.txt' --output_file=train.
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, paths
+from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -51,7 +51,8 @@ def main(_):
         print("--input_file_mode has no effect any more: input is read as UTF-8 text.")
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise UserError("one of --spm_model_file and --vocab_file is needed, and none was given")
-    paths.check_exist("input_file", "spm_model_file" if FLAGS.spm_model_file else "vocab_file")
+    flag_groups.check_exist("input_file")
+    flag_groups.check_vocabulary()
 
     from albert_tf import files
     from albert_tf.corpus import build, instances, text_files

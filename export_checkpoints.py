@@ -10,7 +10,7 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, model_flags, paths
+from albert_tf.cli import flag_groups, launch, model_flags
 from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError
 
@@ -36,7 +36,7 @@ def check_flags():
             f"--checkpoint_name={name} leads out of --albert_directory: give the name of a "
             "checkpoint in it"
         )
-    paths.check_albert_directory(CONFIGS)
+    flag_groups.check_albert_directory(CONFIGS)
 
 
 def check_prefix(prefix, config):

@@ -11,7 +11,7 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, model_flags, paths
+from albert_tf.cli import flag_groups, launch, model_flags
 from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError
 
@@ -131,7 +131,7 @@ def main(_):
     flag_groups.check_not_empty("albert_directory", "export_path")
     if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
-    paths.check_albert_directory((CONFIG_FILE,) if FLAGS.export_type == "model" else ())
+    flag_groups.check_albert_directory((CONFIG_FILE,) if FLAGS.export_type == "model" else ())
 
     from albert_tf.publish import saved_models
 

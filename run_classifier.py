@@ -119,11 +119,12 @@ def main(_):
     source.check_task(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
     strategy = launch.set_up_devices()
     settings = finetuning_flags.read_options(
-        choice,
-        finetuning_flags.train_steps(data),
-        FLAGS.warmup_step,
+        data,
+        choice.config,
+        train_steps=finetuning_flags.train_steps(data),
+        warmup_steps=FLAGS.warmup_step,
         # Without evaluation, another process may evaluate later: until then all have to stay.
-        FLAGS.keep_checkpoint_max if FLAGS.do_eval else None,
+        keep_checkpoint_max=FLAGS.keep_checkpoint_max if FLAGS.do_eval else None,
     )
     finetuning.fine_tune(data, choice.config, settings, strategy)
 

@@ -11,7 +11,7 @@ python run_race.py \
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags, paths
+from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
 
 FLAGS = flags.FLAGS
 V2_LEARNING_RATE = 1e-5  # the original's for version 2; higher ones diverge
@@ -40,7 +40,7 @@ def check_flags():
     finetuning_flags.check()
     if FLAGS.do_train:
         options.check_race_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
-    paths.check_exist("data_dir")
+    flag_groups.check_exist("data_dir")
     finetuning_flags.check_model()
 
 
@@ -48,7 +48,8 @@ def warn_of_version(config):
     """Prints a warning where version 1's settings meet a version 2 model."""
     has_dropout = config.hidden_dropout_prob or config.attention_probs_dropout_prob
     # The folder counts as well: albert_base_v2/model.ckpt-best.
-    names = (model_flags.init_checkpoint() or "").split("/")[-2:]
+    weights = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle or ""
+    names = weights.split("/")[-2:]
     if has_dropout and any("v2" in name for name in names):
         print(
             f"Warning: the config has dropout, but {'/'.join(names)} sounds like version 2, which "
@@ -91,11 +92,12 @@ def main(_):
         warn_of_version(config)
     strategy = launch.set_up_devices()
     settings = finetuning_flags.read_options(
-        choice,
-        finetuning_flags.train_steps(data),
-        FLAGS.warmup_step,
+        data,
+        config,
+        train_steps=finetuning_flags.train_steps(data),
+        warmup_steps=FLAGS.warmup_step,
         # Without evaluation, another process may evaluate later: until then all have to stay.
-        FLAGS.num_keep_checkpoint if FLAGS.do_eval else None,
+        keep_checkpoint_max=FLAGS.num_keep_checkpoint if FLAGS.do_eval else None,
     )
     finetuning.fine_tune(data, config, settings, strategy)
 

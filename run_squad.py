@@ -11,7 +11,7 @@ python run_squad.py \
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags, paths
+from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -48,7 +48,7 @@ def check_flags():
             raise UserError(f"--do_{name.removesuffix('_file')} needs --{name}")
     if FLAGS.do_train:
         check_lengths()
-    paths.check_exist("ensemble_dirs", *needed)
+    flag_groups.check_exist("ensemble_dirs", *needed)
     finetuning_flags.check_model()
 
 
@@ -86,7 +86,7 @@ def main(_):
 
     prefixes = []
     if not FLAGS.do_train:
-        given = model_flags.init_checkpoint()
+        given = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
         prefixes = squad.trained_checkpoints(FLAGS.output_dir, FLAGS.ensemble_dirs, given)
     version = squad.choose_version(prefixes, FLAGS.train_file, FLAGS.version_2_with_negative)
     choices = follow_runs(prefixes)
@@ -110,11 +110,12 @@ def main(_):
     record_files = {flag: data.record_file(use) for use, flag in RECORD_FLAGS.items()}
     finetuning_flags.check_writable(**record_files)
     settings = finetuning_flags.read_options(
-        choices[0],
-        steps,
-        int(steps * FLAGS.warmup_proportion),
+        data,
+        configs[0],
+        train_steps=steps,
+        warmup_steps=int(steps * FLAGS.warmup_proportion),
         # Without evaluation, another process may evaluate later: until then all have to stay.
-        KEEP_CHECKPOINTS if FLAGS.do_predict else None,
+        keep_checkpoint_max=KEEP_CHECKPOINTS if FLAGS.do_predict else None,
         do_eval=can_evaluate and bool(FLAGS.do_train or earlier.trained),
         eval_batch_size=FLAGS.predict_batch_size,
         ensemble=tuple(zip(configs, prefixes, strict=True)) if FLAGS.ensemble_dirs else (),

@@ -471,7 +471,9 @@ FINE_TUNING = (  # groups of every fine-tuning script, after those of its task
 
 
 @group()
-class FineTuning(Loop, Optimizer, Devices, FineTuningUpdates, FineTunedModel, FineTuningWork):
+class FineTuning(
+    Loop, Optimizer, Devices, Export, FineTuningUpdates, FineTunedModel, FineTuningWork
+):
     """All settings of a fine-tuning run.
 
     Args:
@@ -479,7 +481,6 @@ class FineTuning(Loop, Optimizer, Devices, FineTuningUpdates, FineTunedModel, Fi
         num_trials: int, number of runs, each with its own seed.
         ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
         record: run_directory.RunSettings; None without training.
-        export: publish.saved_models.ExportSettings; None for no export.
     """
 
     warmup_steps: int = 0
@@ -488,7 +489,6 @@ class FineTuning(Loop, Optimizer, Devices, FineTuningUpdates, FineTunedModel, Fi
     num_trials: int = 1
     ensemble: tuple = ()
     record: object = None
-    export: object = None
 
 
 # === run_classifier.py ===========================================================================

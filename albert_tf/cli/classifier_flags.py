@@ -6,7 +6,7 @@ import math
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups, paths
+from albert_tf.cli import finetuning_flags, flag_groups
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -140,7 +140,7 @@ def check():
         raise UserError(f"--labels={FLAGS.labels}: a column's values hold no tabs and no line ends")
     _check_predict_file()
     if _reads_data_set():
-        paths.check_exist("data_dir")
+        flag_groups.check_exist("data_dir")
 
 
 def _check_text_column():
@@ -169,7 +169,7 @@ def _check_predict_file():
         raise UserError("--predict_file needs --do_predict")
     if FLAGS.glue_submission_dir:
         raise UserError("--glue_submission_dir is for test sets: leave it or --predict_file out")
-    paths.check_exist("predict_file")
+    flag_groups.check_exist("predict_file")
 
 
 def check_task():

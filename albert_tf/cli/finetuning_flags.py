@@ -6,7 +6,7 @@ import sys
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, loop_flags, model_flags, paths
+from albert_tf.cli import flag_groups, model_flags, training_flags
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -34,25 +34,24 @@ def check():
 
 def check_model():
     """Raises UserError if the flags name no model, or one that does not exist."""
-    paths.check_exist("albert_config_file", "albert_hub_module_handle")
-    paths.check_config(FLAGS.albert_config_file)
+    flag_groups.check_exist("albert_config_file", "albert_hub_module_handle")
+    flag_groups.check_config(FLAGS.albert_config_file)
     if not FLAGS.albert_hub_module_handle:  # a hub module has its own vocabulary
-        paths.check_exist("spm_model_file" if FLAGS.spm_model_file else "vocab_file")
-    if paths.holds_run(FLAGS.output_dir) or ("ensemble_dirs" in FLAGS and FLAGS.ensemble_dirs):
+        flag_groups.check_vocabulary()
+    if "ensemble_dirs" in FLAGS and FLAGS.ensemble_dirs:
         return
-    paths.check_exist("init_checkpoint")
-    if FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle:
+    flag_groups.check_run()
+    has_weights = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
+    if has_weights or not FLAGS.do_train or flag_groups.holds_run(FLAGS.output_dir):
         return
-    if not FLAGS.do_train:
-        paths.check_run()
-    elif not FLAGS.allow_random_init:
+    if not FLAGS.allow_random_init:
         raise UserError(
             "no weights to start from: give --init_checkpoint (or, to train from random "
             "weights on purpose, --allow_random_init)"
         )
-    elif not FLAGS.albert_config_file:
+    if not FLAGS.albert_config_file:
         raise UserError("give --albert_config_file or --albert_hub_module_handle")
-    elif not (FLAGS.spm_model_file or FLAGS.vocab_file):
+    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise UserError("give --spm_model_file or --vocab_file")
 
 
@@ -126,34 +125,19 @@ def train_steps(data):
     return finetuning.steps_of_epochs(count, FLAGS.train_batch_size, FLAGS.num_train_epochs)
 
 
-def read_options(choice, train_steps, warmup_steps, keep_checkpoint_max, **others):
+def read_options(data, config, **values):
     """Makes the settings of a fine-tuning run from the flags.
 
     Args:
-        choice: source.Choice, from `follow_run`.
-        train_steps: int, updates to train for, or the step that ends a wait for checkpoints.
-        warmup_steps: int.
-        keep_checkpoint_max: int or None for all.
-        **others: further values of `options.FineTuning`, or replacements for values of flags.
+        data: tasks.base.DataSet.
+        config: AlbertConfig.
+        **values: values that are not flags, and replacements for flags, as in
+            `training_flags.settings_of`.
 
     Returns:
         options.FineTuning.
     """
-    values = {
-        "train_steps": train_steps,
-        "warmup_steps": warmup_steps,
-        "keep_checkpoint_max": keep_checkpoint_max,
-        "steps_per_loop": loop_flags.curve_steps(train_steps),
-        "export": _export_settings() if FLAGS.export_dir else None,
-    }
     if FLAGS.do_train:
-        loop_flags.warn_of_warmup(warmup_steps, train_steps)
-        values["init_checkpoint"] = model_flags.init_checkpoint()
-        values["record"] = model_flags.settings_to_record(choice.config, choice.tokenizer_arguments)
-    return flag_groups.values_of(options.FineTuning, **values | others)
-
-
-def _export_settings():
-    from albert_tf.publish import saved_models
-
-    return saved_models.ExportSettings(FLAGS.export_dir, FLAGS.export_text, FLAGS.export_tflite)
+        values["init_checkpoint"] = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
+    tokenizer = data.task.text.tokenizer
+    return training_flags.settings_of(options.FineTuning, config, tokenizer, **values)

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags made from groups of options, and checks of their values."""
+"""Flags made from groups of options, and checks of their values and of the files they name.
+
+Nothing here imports TensorFlow. Only local paths are checked; remote ones when they are read.
+"""
 
 import dataclasses
+import glob
+import os
 
 from absl import flags
 
 from albert_tf import options
-from albert_tf.errors import UserError
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError, parse_json
 
 FLAGS = flags.FLAGS
 _DEFINE = {
@@ -44,23 +50,21 @@ def define(*groups, **defaults):
     """
     for group in groups:
         for field in options.options_of(group):
-            _define_flag(field, defaults.pop(field.name, field.default))
-            flag = FLAGS[field.name]
+            name, text, choices = field.name, field.metadata["help"], field.metadata["choices"]
+            default = defaults.pop(name, field.default)
+            if field.metadata["repeated"] and choices:
+                flags.DEFINE_multi_enum(name, default, choices, text)
+            elif field.metadata["repeated"]:
+                flags.DEFINE_multi_string(name, default, text)
+            elif choices:
+                flags.DEFINE_enum(name, default, list(choices), text, case_sensitive=False)
+            else:
+                _DEFINE[options.kind_of(field)](name, default, text)
+            flag = FLAGS[name]
+            flag.help = text  # without absl's notes on choices and repetition
             flag.option, flag.group, flag.subject = field, group, group.heading
     if defaults:
         raise TypeError(f"no options of these groups: {', '.join(defaults)}")
-
-
-def _define_flag(field, default):
-    name, text, choices = (field.name, *(field.metadata[key] for key in ("help", "choices")))
-    if field.metadata["repeated"] and choices:
-        flags.DEFINE_multi_enum(name, default, choices, text)
-    elif field.metadata["repeated"]:
-        flags.DEFINE_multi_string(name, default, text)
-    elif choices:
-        flags.DEFINE_enum(name, default, list(choices), text, case_sensitive=False)
-    else:
-        _DEFINE[options.kind_of(field)](name, default, text)
 
 
 def check_values():
@@ -88,3 +92,108 @@ def check_not_empty(*names):
     for name in names:
         if FLAGS[name].value == "":
             raise UserError(f"--{name} is empty: give a path, such as ./{name}")
+
+
+# --- Files that flags name -----------------------------------------------------------------------
+
+
+def check_exist(*names):
+    """Raises UserError if a given flag names something that does not exist.
+
+    Args:
+        *names: str, names of flags for files, directories, patterns or checkpoints to read.
+    """
+    for name in names:
+        value, kind = FLAGS[name].value, FLAGS[name].option.metadata["path"]
+        paths = value.split(",") if kind == "files" and value else value
+        for path in [paths] if isinstance(paths, str) else paths or ():
+            problem = path and "://" not in path and _problem(kind, path.strip())
+            if problem:
+                raise UserError(f"--{name}{problem}")
+
+
+def _problem(kind, path):
+    """What is wrong with a path of some kind, as the rest of a message; None if nothing is."""
+    exists, is_directory = os.path.exists(path), os.path.isdir(path)
+    if kind == "directory" and not is_directory:
+        return f"={path} is a file: give a directory" if exists else f"={path} is no directory"
+    if kind == "file" and is_directory:
+        return f"={path} is a directory: give a file"
+    if kind == "file" and not exists:
+        return f"={path}: there is no such file"
+    if kind == "checkpoint" and not glob.glob(f"{glob.escape(path)}*"):
+        return f"={path}: there is no such checkpoint or directory"
+    # The libraries that read patterns differ on brackets and backslashes.
+    if kind == "files" and path and not set(path) & set("[\\") and not glob.glob(path):
+        return f": no file matches {path!r}"
+    return None
+
+
+def check_vocabulary():
+    """Raises UserError if the vocabulary that the flags name does not exist."""
+    check_exist("spm_model_file" if FLAGS.spm_model_file else "vocab_file")
+
+
+def check_config(path):
+    """Raises UserError if a file is not a valid config.
+
+    Args:
+        path: str; None and remote paths are not checked.
+    """
+    if path and "://" not in path and os.path.isfile(path):
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
+        values = parse_json(content, path)
+        if not isinstance(values, dict) or "model_type" not in values:  # of transformers
+            AlbertConfig.from_json(content, path)
+
+
+def holds_run(directory):
+    """Whether a directory may hold checkpoints (bool); always True for remote ones."""
+    folder = glob.escape(directory)
+    found = glob.glob(f"{folder}/*.index") or glob.glob(f"{folder}/*/*.index")
+    return "://" in directory or bool(found)
+
+
+def check_run():
+    """Raises UserError if --init_checkpoint does not exist, or there is nothing to evaluate.
+
+    If --output_dir holds a run, --init_checkpoint is not read.
+    """
+    directory = FLAGS.output_dir
+    if holds_run(directory):
+        return
+    check_exist("init_checkpoint")
+    if FLAGS.do_train or FLAGS.init_checkpoint or FLAGS.continuous_eval_timeout:
+        return
+    what = "" if os.path.isdir(directory) else "does not exist, so it "
+    predicts = "do_predict" in FLAGS and FLAGS.do_predict
+    evaluates = "do_eval" in FLAGS and FLAGS.do_eval
+    needs = "predict with" if predicts else "evaluate" if evaluates else "export"
+    raise UserError(
+        f"--output_dir={directory} {what}holds no checkpoint to {needs}: give the directory of a "
+        "training, or a trained model as --init_checkpoint"
+    )
+
+
+def check_albert_directory(configs):
+    """Raises UserError if --albert_directory does not hold the model to export.
+
+    Args:
+        configs: sequence of str, possible names of the config; empty if none is needed.
+    """
+    check_exist("albert_directory")
+    directory = FLAGS.albert_directory
+    if "://" in directory or not configs:
+        return
+    found = [os.path.join(directory, name) for name in configs]
+    found = [path for path in found if os.path.exists(path)]
+    if not found:
+        raise UserError(f"--albert_directory={directory} holds no {configs[0]}: put it there")
+    check_config(found[0])
+    path = os.path.normpath(os.path.join(directory, FLAGS.checkpoint_name))
+    if not glob.glob(f"{glob.escape(path)}*"):
+        raise UserError(f"no checkpoint at {path}: give another --checkpoint_name")

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start and end of scripts: devices, one-line errors and signals."""
+"""Start and end of scripts: --help, devices, one-line errors and signals."""
 
 import os
 import re
+import shutil
 import signal
 import sys
+import textwrap
 
 from absl import app, flags, logging
 
-from albert_tf.cli import flag_groups, help_text
+from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError, as_called, one_line
 
 FLAGS = flags.FLAGS
 _ASK_FOR_HELP = {"--help", "-help", "-h", "--helpshort", "--helpfull", "-?"}
+_VALUES = {"int": "N", "float": "X", "comma": "A,B,..."}  # by the first word of the type
+_INDENT = " " * 6
 
 
 def set_up_devices():
@@ -81,7 +85,7 @@ def run(main):
     def parse(argv):
         if _ASK_FOR_HELP & set(argv[1:]):
             # The module of `main` may not be the script, as with albert_tf.cli.predict.
-            print(as_called(help_text.write(sys.modules[main.__module__].__doc__)), end="")
+            print(as_called(help_text(sys.modules[main.__module__].__doc__)), end="")
             sys.exit(0)
         try:
             return FLAGS(argv)
@@ -134,3 +138,44 @@ def _is_for_users(error):
     # If a remote file system is unknown or cannot be reached, the message names the path.
     is_remote = isinstance(error, errors.OpError) and re.search(r"\b\w+://", str(error))
     return isinstance(error, of_the_machine) or bool(is_remote)
+
+
+# --- The text of --help ---------------------------------------------------------------------------
+
+
+def help_text(purpose):
+    """Makes the text of --help: a script's purpose and its flags, grouped by subject.
+
+    Args:
+        purpose: str, the script's docstring.
+
+    Returns:
+        str.
+    """
+    width = min(shutil.get_terminal_size().columns, 100)
+    parts, subjects = [purpose.strip()], {}
+    for flag in flag_groups.own_flags():
+        subjects.setdefault(flag.subject, []).append(flag)
+    for subject, members in subjects.items():
+        members.sort(key=lambda flag: not flag_groups.is_required(flag))
+        parts.append("\n".join([f"{subject}:", *(_description(flag, width) for flag in members)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _description(flag, width):
+    ending = ""
+    if flag_groups.is_required(flag):
+        ending = " Required."
+    elif flag.default not in (None, "", []):
+        default = flag.default_as_str.strip("'")
+        ending = f" Default: {default}."
+    text = textwrap.fill(
+        flag.help + ending, width, initial_indent=_INDENT, subsequent_indent=_INDENT
+    )
+    if flag.boolean:
+        usage = f"--[no]{flag.name}"
+    else:
+        kind = flag.flag_type().removeprefix("multi ").split()[0]
+        choices = "|".join(flag.option.metadata["choices"] or ())
+        usage = f"--{flag.name}={choices or _VALUES.get(kind, 'TEXT')}"
+    return f"  {usage}\n{text}"

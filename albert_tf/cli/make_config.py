@@ -13,7 +13,7 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, paths
+from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -65,7 +65,7 @@ def config_of(size, vocab_size, max_position_embeddings):
 def main(_):
     """Reads the vocabulary and writes the config."""
     flag_groups.check_not_empty("vocab", "output_file")
-    paths.check_exist("vocab")
+    flag_groups.check_exist("vocab")
 
     from albert_tf import files
     from albert_tf.text import tokenization

@@ -16,7 +16,7 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, paths, predict_models
+from albert_tf.cli import flag_groups, launch, predict_models
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -33,8 +33,10 @@ def main(_):
     flag_groups.check_not_empty("model", "input_file", "output_file")
     if FLAGS.output_file and os.path.isdir(FLAGS.output_file):
         raise UserError(f"--output_file={FLAGS.output_file} is a directory: give a file")
-    paths.check_exist("model", "input_file", "albert_config_file", "spm_model_file", "vocab_file")
-    paths.check_config(FLAGS.albert_config_file)
+    flag_groups.check_exist(
+        "model", "input_file", "albert_config_file", "spm_model_file", "vocab_file"
+    )
+    flag_groups.check_config(FLAGS.albert_config_file)
 
     from albert_tf import files
     from albert_tf.api import minimal_pairs

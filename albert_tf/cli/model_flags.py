@@ -2,40 +2,15 @@
 """Config, vocabulary and text settings of a command's model, from flags, run or directory."""
 
 import contextlib
-import os
 
 from absl import flags
 
-from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
 
 
 # --- What the flags say --------------------------------------------------------------------------
-
-
-def hub_module():
-    """Directory of --albert_hub_module_handle; None if the flag is not given or not defined.
-
-    Raises:
-        UserError: the flag does not name a directory.
-    """
-    import tensorflow as tf
-
-    # run_pretraining.py uses functions of this file and does not have this flag.
-    handle = "albert_hub_module_handle" in FLAGS and FLAGS.albert_hub_module_handle
-    if handle and not tf.io.gfile.isdir(handle):
-        raise UserError(
-            f"--albert_hub_module_handle={handle} is no directory: download the module and give "
-            "the directory that holds its saved_model.pb"
-        )
-    return handle or None
-
-
-def init_checkpoint():
-    """Source of the initial weights: --init_checkpoint or the hub module; or None."""
-    return FLAGS.init_checkpoint or hub_module()
 
 
 def read_config():
@@ -76,8 +51,8 @@ def _given():
         "given_config": huggingface.read_config(path) if path else None,
         "config_path": path,
     }
-    if hub_module():
-        module = source.Source(hub_module())
+    if FLAGS.albert_hub_module_handle:
+        module = source.Source(FLAGS.albert_hub_module_handle)
         given["text"] |= _casing_of(module, given["text"])
         vocabulary = module.vocabulary_file()
         if vocabulary:
@@ -235,80 +210,3 @@ def text_input(choices):
 
     configs = [choice.config for choice in choices]
     return base.text_input(configs, choices[0].tokenizer_arguments, FLAGS.max_seq_length)
-
-
-# --- What the run writes down --------------------------------------------------------------------
-
-
-def settings_to_record(config, arguments):
-    """Makes the RunSettings to record for a training run.
-
-    Args:
-        config: AlbertConfig.
-        arguments: dict of arguments of FullTokenizer; None if unknown.
-    """
-    from albert_tf.checkpoints import run_directory
-
-    own = sorted(flag_groups.own_flags(), key=lambda flag: flag.name)
-    given = {flag.name: flag.value for flag in own if flag.value is not None}
-    given = {name: value for name, value in given.items() if value == value}  # JSON has no nan
-    text = {name: FLAGS[name].value for name in run_directory.TEXT_FLAGS if name in FLAGS}
-    vocabulary = None
-    if arguments:
-        text |= {name: arguments[name] for name in run_directory.CASING}
-        flag = next(name for name in run_directory.VOCABULARY_FLAGS if arguments.get(name))
-        path = arguments[flag] if "://" in arguments[flag] else os.path.abspath(arguments[flag])
-        vocabulary = run_directory.Vocabulary(flag, path, run_directory.sha256(path))
-    return run_directory.RunSettings(
-        flags=given, config=config.to_dict(), text=text, vocabulary=vocabulary
-    )
-
-
-def tokenizer_of_records(paths):
-    """Arguments of the tokenizer that made record files; None if unknown, gone or changed.
-
-    Args:
-        paths: list of str.
-
-    Raises:
-        UserError: two files were made with different vocabularies or casing.
-    """
-    from albert_tf.records import record_index
-    from albert_tf.text import tokenization
-
-    made = {}  # fingerprint -> (the first file, arguments)
-    for path, (arguments, fingerprint) in record_index.tokenizers_of(paths).items():
-        made.setdefault(fingerprint, (path, arguments))
-    if len(made) > 1:
-        (first, ours), (other, theirs), *_ = made.values()
-        raise UserError(
-            f"{first} was made with {ours} and {other} with {theirs}: one model reads records of "
-            "one vocabulary and one casing. Make them again with the same flags"
-        )
-    for fingerprint, (_, arguments) in made.items():
-        with contextlib.suppress(UserError, TypeError):  # vocabulary gone, or summary damaged
-            if tokenization.FullTokenizer(**arguments).fingerprint == fingerprint:
-                return arguments
-    return None
-
-
-def check_vocabulary_of(found, arguments):
-    """Raises UserError if a model's vocabulary or casing is not that of the records.
-
-    Args:
-        found: source.Source or None.
-        arguments: dict from `tokenizer_of_records`, or None.
-    """
-    from albert_tf.checkpoints import run_directory, source
-
-    if not (found and arguments):
-        return
-    flag = next(name for name in run_directory.VOCABULARY_FLAGS if arguments.get(name))
-    text = {name: arguments[name] for name in run_directory.CASING}
-    choice = source.Choice(found, text, flag, arguments[flag])
-    try:
-        _ = choice.vocabulary
-        for name in text:
-            choice.setting(name)
-    except UserError as error:
-        raise UserError(f"--input_file does not fit {found.directory}: {error}") from error

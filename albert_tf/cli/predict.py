@@ -24,7 +24,7 @@ import sys
 from absl import flags
 
 from albert_tf import options, progress
-from albert_tf.cli import flag_groups, launch, paths, predict_examples, predict_models
+from albert_tf.cli import flag_groups, launch, predict_examples, predict_models
 from albert_tf.cli.predict_examples import INPUTS
 from albert_tf.errors import UserError
 
@@ -105,10 +105,10 @@ def check_flags():
         )
     if FLAGS.output_file and os.path.isdir(FLAGS.output_file):
         raise UserError(f"--output_file={FLAGS.output_file} is a directory: give a file")
-    paths.check_exist(
+    flag_groups.check_exist(
         "input_file", "saved_model", "model", "albert_config_file", "spm_model_file", "vocab_file"
     )
-    paths.check_config(FLAGS.albert_config_file)
+    flag_groups.check_config(FLAGS.albert_config_file)
 
 
 def _check_one_of(*groups):

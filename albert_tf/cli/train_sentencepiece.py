@@ -13,7 +13,7 @@ import signal
 from absl import flags, logging
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, paths
+from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -74,7 +74,7 @@ def signals_end_at_once():
 
 def main(_):
     """Trains the model, writes it and prints a summary."""
-    paths.check_exist("input_file")
+    flag_groups.check_exist("input_file")
     if not FLAGS.model_prefix or FLAGS.model_prefix.endswith("/"):
         raise UserError(
             f"--model_prefix={FLAGS.model_prefix}: give a name for the files, as dir/spm"

@@ -5,7 +5,6 @@ import os
 import shlex
 import tempfile
 import time
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -105,23 +104,7 @@ def save(path, model, functions, tokenizer, assets, texts):
         save_module(module, path, signatures)
 
 
-class ExportSettings(NamedTuple):
-    """What is exported, and where to.
-
-    Attributes:
-        directory: str.
-        with_text: bool, whether the SavedModel takes text too, for which it needs tensorflow-text.
-        with_tflite: bool, whether TFLite files are written too.
-    """
-
-    directory: str
-    with_text: bool = True
-    with_tflite: bool = False
-
-
-def export(
-    model, functions, tokenizer, config, max_seq_length, settings, source, labels=None, folder=""
-):
+def export(model, functions, tokenizer, config, settings, source, labels=None, folder=""):
     """Writes a fine-tuned model; says what and where.
 
     Args:
@@ -129,32 +112,31 @@ def export(
         functions: signatures.ClassifierFunctions or the like, of it.
         tokenizer: GraphTokenizer of its text.
         config: AlbertConfig.
-        max_seq_length: int, T, of the samples that TFLite files are compared on.
-        settings: ExportSettings.
+        settings: options.FineTuning.
         source: str, the checkpoint, for the message.
         labels: sequence of str or None, the class names.
         folder: str, where in the directory the folders named after the time lie.
     """
     tflite = {}
-    if settings.with_tflite:  # first: nothing is written if it fails
+    if settings.export_tflite:  # first: nothing is written if it fails
         tflite = tflite_files.convert_to_tflite(
-            Holder(model), functions, max_seq_length, config.vocab_size
+            Holder(model), functions, settings.max_seq_length, config.vocab_size
         )
-    path = new_directory(os.path.join(settings.directory, folder))
+    path = new_directory(os.path.join(settings.export_dir, folder))
     contents = {CONFIG_FILE: config.to_json_string()}
     if labels is not None:
         contents[LABELS_FILE] = "".join(f"{label}\n" for label in labels)
     kind = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"
     assets = {kind: tokenizer.path}
-    tokenizer = tokenizer if settings.with_text else None
+    tokenizer = tokenizer if settings.export_text else None
     save(path, model, functions, tokenizer, assets, contents)
-    if settings.with_text:
+    if settings.export_text:
         texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
         print(f"Exported {source}.")
         print(as_called("Try it: python predict.py"), f"--saved_model={shlex.quote(path)} {texts}")
     else:
-        print(f"Exported {source}, for ids alone: {path}")
-    paths = tflite_files.save_tflite(settings.directory, tflite)
+        print(f"Exported {source}, for ids only: {path}")
+    paths = tflite_files.save_tflite(settings.export_dir, tflite)
     for path, (kind, file) in zip(paths, tflite.items(), strict=True):
         print(
             f"TFLite, {kind}: {path}, {len(file.content) / 2**20:.2f} MiB, largest difference "

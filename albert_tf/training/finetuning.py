@@ -48,7 +48,7 @@ def fine_tune(data, config, options, strategy):
             run = train_and_evaluate(data, config, options, strategy)
         if options.do_predict:
             _predict(data, config, options, strategy, run)
-    if options.export:
+    if options.export_dir:
         _export(data.task, config, options)
     if options.do_train or options.do_eval:
         _say_end(data.task, options.output_dir)
@@ -269,8 +269,7 @@ def _export(task, config, options):
         functions,
         tokenizer,
         config,
-        options.max_seq_length,
-        options.export,
+        options,
         evaluation.describe(prefix, task.key_metric),
         task.labels,
         task.export_folder,

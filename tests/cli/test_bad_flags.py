@@ -320,7 +320,7 @@ MISTAKES = [
     ),
     ("export_checkpoints", (*EXPORT, "--albert_directory={here}/bad"), "is not JSON"),
     ("export_to_tfhub", (*EXPORT, "--albert_directory={here}/bad"), "is not JSON"),
-    ("export_to_tfhub", (*EXPORT, "--albert_directory={here}/vocab.txt"), "is a file: give the"),
+    ("export_to_tfhub", (*EXPORT, "--albert_directory={here}/vocab.txt"), "is a file: give a"),
     (
         "export_to_tfhub",
         (*EXPORT, "--albert_directory={here}/model"),

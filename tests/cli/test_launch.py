@@ -149,5 +149,5 @@ def test_errors_of_the_machine_take_one_line(error, line):
 @pytest.mark.parametrize("script", [export_checkpoints, export_to_tfhub])
 def test_a_file_in_place_of_a_directory(run_main, script, tmp_path):
     (tmp_path / "model.ckpt").write_text("x")
-    with pytest.raises(UserError, match="is a file: give the directory that holds it"):
+    with pytest.raises(UserError, match="is a file: give a directory"):
         run_main(script, albert_directory=tmp_path / "model.ckpt", export_path=tmp_path / "out")

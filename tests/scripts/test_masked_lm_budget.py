@@ -12,7 +12,7 @@ import albert_tf
 import create_pretraining_data
 import run_pretraining
 from albert_tf.checkpoints import run_directory
-from albert_tf.cli import model_flags
+from albert_tf.cli import training_flags
 from albert_tf.errors import UserError
 from albert_tf.records import record_index
 from tests import GOLDEN
@@ -232,10 +232,10 @@ def test_a_changed_vocabulary_is_not_taken(made, tmp_path):
     arguments |= {"strip_accents": True}
     path = str(tmp_path / "masked")
     assert record_index.tokenizers_of([path])[path][0] == arguments
-    assert model_flags.tokenizer_of_records([path]) == arguments
+    assert training_flags.tokenizer_of_records([path]).arguments == arguments
     (tmp_path / "vocab.txt").write_text("\n".join([*PIECES, "f"]) + "\n")
-    assert model_flags.tokenizer_of_records([path]) is None
+    assert training_flags.tokenizer_of_records([path]) is None
     (tmp_path / "vocab.txt").unlink()
-    assert model_flags.tokenizer_of_records([path]) is None
+    assert training_flags.tokenizer_of_records([path]) is None
     summary.unlink()
-    assert model_flags.tokenizer_of_records([path]) is None
+    assert training_flags.tokenizer_of_records([path]) is None

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of a training run from flags; for pre-training also masks, lengths and vocabulary."""
+
+import contextlib
+import itertools
+import os
+
+from absl import flags
+
+from albert_tf import options
+from albert_tf.cli import flag_groups
+from albert_tf.errors import UserError
+
+FLAGS = flags.FLAGS
+POINTS = 100  # least number of points of a curve if the interval is not given
+PAPER_BATCH = 4096  # batch size for the default learning rate, section 4.1 of the paper
+_BATCHES_PER_BUCKET = 10  # in a shuffle window, so that few batches mix lengths
+
+
+def settings_of(kind, config, tokenizer, *, train_steps, warmup_steps, **others):
+    """Makes the settings of a run from the flags, for a training with what run.json records.
+
+    Args:
+        kind: class, options.FineTuning or options.Pretraining.
+        config: AlbertConfig.
+        tokenizer: FullTokenizer; None if unknown.
+        train_steps: int, updates to train for, or the step that ends a wait for checkpoints.
+        warmup_steps: int.
+        **others: further values, or replacements for values of flags.
+    """
+    values = {"train_steps": train_steps, "warmup_steps": warmup_steps} | others
+    if FLAGS.steps_per_loop is None and FLAGS["iterations_per_loop"].using_default_value:
+        interval = min(max(train_steps // POINTS, 1), FLAGS.iterations_per_loop)
+        values["steps_per_loop"] = interval
+    if FLAGS.do_train:
+        values["record"] = _record(config, tokenizer)
+        if warmup_steps >= train_steps:
+            print(
+                f"Warning: the warm-up of {warmup_steps} updates does not end before the training, "
+                f"of {train_steps}: --learning_rate is never reached."
+            )
+    return flag_groups.values_of(kind, **values)
+
+
+def _record(config, tokenizer):
+    """Makes the RunSettings of the flags, a config and a tokenizer, which may be None."""
+    from albert_tf.checkpoints import run_directory
+
+    own = sorted(flag_groups.own_flags(), key=lambda flag: flag.name)
+    given = {flag.name: flag.value for flag in own if flag.value is not None}
+    given = {name: value for name, value in given.items() if value == value}  # JSON has no nan
+    text = {name: FLAGS[name].value for name in run_directory.TEXT_FLAGS if name in FLAGS}
+    vocabulary = None
+    if tokenizer:
+        text |= tokenizer.casing
+        path = tokenizer.path if "://" in tokenizer.path else os.path.abspath(tokenizer.path)
+        flag = "spm_model_file" if tokenizer.is_sentencepiece else "vocab_file"
+        vocabulary = run_directory.Vocabulary(flag, path, run_directory.sha256(path))
+    return run_directory.RunSettings(
+        flags=given, config=config.to_dict(), text=text, vocabulary=vocabulary
+    )
+
+
+# --- Pre-training --------------------------------------------------------------------------------
+
+
+def check_masking():
+    """Raises UserError for invalid combinations of the masking flags."""
+    budget = FLAGS.masked_lm_budget
+    if budget and not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        raise UserError(
+            f"--masked_lm_budget={budget} needs the vocabulary of the records: give "
+            "--spm_model_file or --vocab_file"
+        )
+    for name in ("ngram", "favor_shorter_ngram", "do_whole_word_mask"):
+        if FLAGS[name].present and not budget:
+            raise UserError(
+                f"--{name} is about masking while records are read: give --masked_lm_budget too"
+            )
+    if budget:
+        flag_groups.check_vocabulary()
+
+
+def warn():
+    """Warns about valid but probably unintended values."""
+    if FLAGS.start_warmup_step:
+        print(
+            f"Warning: the learning rate is negative before --start_warmup_step="
+            f"{FLAGS.start_warmup_step}, as in the original: it is for runs that begin there."
+        )
+    if FLAGS.train_batch_size < PAPER_BATCH and FLAGS["learning_rate"].using_default_value:
+        scaled = FLAGS.learning_rate * (FLAGS.train_batch_size / PAPER_BATCH) ** 0.5
+        print(
+            f"Warning: --learning_rate={FLAGS.learning_rate} is meant for batches of "
+            f"{PAPER_BATCH}; for --train_batch_size={FLAGS.train_batch_size}, its square root rule "
+            f"gives {scaled:.2g}."
+        )
+
+
+def read_length_buckets():
+    """Lengths to which batches are cut: tuple of int that ends in --max_seq_length; or None.
+
+    Raises:
+        UserError: --length_buckets is invalid.
+    """
+    if not FLAGS.length_buckets:
+        return None
+    given = ",".join(FLAGS.length_buckets)
+    if not all(part.isdecimal() for part in FLAGS.length_buckets):
+        raise UserError(f"--length_buckets={given} must be whole numbers with commas between")
+    bounds = (*map(int, FLAGS.length_buckets), FLAGS.max_seq_length)
+    if bounds[-2] == bounds[-1]:
+        bounds = bounds[:-1]
+    if bounds[0] < 1 or any(low >= high for low, high in itertools.pairwise(bounds)):
+        raise UserError(
+            f"--length_buckets={given} must be ascending, above 0 and at most --max_seq_length="
+            f"{FLAGS.max_seq_length}"
+        )
+    wanted = _BATCHES_PER_BUCKET * len(bounds) * FLAGS.train_batch_size
+    if FLAGS.shuffle_buffer_size == 1:
+        raise UserError(
+            "--length_buckets groups the records that are shuffled together: give a larger "
+            f"--shuffle_buffer_size than 1, such as {wanted}"
+        )
+    if FLAGS.shuffle_buffer_size < wanted:
+        print(
+            f"Warning: --shuffle_buffer_size={FLAGS.shuffle_buffer_size} holds few batches of each "
+            f"length, so that many batches are of several: at least {wanted} is better."
+        )
+    return bounds
+
+
+def read_masking(config, made_by):
+    """Makes a graph_masking.Masking from the flags; None without --masked_lm_budget.
+
+    Args:
+        config: AlbertConfig, whose vocabulary must be large enough for the records.
+        made_by: FullTokenizer that made the records; None if unknown.
+
+    Raises:
+        UserError: the vocabulary is not that of the records, or too large for the model.
+    """
+    from albert_tf.records import graph_masking
+    from albert_tf.text import tokenization
+
+    if not FLAGS.masked_lm_budget:
+        return None
+    tokenizer = tokenization.FullTokenizer(
+        vocab_file=FLAGS.vocab_file,
+        spm_model_file=FLAGS.spm_model_file,
+        **made_by.casing if made_by else {},
+    )
+    config.check_vocabulary(tokenizer)
+    special_ids = tokenizer.special_ids(with_mask=True)
+    if made_by and tokenizer.fingerprint != made_by.fingerprint:
+        raise UserError(
+            f"{tokenizer.path} is not the vocabulary of --input_file, which was made with "
+            f"{made_by.path}: give that file"
+        )
+    wanted = round(FLAGS.masked_lm_budget * FLAGS.max_seq_length)
+    if wanted > FLAGS.max_predictions_per_seq:
+        print(
+            f"Of a whole sequence, {FLAGS.max_predictions_per_seq} pieces are masked, and not "
+            f"--masked_lm_budget={FLAGS.masked_lm_budget} of them: --max_predictions_per_seq="
+            f"{wanted} would do."
+        )
+    return graph_masking.Masking(
+        flag_groups.values_of(options.Instances, masked_lm_prob=FLAGS.masked_lm_budget),
+        special_ids,
+        tokenizer.vocab_size,
+    )
+
+
+def tokenizer_of_records(paths):
+    """The FullTokenizer that made record files; None if unknown, gone or changed.
+
+    Args:
+        paths: list of str.
+
+    Raises:
+        UserError: two files were made with different vocabularies or casing.
+    """
+    from albert_tf.records import record_index
+    from albert_tf.text import tokenization
+
+    made = {}  # fingerprint -> (the first file, arguments)
+    for path, (arguments, fingerprint) in record_index.tokenizers_of(paths).items():
+        made.setdefault(fingerprint, (path, arguments))
+    if len(made) > 1:
+        (first, ours), (other, theirs), *_ = made.values()
+        raise UserError(
+            f"{first} was made with {ours} and {other} with {theirs}: one model reads records of "
+            "one vocabulary and one casing. Make them again with the same flags"
+        )
+    for fingerprint, (_, arguments) in made.items():
+        with contextlib.suppress(UserError, TypeError):  # vocabulary gone, or summary damaged
+            tokenizer = tokenization.FullTokenizer(**arguments)
+            if tokenizer.fingerprint == fingerprint:
+                return tokenizer
+    return None
+
+
+def check_weights(tokenizer):
+    """Raises UserError if the weights to start from or to evaluate have another vocabulary.
+
+    The settings of a run that goes on are compared when it is resumed.
+
+    Args:
+        tokenizer: FullTokenizer of the records; None if unknown.
+    """
+    from albert_tf.checkpoints import run_directory, source
+
+    trained = run_directory.RunDirectory(FLAGS.output_dir).trained
+    path = trained or FLAGS.init_checkpoint
+    if not (tokenizer and path) or (trained and FLAGS.do_train):
+        return
+    found = source.find(path)
+    choice = source.Choice(found, tokenizer.casing, vocabulary_path=tokenizer.path)
+    try:
+        _ = choice.tokenizer_arguments
+    except UserError as error:
+        raise UserError(f"--input_file does not fit {found.directory}: {error}") from error
