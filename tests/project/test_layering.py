@@ -15,7 +15,6 @@ MAY_IMPORT = {
         "checkpoints",
         "config",
         "corpus",
-        "publish",
         "records",
         "tasks",
         "text",
