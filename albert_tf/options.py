@@ -48,6 +48,10 @@ _STRIP_ACCENTS = (
     "\u0438. With a WordPiece vocabulary, only if --do_lower_case is set too."
 )
 _KEEP_EVALUATED = "Checkpoints to keep of those that were evaluated, besides the best; 0 for all."
+_METHOD = (
+    "What is masked while a piece is scored. within_word_l2r: the piece and the later ones of its "
+    "word; original: the piece."
+)
 _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
 _RULES = {
     "at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt,
@@ -980,6 +984,10 @@ class Examples(Options):
     sentence_order: list | None = option(None, repeated=True, help=
         "Give it twice, for two texts: how probably do they stand in this order? For a pre-trained "
         "--model.")
+    score: bool | None = option(None, help=
+        "How likely does a pre-trained --model find each text? Their pseudo-log-likelihoods, and "
+        "on standard error the pseudo-perplexity of all texts.")
+    method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, help=_METHOD)
     embeddings: list = option((), choices=EMBEDDINGS, repeated=True, help=
         "The encoder's output instead of predictions: of each text, of each piece, or both; for "
         "RACE a list with one entry for each option, for SQuAD for each window of the context. A "
@@ -1030,8 +1038,6 @@ class MinimalPairs(Options):
         "goes on from it.")
     pairs_per_paradigm: int = option(0, low=0, help=
         "The first pairs of each paradigm, such as 100 for a quick look; 0 for all.")
-    method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, help=
-        "What is masked while a piece is predicted. within_word_l2r: the piece and the later ones "
-        "of its word; original: the piece.")
+    method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, help=_METHOD)
 
 # fmt: on

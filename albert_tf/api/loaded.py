@@ -98,7 +98,7 @@ class Loaded:
         )
         return found[0] if isinstance(texts, str) else found
 
-    def score(self, texts, method="within_word_l2r", per_piece=False):
+    def score(self, texts, method="within_word_l2r", per_piece=False, places=None):
         """The pseudo-log-likelihood of texts: how likely the model finds them.
 
         Each piece is masked in turn, and the log-probabilities of the masked pieces are summed
@@ -111,6 +111,7 @@ class Loaded:
                 they are not. A word is what stands between white space or, with a WordPiece
                 vocabulary, between punctuation marks too.
             per_piece: bool, whether to return the log-probability of each piece too.
+            places: list of n str, where the texts stand, for messages; by default their numbers.
 
         Returns:
             For each text a dict: `log_prob`, a natural logarithm; `num_pieces`; `num_words`;
@@ -126,7 +127,9 @@ class Loaded:
             raise UserError(
                 f"method must be one of {', '.join(scoring.METHODS)}. Received: {method!r}"
             )
-        pieces = scoring.pieces_of(self.tokenizer, sequences.as_texts(texts), self.max_seq_length)
+        pieces = scoring.pieces_of(
+            self.tokenizer, sequences.as_texts(texts), self.max_seq_length, places
+        )
         if "score" not in self._predictors:
             self._predictors["score"] = scoring.predictor(self.model, self.shows_progress)
         found = scoring.scores(self._predictors["score"], pieces, method)
@@ -137,6 +140,22 @@ class Loaded:
             for score in found:
                 del score["log_probs"]
         return found[0] if isinstance(texts, str) else found
+
+    def pseudo_perplexity(self, texts, method="within_word_l2r"):
+        """The pseudo-perplexity of all texts together, from their scores.
+
+        Args:
+            texts: list of str.
+            method: str, as of `score`.
+
+        Returns:
+            dict: `pseudo_perplexity`, exp(-log_prob / num_pieces); `word_pseudo_perplexity`, with
+            num_words in its place; `log_prob`, `num_pieces`, `num_words` and `num_unknown`, sums.
+
+        Raises:
+            UserError: as `score`, or there is no text.
+        """
+        return scoring.total(self.score(sequences.as_texts(texts), method))
 
     def sentence_order(self, firsts, seconds=None):
         """Probability that the second text follows the first, rather than the reverse.

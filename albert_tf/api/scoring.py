@@ -19,6 +19,7 @@ from albert_tf.options import SCORE_METHODS as METHODS
 from albert_tf.text.tokenization import WORD_START
 from albert_tf.training.steps import Predictor
 
+KEYS = ("log_prob", "num_pieces", "num_words", "num_unknown")  # of a score
 UNKNOWN = ("<unk>", "[UNK]")
 _NUM_SPECIALS = 2  # [CLS] and [SEP]
 
@@ -163,6 +164,27 @@ def predictor(model, shows_progress=True):
     """
     of_model = functools.partial(log_probs, model)
     return Predictor(tf.distribute.get_strategy(), of_model, shows_progress)
+
+
+def total(scores):
+    """Sums of scores, and the pseudo-perplexity of all their texts.
+
+    Args:
+        scores: list of dicts, as of the function `scores`.
+
+    Returns:
+        dict: `log_prob` and the counts; `pseudo_perplexity`, of a piece (Salazar et al., section
+        2.3); `word_pseudo_perplexity`, of a word, which vocabularies have in common.
+    """
+    if not scores:
+        raise UserError("no texts: a pseudo-perplexity needs at least one")
+    sums = {key: sum(score[key] for score in scores) for key in KEYS}
+    with np.errstate(over="ignore"):  # of words of hundreds of pieces
+        of_piece, of_word = np.exp(-sums["log_prob"] / np.array([sums[key] for key in KEYS[1:3]]))
+    return sums | {
+        "pseudo_perplexity": float(of_piece),
+        "word_pseudo_perplexity": float(of_word),
+    }
 
 
 def scores(predict, pieces, method=METHODS[0], tokens_per_batch=4096):

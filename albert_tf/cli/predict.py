@@ -6,6 +6,7 @@ python predict.py --saved_model=exports/1790000000 --input_file=pairs.tsv > pred
 printf 'first text\tsecond text\n' | python predict.py --saved_model=exports/1790000000
 python predict.py --model=output/rte --text="It rains." --text_pair="The street is wet."
 python predict.py --model=albert_base --fill_mask="Returns the [MASK] of the list."
+python predict.py --model=albert_base --score --input_file=heldout.txt > scores.jsonl
 
 --saved_model is an export; --model is the directory of a training or of released weights, which
 need no export. Each line of a file or of standard input is a JSON object with the model's inputs
@@ -68,7 +69,9 @@ def main(_):
             loaded.shows_progress = False  # this command shows progress itself
             queries = {"fill_mask": _fill_masks, "sentence_order": _judge_order}
             found = [queries[name](loaded) for name in _given(QUERIES)]
-            if not found:
+            if FLAGS.score:
+                found = [_scores(loaded)]
+            elif not found:
                 found = [_predicted(predict_models.of_checkpoint(loaded, FLAGS.embeddings))]
         else:
             directory = predict_models.find_export(FLAGS.saved_model)
@@ -86,11 +89,13 @@ def check_flags():
             "give --saved_model, an export, or --model, the directory of a training or a release"
         )
     _check_one_of(("input_file",), INPUTS, *((name,) for name in QUERIES))
+    _check_one_of(("score",), QUERIES)
     if FLAGS.saved_model:
-        for name in _given((*QUERIES, *predict_models.OVERRIDES)):
+        for name in _given((*QUERIES, "score", *predict_models.OVERRIDES)):
             raise UserError(f"--{name} is for --model: an export knows what it is for")
-    if FLAGS.embeddings and _given(QUERIES):
-        raise UserError(f"--embeddings and --{next(iter(_given(QUERIES)))} exclude each other")
+    queries = _given((*QUERIES, "score"))
+    if FLAGS.embeddings and queries:
+        raise UserError(f"--embeddings and --{next(iter(queries))} exclude each other")
     if "sequence_output" in FLAGS.embeddings and FLAGS.model:
         raise UserError("--embeddings=sequence_output needs an export, --saved_model")
     for name in _given(COLUMNS):
@@ -136,6 +141,27 @@ def _judge_order(loaded):
     first, second = FLAGS.sentence_order
     probability = loaded.sentence_order(first, second)
     yield {"text": first, "text_pair": second, "in_order": probability}
+
+
+def _scores(loaded):
+    """Yields the score of each text, a dict; None for a blank line. Prints that of all."""
+    from albert_tf.api import scoring
+
+    model = predict_models.Model(("text",), (), scoring.KEYS, None, None)
+    examples = list(_examples(model))
+    used = [example for example in examples if example]
+    texts, places = [example[0]["text"] for example in used], [example[2] for example in used]
+    scores = loaded.score(texts, FLAGS.method, places=places)
+    total, found = scoring.total(scores), iter(scores)
+    for example in examples:
+        yield example and example[1] | next(found)
+    print(
+        f"{len(scores)} texts, {total['num_pieces']} pieces ({total['num_unknown']} unknown), "
+        f"{total['num_words']} words: log_prob {total['log_prob']:.4f}, pseudo-perplexity "
+        f"{total['pseudo_perplexity']:.4f} per piece, {total['word_pseudo_perplexity']:.4f} per "
+        "word",
+        file=sys.stderr,
+    )
 
 
 def _predicted(model):

@@ -32,7 +32,8 @@ def read(lines, name, model, columns=None, header=None):
             every input of the model.
 
     Yields:
-        (dict of the model's inputs, dict of the other keys); None for a blank line.
+        (dict of the model's inputs, dict of the other keys, str with file and line); None for a
+        blank line.
 
     Raises:
         UserError: an input is missing, or a line is not an example.
@@ -186,7 +187,7 @@ def check(example, model, place):
         place: str, location of the example, for messages.
 
     Returns:
-        (dict of the model's inputs, dict of the other keys).
+        (dict of the model's inputs, dict of the other keys, place).
 
     Raises:
         UserError: an input is missing or not text, or a key cannot be copied.
@@ -206,7 +207,7 @@ def check(example, model, place):
             raise UserError(f"{place}: {name} is no text. Received: {reprlib.repr(value)}")
         if name == "options" and len(texts) != count:
             raise UserError(f"{place}: {count} options are expected. Received: {len(texts)}")
-    return {name: example.pop(name) for name in model.inputs}, example
+    return {name: example.pop(name) for name in model.inputs}, example, place
 
 
 def _takes(model):

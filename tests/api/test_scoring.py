@@ -2,15 +2,18 @@
 """Scores of texts are sums of the log-probabilities of their pieces, each masked in turn."""
 
 import math
+import random
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import albert_tf
+import export_checkpoints
 from albert_tf.api import scoring
 from albert_tf.errors import UserError
-from tests import GOLDEN
+from tests import GOLDEN, ROOT
 from tests.api import sources
 
 TEXTS = ["The painter showed a landscape.", "unbelievably, [MASK] [SEP]", "of", "ß § x"]
@@ -76,6 +79,53 @@ def test_a_model_of_known_probabilities(tmp_path):
     ids = loaded.tokenizer.encode_ids(TEXTS[0])
     expected = sum(math.log(counts[id_] / counts.sum()) for id_ in ids)
     assert loaded.score(TEXTS[0])["log_prob"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", scoring.METHODS)
+def test_scores_equal_those_of_transformers(method, run_main, tmp_path):
+    """200 sentences, each piece masked by hand and one sequence at a time, on PyTorch."""
+    torch = pytest.importorskip("torch", reason="needs torch, which is no requirement")
+    transformers = pytest.importorskip("transformers", reason="needs transformers, neither")
+    source = sources.write_release(tmp_path)
+    flags = {"albert_directory": source, "export_path": tmp_path / "hf", "export_format": "hf"}
+    run_main(export_checkpoints, **flags)
+    model = transformers.AlbertForMaskedLM.from_pretrained(tmp_path / "hf").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    words = re.findall(r"\w{1,12}[,.:]?", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    draw = random.Random(1)
+    texts = [" ".join(draw.choices(words, k=draw.randint(1, 9))) for _ in range(200)]
+    for text, score in zip(texts, albert_tf.load(source).score(texts, method), strict=True):
+        ids = tokenizer(text, return_tensors="pt")["input_ids"][0]
+        pieces, expected = tokenizer.convert_ids_to_tokens(ids), 0.0
+        for place in range(1, len(ids) - 1):
+            masked, end = ids.clone(), place + 1
+            if method == "within_word_l2r":
+                while end < len(ids) - 1 and not pieces[end].startswith("▁"):
+                    end += 1
+            masked[place:end] = tokenizer.mask_token_id
+            with torch.no_grad():
+                logits = model(masked[None]).logits[0, place]
+            expected += float(torch.log_softmax(logits, -1)[ids[place]])
+        assert score["log_prob"] == pytest.approx(expected, abs=1e-4), text
+
+
+def test_pseudo_perplexity_is_that_of_all_pieces(loaded):
+    scores = loaded.score(TEXTS)
+    found = loaded.pseudo_perplexity(TEXTS)
+    total = sum(score["log_prob"] for score in scores)
+    pieces = sum(score["num_pieces"] for score in scores)
+    words = sum(score["num_words"] for score in scores)
+    assert found == {
+        "log_prob": pytest.approx(total),
+        "num_pieces": pieces,
+        "num_words": words,
+        "num_unknown": sum(score["num_unknown"] for score in scores),
+        "pseudo_perplexity": pytest.approx(math.exp(-total / pieces)),
+        "word_pseudo_perplexity": pytest.approx(math.exp(-total / words)),
+    }
+    assert words < pieces
+    with pytest.raises(UserError, match="no texts: a pseudo-perplexity needs at least one"):
+        loaded.pseudo_perplexity([])
 
 
 def test_a_str_gives_a_dict_and_no_texts_none(loaded):

@@ -65,6 +65,38 @@ def test_embeddings(release, run):
     assert found == {"pooled_output": pytest.approx(expected.tolist(), abs=1e-5)}
 
 
+def test_scores(release, run, tmp_path):
+    texts = ["The painter showed it.", "It rains, and [MASK] of it."]
+    path = tmp_path / "texts.txt"
+    path.write_text(f"{texts[0]}\n\n{texts[1]}\n")
+    loaded = albert_tf.load(release)
+    expected = [pytest.approx(score, rel=1e-5) for score in loaded.score(texts)]
+    assert run(model=release, score=True, input_file=path) == [expected[0], None, expected[1]]
+    (found,) = run(model=release, score=True, text=texts[0], method="original")
+    assert found == pytest.approx(loaded.score(texts[0], "original"), rel=1e-5)
+    path.write_text(f"id\ttext\n7\t{texts[0]}\n")
+    (found,) = run(model=release, score=True, input_file=path)
+    assert found.pop("id") == "7" and found == expected[0]
+
+
+def test_the_pseudo_perplexity_of_a_file(release, run_main, capsys, tmp_path):
+    texts = ["The painter showed it.", "It rains, and [MASK] of it."]
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    run_main(predict, model=release, score=True, input_file=tmp_path / "texts.txt")
+    total = albert_tf.load(release).pseudo_perplexity(texts)
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(
+        f"2 texts, {total['num_pieces']} pieces ({total['num_unknown']} unknown), 10 words: "
+    )
+    assert f"pseudo-perplexity {total['pseudo_perplexity']:.4f} per piece" in line
+
+
+def test_a_text_that_is_too_long_for_a_score(release, run_main, tmp_path):
+    (tmp_path / "texts.txt").write_text("of\n\n" + "of " * 63 + "\n")
+    with pytest.raises(UserError, match=r"texts.txt, line 3 has 63 pieces, but max_seq_length=64"):
+        run_main(predict, model=release, score=True, input_file=tmp_path / "texts.txt")
+
+
 def test_a_fine_tuned_directory_predicts(classifier, run, tmp_path):
     (tmp_path / "in.tsv").write_text("id\ttext\ttext_pair\n7\tRain\tWater\n\n8\tSun\t\n")
     first, blank, second = run(model=classifier, input_file=tmp_path / "in.tsv")
@@ -127,6 +159,14 @@ def test_options_of_what_the_directory_does_not_tell(release, run, tmp_path):
         ("release", {"fill_mask": "a", "text": "b"}, "--text and --fill_mask exclude each other"),
         ("release", {"fill_mask": "a", "embeddings": "pooled_output"}, "exclude each other"),
         ("release", {"text": "a", "embeddings": "sequence_output"}, "needs an export"),
+        (
+            "release",
+            {"score": True, "fill_mask": "a"},
+            "--score and --fill_mask exclude each other",
+        ),
+        ("release", {"score": True, "embeddings": "pooled_output", "text": "a"}, "exclude each"),
+        ("release", {"score": True, "text": "a", "text_pair": "b"}, "this model takes text. Not t"),
+        ("classifier", {"score": True, "text": "a"}, "has no masked-lm head"),
         ("classifier", {"fill_mask": "a [MASK]"}, "has no masked-lm head"),
         ("classifier", {"question": "a"}, "this model takes text, text_pair. Not taken: question"),
     ],
