@@ -402,7 +402,7 @@ class FineTunedModel(Options):
         "WordPiece vocabulary, for models without the former.")
     init_checkpoint: str | None = option(None, path="checkpoint", help=
         "Encoder weights to start from: a prefix, its .index file, a directory, or "
-        "model.safetensors of the transformers library. The head starts afresh. Without "
+        "model.safetensors of the transformers library. The head is initialized randomly. Without "
         "--do_train: a fine-tuned model to evaluate or predict with. Not read if --output_dir "
         "holds a run.")
     albert_hub_module_handle: str | None = option(None, path="directory", help=

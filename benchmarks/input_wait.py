@@ -29,6 +29,7 @@ import peers
 import tensorflow as tf
 import train_step
 
+from albert_tf import options
 from albert_tf.checkpoints import name_table
 from albert_tf.corpus import instances
 from albert_tf.model import heads, objectives, optimization
@@ -91,7 +92,8 @@ def make_step(strategy, config):
         model = heads.PretrainingModel(config)
         optimizer = optimization.LAMB(1e-4)
         optimizer.build(list(name_table.named_variables(model).values()))
-        return TimedStep(strategy, model, objectives.PRETRAINING, optimizer, seed=1)
+        settings = options.Loop(output_dir="", train_steps=0)
+        return TimedStep(strategy, model, objectives.PRETRAINING, optimizer, settings, seed=1)
 
 
 def measure(args, size, batch_size):

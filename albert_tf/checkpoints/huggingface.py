@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads configs of the transformers library, and writes directories for it.
+"""Configs of the transformers library, and directories for it.
 
 Its kernels are [outputs, inputs], the transpose of the original's. Its `hidden_act` "gelu_new" is
 the original's "gelu". Otherwise the numbers agree.
@@ -47,27 +47,6 @@ _FIXED_KEYS = {"layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
 
 
 # --- Config -----------------------------------------------------------------------------------
-
-
-def read_config(path):
-    """Reads a config from `config.json` of transformers or from the original's file.
-
-    Args:
-        path: str.
-
-    Returns:
-        AlbertConfig.
-
-    Raises:
-        UserError: the file cannot be read, or its config is invalid.
-    """
-    values = files.read_json(path)
-    if not isinstance(values, dict) or "model_type" not in values:
-        return AlbertConfig.from_json_file(path)
-    try:
-        return from_their_config(values)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
 
 
 def from_their_config(values):
@@ -253,7 +232,7 @@ def architecture_of(shapes, hidden_size, head=None):
     weights, bias = (shapes[name] for name in names)
     count = weights[0] if weights else 0
     if weights != [count, hidden_size] or bias != [count] or (is_squad and count != 2):
-        raise UserError(f"{names[0]} {weights} with a bias {bias} is no head for H={hidden_size}")
+        raise UserError(f"{names[0]} {weights} with a bias {bias} do not fit H={hidden_size}")
     if is_squad:
         return architecture, {}
     is_regression = head is not None and head.labels is None
@@ -261,7 +240,7 @@ def architecture_of(shapes, hidden_size, head=None):
     if head is None and count == 1:
         raise UserError(_ONE_OUTPUT)
     if count != (1 if is_choice or is_regression else len(labels)):
-        raise UserError(f"{names[0]} has {count} outputs, which is no head for {head}")
+        raise UserError(f"{names[0]} has {count} outputs, which do not fit {head}")
     if is_choice:
         return architecture, {}
     classes = {

@@ -29,13 +29,13 @@ class Report:
         slots = len({*self.unused} - {*others} - of_run)
         lines = [f"loaded {len(self.loaded)} variables from {self.prefix}"]
         if self.missing:
-            lines.append(f"  not in it, initialised afresh: {', '.join(self.missing)}")
+            lines.append(f"  not in it, initialized randomly: {', '.join(self.missing)}")
         lines += [
-            f"  not taken, shape {shape} in the file and {wanted} in the model: {name}"
+            f"  not loaded, shape {shape} in the file and {wanted} in the model: {name}"
             for name, shape, wanted in self.wrong_shape
         ]
         if slots:
-            lines.append(f"  left aside: {slots} optimizer slots, which only resuming needs")
+            lines.append(f"  not read: {slots} optimizer slots, which only resuming needs")
         if others:
             lines.append(f"  not used: {', '.join(others)}")
         return "\n".join(lines)

@@ -243,18 +243,13 @@ def copy(prefix, target):
     Args:
         prefix: str, the checkpoint to copy.
         target: str, prefix of the copy.
-
-    Returns:
-        list of (source file, target file).
     """
     shards = tf.io.gfile.glob(prefix + ".data-?????-of-?????")
     sources = [*sorted(shards), prefix + ".index"]
-    pairs = [(source, target + source[len(prefix) :]) for source in sources]
-    with files.replacing(*(destination for _, destination in pairs)) as temporary:
+    targets = [target + source[len(prefix) :] for source in sources]
+    with files.replacing(*targets) as temporary:
         for source, name in zip(sources, temporary, strict=True):
             tf.io.gfile.copy(source, name, overwrite=True)
-    logging.info("Copied %s to %s", prefix, target)
-    return pairs
 
 
 # --- What a run leaves next to its checkpoints -------------------------------------------------

@@ -72,7 +72,7 @@ class Source:
         """
         path = self.config_file()
         if path:
-            return huggingface.read_config(path)
+            return read_config(path)
         if self.is_module:
             return hub_modules.read_config(self.directory)
         if self.settings:
@@ -126,6 +126,27 @@ class Source:
         values = files.read_json(path) if tf.io.gfile.exists(path) else None
         told = values.get(name) if isinstance(values, dict) else None
         return told if type(told) is kind else None
+
+
+def read_config(path):
+    """Reads a config from `config.json` of transformers or from the original's file.
+
+    Args:
+        path: str.
+
+    Returns:
+        AlbertConfig.
+
+    Raises:
+        UserError: the file cannot be read, or its config is invalid.
+    """
+    values = files.read_json(path)
+    if not isinstance(values, dict) or "model_type" not in values:
+        return AlbertConfig.from_json_file(path)
+    try:
+        return huggingface.from_their_config(values)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
 
 
 def vocabulary_flag(path):

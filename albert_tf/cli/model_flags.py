@@ -15,9 +15,9 @@ FLAGS = flags.FLAGS
 
 def read_config():
     """Reads the config of --albert_config_file, and checks --max_seq_length against it."""
-    from albert_tf.checkpoints import huggingface
+    from albert_tf.checkpoints import source
 
-    config = huggingface.read_config(FLAGS.albert_config_file)
+    config = source.read_config(FLAGS.albert_config_file)
     _check_length(config, FLAGS.albert_config_file)
     return config
 
@@ -41,14 +41,14 @@ def _given():
     The module's vocabulary comes first, as in the original, where --spm_model_file is then often a
     placeholder such as `from_tf_hub`.
     """
-    from albert_tf.checkpoints import huggingface, run_directory, source
+    from albert_tf.checkpoints import run_directory, source
 
     path = FLAGS["albert_config_file"].value
     given = {
         "text": _typed(run_directory.TEXT_FLAGS),
         "vocabulary_flag": "spm_model_file" if FLAGS.spm_model_file else "vocab_file",
         "vocabulary_path": FLAGS.spm_model_file or FLAGS.vocab_file,
-        "given_config": huggingface.read_config(path) if path else None,
+        "given_config": source.read_config(path) if path else None,
         "config_path": path,
     }
     if FLAGS.albert_hub_module_handle:

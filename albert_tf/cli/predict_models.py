@@ -91,13 +91,13 @@ def load(path, **arguments):
         Loaded.
     """
     from albert_tf.api import loading
-    from albert_tf.checkpoints import huggingface
+    from albert_tf.checkpoints import source
 
     for name, argument in OVERRIDES.items():
         if name in FLAGS and FLAGS[name].value is not None:
             arguments[argument] = FLAGS[name].value
     if "config" in arguments:
-        arguments["config"] = huggingface.read_config(arguments["config"])
+        arguments["config"] = source.read_config(arguments["config"])
     with contextlib.redirect_stdout(sys.stderr):  # standard output is for what is found
         return loading.load(path, **arguments)
 

@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices of a run: their tf.distribute strategy, agreement of workers, precision, seed."""
 
-import contextlib
 import functools
-import itertools
 import json
 import os
 import re
 import sys
 import tempfile
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 from official.common import distribute_utils
 
 from albert_tf.errors import UserError
-from albert_tf.options import PRECISIONS, STRATEGIES
+from albert_tf.options import PRECISIONS
 
 
 def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_project=None):
     """Builds the tf.distribute strategy.
 
     Args:
-        name: str, one of STRATEGIES.
+        name: str, one of options.STRATEGIES.
         num_gpus: int, or None for all that there are.
         tpu_name: str, Cloud TPU name or grpc address; None or "" for a TPU of this machine.
         tpu_zone: str or None, zone of the Cloud TPU.
@@ -31,25 +30,21 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
     Raises:
         UserError: the devices asked for are not there, or TF_CONFIG describes no cluster.
     """
-    if name not in STRATEGIES:
-        raise UserError(
-            f"--distribution_strategy must be one of {', '.join(STRATEGIES)}. Received: {name!r}"
-        )
     if name == "tpu":
         return _create_tpu_strategy(tpu_name, tpu_zone, gcp_project)
     available = len(tf.config.list_physical_devices("GPU"))
-    if num_gpus is not None and not 0 <= num_gpus <= available:
+    most = 1 if name in ("off", "one_device") else available
+    if num_gpus is None:
+        num_gpus = min(available, most)
+    if not 0 <= num_gpus <= available:
         raise UserError(f"--num_gpus={num_gpus}, but TensorFlow sees {available} GPUs")
-    wanted = available if num_gpus is None else num_gpus
-    if name in ("off", "one_device"):
-        wanted = min(wanted, 1) if num_gpus is None else wanted
-        if wanted > 1:
-            raise UserError(
-                f"--num_gpus={num_gpus} needs --distribution_strategy=mirrored. Received: {name}"
-            )
+    if num_gpus > most:
+        raise UserError(
+            f"--num_gpus={num_gpus} needs --distribution_strategy=mirrored. Received: {name}"
+        )
     if name == "multi_worker_mirrored":
         return _create_multi_worker_strategy()
-    return distribute_utils.get_distribution_strategy(name, num_gpus=wanted)
+    return distribute_utils.get_distribution_strategy(name, num_gpus=num_gpus)
 
 
 def _create_multi_worker_strategy():
@@ -167,12 +162,12 @@ def gather(strategy, text):
     workers = [f"{job} {index}" for job in sorted(cluster) for index in range(len(cluster[job]))]
     own = workers.index(f"{resolver.task_type} {resolver.task_id}")
     codes = list(text.encode())
-    # Each worker contributes zeros, except for its text at its place.
     sizes = sum_over_workers(strategy, [len(codes) * (i == own) for i in range(len(workers))])
-    ends = list(itertools.accumulate(sizes))
-    after = [0] * (ends[-1] - ends[own])
-    codes = sum_over_workers(strategy, [*[0] * (ends[own] - sizes[own]), *codes, *after])
-    texts = [bytes(codes[a:b]).decode() for a, b in itertools.pairwise([0, *ends])]
+    # A row for each worker, zero but for its own text.
+    table = np.zeros([len(workers), max(sizes)], np.int64)
+    table[own, : len(codes)] = codes
+    summed = np.reshape(sum_over_workers(strategy, table.ravel().tolist()), table.shape)
+    texts = [bytes(row[:size].tolist()).decode() for row, size in zip(summed, sizes, strict=True)]
     return dict(zip(workers, texts, strict=True))
 
 
@@ -263,26 +258,20 @@ def quiet_at_first(function):
     is_first = iter([True])
 
     def call(*args):
-        with _without_log_lines() if next(is_first, False) else contextlib.nullcontext():
+        shows_all = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") < "2"  # the user wants to see them
+        if shows_all or not next(is_first, False):
             return function(*args)
+        sys.stderr.flush()
+        stderr = os.dup(2)
+        with tempfile.TemporaryFile() as written:
+            os.dup2(written.fileno(), 2)
+            try:
+                return function(*args)
+            finally:
+                sys.stderr.flush()
+                os.dup2(stderr, 2)
+                os.close(stderr)
+                written.seek(0)
+                os.write(2, b"".join(line for line in written if not _LOG_LINE.match(line)))
 
     return call
-
-
-@contextlib.contextmanager
-def _without_log_lines():
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") < "2":  # the user wants to see them
-        yield
-        return
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as written:
-        os.dup2(written.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stderr.flush()
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            written.seek(0)
-            os.write(2, b"".join(line for line in written if not _LOG_LINE.match(line)))

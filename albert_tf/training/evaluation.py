@@ -112,7 +112,7 @@ class Evaluator:
                     raise
             time.sleep(seconds)
         gone = f"{prefix} was deleted before it was read"
-        say(f"{error if is_there else gone}. It is left out.")
+        say(f"{error if is_there else gone}. It is skipped.")
         return None
 
     def _read(self, prefix):
@@ -274,7 +274,7 @@ def check_key_metric(directory, key_metric):
     state = RunDirectory(directory).results
     if state is None or state.best_step < 0 or not math.isfinite(state.best):
         raise UserError(
-            f"{key_metric} is not a number for any checkpoint in {directory}, so none is the best: "
-            "the model gives every example the same output (lower --learning_rate, or train "
+            f"{key_metric} is not a number for any checkpoint in {directory}, so there is no best "
+            "one: the model gives every example the same output (lower --learning_rate, or train "
             "longer), or the development set has a single example"
         )

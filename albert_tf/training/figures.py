@@ -32,25 +32,15 @@ class Figures:
         names: sequence of str, the task's figures.
         writers: list of objects with `write(kind, step, figures)`, as `TensorBoard` and
             `history.History` have it: the curves. Writers may be added later.
+        settings: options.Loop.
         scales_loss: bool, whether gradients may overflow now and then.
         flops: int or None, floating-point operations of an update on one sequence.
-        peak_tflops: float or None, what the devices could do in 10^12 operations per second.
-        stop_on_divergence: float, factor of `DivergenceCheck`.
     """
 
-    def __init__(
-        self,
-        names,
-        writers,
-        *,
-        scales_loss=False,
-        flops=None,
-        peak_tflops=None,
-        stop_on_divergence=0.0,
-    ):
+    def __init__(self, names, writers, settings, scales_loss=False, flops=None):
         self.writers, self._names, self._scales_loss = writers, names, scales_loss
-        self._flops, self._peak_tflops = flops, peak_tflops
-        self._divergence = DivergenceCheck(stop_on_divergence)
+        self._flops, self._peak_tflops = flops, settings.peak_tflops
+        self._divergence = DivergenceCheck(settings.stop_on_divergence)
         self._overflows = 0  # consecutive
         self._unread, self._rows = [], np.zeros([0, 2 * len(names) + 3], np.float32)
 

@@ -161,7 +161,6 @@ def train_and_evaluate(data, config, options, strategy):
     if options.do_train:
         runs.start(
             run,
-            options,
             data.input_files(options.do_eval),
             init_checkpoint=given,
             take_heads=task.takes_head,
@@ -169,9 +168,9 @@ def train_and_evaluate(data, config, options, strategy):
         )
         if task.kind:
             RunDirectory(options.output_dir).write_task(task.kind)
-    evaluator = make_evaluator(run, data, options) if options.do_eval else None
+    evaluator = make_evaluator(run, data) if options.do_eval else None
     if options.do_train:
-        _train(run, data, options, evaluator)
+        _train(run, data, evaluator)
     else:
         evaluator.evaluate_directory(options.continuous_eval_timeout, given)
     if evaluator:
@@ -179,30 +178,30 @@ def train_and_evaluate(data, config, options, strategy):
     return run
 
 
-def _train(run, data, options, evaluator):
-    records = data.training_records()
+def _train(run, data, evaluator):
+    records, max_seq_length = data.training_records(), run.settings.max_seq_length
     _say_data(records, data.task)
     length_step = input_pipeline.LENGTH_STEP
     if run.settings.enable_xla:  # which compiles the step for each length
-        length_step = input_pipeline.coarse_length_step(options.max_seq_length)
+        length_step = input_pipeline.coarse_length_step(max_seq_length)
     remedy = record_checks.CACHE_REMEDY
     with record_checks.naming_bad_records(records.paths, records.schema, remedy=remedy):
         runs.train(
             run,
-            options,
             records.paths,
             records.schema,
             evaluator,
             evaluates_step_0=True,
             remedy=remedy,
-            trim_to=None if devices.is_tpu(run.strategy) else options.max_seq_length,
+            trim_to=None if devices.is_tpu(run.strategy) else max_seq_length,
             length_step=length_step,
         )
 
 
-def make_evaluator(run, data, options):
+def make_evaluator(run, data):
     """evaluation.Evaluator of a run on the development set, which is read once."""
-    task, splits, batch_size = data.task, data.evaluation_splits(), options.eval_batch_size
+    task, splits, options = data.task, data.evaluation_splits(), run.settings
+    batch_size = options.eval_batch_size
 
     def evaluate():
         outputs = model_outputs(run, task, splits, batch_size, options.max_seq_length)

@@ -117,5 +117,5 @@ def _read(path):
             int(float(row["seconds"] or 0))  # finite
             [float(value or 0) for name, value in row.items() if name not in KEYS]
     except (csv.Error, ValueError, OverflowError) as error:
-        raise UserError(f"{path} is no history of a run: delete it or move it away") from error
+        raise UserError(f"{path} is not the history of a run: delete it or move it away") from error
     return columns, rows

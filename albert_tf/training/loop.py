@@ -54,10 +54,9 @@ class Run:
         self.figures = figures.Figures(
             objective.figures,
             [figures.TensorBoard(settings.output_dir)] if self.is_chief else [],
+            settings,
             scales_loss=steps.scales_loss(optimizer),
             flops=flops,
-            peak_tflops=settings.peak_tflops,
-            stop_on_divergence=settings.stop_on_divergence,
         )
         self._saver = saving.Saver(
             settings.output_dir, settings.keep_checkpoint_max, writes=self.is_chief
@@ -112,7 +111,7 @@ class Run:
             if not take_heads:
                 named = {n: v for n, v in named.items() if name_table.is_encoder(n)}
             report = loading.load(init_checkpoint, named, init_from_group0, self.model.reads_pooler)
-            heads = "" if take_heads else "\n  The task's head starts afresh."
+            heads = "" if take_heads else "\n  The task's head is initialized randomly."
             return f"Starting at step 0 with given weights: {report}{heads}"
         if not allow_random_init:
             raise UserError(
@@ -136,7 +135,7 @@ class Run:
                 loading.restore(prefix, self._state, self._loss_scale)
             except readers.DamagedError as error:
                 damaged.append(prefix)
-                print(f"{error}. It is left out.")
+                print(f"{error}. It is skipped.")
             except loading.WeightsOnlyError as error:
                 if not damaged:
                     raise
@@ -149,14 +148,6 @@ class Run:
                 f"{', '.join(damaged)}. Restore one from a copy, or give another --output_dir"
             )
         return None
-
-    def check_workers_agree(self):
-        """Raises UserError if workers resume at different steps; each worker has to call it."""
-        if len(set(devices.gather(self.strategy, str(self.step)).values())) > 1:
-            raise UserError(
-                f"the workers do not go on from the same step, this one from {self.step}: "
-                f"--output_dir={self.settings.output_dir} must be a directory that all share"
-            )
 
     def load_weights_and_step(self, prefix):
         """Loads the weights and the step of a checkpoint of this run, for evaluation."""
@@ -213,14 +204,7 @@ class Run:
             print(f"Nothing left to train: step {step} of {last} is done.")
             return
         train_step = steps.TrainStep(
-            self.strategy,
-            self.model,
-            self.objective,
-            self.optimizer,
-            seed=self._seed,
-            accumulation=settings.gradient_accumulation_steps,
-            clip_norm=settings.gradient_clip_norm,
-            compiled=settings.enable_xla,
+            self.strategy, self.model, self.objective, self.optimizer, settings, self._seed
         )
         profiler = Profiler(
             options.parse_profile_steps(settings.profile_steps) if self.is_chief else None,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pre-training: masked words and sentence order, from record files (paper, section 3)."""
 
-import contextlib
 import functools
 from typing import NamedTuple
 
@@ -56,14 +55,21 @@ class _Source(NamedTuple):
 
 def _train_and_evaluate(config, options, strategy):
     source, eval_source = _find_inputs(config, options)
-    run = _make_run(config, options, strategy)
-    evaluator = _make_evaluator(run, options, eval_source) if options.do_eval else None
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(source.naming_bad_records())
-        if eval_source is not source:
-            stack.enter_context(eval_source.naming_bad_records())
+    loss = functools.partial(
+        objectives.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
+    )
+    run = runs.make_run(
+        strategy,
+        functools.partial(heads.PretrainingModel, config),
+        objectives.PRETRAINING._replace(loss=loss),
+        options,
+        flops.training_flops(config, 1, options.max_seq_length, options.max_predictions_per_seq),
+        trains=options.do_train,
+    )
+    evaluator = _make_evaluator(run, eval_source) if options.do_eval else None
+    with source.naming_bad_records(), eval_source.naming_bad_records():
         if options.do_train:
-            _train(run, options, source, evaluator)
+            _train(run, source, evaluator)
         else:
             evaluator.evaluate_directory(
                 options.continuous_eval_timeout, options.init_checkpoint, newest_only=True
@@ -126,8 +132,13 @@ def _checked_source(config, options, paths, *, may_be_masked):
             "are masked. Leave the flag out, or make records with --masked_lm_prob=0"
         )
     if masking:
-        _check_vocabulary(masking, paths[0], first[paths[0]])
         schema = unmasked | boundary
+        found = first[paths[0]]["input_ids"].int64_list.value[0]
+        if found != masking.special_ids.cls:
+            raise UserError(
+                f"record 1 of {paths[0]} begins with the id {found}, and [CLS] of --spm_model_file "
+                f"or --vocab_file has {masking.special_ids.cls}: give the vocabulary of the records"
+            )
     record_checks.check_records(first, schema, _record_flags(schema))
     return _Source(paths, schema, masking)
 
@@ -136,15 +147,6 @@ def _is_masked(features):
     """Whether a record has tokens to predict."""
     name = "masked_lm_weights"
     return name in features and any(features[name].float_list.value)
-
-
-def _check_vocabulary(masking, path, features):
-    found, expected = features["input_ids"].int64_list.value[0], masking.special_ids.cls
-    if found != expected:
-        raise UserError(
-            f"record 1 of {path} begins with the id {found}, and [CLS] of --spm_model_file or "
-            f"--vocab_file has {expected}: give the vocabulary of the records"
-        )
 
 
 def _record_flags(schema):
@@ -156,31 +158,16 @@ def _record_flags(schema):
     }
 
 
-def _make_run(config, options, strategy):
-    loss = functools.partial(
-        objectives.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
-    )
-    return runs.make_run(
-        strategy,
-        functools.partial(heads.PretrainingModel, config),
-        objectives.PRETRAINING._replace(loss=loss),
-        options,
-        flops.training_flops(config, 1, options.max_seq_length, options.max_predictions_per_seq),
-        trains=options.do_train,
-    )
-
-
-def _train(run, options, source, evaluator):
+def _train(run, source, evaluator):
+    options = run.settings
     runs.start(
         run,
-        options,
         source.files,
         init_checkpoint=options.init_checkpoint,
         init_from_group0=options.init_from_group0,
     )
     runs.train(
         run,
-        options,
         source.files,
         source.schema,
         evaluator,
@@ -191,8 +178,9 @@ def _train(run, options, source, evaluator):
     print(f"Trained to step {run.step}" + (f"; checkpoint {latest}" if run.is_chief else ""))
 
 
-def _make_evaluator(run, options, source):
+def _make_evaluator(run, source):
     """evaluation.Evaluator of a run on records."""
+    options = run.settings
     dataset = input_pipeline.eval_dataset(
         source.files,
         source.schema,

@@ -7,6 +7,7 @@ import functools
 import os
 
 from albert_tf import locks
+from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.records import input_pipeline, record_index
 from albert_tf.training import devices, loop, run_settings
@@ -75,33 +76,35 @@ def seeded(options, strategy):
     return options
 
 
-def start(run, options, input_files, **weights):
+def start(run, input_files, **weights):
     """Initializes the model, prints where the weights come from, and writes the run's settings.
 
     Args:
         run: loop.Run.
-        options: options.FineTuning or options.Pretraining.
         input_files: sequence of str, what is trained and evaluated on.
         **weights: of `loop.Run.initialize`.
 
     Raises:
         UserError: a checkpoint does not fit, or the run was started with other values.
     """
-    directory = options.output_dir
+    options, directory = run.settings, run.settings.output_dir
     settings = run_settings.describe(options.record, run, input_files, options.seed)
     run_settings.check_changes(directory, settings, run, options.allow_changes_on_resume)
     print(run.initialize(**weights))
-    run.check_workers_agree()
+    if len(set(devices.gather(run.strategy, str(run.step)).values())) > 1:
+        raise UserError(
+            f"the workers do not go on from the same step, this one from {run.step}: "
+            f"--output_dir={directory} must be a directory that all share"
+        )
     if run.is_chief:
         run_settings.write(directory, settings, run)
 
 
-def train(run, options, paths, schema, evaluator, *, evaluates_step_0=False, remedy=None, **how):
+def train(run, paths, schema, evaluator, *, evaluates_step_0=False, remedy=None, **how):
     """Trains a started run; first evaluates checkpoints that an earlier process left out.
 
     Args:
         run: loop.Run.
-        options: options.FineTuning or options.Pretraining.
         paths: list of str, the records to train on.
         schema: dict from feature name to `FeatureSpec`.
         evaluator: evaluation.Evaluator, called after each checkpoint; or None.
@@ -114,6 +117,7 @@ def train(run, options, paths, schema, evaluator, *, evaluates_step_0=False, rem
         run.wait_for_checkpoint()
     if evaluator:
         evaluator.make_up(first_step=0 if evaluates_step_0 else 1)
+    options = run.settings
     index_file = os.path.join(options.output_dir, record_index.FILE)
     batches_of = functools.partial(
         input_pipeline.train_batches,

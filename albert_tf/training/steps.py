@@ -80,30 +80,18 @@ class TrainStep:
         model: tf_keras.Model, called as model(features, training=True) -> outputs.
         objective: objectives.Objective, figures and loss.
         optimizer: AdamW or LAMB, under a loss scale or not, built.
+        settings: options.Loop. With `enable_xla`, XLA compiles the replica's step; with several
+            replicas, all of it up to the sum of the gradients.
         seed: int, of dropout; masks depend on the seed, the step and the replica.
-        accumulation: int, number of parts in which a replica computes its batch, one by one.
-        clip_norm: float, largest norm of the gradient.
-        compiled: bool, whether XLA compiles the replica's step; with several replicas, all of it
-            up to the sum of the gradients.
     """
 
-    def __init__(
-        self,
-        strategy,
-        model,
-        objective,
-        optimizer,
-        *,
-        seed,
-        accumulation=1,
-        clip_norm=1.0,
-        compiled=False,
-    ):
+    def __init__(self, strategy, model, objective, optimizer, settings, seed):
         self._strategy, self._model, self._objective = strategy, model, objective
         self._optimizer = optimizer
         self._variables = list(name_table.named_variables(model).values())
         self._inner, self._scales_loss = inner_optimizer(optimizer), scales_loss(optimizer)
-        self._seed, self._accumulation, self._clip_norm = seed, accumulation, clip_norm
+        self._seed, self._clip_norm = seed, settings.gradient_clip_norm
+        self._accumulation, compiled = settings.gradient_accumulation_steps, settings.enable_xla
         on_tpu = devices.is_tpu(strategy)
         self._fuses = not compiled and devices.is_cpu(strategy)
         if compiled and not on_tpu:  # a TPU always compiles
@@ -177,16 +165,12 @@ class TrainStep:
             name: tf.stack(tf.split(values, self._accumulation))
             for name, values in features.items()
         }
-        return self._accumulated(parts, totals, key)
-
-    def _accumulated(self, parts, totals, key):
-        """Sums gradients and figures over the parts of a batch."""
         reached = set()
 
         def add(part, gradients, sums):
-            features = {name: values[part] for name, values in parts.items()}
+            of_part = {name: values[part] for name, values in parts.items()}
             part_key = dropout.fold_in(key, part)
-            more, more_sums = self._gradients_of_part(features, totals, part_key)
+            more, more_sums = self._gradients_of_part(of_part, totals, part_key)
             reached.update(i for i, gradient in enumerate(more) if gradient is not None)
             gradients = [
                 old if new is None else old + new for old, new in zip(gradients, more, strict=True)

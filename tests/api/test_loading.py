@@ -393,7 +393,7 @@ def test_a_masked_lm_of_transformers_fills_masks(masked_lm):
 def test_models_that_read_no_pooler_do_without(kind, options, masked_lm, capsys):
     directory, model = masked_lm
     filled = kind.from_checkpoint(directory, **options)
-    assert "initialised afresh: bert/pooler/dense/kernel, bert/pool" in capsys.readouterr().out
+    assert "initialized randomly: bert/pooler/dense/kernel, bert/pool" in capsys.readouterr().out
     encoder = getattr(filled, "encoder", filled)
     np.testing.assert_array_equal(encoder.embedding_table, model.encoder.embedding_table)
 

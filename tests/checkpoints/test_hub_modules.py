@@ -55,18 +55,6 @@ def scatter(variables, seed=1):
         variable.assign(0.2 * values.standard_normal(variable.shape) + 0.1)
 
 
-def written(path, values):
-    """Writes variables by their names as TensorFlow 1 does; returns the prefix."""
-    path.parent.mkdir(parents=True)
-    tf.raw_ops.SaveV2(
-        prefix=str(path),
-        tensor_names=list(values),
-        shape_and_slices=[""] * len(values),
-        tensors=list(values.values()),
-    )
-    return str(path)
-
-
 def weights_of(config=CONFIG, seed=2):
     named = name_table.named_variables(heads.PretrainingModel(config))
     scatter(named.values(), seed)

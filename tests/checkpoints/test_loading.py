@@ -51,7 +51,7 @@ def test_weights_of_a_training_checkpoint(optimizer):
     assert set(report.unused) == set(tensors) - set(named)
     assert str(report) == (
         f"loaded 32 variables from {directory / 'model.ckpt-8'}\n"
-        "  left aside: 64 optimizer slots, which only resuming needs"
+        "  not read: 64 optimizer slots, which only resuming needs"
     )
 
 
@@ -72,7 +72,7 @@ def test_heads_of_other_tasks_are_in_nobodys_way(tmp_path):
     assert report.unused == ("cls/squad/output_bias", "global_step", "output_weights")
     assert str(report) == (
         f"loaded 25 variables from {prefix}\n"
-        f"  not in it, initialised afresh: {', '.join(missing)}\n"
+        f"  not in it, initialized randomly: {', '.join(missing)}\n"
         "  not used: cls/squad/output_bias, output_weights"
     )
 
@@ -95,7 +95,7 @@ def test_a_head_of_another_shape_is_reported_and_left(tmp_path):
     assert not named["cls/predictions/output_bias"].numpy().any()
     assert str(report) == (
         f"loaded 31 variables from {prefix}\n"
-        "  not taken, shape [301] in the file and [300] in the model: cls/predictions/output_bias"
+        "  not loaded, shape [301] in the file and [300] in the model: cls/predictions/output_bias"
     )
 
 

@@ -53,7 +53,7 @@ def test_weights_of_our_own_checkpoint(tmp_path):
     assert_same(values_of(named), {name: state[name].numpy() for name in named})
     assert str(report) == (
         f"loaded 32 variables from {prefix}\n"
-        "  left aside: 64 optimizer slots, which only resuming needs"
+        "  not read: 64 optimizer slots, which only resuming needs"
     )
 
 

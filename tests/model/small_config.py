@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of a few thousand parameters with every kind of dropout."""
+"""A model of a few thousand parameters, without and with every kind of dropout."""
+
+import dataclasses
 
 from albert_tf.config import AlbertConfig
 
-SMALL = AlbertConfig(
+PLAIN = AlbertConfig(
     vocab_size=60,
     embedding_size=8,
     hidden_size=16,
@@ -11,6 +13,5 @@ SMALL = AlbertConfig(
     num_attention_heads=2,
     intermediate_size=24,
     max_position_embeddings=12,
-    hidden_dropout_prob=0.2,
-    attention_probs_dropout_prob=0.3,
 )
+SMALL = dataclasses.replace(PLAIN, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3)

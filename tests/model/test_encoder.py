@@ -15,20 +15,13 @@ from albert_tf.config import AlbertConfig
 from albert_tf.model import encoder, fused
 from albert_tf.model.heads import PretrainingModel
 from tests import GOLDEN
+from tests.model.small_config import PLAIN
 
 DATA = GOLDEN / "model"
 VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
 FORWARD = 2e-5  # absolute, as tests/golden/README.md says
 
-TINY = AlbertConfig(
-    vocab_size=60,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=4,
-    num_attention_heads=2,
-    intermediate_size=24,
-    max_position_embeddings=12,
-)
+TINY = dataclasses.replace(PLAIN, num_hidden_layers=4)
 
 
 def golden_encoder(variant, **kwargs):

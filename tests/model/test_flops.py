@@ -8,16 +8,9 @@ import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
 from albert_tf.model import flops, heads
+from tests.model.small_config import PLAIN
 
-TINY = AlbertConfig(
-    vocab_size=60,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=3,
-    num_attention_heads=2,
-    intermediate_size=24,
-    max_position_embeddings=12,
-)
+TINY = dataclasses.replace(PLAIN, num_hidden_layers=3)
 BASE = AlbertConfig(
     vocab_size=30000, hidden_size=768, num_attention_heads=12, intermediate_size=3072
 )

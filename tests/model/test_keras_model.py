@@ -21,19 +21,9 @@ from albert_tf.model import heads, optimization
 from albert_tf.model.encoder import AlbertModel
 from tests import ROOT
 from tests.api import sources
+from tests.model.small_config import PLAIN
 
-CONFIG = AlbertConfig(
-    vocab_size=40,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_hidden_groups=2,
-    inner_group_num=2,
-    num_attention_heads=2,
-    intermediate_size=24,
-    max_position_embeddings=12,
-    initializer_range=0.3,
-)
+CONFIG = dataclasses.replace(PLAIN, num_hidden_groups=2, inner_group_num=2, initializer_range=0.3)
 ONE_BLOCK = dataclasses.replace(  # tracing its training takes less time
     CONFIG, num_hidden_layers=1, num_hidden_groups=1, inner_group_num=1
 )
@@ -325,7 +315,7 @@ def test_from_checkpoint(tmp_path, capsys):
     with pytest.raises(UserError, match="has no head that tells num_outputs: give it"):
         heads.ClassificationModel.from_checkpoint(directory)
     classifier = heads.ClassificationModel.from_checkpoint(directory, num_outputs=3)
-    assert "initialised afresh: output_weights, output_bias" in capsys.readouterr().out
+    assert "initialized randomly: output_weights, output_bias" in capsys.readouterr().out
     named = name_table.named_variables(classifier)
     sources.write_checkpoint(directory / "model.ckpt-best", named)
     again = heads.ClassificationModel.from_checkpoint(str(directory / "model.ckpt-best"))

@@ -4,24 +4,16 @@
 That is what a TPU needs, and what `--enable_xla` does on other devices.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import AlbertConfig
 from albert_tf.model import dropout, heads, objectives, optimization
+from tests.model.small_config import SMALL
 
-CONFIG = AlbertConfig(
-    vocab_size=40,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=24,
-    max_position_embeddings=12,
-    hidden_dropout_prob=0.1,
-    attention_probs_dropout_prob=0.1,
-)
+CONFIG = dataclasses.replace(SMALL, num_hidden_layers=1)
 BATCH, LENGTH = 3, 10
 
 

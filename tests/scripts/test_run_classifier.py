@@ -241,7 +241,7 @@ def test_another_tasks_checkpoint_gives_its_encoder_and_not_its_head(
     values = {"init_checkpoint": first, "do_predict": False, "allow_random_init": False}
     run_main(run_classifier, **flags | values | {"do_eval": False, "train_step": 1})
     out = capsys.readouterr().out
-    assert "The task's head starts afresh" in out and "output_weights" in out
+    assert "The task's head is initialized randomly" in out and "output_weights" in out
     ours = readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-0"))
     theirs = readers.TensorFlowReader(str(first / "model.ckpt-best"))
     name = "bert/pooler/dense/kernel"

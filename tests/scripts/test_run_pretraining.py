@@ -246,7 +246,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     damage(2)
     run_main(run_pretraining, **flags)
     out = capsys.readouterr().out
-    assert out.count("It is left out.") == 1
+    assert out.count("It is skipped.") == 1
     assert "Resuming at step 1 from" in out and "Trained to step 2" in out
     damage(2, 1)
     with pytest.raises(UserError, match=r"ckpt-2, .*ckpt-1 are damaged, and .*ckpt-0: it holds w"):

@@ -2,7 +2,6 @@
 """Evaluating checkpoints that another process writes, and deletes; the results that are kept."""
 
 import re
-import types
 
 import pytest
 import tensorflow as tf
@@ -27,7 +26,7 @@ class Run:
             output_dir=str(directory), train_steps=4, save_checkpoints_steps=2, **settings
         )
         self.step, self.weight = 0, tf.Variable([0.0])
-        self.figures = figures.Figures([], [])
+        self.figures = figures.Figures([], [], self.settings)
 
     def load_weights_and_step(self, prefix):
         if prefix == self.delete_at_load:
@@ -97,7 +96,7 @@ def test_a_checkpoint_deleted_before_it_is_read_is_left_out(
     run.delete_at_load = str(directory / f"model.ckpt-{4 if newest_only else 2}")
     make(run).evaluate_directory(timeout=0, given=str(directory), newest_only=newest_only)
     out = capsys.readouterr().out
-    assert f"{run.delete_at_load} was deleted before it was read. It is left out." in out
+    assert f"{run.delete_at_load} was deleted before it was read. It is skipped." in out
     # The newest is gone, so the one that --init_checkpoint names, the newest by now, is taken.
     assert evaluated_steps(out) == ([2] if newest_only else [0, 4])
 
@@ -182,9 +181,11 @@ def test_the_loss_of_pretraining_is_the_sum_of_its_parts_and_that_of_the_file_th
             return accuracies | {"masked_lm_loss": 4.0, "sentence_order_loss": 0.5, "loss": 9.0}
 
     monkeypatch.setattr(input_pipeline, "eval_dataset", lambda *_, **__: None)
-    options = types.SimpleNamespace(max_eval_steps=3, sentence_loss_weight=0.5, eval_batch_size=8)
-    source = pretraining._Source([], {}, None)
-    evaluator = pretraining._make_evaluator(PretrainingRun(directory), options, source)
+    run = PretrainingRun(directory)
+    run.settings = options.Pretraining(
+        output_dir=str(directory), train_steps=4, sentence_loss_weight=0.5
+    )
+    evaluator = pretraining._make_evaluator(run, pretraining._Source([], {}, None))
     evaluator.each([str(directory / "model.ckpt-4")])
     assert "Evaluation at step 4: loss 4.2500, masked_lm_acc" in capsys.readouterr().out
     lines = (directory / evaluation.EVAL_RESULTS).read_text().splitlines()

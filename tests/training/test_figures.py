@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import UserError
+from albert_tf.options import Loop
 from albert_tf.training import figures
 from tests import ROOT
 
@@ -39,9 +40,10 @@ class Writer:
         self.rows.append(row)
 
 
-def started(names=("hits",), **options):
+def started(names=("hits",), peak_tflops=None, **options):
     """Figures of a training with batches of 4 sequences."""
-    made = figures.Figures(names, [Writer()], **options)
+    settings = Loop(output_dir="", train_steps=1, peak_tflops=peak_tflops)
+    made = figures.Figures(names, [Writer()], settings, **options)
     made.line = Line()
     made.start(made.line, 4)
     return made

@@ -109,6 +109,6 @@ def test_there_is_no_file_before_the_first_row(tmp_path):
 )
 def test_another_file_of_this_name_is_refused_and_left_alone(tmp_path, text):
     (tmp_path / history.FILE).write_text(text)
-    with pytest.raises(UserError, match=r"history\.csv is no history of a run: delete it or move"):
+    with pytest.raises(UserError, match=r"history\.csv is not the history of a run: delete it or"):
         history.History(str(tmp_path), 0)
     assert (tmp_path / history.FILE).read_text() == text

@@ -9,6 +9,7 @@ import tf_keras
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, objectives, optimization
+from albert_tf.options import Loop
 from albert_tf.training import devices, steps
 from tests import TINY_CONFIG
 from tests.model.gradient_errors import assert_close_gradients
@@ -33,14 +34,15 @@ def features():
     }
 
 
-def make_step(dropout=0.0, optimizer="lamb", **options):
+def make_step(dropout=0.0, optimizer="lamb", seed=1, **settings):
     tf_keras.utils.set_random_seed(5)
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     model = heads.PretrainingModel(AlbertConfig.from_dict(TINY_CONFIG | rates))
     made = devices.with_loss_scale(optimization.create_optimizer(optimizer, 0.01))
     made.build(list(name_table.named_variables(model).values()))
     strategy = tf.distribute.get_strategy()
-    step = steps.TrainStep(strategy, model, objectives.PRETRAINING, made, **{"seed": 1} | options)
+    settings = Loop(output_dir="", train_steps=1, **settings)
+    step = steps.TrainStep(strategy, model, objectives.PRETRAINING, made, settings, seed)
     return step, model, made
 
 
@@ -59,7 +61,7 @@ def values(model):
 def test_parts_add_up_to_the_whole_batch(features, parts):
     results = []
     for accumulation in (1, parts):
-        step, model, _ = make_step(accumulation=accumulation)
+        step, model, _ = make_step(gradient_accumulation_steps=accumulation)
         results.append((run(step, features, 2), values(model)))
     (row, whole), (part_row, in_parts) = results
     np.testing.assert_allclose(part_row, row, rtol=1e-5, atol=1e-6)
@@ -83,7 +85,7 @@ class GradientKeeper:
             self.kept[variable.ref()].assign(gradient)
 
 
-def gradients_of_step(features, **options):
+def gradients_of_step(features, parts=1):
     """The gradients of a step: dict of name -> array."""
     _, model, _ = make_step()
     variables = name_table.named_variables(model)
@@ -92,12 +94,10 @@ def gradients_of_step(features, **options):
             variable.assign(10 * variable)
     keeper = GradientKeeper(variables.values())
     strategy = tf.distribute.get_strategy()
-    run(
-        steps.TrainStep(
-            strategy, model, objectives.PRETRAINING, keeper, seed=1, clip_norm=1e9, **options
-        ),
-        features,
+    settings = Loop(
+        output_dir="", train_steps=1, gradient_clip_norm=1e9, gradient_accumulation_steps=parts
     )
+    run(steps.TrainStep(strategy, model, objectives.PRETRAINING, keeper, settings, 1), features)
     return {name: keeper.kept[v.ref()].numpy() for name, v in variables.items()}
 
 
@@ -105,7 +105,7 @@ def gradients_of_step(features, **options):
 @pytest.mark.parametrize("parts", [2, 8])
 def test_gradients_of_parts_add_up_to_those_of_the_whole_batch(features, parts):
     whole = gradients_of_step(features)
-    assert_close_gradients(gradients_of_step(features, accumulation=parts), whole)
+    assert_close_gradients(gradients_of_step(features, parts), whole)
 
 
 @pytest.mark.long
@@ -125,12 +125,17 @@ def test_dropout_follows_from_seed_and_step(features):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "options", [{}, {"optimizer": "adamw", "dropout": 0.3}, {"dropout": 0.3, "accumulation": 2}]
+    "options",
+    [
+        {},
+        {"optimizer": "adamw", "dropout": 0.3},
+        {"dropout": 0.3, "gradient_accumulation_steps": 2},
+    ],
 )
 def test_a_compiled_step_equals_the_plain_one_with_the_same_masks(features, options):
     rows = []
     for compiled in (False, True):
-        step, _, _ = make_step(compiled=compiled, **options)
+        step, _, _ = make_step(enable_xla=compiled, **options)
         rows.append(run(step, features, 4))
     np.testing.assert_allclose(rows[1], rows[0], rtol=1e-4)
 
