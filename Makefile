@@ -19,7 +19,7 @@ FUZZ_CASES ?= 200
 FUZZ_CRASHES ?= 24
 FUZZ_SEED ?= 1
 
-.PHONY: help setup test test-slow test-long test-killed test-beam test-onednn-off lint docs-check fuzz demo \
+.PHONY: help setup test test-slow test-long test-killed test-beam test-onednn-off lint docs docs-check fuzz demo \
   demo-finetune books clean
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo "make test-beam  create_pretraining_data.py --runner, with Apache Beam in $(VENV)-beam"
 	@echo "make test-onednn-off  those of the model's figures, with TensorFlow's other kernels"
 	@echo "make lint    ruff: rules and format"
+	@echo "make docs    the documentation site, in output/site; links and pages are checked"
 	@echo "make docs-check  the commands of README.md and docs/, with tiny models and data: 7 minutes"
 	@echo "make fuzz    the scripts on damaged input, and killed while they write: FUZZ_CASES=200,"
 	@echo "             FUZZ_CRASHES=24; another FUZZ_SEED gives others"
@@ -91,6 +92,17 @@ test-onednn-off: test
 lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+DOCS_READY := $(VENV)-docs/.requirements-installed
+
+$(DOCS_READY): requirements-docs.txt $(READY)
+	$(VENV)/bin/python -m venv --clear $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet -r requirements-docs.txt
+	@touch $@
+
+# Any warning, such as of a link that leads nowhere, ends it with an error.
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --quiet --strict
 
 docs-check: $(READY)
 	$(RUN) -m tests.docs.check

@@ -4,7 +4,9 @@
 `make docs-check` runs the commands too.
 """
 
+import ast
 import contextlib
+import posixpath
 import re
 
 import pytest
@@ -99,10 +101,34 @@ def test_links_lead_somewhere(page):
             assert anchor in markdown.anchors(target.read_text(encoding="utf-8")), link
 
 
-def test_every_page_is_linked_from_the_readme():
-    assert {p for p in markdown.pages() if p != "README.md"} <= {
-        link.partition("#")[0] for link in markdown.links(text_of("README.md"))
-    }
+def test_every_page_is_reached_from_the_readme():
+    reached, new = set(), {"README.md"}
+    while new:
+        page = new.pop()
+        reached.add(page)
+        links = {link.partition("#")[0] for link in markdown.links(text_of(page))}
+        found = {
+            posixpath.normpath(f"{posixpath.dirname(page)}/{link}").lstrip("/") for link in links
+        }
+        new |= (found & {*markdown.pages()}) - reached
+    assert reached == {*markdown.pages()}
+
+
+def strings_of(path):
+    """Yields the strings of a source file; values within them are left out."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value for part in node.values if isinstance(part, ast.Constant))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_messages_on_the_page_of_remedies_exist():
+    _, _, table = text_of("docs/troubleshooting.md").partition("## By message")
+    messages = re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE)
+    sources = [*ROOT.glob("*.py"), *ROOT.glob("albert_tf/**/*.py")]
+    strings = [string for path in sources for string in strings_of(path)]
+    assert messages and [m for m in messages if not any(m in s for s in strings)] == []
 
 
 @pytest.mark.parametrize("page", markdown.pages())
