@@ -11,6 +11,7 @@ import re
 
 import pytest
 
+import albert_tf
 from tests import ROOT
 from tests.docs import check, markdown, stand_ins
 
@@ -112,6 +113,17 @@ def test_every_page_is_reached_from_the_readme():
         }
         new |= (found & {*markdown.pages()}) - reached
     assert reached == {*markdown.pages()}
+
+
+def test_the_reference_has_every_public_name():
+    found = re.findall(r"^::: albert_tf\.(.+)\.(\w+)$", text_of("docs/api.md"), re.MULTILINE)
+    public = [(module, name) for name, module in albert_tf._HOME.items()]
+    assert sorted(found) == sorted([*public, ("api.loaded", "Loaded")])
+
+
+def test_every_page_is_on_the_site():
+    listed = re.findall(r": ([\w-]+\.md)$", text_of("mkdocs.yml"), re.MULTILINE)
+    assert {f"docs/{page}" for page in listed} >= {*markdown.pages()} - {"README.md"}
 
 
 def strings_of(path):
