@@ -51,16 +51,33 @@ def compiles(x):
     return _switch.on and x.shape.is_fully_defined() and x.shape.num_elements() >= SMALLEST
 
 
-def _or(compiled_form, tensor=0):
-    """Decorator of a plain function that uses the compiled form if `compiles(tensor)`.
+def _with_compiled(forward, backward, tensors, decides=0):
+    """Decorator of a plain function, which is used where tensors do not compile.
 
     Args:
-        compiled_form: callable with the same arguments.
-        tensor: int, which of the positional arguments decides.
+        forward: compiled function of the same arguments.
+        backward: compiled function of these arguments and the gradient of the result -> gradients
+            of the first arguments.
+        tensors: int, how many arguments have a gradient (or None for one).
+        decides: int, the argument whose shape tells whether to compile.
     """
-    return lambda plain: functools.wraps(plain)(
-        lambda *args: (compiled_form if compiles(args[tensor]) else plain)(*args)
-    )
+
+    def decorate(plain):
+        @functools.wraps(plain)
+        def either(*args):
+            if not compiles(args[decides]):
+                return plain(*args)
+            others = args[tensors:]
+
+            @tf.custom_gradient
+            def function(*inputs):
+                return forward(*inputs, *others), lambda dy: backward(*inputs, *others, dy)
+
+            return function(*args[:tensors])
+
+        return either
+
+    return decorate
 
 
 # --- One tensor, several uses -------------------------------------------------------------------
@@ -97,15 +114,22 @@ def _total(parts, dtype):
 # --- Bias and activation ------------------------------------------------------------------------
 
 
-def _compiled_bias_activation(x, bias, activation):
-    @tf.custom_gradient
-    def function(x, bias):
-        return _activate(x, bias, activation), lambda dy: _activate_back(x, bias, dy, activation)
-
-    return function(x, bias)
+@_compile
+def _activate(x, bias, activation):
+    return tf.cast(activation(tf.cast(x, tf.float32) + bias), x.dtype)
 
 
-@_or(_compiled_bias_activation)
+@_compile
+def _activate_back(x, bias, activation, dy):
+    y = tf.cast(x, tf.float32) + bias
+    with tf.GradientTape() as tape:
+        tape.watch(y)
+        z = activation(y)
+    dx = tape.gradient(z, y, output_gradients=tf.cast(dy, tf.float32))
+    return tf.cast(dx, x.dtype), tf.reduce_sum(dx, axis=0)
+
+
+@_with_compiled(_activate, _activate_back, tensors=2)
 def bias_activation(x, bias, activation):
     """activation(x + bias).
 
@@ -120,36 +144,49 @@ def bias_activation(x, bias, activation):
     return activation(tf.nn.bias_add(x, tf.cast(bias, x.dtype)))
 
 
-@_compile
-def _activate(x, bias, activation):
-    return tf.cast(activation(tf.cast(x, tf.float32) + bias), x.dtype)
-
-
-@_compile
-def _activate_back(x, bias, dy, activation):
-    y = tf.cast(x, tf.float32) + bias
-    with tf.GradientTape() as tape:
-        tape.watch(y)
-        z = activation(y)
-    dx = tape.gradient(z, y, output_gradients=tf.cast(dy, tf.float32))
-    return tf.cast(dx, x.dtype), tf.reduce_sum(dx, axis=0)
-
-
 # --- Bias, dropout, residual, layer norm --------------------------------------------------------
 
 EPSILON = 1e-12  # of layer norms
 
 
-def _compiled_add_norm(x, bias, residual, gamma, beta, keep=None, rate=0.0):
-    @tf.custom_gradient
-    def function(x, bias, residual, gamma, beta):
-        y = _add_norm(x, bias, residual, gamma, beta, keep, rate)
-        return y, lambda dy: _add_norm_back(x, bias, residual, gamma, dy, keep, rate)
-
-    return function(x, bias, residual, gamma, beta)
+def layer_norm(x, gamma, beta):
+    """Layer normalisation over the last axis, float32."""
+    mean = tf.reduce_mean(x, axis=-1, keepdims=True)
+    variance = tf.reduce_mean(tf.math.squared_difference(x, mean), axis=-1, keepdims=True)
+    return tf.nn.batch_normalization(x, mean, variance, beta, gamma, EPSILON)
 
 
-@_or(_compiled_add_norm)
+def _sum_of(x, bias, residual, keep, rate):
+    return dropout.drop(tf.cast(x, tf.float32) + bias, keep, rate) + tf.cast(residual, tf.float32)
+
+
+@_compile
+def _add_norm(x, bias, residual, gamma, beta, keep=None, rate=0.0):
+    y = layer_norm(_sum_of(x, bias, residual, keep, rate), gamma, beta)
+    return tf.cast(y, residual.dtype)
+
+
+@_compile
+def _add_norm_back(x, bias, residual, gamma, beta, keep, rate, dy):
+    y, dy = _sum_of(x, bias, residual, keep, rate), tf.cast(dy, tf.float32)
+    mean = tf.reduce_mean(y, axis=-1, keepdims=True)
+    variance = tf.reduce_mean(tf.math.squared_difference(y, mean), axis=-1, keepdims=True)
+    inverse = tf.math.rsqrt(variance + EPSILON)
+    normal = (y - mean) * inverse
+    scaled = dy * gamma
+    projection = tf.reduce_mean(scaled * normal, axis=-1, keepdims=True)
+    dsum = inverse * (scaled - tf.reduce_mean(scaled, axis=-1, keepdims=True) - normal * projection)
+    dx = dropout.drop(dsum, keep, rate)
+    return (
+        tf.cast(dx, x.dtype),
+        tf.reduce_sum(dx, axis=0),
+        tf.cast(dsum, residual.dtype),
+        tf.reduce_sum(dy * normal, axis=0),
+        tf.reduce_sum(dy, axis=0),
+    )
+
+
+@_with_compiled(_add_norm, _add_norm_back, tensors=5)
 def add_norm(x, bias, residual, gamma, beta, keep=None, rate=0.0):
     """LayerNorm(dropout(x + bias) + residual), computed in float32.
 
@@ -170,57 +207,9 @@ def add_norm(x, bias, residual, gamma, beta, keep=None, rate=0.0):
     return tf.cast(y, residual.dtype)
 
 
-def layer_norm(x, gamma, beta):
-    """Layer normalisation over the last axis, float32."""
-    mean = tf.reduce_mean(x, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(tf.math.squared_difference(x, mean), axis=-1, keepdims=True)
-    return tf.nn.batch_normalization(x, mean, variance, beta, gamma, EPSILON)
-
-
-def _sum_of(x, bias, residual, keep, rate):
-    return dropout.drop(tf.cast(x, tf.float32) + bias, keep, rate) + tf.cast(residual, tf.float32)
-
-
-@_compile
-def _add_norm(x, bias, residual, gamma, beta, keep, rate):
-    y = layer_norm(_sum_of(x, bias, residual, keep, rate), gamma, beta)
-    return tf.cast(y, residual.dtype)
-
-
-@_compile
-def _add_norm_back(x, bias, residual, gamma, dy, keep, rate):
-    y, dy = _sum_of(x, bias, residual, keep, rate), tf.cast(dy, tf.float32)
-    mean = tf.reduce_mean(y, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(tf.math.squared_difference(y, mean), axis=-1, keepdims=True)
-    inverse = tf.math.rsqrt(variance + EPSILON)
-    normal = (y - mean) * inverse
-    scaled = dy * gamma
-    projection = tf.reduce_mean(scaled * normal, axis=-1, keepdims=True)
-    dsum = inverse * (scaled - tf.reduce_mean(scaled, axis=-1, keepdims=True) - normal * projection)
-    dx = dropout.drop(dsum, keep, rate)
-    return (
-        tf.cast(dx, x.dtype),
-        tf.reduce_sum(dx, axis=0),
-        tf.cast(dsum, residual.dtype),
-        tf.reduce_sum(dy * normal, axis=0),
-        tf.reduce_sum(dy, axis=0),
-    )
-
-
 # --- Mask, softmax, dropout ---------------------------------------------------------------------
 
 
-def _compiled_masked_softmax(logits, mask_adder, keep=None, rate=0.0):
-    @tf.custom_gradient
-    def function(logits):
-        # The gradient needs only the weights, which the product with values keeps anyway.
-        weights, *dropped = _softmax(logits, mask_adder, keep, rate)
-        return (dropped or [weights])[0], lambda dy: _softmax_back(weights, dy, keep, rate)
-
-    return function(logits)
-
-
-@_or(_compiled_masked_softmax)
 def masked_softmax(logits, mask_adder, keep=None, rate=0.0):
     """dropout(softmax(logits + mask_adder)) over the last axis, computed in float32.
 
@@ -233,8 +222,17 @@ def masked_softmax(logits, mask_adder, keep=None, rate=0.0):
     Returns:
         tensor of the logits' type [B, N, T, T].
     """
-    weights = tf.nn.softmax(tf.cast(logits, tf.float32) + mask_adder)
-    return dropout.drop(tf.cast(weights, logits.dtype), keep, rate)
+    if not compiles(logits):
+        weights = tf.nn.softmax(tf.cast(logits, tf.float32) + mask_adder)
+        return dropout.drop(tf.cast(weights, logits.dtype), keep, rate)
+
+    @tf.custom_gradient
+    def function(logits):
+        # The gradient needs only the weights, which the product with values keeps anyway.
+        weights, *dropped = _softmax(logits, mask_adder, keep, rate)
+        return (dropped or [weights])[0], lambda dy: _softmax_back(weights, dy, keep, rate)
+
+    return function(logits)
 
 
 @_compile
@@ -254,20 +252,31 @@ def _softmax_back(weights, dy, keep, rate):
 # --- Heads --------------------------------------------------------------------------------------
 
 
-def _compiled_split_heads(x, bias, scale, length, heads):
-    @tf.custom_gradient
-    def function(x, bias):
-        def gradient(dy):
-            dx = merge_heads(dy)  # XLA's transposition is slower here
-            dx = dx if scale == 1.0 else dx * scale
-            return dx, _column_sums(dx)
-
-        return _split_heads(x, bias, scale, heads, length), gradient
-
-    return function(x, bias)
+def merge_heads(x):
+    """[B, N, T, D] to [B * T, N * D]."""
+    rows = tf.transpose(x, [0, 2, 1, 3])
+    return tf.reshape(rows, [-1, rows.shape[2] * rows.shape[3]])
 
 
-@_or(_compiled_split_heads)
+@_compile
+def _split_heads(x, bias, scale, length, heads):
+    y = (tf.cast(x, tf.float32) + bias) * scale
+    y = tf.reshape(tf.cast(y, x.dtype), [-1, length, heads, x.shape[-1] // heads])
+    return tf.transpose(y, [0, 2, 1, 3])
+
+
+@_compile
+def _column_sums(x):
+    return tf.reduce_sum(tf.cast(x, tf.float32), axis=0)
+
+
+def _split_heads_back(x, bias, scale, length, heads, dy):
+    dx = merge_heads(dy)  # XLA's transposition is slower here
+    dx = dx if scale == 1.0 else dx * scale
+    return dx, _column_sums(dx)
+
+
+@_with_compiled(_split_heads, _split_heads_back, tensors=2)
 def split_heads(x, bias, scale, length, heads):
     """(x + bias) * scale, with a matrix for each head.
 
@@ -286,39 +295,7 @@ def split_heads(x, bias, scale, length, heads):
     return tf.transpose(tf.reshape(x, [-1, length, heads, x.shape[-1] // heads]), [0, 2, 1, 3])
 
 
-def merge_heads(x):
-    """[B, N, T, D] to [B * T, N * D]."""
-    rows = tf.transpose(x, [0, 2, 1, 3])
-    return tf.reshape(rows, [-1, rows.shape[2] * rows.shape[3]])
-
-
-@_compile
-def _split_heads(x, bias, scale, heads, length):
-    y = (tf.cast(x, tf.float32) + bias) * scale
-    y = tf.reshape(tf.cast(y, x.dtype), [-1, length, heads, x.shape[-1] // heads])
-    return tf.transpose(y, [0, 2, 1, 3])
-
-
-@_compile
-def _column_sums(x):
-    return tf.reduce_sum(tf.cast(x, tf.float32), axis=0)
-
-
 # --- Losses and hits of many classes ------------------------------------------------------------
-
-
-def _compiled_cross_entropy(labels, logits):
-    @tf.custom_gradient
-    def function(logits):
-        return _cross_entropy(labels, logits), lambda dy: _cross_entropy_back(labels, logits, dy)
-
-    return function(logits)
-
-
-@_or(_compiled_cross_entropy, tensor=1)
-def cross_entropy(labels, logits):
-    """Cross-entropy of each row: int labels [...], float32 logits [..., C] -> [...]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
 
 
 @_compile
@@ -330,7 +307,20 @@ def _cross_entropy(labels, logits):
 @_compile
 def _cross_entropy_back(labels, logits, dy):
     shares = tf.nn.softmax(logits) - tf.one_hot(labels, logits.shape[-1])
-    return shares * dy[..., tf.newaxis]
+    return None, shares * dy[..., tf.newaxis]
+
+
+@_with_compiled(_cross_entropy, _cross_entropy_back, tensors=2, decides=1)
+def cross_entropy(labels, logits):
+    """Cross-entropy of each row: int labels [...], float32 logits [..., C] -> [...]."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+
+
+def hits(labels, logits):
+    """1.0 where the label has the largest logit (the first of equal ones) of its row, else 0.0."""
+    if compiles(logits):
+        return _hits(labels, logits)
+    return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=labels.dtype), labels), tf.float32)
 
 
 @_compile
@@ -340,9 +330,3 @@ def _hits(labels, logits):
     earlier = tf.range(logits.shape[-1], dtype=labels.dtype) < labels[..., tf.newaxis]
     before = tf.logical_or(logits > own, tf.logical_and(tf.equal(logits, own), earlier))
     return 1.0 - tf.cast(tf.reduce_any(before, axis=-1), tf.float32)
-
-
-@_or(_hits, tensor=1)
-def hits(labels, logits):
-    """1.0 where the label has the largest logit (the first of equal ones) of its row, else 0.0."""
-    return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=labels.dtype), labels), tf.float32)
