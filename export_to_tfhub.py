@@ -78,8 +78,7 @@ def export_model(tokenizer):
     model, loaded = load_model(config)
     module = hub.HubModule(
         model,
-        has_masked_lm="masked_lm" in loaded,
-        has_sentence_order="sentence_order" in loaded,
+        trained_heads=loaded,
         assets=assets(config_path, tokenizer.path),
         do_lower_case=tokenizer.do_lower_case,
         strip_accents=tokenizer.strip_accents,

@@ -52,80 +52,71 @@ class HubModule(_Callable):
 
     Args:
         model: heads.PretrainingModel with its weights.
-        has_masked_lm: bool, whether the masked-LM head was trained.
-        has_sentence_order: bool, the same of the sentence-order head.
+        trained_heads: collection of str, "masked_lm" and "sentence_order" if they were trained.
         assets: dict of attribute -> path of a file to go along: `config_file`, and `sp_model_file`
             or `vocab_file`; perhaps `sp_vocab_file`.
         do_lower_case: bool, whether the vocabulary is for lower-cased text.
         strip_accents: bool, whether it is for letters without their marks.
     """
 
-    def __init__(
-        self, model, has_masked_lm, has_sentence_order, assets, do_lower_case, strip_accents=True
-    ):
+    def __init__(self, model, trained_heads, assets, do_lower_case, strip_accents=True):
         encoder = model.encoder
 
         def encode(inputs, training=False):
             return _encoder_outputs(encoder, inputs, training)
 
         super().__init__(encode, HUB_INPUTS, encoder.trainable_variables)
-        trained = {"masked_lm": has_masked_lm, "sentence_order": has_sentence_order}
-        absent = [v for name, has in trained.items() if not has for v in _head(model, name)]
-        self.named_variables = {
-            name: variable
-            for name, variable in name_table.named_variables(model).items()
-            if not any(variable is other for other in absent)
-        }
-        if has_masked_lm:
+        self.named_variables = name_table.named_variables(model)
+        for name in {"masked_lm", "sentence_order"}.difference(trained_heads):
+            absent = {id(variable) for variable in getattr(model, name).trainable_variables}
+            self.named_variables = {
+                n: v for n, v in self.named_variables.items() if id(v) not in absent
+            }
+        if "masked_lm" in trained_heads:
             names = (*HUB_INPUTS, POSITIONS)
-            self.mlm = _with_head(model, "masked_lm", "mlm_logits", _masked_lm, names)
-        if has_sentence_order:
-            self.sop = _with_head(model, "sentence_order", "sop_log_probs", _sentence_order)
+            self.mlm = _with_head(model, model.masked_lm, "mlm_logits", _masked_lm, names)
+        if "sentence_order" in trained_heads:
+            self.sop = _with_head(model, model.sentence_order, "sop_log_probs", _sentence_order)
         for name, path in assets.items():
             setattr(self, name, tf.saved_model.Asset(path))
         self.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
         self.strip_accents = tf.Variable(strip_accents, trainable=False, name="strip_accents")
 
+    @property
+    def vocabulary(self):
+        """The asset of the vocabulary."""
+        return getattr(self, "sp_model_file", None) or self.vocab_file
+
     def signatures(self):
         """Dict of name -> concrete function: tokens, sop, mlm, tokenization_info."""
-        found = {"tokens": self._signature(self.__call__, ("sequence_output", "pooled_output"))}
+        found = {"tokens": _signature(self, HUB_NAMES)}
         if hasattr(self, "sop"):
-            outputs = ("sequence_output", "pooled_output", "sop_log_probs")
-            found["sop"] = self._signature(self.sop.__call__, outputs)
+            found["sop"] = _signature(self.sop, HUB_NAMES, "sop_log_probs")
         if hasattr(self, "mlm"):
-            outputs = ("sequence_output", "pooled_output", "mlm_logits")
-            found["mlm"] = self._signature(self.mlm.__call__, outputs, {"mlm_positions": POSITIONS})
-        found["tokenization_info"] = self._tokenization_info()
-        return found
-
-    @staticmethod
-    def _signature(function, outputs, more_inputs=None):
-        names = HUB_NAMES | (more_inputs or {})
-
-        def call(**inputs):
-            found = function({names[name]: value for name, value in inputs.items()})
-            found = {name: found[name] for name in outputs}
-            if "mlm_logits" in found:  # [B * P, V], as the original gives them
-                logits = found["mlm_logits"]
-                found["mlm_logits"] = tf.reshape(logits, [-1, logits.shape[-1]])
-            return found
-
-        return traced(call, id_specs(names))
-
-    def _tokenization_info(self):
-        asset = getattr(self, "sp_model_file", None) or self.vocab_file
+            names = HUB_NAMES | {"mlm_positions": POSITIONS}
+            found["mlm"] = _signature(self.mlm, names, "mlm_logits")
 
         def tokenization_info():
             return {
-                "vocab_file": tf.identity(asset.asset_path),
+                "vocab_file": tf.identity(self.vocabulary.asset_path),
                 "do_lower_case": tf.identity(self.do_lower_case),
             }
 
-        return traced(tokenization_info, {})
+        return found | {"tokenization_info": traced(tokenization_info, {})}
 
 
-def _head(model, name):
-    return getattr(model, name).trainable_variables
+def _signature(module, names, *more_outputs):
+    """A signature of the original's modules; `names`: dict of its inputs -> those of `module`."""
+
+    def call(**inputs):
+        found = module.__call__({names[name]: value for name, value in inputs.items()})
+        found = {name: found[name] for name in ("sequence_output", "pooled_output", *more_outputs)}
+        if "mlm_logits" in found:  # [B * P, V], as the original gives them
+            logits = found["mlm_logits"]
+            found["mlm_logits"] = tf.reshape(logits, [-1, logits.shape[-1]])
+        return found
+
+    return traced(call, id_specs(names))
 
 
 def _encoder_outputs(encoder, inputs, training):
@@ -135,14 +126,14 @@ def _encoder_outputs(encoder, inputs, training):
     return {"default": found["pooled_output"]} | {name: found[name] for name in names}
 
 
-def _with_head(model, name, output, compute, names=HUB_INPUTS):
+def _with_head(model, head, output, compute, names=HUB_INPUTS):
     """The encoder with a head, which adds an output: compute(model, inputs, encoder's outputs)."""
 
     def call(inputs, training=False):
         found = _encoder_outputs(model.encoder, inputs, training)
         return found | {output: compute(model, inputs, found)}
 
-    return _Callable(call, names, model.encoder.trainable_variables + _head(model, name))
+    return _Callable(call, names, model.encoder.trainable_variables + head.trainable_variables)
 
 
 def _masked_lm(model, inputs, found):
@@ -176,7 +167,15 @@ class Preprocessing(tf.Module):
         self._tokenizer = GraphTokenizer(tokenizer)
         self._seq_length = seq_length
         self.tokenize = _Tokenize(self._tokenizer)
-        self._trace_bert_pack_inputs()
+        flat, by_words = (
+            tf.RaggedTensorSpec([None] * rank, tf.int32, ragged_rank=rank - 1) for rank in (2, 3)
+        )
+        pairs = [[a, b] for a in (flat, by_words) for b in (flat, by_words)]
+        for inputs in [[flat], [by_words], *pairs]:  # the forms that a SavedModel shall have
+            self.bert_pack_inputs.get_concrete_function(inputs)
+            self.bert_pack_inputs.get_concrete_function(
+                inputs, seq_length=tf.TensorSpec([], tf.int32)
+            )
 
     @tf.function(input_signature=[STRINGS], autograph=False)
     def __call__(self, texts):
@@ -202,18 +201,6 @@ class Preprocessing(tf.Module):
         if seq_length is None:
             seq_length = self._seq_length
         return pack(inputs, seq_length, self._tokenizer)
-
-    def _trace_bert_pack_inputs(self):
-        """Makes the forms of `bert_pack_inputs` that a SavedModel shall have."""
-        flat, by_words = (
-            tf.RaggedTensorSpec([None] * rank, tf.int32, ragged_rank=rank - 1) for rank in (2, 3)
-        )
-        pairs = [[a, b] for a in (flat, by_words) for b in (flat, by_words)]
-        for inputs in [[flat], [by_words], *pairs]:
-            self.bert_pack_inputs.get_concrete_function(inputs)
-            self.bert_pack_inputs.get_concrete_function(
-                inputs, seq_length=tf.TensorSpec([], tf.int32)
-            )
 
 
 class _Tokenize(tf.Module):
@@ -250,13 +237,12 @@ def model_card(config, module, signatures, path, special_ids):
         ("sop", "sop_log_probs", "[B, 2]: in order, swapped"),
     )
     rows = [f"| `{n}` | adds `{o}` | {text} |\n" for n, o, text in outputs if hasattr(module, n)]
-    vocabulary = getattr(module, "sp_model_file", None) or module.vocab_file
     count = sum(v.shape.num_elements() for v in module.trainable_variables)
     return _filled(
         "encoder_card.md",
         **dataclasses.asdict(config),
         parameters=f"{count:,}",
-        vocabulary=os.path.basename(vocabulary.asset_path.numpy().decode()),
+        vocabulary=os.path.basename(module.vocabulary.asset_path.numpy().decode()),
         casing="lower-cased" if module.do_lower_case.numpy() else "with its capitals",
         accents="dropped" if module.strip_accents.numpy() else "kept",
         inputs=_listed(HUB_INPUTS),

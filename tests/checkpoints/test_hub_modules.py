@@ -165,7 +165,7 @@ def own(tmp_path):
         config.write_text(CONFIG.to_json_string())
         shutil.copy(CASED, vocabulary)
         assets = {"config_file": str(config), "sp_model_file": str(vocabulary)}
-        module = hub.HubModule(model, True, True, assets, do_lower_case)
+        module = hub.HubModule(model, ("masked_lm", "sentence_order"), assets, do_lower_case)
         saved_models.save_module(module, str(tmp_path / "own"), module.signatures())
         return tmp_path / "own", {name: variable.numpy() for name, variable in named.items()}
 

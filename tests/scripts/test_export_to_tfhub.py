@@ -157,7 +157,7 @@ def test_every_sharing_strategy(sharing, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
     files = {"config_file": "albert_config.json", "vocab_file": "vocab.txt"}
     assets = {name: str(tmp_path / file) for name, file in files.items()}
-    module = hub.HubModule(model, False, False, assets, True)
+    module = hub.HubModule(model, (), assets, True)
     saved_models.save_module(module, str(tmp_path / "module"), module.signatures())
     loaded = tf.saved_model.load(str(tmp_path / "module"))
     inputs, _ = golden("base")
