@@ -48,8 +48,7 @@ class Text(NamedTuple):
 
     def is_first(self):
         """Whether a character is the first of its text: bool [N]."""
-        first = tf.concat([[True], self.rows[1:] != self.rows[:-1]], axis=0)
-        return first[: tf.size(self.rows)]  # there may be no character at all
+        return differs_from_last(self.rows)
 
     def without_dropped(self, kept):
         """Only the characters at `kept`; each takes over the place of those dropped after it."""
@@ -95,6 +94,11 @@ def running_total(numbers):
     return tf.concat([[0], tf.cumsum(numbers)], axis=0)
 
 
+def differs_from_last(values):
+    """Which values are the first or unlike the one before: bool [n]."""
+    return tf.concat([[True], values[1:] != values[:-1]], axis=0)[: tf.size(values)]  # n may be 0
+
+
 def indices_of(condition):
     """Where a condition (bool [n]) holds: int32."""
     return tf.cast(tf.where(condition)[:, 0], tf.int32)
@@ -132,11 +136,9 @@ def _pages_of(function, fixed):
 
 def _paged(numbers):
     """Pages of numbers (int32 [CODE_POINTS]), and where that of each code point begins."""
-    pages = {}  # content -> number
-    page_of = [
-        pages.setdefault(page.tobytes(), len(pages)) for page in numbers.reshape(-1, 1 << PAGE_BITS)
-    ]
-    return np.frombuffer(b"".join(pages), np.int32), np.array(page_of, np.int32) << PAGE_BITS
+    pages = numbers.reshape(-1, 1 << PAGE_BITS)
+    pages, page_of = np.unique(pages, axis=0, return_inverse=True)
+    return pages.ravel(), np.array(page_of.ravel() << PAGE_BITS, np.int32)
 
 
 class CodePointTable:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from albert_tf.errors import UserError
 from albert_tf.publish.graph_characters import (
+    differs_from_last,
     indices_of,
     read_characters,
     running_total,
@@ -54,7 +55,7 @@ def pack(segments, seq_length, tokenizer):
     """
     if len(segments) not in (1, 2):
         raise UserError(f"segments: got {len(segments)}; a sequence is made of one or of two")
-    segments = [_one_row_per_text(segment) for segment in segments]
+    segments = [x.merge_dims(1, 2) if x.shape.rank == 3 else x for x in segments]
     if seq_length is not None:
         segments = _truncated(segments, seq_length)
 
@@ -72,11 +73,6 @@ def pack(segments, seq_length, tokenizer):
     }
 
 
-def _one_row_per_text(segment):
-    words_apart = segment.shape.rank == 3
-    return segment.merge_dims(1, 2) if words_apart else segment
-
-
 def _truncated(segments, seq_length):
     """Segments (int32 ragged [B, (T)]) that fit into `seq_length` with [CLS] and [SEP]s."""
     room = tf.cast(seq_length, tf.int64) - len(segments) - 1
@@ -84,18 +80,15 @@ def _truncated(segments, seq_length):
     with tf.control_dependencies([tf.debugging.assert_non_negative(room, too_small)]):
         room = tf.identity(room)
     lengths = [segment.row_lengths() for segment in segments]
-    if len(segments) == 1:
-        kept = [tf.minimum(lengths[0], room)]
-    else:
-        # What is left when the longer one loses its last piece again and again, b on a tie.
-        a, b = lengths
-        kept = [
-            tf.minimum(a, tf.maximum(room - b, (room + 1) // 2)),
-            tf.minimum(b, tf.maximum(room - a, room // 2)),
-        ]
+    # What is left when the longer one loses its last piece again and again, b on a tie.
+    a, b = lengths if len(segments) == 2 else (*lengths, tf.constant(0, tf.int64))
+    kept = [
+        tf.minimum(a, tf.maximum(room - b, (room + 1) // 2)),
+        tf.minimum(b, tf.maximum(room - a, room // 2)),
+    ]
     return [
         cut_rows(segment, tf.zeros_like(length), length)
-        for segment, length in zip(segments, kept, strict=True)
+        for segment, length in zip(segments, kept, strict=False)
     ]
 
 
@@ -125,23 +118,40 @@ def _padded(rows, seq_length, padding=0):
     return tf.ensure_shape(padded, [None, tf.get_static_value(seq_length)])
 
 
-def packed_features(segments, seq_length, tokenizer):
-    """`pack` under the original's names."""
-    packed = pack(segments, seq_length, tokenizer)
-    return {name: packed[hub_name] for name, hub_name in HUB_NAMES.items()}
-
-
-def trimmed(features):
-    """Features [B, T] without the columns in which all rows have padding."""
-    used = tf.reduce_sum(features["input_mask"], axis=1)
+def features_of(packed):
+    """The result of `pack` under the original's names, without columns that are all padding."""
+    used = tf.reduce_sum(packed["input_mask"], axis=1)
     longest = tf.reduce_max(tf.concat([used, [1]], axis=0))
-    return {name: values[:, :longest] for name, values in features.items()}
+    return {name: packed[hub_name][:, :longest] for name, hub_name in HUB_NAMES.items()}
 
 
 # --- Texts, and choices --------------------------------------------------------------------------
 
 
-class SentencePairs:
+class Texts:
+    """Inputs of an export as features of its model; subclasses are called with the inputs.
+
+    Args:
+        tokenizer: GraphTokenizer.
+        max_seq_length: int, pieces of a sequence at most.
+        signature: dict of name -> tf.TensorSpec, the inputs.
+
+    Attributes:
+        choices: int, sequences of an example.
+    """
+
+    choices = 1
+
+    def __init__(self, tokenizer, max_seq_length, signature):
+        self.tokenizer, self.max_seq_length = tokenizer, max_seq_length
+        self.signature = signature
+
+    def packed(self, *segments):
+        """The result of `pack` for one or two int32 RaggedTensors [B, (T)]."""
+        return pack(segments, self.max_seq_length, self.tokenizer)
+
+
+class SentencePairs(Texts):
     """One or two texts as a sequence: `tasks.classification` in a graph.
 
     Args:
@@ -150,25 +160,25 @@ class SentencePairs:
         has_pair: bool, whether there is a `text_pair`.
     """
 
-    choices = 1  # sequences of an example
-
     def __init__(self, tokenizer, max_seq_length, has_pair):
-        self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
-        self.signature = {"text": STRINGS} | ({"text_pair": STRINGS} if has_pair else {})
+        names = ("text", "text_pair") if has_pair else ("text",)
+        super().__init__(tokenizer, max_seq_length, dict.fromkeys(names, STRINGS))
 
     def __call__(self, text, text_pair=None):
         """Features int32 [B, T] of string [B]; an empty second text is none."""
-        first = self._tokenizer.tokenize(text)
-        single = packed_features([first], self._max_seq_length, self._tokenizer)
-        if text_pair is None:
-            return trimmed(single)
-        second = self._tokenizer.tokenize(text_pair)
-        pair = packed_features([first, second], self._max_seq_length, self._tokenizer)
-        has_second = (second.row_lengths() > 0)[:, tf.newaxis]
-        return trimmed({name: tf.where(has_second, pair[name], single[name]) for name in single})
+        first = self.tokenizer.tokenize(text)
+        packed = self.packed(first)
+        if text_pair is not None:
+            second = self.tokenizer.tokenize(text_pair)
+            pair, has_second = self.packed(first, second), second.row_lengths() > 0
+            packed = {
+                name: tf.where(has_second[:, tf.newaxis], pair[name], packed[name])
+                for name in packed
+            }
+        return features_of(packed)
 
 
-class Options:
+class Options(Texts):
     """A passage, a question and four options as four sequences: `tasks.race` in a graph.
 
     Args:
@@ -177,31 +187,29 @@ class Options:
         max_qa_length: int, pieces of question and option; the last ones are kept.
     """
 
-    choices = 4  # sequences of an example
+    choices = 4
 
     def __init__(self, tokenizer, max_seq_length, max_qa_length):
-        self._tokenizer = tokenizer
-        self._max_seq_length, self._max_qa_length = max_seq_length, max_qa_length
-        self._blanks = _blanks(tokenizer.is_sentencepiece)
         options = tf.TensorSpec([None, self.choices], tf.string)
-        self.signature = {"article": STRINGS, "question": STRINGS, "options": options}
+        signature = {"article": STRINGS, "question": STRINGS, "options": options}
+        super().__init__(tokenizer, max_seq_length, signature)
+        self._max_qa_length = max_qa_length
+        self._blanks = _blanks(tokenizer.is_sentencepiece)
 
     def __call__(self, article, question, options):
         """Features int32 [B, 4 * T] of string [B], [B] and [B, 4]."""
         questions = tf.repeat(question, self.choices)
         options = tf.reshape(options, [-1])
-        if self._tokenizer.is_sentencepiece:  # whose clean-up comes before the joining
+        if self.tokenizer.is_sentencepiece:  # whose clean-up comes before the joining
             options = _right_stripped(_left_stripped(options))
         endings = self._endings(questions, options)
         lengths = endings.row_lengths()
-        passages = self._tokenizer.tokenize(article)
+        passages = self.tokenizer.tokenize(article)
         row = tf.repeat(tf.range(tf.size(question)), self.choices)
-        room = self._max_seq_length - NUM_SPECIALS - lengths
+        room = self.max_seq_length - NUM_SPECIALS - lengths
         kept = tf.minimum(tf.gather(passages.row_lengths(), row), room)
         passages = cut_rows(passages, tf.zeros_like(kept), kept, row)
-        features = trimmed(
-            packed_features([passages, endings], self._max_seq_length, self._tokenizer)
-        )
+        features = features_of(self.packed(passages, endings))
         rows = tf.size(question)
         width = self.choices * tf.shape(features["input_ids"])[1]
         return {name: tf.reshape(values, [rows, width]) for name, values in features.items()}
@@ -210,13 +218,13 @@ class Options:
         """Pieces of each question with its option in the blank, or behind: ragged [4 * B, (T)]."""
         parts = tf.strings.split(tf.strings.regex_replace(questions, self._blanks, "_"), "_")
         rows = parts.value_rowids()
-        is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
+        is_first = differs_from_last(rows)
         filled = tf.strings.join([tf.where(is_first, "", tf.gather(options, rows)), parts.values])
         filled = tf.strings.reduce_join(parts.with_values(filled).to_tensor(""), axis=1)
         texts = tf.where(
             parts.row_lengths() > 1, filled, tf.strings.join([questions, options], separator=" ")
         )
-        pieces = self._tokenizer.tokenize(texts)
+        pieces = self.tokenizer.tokenize(texts)
         lengths = pieces.row_lengths()
         return cut_rows(pieces, tf.maximum(lengths - self._max_qa_length, 0), lengths)
 
@@ -256,7 +264,7 @@ class Sequences(NamedTuple):
     places: tf.Tensor
 
 
-class Words:
+class Words(Texts):
     """Texts as words with white space between them, cut into sequences: `tasks.ner` in a graph.
 
     Args:
@@ -265,12 +273,9 @@ class Words:
         unknown_id: int, the piece of a word that has none.
     """
 
-    choices = 1  # sequences of a part
-
     def __init__(self, tokenizer, max_seq_length, unknown_id):
-        self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
+        super().__init__(tokenizer, max_seq_length, {"text": STRINGS})
         self._unknown_id = unknown_id
-        self.signature = {"text": STRINGS}
 
     def __call__(self, text):
         """Sequences of string [B]; bytes that are not valid UTF-8 are dropped."""
@@ -280,18 +285,16 @@ class Words:
         starts = pieces.row_starts()  # [N], among the pieces of all texts
         sentence = words.value_rowids()
         first = tf.gather(tf.concat([starts, pieces.row_splits[-1:]], 0), words.row_starts())
-        part = (starts - tf.gather(first, sentence)) // (self._max_seq_length - 2)
-        is_new = (sentence[1:] != sentence[:-1]) | (part[1:] != part[:-1])
-        is_new = tf.concat([[True], is_new], axis=0)[: tf.size(part)]
+        part = (starts - tf.gather(first, sentence)) // (self.max_seq_length - 2)
+        is_new = differs_from_last(sentence) | differs_from_last(part)
         sequence = tf.cumsum(tf.cast(is_new, tf.int32)) - 1  # [N]
         sequence_starts = tf.boolean_mask(starts, is_new)  # [F]
         rows = tf.RaggedTensor.from_row_splits(
             pieces.values, tf.concat([sequence_starts, pieces.row_splits[-1:]], axis=0)
         )
-        features = packed_features([rows], self._max_seq_length, self._tokenizer)
         position = tf.cast(starts - tf.gather(sequence_starts, sequence), tf.int32) + 1
         return Sequences(
-            trimmed(features),
+            features_of(self.packed(rows)),
             tf.math.unsorted_segment_sum(tf.cast(is_new, tf.int32), sentence, tf.size(text)),
             words,
             tf.stack([sequence, position], axis=1),
@@ -299,7 +302,7 @@ class Words:
 
     def _pieces(self, words):
         """Pieces of words, one at least: string [N] -> int32 RaggedTensor [N, (T)]."""
-        pieces = self._tokenizer.tokenize(words)
+        pieces = self.tokenizer.tokenize(words)
         is_empty = pieces.row_lengths() == 0
         unknown = tf.fill([tf.math.count_nonzero(is_empty)], self._unknown_id)
         unknown = tf.RaggedTensor.from_row_lengths(unknown, tf.cast(is_empty, tf.int64))
@@ -391,7 +394,7 @@ class Windows(NamedTuple):
     char_ends: tf.RaggedTensor
 
 
-class Paragraphs:
+class Paragraphs(Texts):
     """Questions and their paragraphs as windows: `tasks.squad.features` in a graph.
 
     Args:
@@ -402,12 +405,11 @@ class Paragraphs:
         overlap: int, windows at most that show the same piece.
     """
 
-    choices = 1  # sequences of a window
-
     def __init__(self, tokenizer, settings):
-        self._tokenizer, self._settings = tokenizer, settings
+        signature = {"question": STRINGS, "context": STRINGS}
+        super().__init__(tokenizer, settings.max_seq_length, signature)
+        self._settings = settings
         self._is_alignable = Alignable(tokenizer.do_lower_case, tokenizer.strip_accents)
-        self.signature = {"question": STRINGS, "context": STRINGS}
         self.overlap = -(-(settings.max_seq_length - NUM_SPECIALS) // settings.doc_stride)
 
     def __call__(self, question, context):
@@ -416,8 +418,8 @@ class Paragraphs:
         context = tf.where(self._is_alignable(context), context, "")
         # A piece of the paragraph shall fit into every window.
         longest = min(settings.max_query_length, settings.max_seq_length - NUM_SPECIALS - 1)
-        queries = self._tokenizer.tokenize(question)[:, :longest]
-        pieces = self._tokenizer.tokenize_with_offsets(context)
+        queries = self.tokenizer.tokenize(question)[:, :longest]
+        pieces = self.tokenizer.tokenize_with_offsets(context)
         query_lengths = tf.cast(queries.row_lengths(), tf.int32)
         lengths = tf.cast(pieces.ids.row_lengths(), tf.int32)
         widths = settings.max_seq_length - NUM_SPECIALS - query_lengths
@@ -429,8 +431,7 @@ class Paragraphs:
         first_piece = number * stride
         length = tf.minimum(tf.gather(lengths, example) - first_piece, tf.gather(widths, example))
         documents = cut_rows(pieces.ids, first_piece, first_piece + length, example)
-        segments = [tf.gather(queries, example), documents]
-        features = trimmed(packed_features(segments, settings.max_seq_length, self._tokenizer))
+        features = features_of(self.packed(tf.gather(queries, example), documents))
         offset = tf.gather(query_lengths, example) + 2
         position = tf.range(tf.shape(features["input_ids"])[1])
         outside = (position < offset[:, tf.newaxis]) | (

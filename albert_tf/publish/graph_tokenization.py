@@ -141,7 +141,7 @@ class _SentencePieceMode(tf.Module):
         super().__init__()
         lower, strip_accents = tokenizer.do_lower_case, tokenizer.strip_accents
         self._is_blank = table_of(str.isspace)
-        self._clean = Replacement(_NORMALIZED[lower, strip_accents])
+        self._clean = Replacement(_clean_up(lower, strip_accents))
         self._after_clean = [LowerSigma()] if lower else []
         if not strip_accents:
             self._after_clean.append(OrderMarks())
@@ -191,68 +191,40 @@ class _SentencePieceMode(tf.Module):
         is_apart = tf.strings.regex_full_match(pieces.values, self._digit_comma)
         return tf.cond(
             tf.reduce_any(is_apart),
-            lambda: self._encoded_anew(pieces, table, is_apart),
+            lambda: self._split_again(pieces, table, is_apart),
             lambda: (table, pieces.row_splits),
         )
 
-    def _encoded_anew(self, pieces, table, is_apart):
-        apart, whole = indices_of(is_apart), indices_of(~is_apart)
-        numbers, lengths, commas = self._numbers(tf.gather(pieces.values, apart), table, apart)
-        all_lengths = tf.tensor_scatter_nd_update(
-            tf.ones_like(is_apart, tf.int32), apart[:, tf.newaxis], lengths + 1
-        )
-        places = running_total(all_lengths)
-        number_places = tf.gather(places, apart)
-        new_table = tf.dynamic_stitch(
-            [
-                tf.gather(places, whole),
-                tf.ragged.range(number_places, number_places + lengths).values,
-                number_places + lengths,
-            ],
-            [tf.gather(table, whole), numbers, commas],
-        )
-        return new_table, tf.cast(tf.gather(places, pieces.row_splits), tf.int64)
-
-    def _numbers(self, pieces, table, apart):
-        """What `pieces` become: table of the numbers, how many are of each, table of the commas."""
-        texts = tf.strings.regex_replace(pieces, ",$|▁", "")
-        new, starts, ends = self._processor.tokenize_with_offsets(texts)
+    def _split_again(self, pieces, table, is_apart):
+        texts = tf.strings.regex_replace(pieces.values, ",$|▁", "")
+        new, starts, ends = self._processor.tokenize_with_offsets(tf.where(is_apart, texts, ""))
         source = new.value_rowids()
-        _, first, last = tf.unstack(tf.gather(table, apart), axis=1)
+        _, first, last = tf.unstack(table, axis=1)
         text, first_char, comma = (tf.gather(x, source) for x in (texts, first, last - 1))
         new_first, new_last = (
             tf.minimum(first_char + _character_count(text, offsets.values), comma)
             for offsets in (starts, ends)
         )
         numbers = tf.stack([self._ids.lookup(new.values), new_first, new_last], axis=1)
-        comma_id = tf.fill(tf.shape(apart), self._ids.lookup(tf.constant(",")))
-        commas = tf.stack([comma_id, last - 1, last], axis=1)
-        return numbers, tf.cast(new.row_lengths(), tf.int32), commas
+        comma_ids = tf.fill(tf.shape(last), self._ids.lookup(tf.constant(",")))
+        commas = tf.stack([comma_ids, last - 1, last], axis=1)
+        whole, commas = (
+            tf.RaggedTensor.from_row_lengths(tf.boolean_mask(rows, mask), tf.cast(mask, tf.int64))
+            for rows, mask in ((table, ~is_apart), (commas, is_apart))
+        )
+        found = tf.concat([whole, new.with_values(numbers), commas], axis=1)  # [P, (T), 3]
+        return found.values, tf.gather(found.row_splits, pieces.row_splits)
 
 
-def _normalized(char):
-    return preprocess_text(char, remove_space=False)
+@functools.cache
+def _clean_up(lower, strip_accents):
+    """Function of a character to what becomes of it; one function for the same arguments."""
 
+    def clean(char):
+        found = preprocess_text(char, remove_space=False, strip_accents=strip_accents)
+        return lower_characters(found) if lower else found
 
-def _normalized_lower(char):
-    return lower_characters(_normalized(char))
-
-
-def _with_accents(char):
-    return preprocess_text(char, remove_space=False, strip_accents=False)
-
-
-def _with_accents_lower(char):
-    return lower_characters(_with_accents(char))
-
-
-# By whether text is lower-cased, and whether accents are stripped.
-_NORMALIZED = {
-    (False, True): _normalized,
-    (True, True): _normalized_lower,
-    (False, False): _with_accents,
-    (True, False): _with_accents_lower,
-}
+    return clean
 
 
 def _single_spaced(text, is_blank):
@@ -289,13 +261,11 @@ class _WordPieceMode(tf.Module):
                 f"{tokenizer.path} lacks the piece {tokenization.UNKNOWN}, which stands for words "
                 "that it does not cover; add it as a line of its own"
             )
-        if lower and tokenizer.strip_accents:
-            self._clean = Replacement(_cleaned_lower_decomposed)
-            self._after_clean = [StripAccents(), LowerSigma()]
-        elif lower:
-            self._clean, self._after_clean = Replacement(_cleaned_lower), [LowerSigma()]
-        else:
-            self._clean, self._after_clean = Replacement(_cleaned), []
+        decomposes = lower and tokenizer.strip_accents
+        self._clean = Replacement(_word_clean_up(lower, decomposes))
+        self._after_clean = [StripAccents()] if decomposes else []
+        if lower:
+            self._after_clean.append(LowerSigma())
         self._classes = table_of(_word_class, _CJK)
         max_bytes = 4 * tokenization.MAX_CHARS_PER_WORD
         self._too_long = "a" * (max_bytes + 1)
@@ -339,16 +309,16 @@ def _in_words(text, classes):
     return text.gather(solid), tf.gather(is_start, solid)
 
 
-def _cleaned(char):
-    return char if tokenization.cleaned(char) else ""
+@functools.cache
+def _word_clean_up(lower, decomposes):
+    """As `_clean_up`, for WordPiece."""
 
+    def clean(char):
+        found = char if tokenization.cleaned(char) else ""
+        found = lower_characters(found) if lower else found
+        return unicodedata.normalize("NFD", found) if decomposes else found
 
-def _cleaned_lower(char):
-    return lower_characters(_cleaned(char))
-
-
-def _cleaned_lower_decomposed(char):
-    return unicodedata.normalize("NFD", _cleaned_lower(char))
+    return clean
 
 
 def _word_class(char):

@@ -83,62 +83,35 @@ class Holder(tf.Module):
             setattr(self, name, tf.saved_model.Asset(path))
 
 
-def save(path, model, functions, tokenizer, assets, texts):
-    """Writes a SavedModel, whole or not at all.
-
-    Args:
-        path: str, directory to make.
-        model: one of `heads`, with its weights.
-        functions: ClassifierFunctions or SquadFunctions of it.
-        tokenizer: the GraphTokenizer of its texts; None: only signatures that take ids, which can
-            be loaded without tensorflow-text.
-        assets: dict of attribute -> path of a file to go along.
-        texts: dict of file name -> content of further assets.
-    """
-    with tempfile.TemporaryDirectory() as directory:
-        for name, content in texts.items():
-            assets = assets | {name.partition(".")[0]: os.path.join(directory, name)}
-            files.write_text(os.path.join(directory, name), content)
-        module = Holder(model, tokenizer, assets)
-        signatures = functions.signatures(with_text=tokenizer is not None)
-        save_module(module, path, signatures)
-
-
-def export(model, functions, tokenizer, config, settings, source, labels=None, folder=""):
+def export(functions, config, settings, source, folder=""):
     """Writes a fine-tuned model; says what and where.
 
     Args:
-        model: one of `heads`, with its weights.
-        functions: signatures.ClassifierFunctions or the like, of it.
-        tokenizer: GraphTokenizer of its text.
+        functions: signatures.ClassifierFunctions or the like, of the model with its weights.
         config: AlbertConfig.
         settings: options.FineTuning.
         source: str, the checkpoint, for the message.
-        labels: sequence of str or None, the class names.
         folder: str, where in the directory the folders named after the time lie.
     """
-    tflite = {}
+    tokenizer, tflite = functions.texts.tokenizer, {}
     if settings.export_tflite:  # first: nothing is written if it fails
-        tflite = tflite_files.convert_to_tflite(
-            Holder(model), functions, settings.max_seq_length, config.vocab_size
-        )
+        tflite = tflite_files.convert(Holder(functions.model), functions, config.vocab_size)
     path = new_directory(os.path.join(settings.export_dir, folder))
     contents = {CONFIG_FILE: config.to_json_string()}
-    if labels is not None:
-        contents[LABELS_FILE] = "".join(f"{label}\n" for label in labels)
-    kind = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"
-    assets = {kind: tokenizer.path}
-    tokenizer = tokenizer if settings.export_text else None
-    save(path, model, functions, tokenizer, assets, contents)
+    if functions.labels is not None:
+        contents[LABELS_FILE] = "".join(f"{label}\n" for label in functions.labels)
+    assets = {"sp_model_file" if tokenizer.is_sentencepiece else "vocab_file": tokenizer.path}
+    with tempfile.TemporaryDirectory() as directory:
+        for name, content in contents.items():
+            assets[name.partition(".")[0]] = os.path.join(directory, name)
+            files.write_text(os.path.join(directory, name), content)
+        # Without the tokenizer, it can be loaded without tensorflow-text.
+        module = Holder(functions.model, tokenizer if settings.export_text else None, assets)
+        save_module(module, path, functions.signatures(settings.export_text))
     if settings.export_text:
         texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
         print(f"Exported {source}.")
         print(as_called("Try it: python predict.py"), f"--saved_model={shlex.quote(path)} {texts}")
     else:
         print(f"Exported {source}, for ids only: {path}")
-    paths = tflite_files.save_tflite(settings.export_dir, tflite)
-    for path, (kind, file) in zip(paths, tflite.items(), strict=True):
-        print(
-            f"TFLite, {kind}: {path}, {len(file.content) / 2**20:.2f} MiB, largest difference "
-            f"from the model {file.difference:.1e}"
-        )
+    tflite_files.save(settings.export_dir, tflite)

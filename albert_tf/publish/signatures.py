@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from albert_tf.model import heads
 from albert_tf.publish.graph_inputs import FEATURES
+from albert_tf.publish.graph_tokenization import STRINGS
 
 SEQUENCES_AT_ONCE = 8  # of long texts, so that memory does not grow with their length
 
@@ -36,36 +37,11 @@ def id_specs(names, shape=(None, None)):
     return {name: tf.TensorSpec(shape, tf.int32, name) for name in names}
 
 
-def of_texts(functions):
-    """The signatures that take text: dict of name -> concrete function.
-
-    Args:
-        functions: ClassifierFunctions or SquadFunctions.
-    """
-    calls = {"text": functions.of_text, "embeddings": functions.embeddings}
-    return {name: traced(call, functions.texts.signature) for name, call in calls.items()}
-
-
 def encoded(encoder, features):
     """Pooled output [B, H] and sequence output [B, T, H], with the mask that tells the padding."""
     found = encoder(features)
     outputs = {name: found[name] for name in ("pooled_output", "sequence_output")}
     return outputs | {"input_mask": features["input_mask"]}
-
-
-def encoded_parts(encoder, features, counts):
-    """The outputs of `encoded` for texts of several sequences each: [B, W, ...], padded with 0.
-
-    Args:
-        encoder: AlbertModel.
-        features: dict of int32 [F, T], the sequences of all texts in a row.
-        counts: int32 [B], sequences of each text, W at most.
-    """
-    found = some_at_a_time(functools.partial(encoded, encoder), features)
-    return {
-        name: tf.RaggedTensor.from_row_lengths(values, counts).to_tensor()
-        for name, values in found.items()
-    }
 
 
 def some_at_a_time(call, features):
@@ -98,10 +74,39 @@ def some_at_a_time(call, features):
     return tf.nest.pack_sequence_as(outputs, [array.concat() for array in arrays])
 
 
+class ServedFunctions:
+    """Serving functions of a model; a subclass has `of_text`, `embeddings` and those that take ids.
+
+    Args:
+        model: one of `heads` with its weights.
+        texts: graph_inputs.Texts.
+        labels: sequence of str; None if there are none.
+    """
+
+    def __init__(self, model, texts, labels=None):
+        self.model, self.texts, self.labels = model, texts, labels
+
+    def signatures(self, with_text=True):
+        """Dict of name -> concrete function; those that take text need tensorflow-text."""
+        found = self.id_signatures()
+        calls = {"text": self.of_text, "embeddings": self.embeddings} if with_text else {}
+        return found | {name: traced(call, self.texts.signature) for name, call in calls.items()}
+
+    def embeddings(self, **texts):
+        """The encoder's outputs for the sequences of each text: [B, W, ...], padded with 0."""
+        found = self.texts(**texts)
+        features = {name: found.features[name] for name in FEATURES}
+        outputs = some_at_a_time(functools.partial(encoded, self.model.encoder), features)
+        return {
+            name: tf.RaggedTensor.from_row_lengths(values, found.counts).to_tensor()
+            for name, values in outputs.items()
+        }
+
+
 # --- Classifiers ---------------------------------------------------------------------------------
 
 
-class ClassifierFunctions:
+class ClassifierFunctions(ServedFunctions):
     """Serving functions of a classifier, a regressor or a choice among options.
 
     `serving_default` takes `input`, serialized tf.Examples with int64 input_ids, input_mask and
@@ -121,21 +126,20 @@ class ClassifierFunctions:
     ids = FEATURES
 
     def __init__(self, model, texts, labels, threshold=None):
-        self._model, self.texts, self._labels, self._threshold = model, texts, labels, threshold
+        super().__init__(model, texts, labels)
+        self._threshold = threshold
 
-    def signatures(self, with_text=True):
-        """Dict of name -> concrete function; those that take text need tensorflow-text."""
-        serialized = {"input": tf.TensorSpec([None], tf.string)}
-        found = {
-            "serving_default": traced(self._of_serialized, serialized),
+    def id_signatures(self):
+        """Dict of name -> concrete function: records and ids."""
+        return {
+            "serving_default": traced(self._of_serialized, {"input": STRINGS}),
             "ids": traced(self.of_ids, id_specs(FEATURES)),
         }
-        return found | (of_texts(self) if with_text else {})
 
     def of_ids(self, **features):
         """Predictions for ids."""
-        logits = self._model(features, training=False)["logits"]
-        if self._labels is None:
+        logits = self.model(features, training=False)["logits"]
+        if self.labels is None:
             found = {"predictions": logits[:, 0], "probabilities": logits}
         else:
             found = {
@@ -174,31 +178,23 @@ class ClassifierFunctions:
     def of_text(self, **texts):
         """Predictions for texts."""
         found = self.of_ids(**self.texts(**texts))
-        if self._labels is not None:
-            found["label"] = tf.gather(tf.constant(self._labels), found["predictions"])
+        if self.labels is not None:
+            found["label"] = tf.gather(tf.constant(self.labels), found["predictions"])
         return found
 
     def embeddings(self, **texts):
         """The encoder's outputs for texts."""
         features = self.texts(**texts)
         rows = tf.shape(features["input_ids"])[0]
-        each = {
-            name: tf.reshape(values, [rows * self.texts.choices, -1])
-            for name, values in features.items()
-        }
-        found = encoded(self._model.encoder, each)
-        if self.texts.choices == 1:
+        choices = self.texts.choices
+        each = {n: tf.reshape(values, [rows * choices, -1]) for n, values in features.items()}
+        found, length = encoded(self.model.encoder, each), tf.shape(each["input_ids"])[1]
+        if choices == 1:
             return found
         return {
-            name: tf.reshape(values, [rows, self.texts.choices, *_sizes(values)[1:]])
+            name: tf.reshape(values, [rows, choices, *(n or length for n in values.shape[1:])])
             for name, values in found.items()
         }
-
-
-def _sizes(tensor):
-    """Sizes of a tensor, numbers where they are known."""
-    dynamic = tf.shape(tensor)
-    return [dynamic[i] if size is None else size for i, size in enumerate(tensor.shape)]
 
 
 class TokenFunctions(ClassifierFunctions):
@@ -221,26 +217,19 @@ class TokenFunctions(ClassifierFunctions):
     def of_text(self, text):
         """The label of each word of texts."""
         found = self.texts(text)
-        best = some_at_a_time(self._best, found.features)
-        labels = tf.gather(
-            tf.constant(self._labels), tf.gather_nd(best["predictions"], found.places)
+        best = some_at_a_time(lambda features: self.of_ids(**features), found.features)
+        predictions, probabilities = (
+            tf.gather_nd(best[name], found.places) for name in ("predictions", "probabilities")
         )
-        scores = tf.gather_nd(best["scores"], found.places)
+        labels = tf.gather(tf.constant(self.labels), predictions)
+        scores = tf.reduce_max(probabilities, axis=-1)
         return {
             "words": found.words.to_tensor(""),
             "labels": found.words.with_values(labels).to_tensor(""),
             "scores": found.words.with_values(scores).to_tensor(0.0),
         }
 
-    def _best(self, features):
-        found = self.of_ids(**features)
-        scores = tf.reduce_max(found["probabilities"], axis=-1)
-        return {"predictions": found["predictions"], "scores": scores}
-
-    def embeddings(self, text):
-        """The encoder's outputs for the parts of texts."""
-        sequences = self.texts(text)
-        return encoded_parts(self._model.encoder, sequences.features, sequences.counts)
+    embeddings = ServedFunctions.embeddings
 
 
 # --- SQuAD ---------------------------------------------------------------------------------------
@@ -276,7 +265,7 @@ class _Spans(NamedTuple):
     no_answer_scores: tf.Tensor
 
 
-class SquadFunctions:
+class SquadFunctions(ServedFunctions):
     """Serving functions of a SQuAD model of either version.
 
     `serving_default` takes int32 [B, T] input_ids, input_mask and segment_ids, in version 2 p_mask
@@ -296,25 +285,24 @@ class SquadFunctions:
     """
 
     def __init__(self, model, texts, settings):
-        self._model, self.texts, self._settings = model, texts, settings
+        super().__init__(model, texts)
+        self._settings = settings
         self._has_negatives = isinstance(model, heads.SquadV2Model)
         self.ids = (*FEATURES, "p_mask") if self._has_negatives else FEATURES
 
-    def signatures(self, with_text=True):
-        """Dict of name -> concrete function; those that take text need tensorflow-text."""
-        found = {"serving_default": traced(self._of_ids_renamed, id_specs(self.ids))}
-        return found | (of_texts(self) if with_text else {})
+    def id_signatures(self):
+        """Dict of name -> concrete function: ids."""
+        return {"serving_default": traced(self._of_ids_renamed, id_specs(self.ids))}
 
     def of_ids(self, **features):
         """The head's outputs for ids."""
-        return self._model(features, training=False)
+        return self.model(features, training=False)
 
     def _of_ids_renamed(self, **features):
         found = self.of_ids(**features)
-        return {
-            name.replace("_logits", "_log_prob") if not self._has_negatives else name: values
-            for name, values in found.items()
-        }
+        if self._has_negatives:
+            return found
+        return {name.replace("_logits", "_log_prob"): values for name, values in found.items()}
 
     def of_text(self, question, context):
         """Answers to questions."""
@@ -326,7 +314,6 @@ class SquadFunctions:
         answer, start, end = self.texts.answers(context, start, end)
         score = tf.where(has_answer, tf.cast(score, tf.float32), NO_ANSWER)
         found = {"answer": answer, "start": start, "end": end, "score": score}
-        found = _without_answer(found, ~has_answer)
         if not self._has_negatives:
             return found
         lowest = tf.math.unsorted_segment_min(
@@ -334,8 +321,14 @@ class SquadFunctions:
         )
         lowest = tf.where(windows.char_starts.row_lengths() > 0, lowest, NO_WINDOW)
         threshold = tf.fill(tf.shape(lowest), self._settings.null_threshold)
-        found = _without_answer(found, lowest >= threshold)
-        return found | {"no_answer_score": lowest, "threshold": threshold}
+        is_without = lowest >= threshold
+        return found | {
+            "answer": tf.where(is_without, "", answer),
+            "start": tf.where(is_without, 0, start),
+            "end": tf.where(is_without, 0, end),
+            "no_answer_score": lowest,
+            "threshold": threshold,
+        }
 
     def _spans(self, features):
         outputs = self.of_ids(**features)
@@ -356,12 +349,6 @@ class SquadFunctions:
         )
         ends, end_scores = ends[:, tf.newaxis], end_scores[:, tf.newaxis]
         return _Spans(starts, start_scores, ends, end_scores, tf.zeros_like(start_scores[:, 0]))
-
-    def embeddings(self, question, context):
-        """The encoder's outputs for the windows of contexts."""
-        windows = self.texts(question, context)
-        features = {name: windows.features[name] for name in FEATURES}
-        return encoded_parts(self._model.encoder, features, windows.counts)
 
 
 def _is_valid(spans, windows, max_answer_length, overlap):
@@ -439,24 +426,12 @@ def _best_of_questions(spans, is_valid, windows):
 
 def _characters(windows, best, score):
     """Where answers start and end (int32 [B]; 0 where there is none), and which exist (bool)."""
-    first, last = tf.unstack(best, axis=1)
     has_answer = score > -np.inf
-    start = _of_pieces(windows.char_starts, first, has_answer)
-    end = _of_pieces(windows.char_ends, last, has_answer)
+    row_starts = tf.cast(windows.char_starts.row_starts(), tf.int32)[:, tf.newaxis]
+    none = tf.size(windows.char_starts.values)
+    first, last = tf.unstack(tf.where(has_answer[:, tf.newaxis], row_starts + best, none), axis=1)
+    start, end = (
+        tf.gather(tf.concat([chars.values, [0]], axis=0), indices)
+        for chars, indices in ((windows.char_starts, first), (windows.char_ends, last))
+    )
     return start, end, has_answer
-
-
-def _of_pieces(ragged, piece, is_there):
-    """Value of a piece of each row (int32 [B]); 0 where there is none."""
-    beyond = tf.size(ragged.values)
-    index = tf.where(is_there, tf.cast(ragged.row_starts(), tf.int32) + piece, beyond)
-    return tf.gather(tf.concat([ragged.values, [0]], axis=0), index)
-
-
-def _without_answer(found, is_without):
-    """Answers, emptied where `is_without` (bool [B])."""
-    return found | {
-        "answer": tf.where(is_without, "", found["answer"]),
-        "start": tf.where(is_without, 0, found["start"]),
-        "end": tf.where(is_without, 0, found["end"]),
-    }

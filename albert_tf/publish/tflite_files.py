@@ -3,7 +3,6 @@
 
 import os
 import warnings
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -23,31 +22,25 @@ TFLITE_LIMITS = {"float": 1e-3, "float16": 0.05, "int8": 0.5}
 SAMPLES = 8  # sequences on which a TFLite file is compared with the model
 
 
-class TFLiteFile(NamedTuple):
-    """A TFLite file's content, and the largest difference from the model's outputs."""
-
-    content: bytes
-    difference: float
-
-
-def convert_to_tflite(module, functions, max_seq_length, vocab_size):
+def convert(module, functions, vocab_size):
     """The model of ids as TFLite: float32, float16, and weights in int8 (dynamic range).
 
-    Inputs are int32 [1, max_seq_length], of options [1, 4 * max_seq_length]; call the file by
-    `get_signature_runner()`.
+    Inputs are int32 [1, T], of options [1, 4 * T], with T = `max_seq_length` of the training; call
+    the file by `get_signature_runner()`.
 
     Args:
         module: tf.Module, which holds the model's variables.
         functions: ClassifierFunctions or SquadFunctions of the model.
-        max_seq_length: int.
         vocab_size: int, for the ids on which the files are compared with the model.
 
     Returns:
-        dict from "float", "float16", "int8" to TFLiteFile.
+        dict from "float", "float16", "int8" to (content, largest difference from the model's
+        outputs).
 
     Raises:
         UserError: outputs of one are NaN, or differ from the model's by more than TFLITE_LIMITS.
     """
+    max_seq_length = functions.texts.max_seq_length
     shape = (1, functions.texts.choices * max_seq_length)
     function = traced(functions.of_ids, id_specs(functions.ids, shape))
     random = np.random.default_rng(0)
@@ -65,23 +58,27 @@ def convert_to_tflite(module, functions, max_seq_length, vocab_size):
                 f"{difference:.1e}, where {limit} is allowed: this model cannot be a TFLite file. "
                 "Nothing was exported; export without the flag"
             )
-        found[kind] = TFLiteFile(content, difference)
+        found[kind] = content, difference
     return found
 
 
-def save_tflite(directory, converted):
-    """Writes TFLite files; returns their paths.
+def save(directory, converted):
+    """Writes TFLite files; prints where they are.
 
     Args:
         directory: str.
-        converted: dict, of `convert_to_tflite`.
+        converted: dict, of `convert`.
     """
     paths = [os.path.join(directory, TFLITE_NAMES[kind]) for kind in converted]
     with files.replacing(*paths) as temporary:
-        for name, file in zip(temporary, converted.values(), strict=True):
+        for name, (content, _) in zip(temporary, converted.values(), strict=True):
             with tf.io.gfile.GFile(name, "wb") as target:
-                target.write(file.content)
-    return paths
+                target.write(content)
+    for path, (kind, (content, difference)) in zip(paths, converted.items(), strict=True):
+        print(
+            f"TFLite, {kind}: {path}, {len(content) / 2**20:.2f} MiB, largest difference "
+            f"from the model {difference:.1e}"
+        )
 
 
 def _converted(function, module, kind):

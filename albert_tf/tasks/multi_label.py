@@ -149,13 +149,13 @@ class MultiLabelFunctions(signatures.ClassifierFunctions):
 
     def of_ids(self, **features):
         """Predictions for ids."""
-        probabilities = tf.sigmoid(self._model(features, training=False)["logits"])
+        probabilities = tf.sigmoid(self.model(features, training=False)["logits"])
         predictions = tf.cast(probabilities > self._threshold, tf.int32)
         return {"predictions": predictions, "probabilities": probabilities}
 
     def of_text(self, **texts):
         """Predictions for texts; `label` has all labels with SEPARATOR between them."""
         found = self.of_ids(**self.texts(**texts))
-        labels = tf.broadcast_to(tf.constant(self._labels), tf.shape(found["predictions"]))
+        labels = tf.broadcast_to(tf.constant(self.labels), tf.shape(found["predictions"]))
         chosen = tf.ragged.boolean_mask(labels, found["predictions"] > 0)
         return found | {"label": tf.strings.reduce_join(chosen, axis=-1, separator=SEPARATOR)}

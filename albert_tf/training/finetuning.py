@@ -261,18 +261,9 @@ def _export(task, config, options):
     devices.set_precision("fp32")
     model = task.make_served_model(config)
     saved_models.load(model, prefix)
-    tokenizer = GraphTokenizer(task.text.tokenizer)
-    functions = task.served_functions(model, tokenizer, prefix)
-    saved_models.export(
-        model,
-        functions,
-        tokenizer,
-        config,
-        options,
-        evaluation.describe(prefix, task.key_metric),
-        task.labels,
-        task.export_folder,
-    )
+    functions = task.served_functions(model, GraphTokenizer(task.text.tokenizer), prefix)
+    source = evaluation.describe(prefix, task.key_metric)
+    saved_models.export(functions, config, options, source, task.export_folder)
 
 
 def model_outputs(run, task, splits, batch_size, max_seq_length):

@@ -836,14 +836,14 @@ def test_a_tflite_file_that_differs(exported, run_main, tmp_path, monkeypatch):
 
 def test_a_tflite_file_with_nan():
     model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
-    functions = signatures.ClassifierFunctions(model, SimpleNamespace(choices=1), ["a", "b"])
+    functions = signatures.ClassifierFunctions(
+        model, SimpleNamespace(choices=1, max_seq_length=8), ["a", "b"]
+    )
     ids = tf.ones([1, 8], tf.int32)
     model(dict.fromkeys(graph_inputs.FEATURES, ids))
     model.classifier.bias.assign([np.nan, 0])
     with pytest.raises(UserError, match="differ from the model's by nan"):
-        tflite_files.convert_to_tflite(
-            saved_models.Holder(model), functions, 8, CONFIG["vocab_size"]
-        )
+        tflite_files.convert(saved_models.Holder(model), functions, CONFIG["vocab_size"])
 
 
 def test_places_in_a_beam_are_no_difference():
