@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests share: quiet TensorFlow, and the real data where it is."""
 
-import contextlib
 import faulthandler
 import gc
 import os
@@ -11,6 +10,7 @@ import sys
 import pytest
 
 from tests import ROOT, SHARED
+from tests.script_flags import flags_of
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -72,30 +72,6 @@ def in_graphs(eagerly):
 def shared_data():
     """Path of ../shared/data; for tests with the marker `shared_data`."""
     return SHARED / "data"
-
-
-@contextlib.contextmanager
-def flags_of(module):
-    """Defines a script's flags, in place of those of scripts that other tests have imported."""
-    from absl import flags
-
-    known = flags.FLAGS
-    others = {  # two scripts may define the same name
-        name: known[name]
-        for name in known
-        if not (known.find_module_defining_flag(name) or "").startswith("absl")
-    }
-    for name in others:
-        delattr(known, name)
-    absl_names = set(known)
-    try:
-        module.define_flags()
-        yield known
-    finally:
-        for name in set(known) - absl_names:
-            delattr(known, name)
-        for name, flag in others.items():
-            known[name] = flag
 
 
 def _arguments(values):

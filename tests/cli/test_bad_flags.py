@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad values of flags in all commands: one plain line that names the flag, first of all."""
 
-import importlib
 import json
 import re
 import subprocess
@@ -13,14 +12,7 @@ from albert_tf.cli import flag_groups, launch
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import COMMANDS, as_called
 from tests import ROOT
-from tests.conftest import flags_of
-
-# Scripts whose define_flags and main lie in the package.
-IN_PACKAGE = ("make_config", "minimal_pairs", "predict", "train_sentencepiece")
-
-
-def module_of(script):
-    return importlib.import_module(f"albert_tf.cli.{script}" if script in IN_PACKAGE else script)
+from tests.script_flags import flags_of, module_of
 
 
 def names_of(script, test):

@@ -25,6 +25,7 @@ from pathlib import Path
 from tests import ROOT
 from tests.docs import markdown, stand_ins
 from tests.fuzz import processes
+from tests.script_flags import flags_of, module_of
 
 SIZES = {  # flag -> largest value that is run
     "train_step": 2,
@@ -53,7 +54,7 @@ def smaller(program, arguments):
     """
     values = {}
     if (ROOT / program).is_file():
-        with markdown.defined_flags(program) as known:
+        with flags_of(module_of(program.removesuffix(".py"))) as known:
             values = {name: known[name].value for name in SIZES if name in known}
     values |= dict(a.removeprefix("--").split("=", 1) for a in arguments if "=" in a)
     large = {n: most for n, most in SIZES.items() if float(values.get(n) or 0) > most}

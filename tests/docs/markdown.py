@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What README.md and docs/*.md hold: blocks of code, commands in them, links."""
 
-import contextlib
-import importlib
 import re
 import shlex
 from typing import NamedTuple
 
-from absl import flags
-
 from tests import ROOT
+from tests.script_flags import flags_of, module_of
 
 FIRST_PAGES = ("README.md", "docs/pretraining.md", "docs/finetuning.md", "docs/squad.md")
 MARK = re.compile(r"<!-- docs-check: skip, (.+?) -->")  # in the line before a block
-MODULES = {  # script -> where it defines its flags
-    "predict": "albert_tf.cli.predict",
-    "train_sentencepiece": "albert_tf.cli.train_sentencepiece",
-}
 PASS_ON = {  # command -> the script that gets its arguments, and what it adds to them
     "albert-predict": ("predict.py", ()),
     "albert-spm": ("train_sentencepiece.py", ()),
@@ -122,29 +115,6 @@ def path_of(program):
     return ROOT / (program.replace(".", "/") + ".py")
 
 
-@contextlib.contextmanager
-def defined_flags(script):
-    """absl's FLAGS with those of a script alone (str, `run_x.py`), while the block runs."""
-    known, name = flags.FLAGS, script.removesuffix(".py")
-    module = importlib.import_module(MODULES.get(name, name))
-    others = {  # of scripts that other tests have imported: two may define the same name
-        flag: known[flag]
-        for flag in known
-        if not (known.find_module_defining_flag(flag) or "").startswith("absl")
-    }
-    for flag in others:
-        delattr(known, flag)
-    absl_names = set(known)
-    try:
-        module.define_flags()
-        yield known
-    finally:
-        for flag in set(known) - absl_names:
-            delattr(known, flag)
-        for flag, value in others.items():
-            known[flag] = value
-
-
 _CODE_OF_COMMANDS = {  # of those that only call it
     "albert_tf.checkpoints.inspect": "albert_tf/api/description.py",
     "albert_tf.squad_metrics": "albert_tf/tasks/squad/scores.py",
@@ -158,7 +128,7 @@ def check_arguments(program, arguments):
     with those in the source.
     """
     if (ROOT / program).parent == ROOT and program.endswith(".py"):
-        with defined_flags(program) as known:
+        with flags_of(module_of(program.removesuffix(".py"))) as known:
             rest = known([program, *arguments])[1:]
         assert not rest, f"no flags: {rest}"
         return
