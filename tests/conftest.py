@@ -22,8 +22,13 @@ def pytest_collection_finish(session):
     # What was imported stays, and graphs are made of many objects that live as long as they do.
     gc.freeze()
     gc.set_threshold(200_000, 20, 100)
-    # Graphs run as they were traced; scripts in a process of their own run them optimized.
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    _optimize_graphs(False)  # they run as they were traced, except with the fixture `optimized`
+
+
+def _optimize_graphs(on):
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not on})
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -66,6 +71,14 @@ def in_graphs(eagerly):
     tf.config.run_functions_eagerly(False)
     yield
     tf.config.run_functions_eagerly(True)
+
+
+@pytest.fixture
+def optimized(in_graphs):
+    """Runs steps and exports as users do: in graphs that TensorFlow optimizes."""
+    _optimize_graphs(True)
+    yield
+    _optimize_graphs(False)
 
 
 @pytest.fixture

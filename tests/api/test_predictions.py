@@ -206,9 +206,14 @@ def assert_same(found, expected):
             assert one[name] == wanted, (name, one, other)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=[pytest.mark.long] * (k not in ("pair", "ner"))) for k in KINDS]
+# The others are like "pair" and "v2.0".
+IN_MOST_RUNS = ("pair", "ner", "race", "v2.0")
+each_kind = pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[pytest.mark.long] * (k not in IN_MOST_RUNS)) for k in KINDS]
 )
+
+
+@each_kind
 def test_every_way_to_a_prediction_gives_the_same(kind, trained, lines_of, capsys):
     directory = trained(kind)
     inputs, written = KINDS[kind][2](directory)
@@ -223,7 +228,14 @@ def test_every_way_to_a_prediction_gives_the_same(kind, trained, lines_of, capsy
     of_model = lines_of(inputs, model=directory)
     assert_same(of_model, found)
     assert [{*line} for line in of_model] == [{*row} for row in found]
-    assert_same(lines_of(inputs, saved_model=directory / "export"), found)
+
+
+@each_kind
+@pytest.mark.usefixtures("optimized")
+def test_an_export_gives_the_predictions_of_the_script(kind, trained, lines_of):
+    directory = trained(kind)
+    inputs, written = KINDS[kind][2](directory)
+    assert_same(lines_of(inputs, saved_model=directory / "export"), written)
 
 
 # --- Arguments -----------------------------------------------------------------------------------

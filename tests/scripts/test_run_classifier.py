@@ -873,7 +873,7 @@ def three_classes(**options):
     )
 
 
-@pytest.mark.usefixtures("in_graphs")
+@pytest.mark.usefixtures("optimized")
 def test_five_steps_equal_the_originals(tmp_path):
     """Through the loop; we clip by a norm 0.8% larger, to which Adam is nearly blind."""
     folder = GOLDEN / "heads" / "classifier3_mnli"

@@ -137,7 +137,7 @@ def read_variables(prefix):
     return {name: reader[name] for name in reader.shapes}
 
 
-@pytest.mark.usefixtures("in_graphs")
+@pytest.mark.usefixtures("optimized")
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 def test_reproduces_the_originals_eight_steps(run_main, flags, tmp_path, optimizer):
     case = json.loads((DATA / "cases.json").read_text())[f"{optimizer}_onehot"]
