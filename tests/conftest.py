@@ -17,12 +17,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 def pytest_collection_finish(session):
     """Makes the many small graphs cheap: tracing them, not running them, takes the time."""
-    import tensorflow as tf
-
+    _optimize_graphs(False)  # they run as they were traced, except with the fixture `optimized`
     # What was imported stays, and graphs are made of many objects that live as long as they do.
     gc.freeze()
     gc.set_threshold(200_000, 20, 100)
-    _optimize_graphs(False)  # they run as they were traced, except with the fixture `optimized`
 
 
 def _optimize_graphs(on):
