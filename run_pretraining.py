@@ -53,13 +53,13 @@ def main(_):
         training_flags.warn()
 
     from albert_tf import files
-    from albert_tf.records import record_index
+    from albert_tf.records import record_files
     from albert_tf.training import pretraining
 
     config = model_flags.read_config()
-    records = record_index.expand_patterns(FLAGS.input_file, "input_file")
+    records = record_files.expand_patterns(FLAGS.input_file, "input_file")
     if FLAGS.eval_input_file:
-        records += record_index.expand_patterns(FLAGS.eval_input_file, "eval_input_file")
+        records += record_files.expand_patterns(FLAGS.eval_input_file, "eval_input_file")
     tokenizer = training_flags.tokenizer_of_records(records)
     training_flags.check_weights(tokenizer)
     settings = training_flags.settings_of(

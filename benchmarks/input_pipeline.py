@@ -32,7 +32,7 @@ import tensorflow as tf
 
 from albert_tf.corpus import instances
 from albert_tf.options import WINDOW
-from albert_tf.records import graph_masking, input_pipeline, record_index, schemas
+from albert_tf.records import graph_masking, input_pipeline, record_files, schemas
 from albert_tf.text.tokenization import SpecialIds
 
 PREDICTIONS = 20
@@ -179,7 +179,7 @@ def main():
         os.makedirs(directory, exist_ok=True)
         paths = make_files(directory, args)
         start = time.perf_counter()
-        files = record_index.read(paths)
+        files = record_files.read_index(paths)
         seconds = time.perf_counter() - start
         total, size = sum(file.count for file in files), sum(map(os.path.getsize, paths))
         print(f"{total} records, {size / 1e9:.1f} GB, counted in {seconds:.1f} s")

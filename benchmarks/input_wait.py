@@ -33,7 +33,7 @@ from albert_tf import options
 from albert_tf.checkpoints import name_table
 from albert_tf.corpus import instances
 from albert_tf.model import heads, objectives, optimization
-from albert_tf.records import graph_masking, input_pipeline, record_index, schemas
+from albert_tf.records import graph_masking, input_pipeline, record_files, schemas
 from albert_tf.text import tokenization
 from albert_tf.training import devices, steps
 
@@ -75,7 +75,7 @@ def sources_of(args, batch_size):
     masking = graph_masking.Masking(settings, tokenizer.special_ids(), tokenizer.vocab_size)
 
     def batches(path, schema, **options):
-        files = record_index.read([path])
+        files = record_files.read_index([path])
         return input_pipeline.train_batches(files, schema, batch_size, seed=1, **options)
 
     reading = batches(args.input_file, masked)

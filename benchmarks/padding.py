@@ -23,7 +23,7 @@ import tensorflow as tf
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, objectives, optimization
-from albert_tf.records import input_pipeline, record_index, schemas
+from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.tasks import classification, glue
 from albert_tf.tasks.base import TextInput
 from albert_tf.text.tokenization import FullTokenizer
@@ -46,7 +46,7 @@ def training_batches(task, examples, tokenizer, args):
     path = os.path.join(tempfile.mkdtemp(), "train.tf_record")
     arrays = classifier(task, tokenizer, args).features(examples)
     schemas.write_records(path, schema, [arrays])
-    files = record_index.read([path])
+    files = record_files.read_index([path])
     return {
         kind: iter(
             input_pipeline.train_batches(files, schema, args.batch_size, seed=1, trim_to=length)

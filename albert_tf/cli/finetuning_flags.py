@@ -114,14 +114,14 @@ def train_steps(data):
     Args:
         data: tasks.base.DataSet.
     """
-    from albert_tf.records import record_index
+    from albert_tf.records import record_files
     from albert_tf.training import finetuning
 
     if FLAGS.num_train_epochs is None:
         return FLAGS.train_step
     if not FLAGS.do_train:
         return sys.maxsize  # only the timeout ends a wait for checkpoints
-    count = sum(file.count for file in record_index.read(data.training_records().paths))
+    count = sum(file.count for file in record_files.read_index(data.training_records().paths))
     return finetuning.steps_of_epochs(count, FLAGS.train_batch_size, FLAGS.num_train_epochs)
 
 

@@ -180,11 +180,11 @@ def tokenizer_of_records(paths):
     Raises:
         UserError: two files were made with different vocabularies or casing.
     """
-    from albert_tf.records import record_index
+    from albert_tf.records import record_files
     from albert_tf.text import tokenization
 
     made = {}  # fingerprint -> (the first file, arguments)
-    for path, (arguments, fingerprint) in record_index.tokenizers_of(paths).items():
+    for path, (arguments, fingerprint) in record_files.tokenizers_of(paths).items():
         made.setdefault(fingerprint, (path, arguments))
     if len(made) > 1:
         (first, ours), (other, theirs), *_ = made.values()

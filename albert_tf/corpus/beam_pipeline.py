@@ -23,7 +23,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.corpus import corpus_files, text_files, workers
 from albert_tf.errors import UserError
-from albert_tf.records import record_index
+from albert_tf.records import record_files
 
 try:
     import apache_beam as beam
@@ -125,7 +125,7 @@ class BeamRunner:
 
     def identify(self, paths):
         """Names, sizes and times of files, to detect changes without reading the files here."""
-        return [[path, *record_index.state(path).values()] for path in paths]
+        return [[path, *record_files.state(path).values()] for path in paths]
 
     def write_corpus(self, paths, form, encoder, directory):
         """Tokenises text files; as `LocalRunner.write_corpus`, but tokens are in many files.

@@ -28,7 +28,7 @@ from albert_tf.corpus import (
     text_files,
 )
 from albert_tf.errors import UserError
-from albert_tf.records import record_index, schemas
+from albert_tf.records import record_files, schemas
 
 _FORMAT = 4  # of the work directory; a new number for other files or other random draws
 _NUM_LOGGED = 20
@@ -88,7 +88,10 @@ def create(
         "settings": reading | dataclasses.asdict(selection) | dataclasses.asdict(settings),
         "input_files": list(inputs),
         "vocabulary": tokenizer.fingerprint,
-        "tokenizer": record_index.with_whole_path(tokenizer.arguments),
+        "tokenizer": {
+            name: os.path.abspath(value) if name.endswith("_file") and "://" not in value else value
+            for name, value in tokenizer.arguments.items()
+        },
     }
     runner = runner or stages.LocalRunner(num_workers, encoder)
     work = work_directory or _usual_work_directory(outputs, runner.is_shared)
@@ -124,9 +127,9 @@ def create(
                 seconds=time.monotonic() - started,
                 held_out=summary,
             )
-            index = record_index.index_content(dict(zip(names, shards, strict=True)))
+            index = record_files.index_content(dict(zip(names, shards, strict=True)))
             content = json.dumps(summary.as_json() | given | index, indent=1)
-            files.write_text(record_index.summary_file(names[0]), content + "\n")
+            files.write_text(record_files.summary_file(names[0]), content + "\n")
     if logging.level_info():
         _log(outputs[0], tokenizer, settings)
     return summary

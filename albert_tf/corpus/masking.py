@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.records import ngrams
+from albert_tf.records import graph_masking
 
 
 class Words(NamedTuple):
@@ -134,8 +134,8 @@ def masked(ids, lengths, opens_word, may_mask, settings, mask_id, vocab_size, rn
         return new_ids, predicted
     words = word_groups(opens_word, may_mask, settings.do_whole_word_mask)
     covered = np.zeros(len(words.bounds) - 1, bool)
-    budgets = ngrams.num_to_predict(lengths, settings)
-    flat, length_cdf = new_ids.ravel(), ngrams.length_cdf(settings)
+    budgets = graph_masking.num_to_predict(lengths, settings)
+    flat, length_cdf = new_ids.ravel(), graph_masking.length_cdf(settings)
 
     def choose():
         chosen = choose_ngrams(words, covered, budgets, length_cdf, rng)

@@ -24,7 +24,7 @@ from albert_tf.corpus import (
     text_files,
     workers,
 )
-from albert_tf.records import record_index, schemas
+from albert_tf.records import record_files, schemas
 
 _RECORDS_PER_BLOCK = 1024  # part of what decides about the records: do not change it lightly
 _BLOCKS_PER_PLAN = 128  # of documents; more where there would be too many plans
@@ -167,14 +167,15 @@ class RecordWriter:
                     writer.write(record)
                 lengths.append(np.array(list(map(len, records))))
                 figures.update(counts)
-        figures = dict(figures) | record_index.entry(path, np.concatenate(lengths))
+        figures = dict(figures) | record_files.entry(path, np.concatenate(lengths))
         files.write_text(self._note(number), json.dumps(figures))
 
     def figures(self, number):
         """The figures of an output file if it is finished and unchanged, else None."""
         figures, path = corpus_files.read_state(self._note(number)), self.outputs[number]
-        is_whole = figures and tf.io.gfile.exists(path) and record_index.is_current(figures, path)
-        return figures if is_whole else None
+        if not figures or not tf.io.gfile.exists(path):
+            return None
+        return figures if record_files.is_current(figures, record_files.state(path)) else None
 
     def _note(self, number):
         return os.path.join(self.notes, f"{number:05}.json")

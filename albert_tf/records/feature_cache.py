@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.errors import UserError
-from albert_tf.records import record_checks, schemas
+from albert_tf.records import record_files, schemas
 
 _CACHE_FORMAT = 2  # raise it when the same text and settings give other features than before
 
@@ -69,7 +69,7 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     found = _read_sidecar(sidecar)
     reason = _why_not(path, found, wanted)
     if reason is None:
-        record_checks.check_records([path], schema, remedy=record_checks.CACHE_REMEDY)
+        record_files.check_records([path], schema, remedy=record_files.CACHE_REMEDY)
         print(f"Using features again: {path} ({found['records']} records, same settings and input)")
         return Cache(path, key, collections.Counter(found["counts"]))
     print(f"Making features: {path} ({reason})")

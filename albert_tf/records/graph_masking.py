@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.options import Instances
-from albert_tf.records import ngrams
 from albert_tf.text.tokenization import SpecialIds
 
 EVALUATION = -1  # stands for the epoch, where records have the same masks every time
@@ -59,9 +58,9 @@ class Masking:
             draws, [length, length, 2 * predictions], axis=1
         )
         lengths = tf.reduce_sum(mask, axis=1)
-        budgets = ngrams.num_to_predict(np.arange(length + 1), settings).astype(np.int32)
+        budgets = num_to_predict(np.arange(length + 1), settings).astype(np.int32)
         budgets = tf.gather(budgets, lengths)
-        drawn = _ngram_lengths(length_draws, ngrams.length_cdf(settings))
+        drawn = _ngram_lengths(length_draws, length_cdf(settings))
         longest = min(settings.ngram, length)
         chosen = _choose_ngrams(words, budgets, order_draws, drawn, longest)
         positions, is_real = _first_places(chosen, predictions)
@@ -94,6 +93,31 @@ def keys_of(serialized, seed, epochs):
     return tf.stack(
         [tf.fill(tf.shape(contents), tf.constant(seed, tf.int64)), contents + epochs], 1
     )
+
+
+# === Amounts, the same when masks are made while records are written ===
+
+
+def num_to_predict(length, settings):
+    """Tokens to mask in sequences. Halves go to even, as in the original.
+
+    Args:
+        length: int or int array, tokens of the sequences, specials counted.
+        settings: options.Instances.
+    """
+    wanted = np.rint(np.asarray(length) * settings.masked_lm_prob).astype(np.int64)
+    return np.clip(wanted, 1, settings.max_predictions_per_seq)
+
+
+def length_cdf(settings):
+    """Distribution function of n-gram lengths, float array: p(n) ~ 1/n, or reversed.
+
+    Args:
+        settings: options.Instances.
+    """
+    weights = 1.0 / np.arange(1, settings.ngram + 1)
+    cdf = np.cumsum(weights if settings.favor_shorter_ngram else weights[::-1])
+    return cdf / cdf[-1]
 
 
 # === Words ===

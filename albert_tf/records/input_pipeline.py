@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading TFRecord files: batches for training and evaluation, arrays for prediction."""
+"""Reading TFRecord files: batches for training and evaluation, arrays for prediction.
+
+An epoch of training contains every record once: the files are put in random order and cut into
+windows of records, and each window is shuffled. The order depends only on the seed and the counts
+of the files, so the records of any step are found without reading earlier ones.
+
+On request, records of a window that belong together, such as those of similar length, share
+batches. Then the order also depends on the records of the window.
+"""
 
 import functools
 
@@ -8,10 +16,17 @@ import tensorflow as tf
 
 from albert_tf.errors import UserError
 from albert_tf.options import WINDOW
-from albert_tf.records import graph_masking, record_checks, record_order, schemas
+from albert_tf.records import graph_masking, record_files, schemas
 
-# Padding that is cut off is cut to a multiple of this: kernels are prepared anew for each length.
+# Padding that is cut off is cut to a multiple of this: kernels are prepared again for each length.
 LENGTH_STEP = 8
+LARGEST_WINDOW = 10**7
+_READ_BYTES = 2**18
+_COPIED_TOGETHER = 64  # records that are copied out of a window at a time
+_UNSHUFFLED_WINDOW = 1000  # records read at a time where the order stays as it is
+_MEASURED_TOGETHER = 256  # records that are assigned to groups at a time
+# Keys of an epoch: 0 for the files, 1 + n for window n, _BATCH_KEYS + n for the batches in it.
+_EPOCH_KEYS, _BATCH_KEYS = 2**32, 2**31
 _TOKEN_FEATURES = ("input_ids", "input_mask", "segment_ids", "p_mask")
 
 
@@ -33,11 +48,11 @@ def train_batches(
 ):
     """Endless shuffled batches, starting at any step; each is a dict of int32 and float32 tensors.
 
-    Global batch k depends on seed, window and the counts of the files only (`record_order`), not
-    on shares and splits: all elements for step k, share after share, hold its rows in their order.
+    Global batch k depends on seed, window and the counts of the files only, not on shares and
+    splits: all elements for step k, share after share, hold its rows in their order.
 
     Args:
-        files: list of record_index.IndexedFile.
+        files: list of record_files.IndexedFile.
         schema: dict from feature name to `FeatureSpec`; other features of the records are
             ignored.
         batch_size: int, B, sequences of a global batch.
@@ -56,29 +71,21 @@ def train_batches(
         length_buckets: tuple of int or None, ascending lengths up to T, to have sequences batched
             together that belong to the same one, and each element cut to its bucket. `trim_to` has
             no effect then. Global batches depend on the lengths of the records, too.
-        masking: graph_masking.Masking or None, to mask the records anew in each epoch.
+        masking: graph_masking.Masking or None, to mask the records differently in each epoch.
 
     Raises:
         UserError: the window is too large for any memory.
         ValueError: the batch cannot be cut into so many equal parts.
     """
-    if window > record_order.LARGEST_WINDOW:
-        raise UserError(
-            f"--shuffle_buffer_size={window}: must be at most {record_order.LARGEST_WINDOW}"
-        )
+    if window > LARGEST_WINDOW:
+        raise UserError(f"--shuffle_buffer_size={window}: must be at most {LARGEST_WINDOW}")
     rows, rest = divmod(batch_size, num_shares * splits)
     if rest:
         raise ValueError(f"a batch of {batch_size} has no {num_shares} x {splits} equal parts")
-    ordered = record_order.training_records(
-        files,
-        batch_size,
-        seed=seed,
-        window=window,
-        first_step=first_step,
-        num_shares=num_shares,
-        share=share,
-        with_epochs=masking is not None,
-        group_of=length_buckets and functools.partial(_bucket_of, length_buckets),
+    with_epochs = masking is not None
+    group_of = length_buckets and functools.partial(_bucket_of, length_buckets)
+    ordered = _training_records(
+        files, batch_size, seed, window, first_step, num_shares, share, with_epochs, group_of
     )
     batches = parsed_batches(ordered, schema, rows, drop_remainder=True, masking=masking, seed=seed)
     allowed = functools.partial(_rounded_up, step=length_step)
@@ -151,9 +158,9 @@ def load_arrays(path, schema):
     Raises:
         UserError: a record is damaged or does not fit the schema.
     """
-    with record_checks.naming_bad_records([path], schema, remedy=record_checks.CACHE_REMEDY):
-        with record_checks.advising(record_checks.CACHE_REMEDY):
-            count = len(record_checks.lengths(path))
+    with record_files.naming_bad_records([path], schema, remedy=record_files.CACHE_REMEDY):
+        with record_files.advising(record_files.CACHE_REMEDY):
+            count = len(record_files.lengths(path))
         arrays = {
             name: np.empty(
                 [count, feature.length], np.int32 if feature.dtype == tf.int64 else np.float32
@@ -246,3 +253,139 @@ def _cut(features, max_seq_length, length, reshape):
         name: cut(values) if name in _TOKEN_FEATURES else values
         for name, values in features.items()
     }
+
+
+# === The order of training records ===
+
+
+def _training_records(
+    files, batch_size, seed, window, first_step, num_shares, share, with_epochs, group_of
+):
+    """Endless dataset of serialised records: the rows of every batch that belong to a share.
+
+    Batch k is the records k * B to (k + 1) * B - 1 of an endless order, which depends on `seed`,
+    `window` and the counts of the files only; with `group_of`, on B and the groups too. Two
+    windows of records are in memory.
+
+    Args:
+        files: sequence of record_files.IndexedFile, with at least one record.
+        batch_size: int, B, a multiple of `num_shares`.
+        seed: int from 0 to 2**63 - 1.
+        window: int, in records; 1 or less keeps the order of files and records.
+        first_step: int, the batch to begin with.
+        num_shares: int n.
+        share: int i: the rows from i * B / n to (i + 1) * B / n - 1 of each batch.
+        with_epochs: bool, whether each record comes with the number of its epoch.
+        group_of: callable or None, string tensor [n] of records -> int32 tensor [n] of the groups
+            that they belong to. A batch that lies within a window is of one group, except for as
+            many batches as there are borders between groups.
+
+    Returns:
+        tf.data.Dataset of string scalars, or of pairs of these and int64 scalars.
+    """
+    counts = np.array([file.count for file in files])
+    shuffles, size = window > 1, window if window > 1 else _UNSHUFFLED_WINDOW
+    first_record = first_step * batch_size
+    first_epoch, in_epoch = divmod(first_record, int(counts.sum()))
+    read, seed_number = _reader(files), tf.constant(seed, tf.int64)
+
+    def order_of(length, epoch, key):
+        key = tf.stack([seed_number, epoch * _EPOCH_KEYS + key])
+        return _permutation(length, key) if shuffles else tf.range(length, dtype=tf.int64)
+
+    def windows(epoch):
+        first = tf.where(epoch == first_epoch, tf.constant(in_epoch // size, tf.int64), 0)
+        order = order_of(len(files), epoch, 0)
+        found = _from_record(read, order, tf.gather(counts, order), first * size)
+        blocks = _with_groups(found, group_of).batch(size).enumerate(first)
+        return blocks.map(lambda n, found: (epoch, n, *(found if group_of else [found])))
+
+    def arranged(epoch, number, block, groups=None):
+        """The records of a window that belong to this share, in order, several per element."""
+        length = tf.size(block, tf.int64)
+        start = epoch * counts.sum() + number * size
+        order = order_of(length, epoch, 1 + number)
+        if group_of:
+            key = tf.stack([seed_number, epoch * _EPOCH_KEYS + _BATCH_KEYS + number])
+            order = _in_batches(
+                order, tf.gather(groups, order), -start % batch_size, batch_size, key
+            )
+        places = start - first_record + tf.range(length, dtype=tf.int64)
+        wanted = (places >= 0) & (places % batch_size // (batch_size // num_shares) == share)
+        rows = tf.data.Dataset.from_tensor_slices(order[wanted])
+        copied = rows.batch(_COPIED_TOGETHER).map(lambda some: tf.gather(block, some))
+        if not with_epochs:
+            return copied
+        return copied.map(lambda some: (some, tf.fill(tf.shape(some), epoch)))
+
+    epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
+    # A window is read while the previous one is used, and no window is copied as a whole.
+    return epochs.flat_map(windows).prefetch(1).flat_map(arranged).unbatch()
+
+
+def _from_record(read, order, lengths, first):
+    """Records of files in the given order, from number `first` on; int64 tensors [files]."""
+    skipped = tf.clip_by_value(first - tf.cumsum(lengths, exclusive=True), 0, lengths)
+    left = skipped < lengths
+    parts = tf.data.Dataset.from_tensor_slices((order[left], skipped[left]))
+    return parts.flat_map(read)
+
+
+def _with_groups(found, group_of):
+    """Records with their groups, or only records if `group_of` is None."""
+    if not group_of:
+        return found
+    some = found.batch(_MEASURED_TOGETHER)
+    return some.map(lambda batch: (batch, group_of(batch)), tf.data.AUTOTUNE).unbatch()
+
+
+def _permutation(length, key):
+    """The numbers from 0 to length - 1 in an order that follows from two int64 numbers."""
+    # The algorithm is named, so that devices and versions of TensorFlow draw the same.
+    draws = tf.random.stateless_uniform([length], key, None, None, tf.int64, alg="philox")
+    return tf.cast(tf.argsort(draws, stable=True), tf.int64)
+
+
+def _in_batches(order, groups, before, batch_size, key):
+    """Puts records of the same group into the same batches, and these into a random order.
+
+    Args:
+        order: int64 tensor [n], the records of a window in a random order.
+        groups: int32 tensor [n], the group of each.
+        before: int64 scalar, how many of them complete the last batch of the window before.
+        batch_size: int.
+        key: int64 tensor [2], of the order of the batches.
+
+    Returns:
+        int64 tensor [n]. The first records, which complete a batch, and the last, which begin one
+        that the next window completes, are random ones.
+    """
+    whole = tf.maximum(tf.size(order, tf.int64) - before, 0) // batch_size
+    stop = before + whole * batch_size
+    sorted_ = tf.argsort(groups[before:stop], stable=True)
+    batches = tf.reshape(tf.gather(order[before:stop], sorted_), [whole, batch_size])
+    batches = tf.gather(batches, _permutation(whole, key))
+    return tf.concat([order[:before], tf.reshape(batches, [-1]), order[stop:]], 0)
+
+
+def _reader(files):
+    """A function (number of a file, records to skip) -> tf.data.Dataset of the other records."""
+    paths = [file.path for file in files]
+    compressions = [schemas.compression_of(path) for path in paths]
+    last_offsets = np.array([len(file.offsets) - 1 for file in files])
+    first_offsets = np.cumsum(last_offsets + 1) - last_offsets - 1
+    offsets = np.concatenate([file.offsets for file in files]).astype(np.int64)
+
+    def read(number, skipped):
+        # The last known offset before the first record wanted; the few between are skipped.
+        known = tf.minimum(skipped // record_files.STEP, tf.gather(last_offsets, number))
+        dataset = tf.raw_ops.TFRecordDatasetV2(
+            filenames=tf.gather(paths, [number]),
+            compression_type=tf.gather(compressions, number),
+            buffer_size=_READ_BYTES,
+            byte_offsets=[tf.gather(offsets, tf.gather(first_offsets, number) + known)],
+        )
+        dataset = tf.data.experimental.from_variant(dataset, tf.TensorSpec([], tf.string))
+        return dataset.skip(skipped - known * record_files.STEP)
+
+    return read

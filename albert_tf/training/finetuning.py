@@ -14,7 +14,7 @@ from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError, as_called
 from albert_tf.publish import saved_models
 from albert_tf.publish.graph_tokenization import GraphTokenizer
-from albert_tf.records import input_pipeline, record_checks
+from albert_tf.records import input_pipeline, record_files
 from albert_tf.training import devices, evaluation, run_settings, runs
 from albert_tf.training.task import Predicted
 
@@ -184,8 +184,8 @@ def _train(run, data, evaluator):
     length_step = input_pipeline.LENGTH_STEP
     if run.settings.enable_xla:  # which compiles the step for each length
         length_step = input_pipeline.coarse_length_step(max_seq_length)
-    remedy = record_checks.CACHE_REMEDY
-    with record_checks.naming_bad_records(records.paths, records.schema, remedy=remedy):
+    remedy = record_files.CACHE_REMEDY
+    with record_files.naming_bad_records(records.paths, records.schema, remedy=remedy):
         runs.train(
             run,
             records.paths,

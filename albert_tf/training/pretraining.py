@@ -7,7 +7,7 @@ from typing import NamedTuple
 from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import flops, heads, objectives
-from albert_tf.records import graph_masking, input_pipeline, record_checks, record_index, schemas
+from albert_tf.records import graph_masking, input_pipeline, record_files, schemas
 from albert_tf.training import devices, evaluation, runs
 from albert_tf.training.task import Evaluation
 
@@ -50,7 +50,7 @@ class _Source(NamedTuple):
 
     def naming_bad_records(self):
         """Context in which errors name the bad record that caused them."""
-        return record_checks.naming_bad_records(self.files, self.schema, _record_flags(self.schema))
+        return record_files.naming_bad_records(self.files, self.schema, _record_flags(self.schema))
 
 
 def _train_and_evaluate(config, options, strategy):
@@ -78,10 +78,10 @@ def _train_and_evaluate(config, options, strategy):
 
 def _find_inputs(config, options):
     """Finds and checks the files: (_Source to train on, _Source to evaluate on)."""
-    paths = record_index.expand_patterns(options.input_file, "input_file")
+    paths = record_files.expand_patterns(options.input_file, "input_file")
     eval_paths = paths
     if options.eval_input_file:
-        eval_paths = record_index.expand_patterns(options.eval_input_file, "eval_input_file")
+        eval_paths = record_files.expand_patterns(options.eval_input_file, "eval_input_file")
     elif options.do_eval:
         print("Evaluating on the training files: give --eval_input_file for held-out text.")
     if not options.do_train:
@@ -104,7 +104,7 @@ def _checked_source(config, options, paths, *, may_be_masked):
             in an evaluation, which reads files that nothing has counted.
     """
     if may_be_masked:
-        record_index.check_lengths(paths)
+        record_files.check_lengths(paths)
     schema = schemas.pretraining_schema(
         options.max_seq_length,
         options.max_predictions_per_seq,
@@ -115,10 +115,10 @@ def _checked_source(config, options, paths, *, may_be_masked):
     unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
     first, masked = {}, []
     for path in paths:  # each is opened once
-        records = record_checks.first_records(path, _RECORDS_LOOKED_AT)
+        records = record_files.first_records(path, _RECORDS_LOOKED_AT)
         first[path] = records[0]
         masked += [path] * any(map(_is_masked, records))
-    record_checks.check_records(first, unmasked, _record_flags(unmasked))
+    record_files.check_records(first, unmasked, _record_flags(unmasked))
     masking = None if may_be_masked and masked == paths else options.masking
     if masking is None and masked != paths:
         path = next(path for path in paths if path not in masked)
@@ -139,7 +139,7 @@ def _checked_source(config, options, paths, *, may_be_masked):
                 f"record 1 of {paths[0]} begins with the id {found}, and [CLS] of --spm_model_file "
                 f"or --vocab_file has {masking.special_ids.cls}: give the vocabulary of the records"
             )
-    record_checks.check_records(first, schema, _record_flags(schema))
+    record_files.check_records(first, schema, _record_flags(schema))
     return _Source(paths, schema, masking)
 
 

@@ -9,7 +9,7 @@ import os
 from albert_tf import locks
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
-from albert_tf.records import input_pipeline, record_index
+from albert_tf.records import input_pipeline, record_files
 from albert_tf.training import devices, loop, run_settings
 
 
@@ -118,10 +118,10 @@ def train(run, paths, schema, evaluator, *, evaluates_step_0=False, remedy=None,
     if evaluator:
         evaluator.make_up(first_step=0 if evaluates_step_0 else 1)
     options = run.settings
-    index_file = os.path.join(options.output_dir, record_index.FILE)
+    index_file = os.path.join(options.output_dir, record_files.INDEX)
     batches_of = functools.partial(
         input_pipeline.train_batches,
-        record_index.read(paths, index_file, save=run.is_chief, remedy=remedy),
+        record_files.read_index(paths, index_file, save=run.is_chief, remedy=remedy),
         schema,
         options.train_batch_size,
         seed=options.seed,

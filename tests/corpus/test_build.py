@@ -16,7 +16,7 @@ from albert_tf.corpus import build, corpus_files, corpus_summary, stages
 from albert_tf.corpus.instances import Settings
 from albert_tf.errors import UserError
 from albert_tf.options import Selection
-from albert_tf.records import input_pipeline, record_index, schemas
+from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN, ROOT
 from tests.text import languages
@@ -194,7 +194,7 @@ def test_documents_are_dropped_and_held_out(tmp_path, tokenizer):
     assert summary.counts["documents"] + summary.held_out.counts["documents"] == 300
     assert 30 < summary.held_out.counts["documents"] < 90
     assert "held out:" in str(summary)
-    index = record_index.read([str(tmp_path / "train"), *held_out])
+    index = record_files.read_index([str(tmp_path / "train"), *held_out])
     assert [file.count for file in index] == [
         summary.counts["instances"],
         summary.held_out.counts["instances"],
@@ -260,13 +260,13 @@ def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, m
     assert found["settings"]["max_seq_length"] == 24
     assert found["vocabulary"] == tokenizer.fingerprint
     assert found["tokens_cut_by_truncation"] > 0
-    counted = record_index._count_all(paths, {p: record_index.state(p) for p in paths}, None)
+    counted = record_files._count_all(paths, {p: record_files.state(p) for p in paths}, None)
     counted = {path: entry["count"] for path, entry in counted}
-    monkeypatch.setattr(record_index, "_count_all", lambda missing, *_: [][: len(missing)])
-    indexed = record_index.read(paths)  # nothing is counted
-    assert record_index.expand_patterns(f"{tmp_path}/out/*", "input_file") == paths
+    monkeypatch.setattr(record_files, "_count_all", lambda missing, *_: [][: len(missing)])
+    indexed = record_files.read_index(paths)  # nothing is counted
+    assert record_files.expand_patterns(f"{tmp_path}/out/*", "input_file") == paths
     with pytest.raises(UserError, match=r"--input_file: .* is a summary"):
-        record_index.expand_patterns(f"{tmp_path}/out/*.json", "input_file")
+        record_files.expand_patterns(f"{tmp_path}/out/*.json", "input_file")
     assert {file.path: file.count for file in indexed} == counted
 
 

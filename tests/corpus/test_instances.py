@@ -28,7 +28,7 @@ from albert_tf.corpus.instances import Settings
 from albert_tf.corpus.permutation import IndexPermutation
 from albert_tf.corpus.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED, Pair
 from albert_tf.errors import UserError
-from albert_tf.records import graph_masking, input_pipeline, ngrams, schemas
+from albert_tf.records import graph_masking, input_pipeline, schemas
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import GOLDEN, ROOT, SHARED
 from tests.text import languages
@@ -97,14 +97,14 @@ def test_defaults_are_the_originals():
     [(3, 1), (10, 2), (11, 2), (30, 4), (50, 8), (128, 19), (133, 20), (512, 20)],
 )
 def test_num_to_predict_rounds_halves_to_even(length, expected):
-    assert ngrams.num_to_predict(length, Settings()) == expected
+    assert graph_masking.num_to_predict(length, Settings()) == expected
 
 
 def test_ngram_lengths_are_drawn_in_proportion_to_1_over_n():
-    np.testing.assert_allclose(ngrams.length_cdf(Settings()), [6 / 11, 9 / 11, 1])
+    np.testing.assert_allclose(graph_masking.length_cdf(Settings()), [6 / 11, 9 / 11, 1])
     longer = Settings(favor_shorter_ngram=False)
-    np.testing.assert_allclose(ngrams.length_cdf(longer), [2 / 11, 5 / 11, 1])
-    np.testing.assert_allclose(ngrams.length_cdf(Settings(ngram=1)), [1])
+    np.testing.assert_allclose(graph_masking.length_cdf(longer), [2 / 11, 5 / 11, 1])
+    np.testing.assert_allclose(graph_masking.length_cdf(Settings(ngram=1)), [1])
 
 
 # --- documents ---
@@ -433,7 +433,7 @@ def choose(bounds, budget, seed=0, covered=None, rows=1, **settings):
     words = words_of(bounds, rows)
     covered = np.zeros(len(words.bounds) - 1, bool) if covered is None else covered
     before = covered.copy()
-    cdf = ngrams.length_cdf(Settings(**settings))
+    cdf = graph_masking.length_cdf(Settings(**settings))
     chosen = masking.choose_ngrams(words, covered, np.full(rows, budget), cdf, generator(seed))
     assert not (chosen & before).any()
     np.testing.assert_array_equal(covered, before | chosen)

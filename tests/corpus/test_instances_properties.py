@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from albert_tf.corpus import build, line_encoder, text_files
 from albert_tf.corpus.instances import Settings
 from albert_tf.errors import UserError
-from albert_tf.records import ngrams, schemas
+from albert_tf.records import graph_masking, schemas
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
 
@@ -137,5 +137,5 @@ def check_record(record, options, special):
     assert np.all(np.diff(positions[:count]) > 0)
     assert not positions[count:].any() and not record["masked_lm_ids"][count:].any()
     assert not np.isin(record["masked_lm_ids"][:count], [special.cls, special.sep]).any()
-    assert count <= (1 + options.do_permutation) * ngrams.num_to_predict(length, options)
+    assert count <= (1 + options.do_permutation) * graph_masking.num_to_predict(length, options)
     return length

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from albert_tf.corpus import masking
 from albert_tf.corpus.instances import Settings
-from albert_tf.records import graph_masking, ngrams
+from albert_tf.records import graph_masking
 from albert_tf.text.tokenization import SpecialIds
 
 SIZE = 1000
@@ -52,7 +52,7 @@ def test_masks(batch, options, seed):
         ids, lengths, starts, may_mask, options, SPECIAL.mask, SIZE, rng
     )
     np.testing.assert_array_equal(ids, before)  # the labels are read from it: they restore the text
-    assert np.all(predicted.sum(axis=1) <= ngrams.num_to_predict(lengths, options))
+    assert np.all(predicted.sum(axis=1) <= graph_masking.num_to_predict(lengths, options))
     assert not predicted[~may_mask].any()
     np.testing.assert_array_equal(new[~predicted], ids[~predicted])
     assert new.min() >= 0 and new.max() < SIZE
@@ -68,10 +68,10 @@ def test_words_are_masked_whole(batch, options, seed):
         starts.ravel()[words.positions[np.setdiff1d(words.bounds[:-1], row_starts(words))]]
     )
     sizes = np.diff(words.bounds)
-    budgets = ngrams.num_to_predict(lengths, options)
+    budgets = graph_masking.num_to_predict(lengths, options)
     covered = np.zeros(len(sizes), bool)
     rng = np.random.default_rng(seed)
-    chosen = masking.choose_ngrams(words, covered, budgets, ngrams.length_cdf(options), rng)
+    chosen = masking.choose_ngrams(words, covered, budgets, graph_masking.length_cdf(options), rng)
     np.testing.assert_array_equal(covered, chosen)
     for budget, (first, stop) in zip(budgets, itertools.pairwise(words.firsts), strict=True):
         here = slice(first, stop)
@@ -108,7 +108,7 @@ def test_masks_made_while_reading(batch, options, seed):
     sizes = np.diff(words.bounds)
     of_word = np.add.reduceat(predicted.ravel()[words.positions], words.bounds[:-1])
     assert np.all((of_word == 0) | (of_word == sizes))
-    budgets = ngrams.num_to_predict(lengths, options)
+    budgets = graph_masking.num_to_predict(lengths, options)
     for row, (first, stop) in enumerate(itertools.pairwise(words.firsts)):
         assert predicted[row].sum() <= budgets[row]
         assert predicted[row].any() or min(sizes[first:stop]) > budgets[row]

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.records import input_pipeline, record_index, schemas
+from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.records.schemas import FeatureSpec
 
 SCHEMA = {"ids": FeatureSpec(tf.int64, 3), "weight": FeatureSpec(tf.float32, 1)}
@@ -26,7 +26,7 @@ def write(path, numbers, schema=SCHEMA, make=example):
 
 def train_batches(paths, batch_size, *, seed=1, schema=SCHEMA, **options):
     """`input_pipeline.train_batches` of files that are counted now."""
-    files = record_index.read(paths)
+    files = record_files.read_index(paths)
     return input_pipeline.train_batches(files, schema, batch_size, seed=seed, **options)
 
 

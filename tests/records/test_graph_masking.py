@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf.corpus import masking
 from albert_tf.corpus.instances import Settings
-from albert_tf.records import graph_masking, input_pipeline, record_index, schemas
+from albert_tf.records import graph_masking, input_pipeline, record_files, schemas
 from albert_tf.text.tokenization import SpecialIds
 from tests.records.small_records import write
 
@@ -174,7 +174,7 @@ def test_masks_are_the_same_on_every_machine():
 
 
 @pytest.fixture(scope="module")
-def record_files(tmp_path_factory):
+def unmasked_files(tmp_path_factory):
     """Two files of 12 unmasked records; segment_ids of record n hold n in binary."""
     features, directory = sequences(24), tmp_path_factory.mktemp("unmasked")
     numbers = (np.arange(24)[:, np.newaxis] >> np.arange(LENGTH)) & 1
@@ -192,7 +192,7 @@ def record_files(tmp_path_factory):
 
 def batches(paths, batch_size, count, *, seed=1, **options):
     dataset = input_pipeline.train_batches(
-        record_index.read(paths),
+        record_files.read_index(paths),
         UNMASKED,
         batch_size,
         seed=seed,
@@ -215,8 +215,8 @@ def rows_of(found):
     ]
 
 
-def test_batches_have_the_features_that_the_model_reads(record_files):
-    (batch,) = batches(record_files, 8, 1)
+def test_batches_have_the_features_that_the_model_reads(unmasked_files):
+    (batch,) = batches(unmasked_files, 8, 1)
     assert {name: (v.shape, v.dtype) for name, v in batch.items()} == {
         name: ((8, feature.length), np.float32 if name == "masked_lm_weights" else np.int32)
         for name, feature in SCHEMA.items()
@@ -225,30 +225,30 @@ def test_batches_have_the_features_that_the_model_reads(record_files):
 
 
 @pytest.mark.long
-def test_masks_follow_from_seed_record_and_epoch(record_files):
-    rows = rows_of(batches(record_files, 8, 9))
+def test_masks_follow_from_seed_record_and_epoch(unmasked_files):
+    rows = rows_of(batches(unmasked_files, 8, 9))
     epochs = [dict(rows[start : start + 24]) for start in (0, 24, 48)]
     assert all(sorted(epoch) == list(range(24)) for epoch in epochs)
     for one, other in itertools.combinations(epochs, 2):
         assert sum(one[number] == other[number] for number in range(24)) <= 3
     # Whatever the batch, the file and the place in it:
-    assert rows_of(batches(record_files, 4, 18)) == rows
-    turned = rows_of(batches(record_files[::-1], 6, 12))
+    assert rows_of(batches(unmasked_files, 4, 18)) == rows
+    turned = rows_of(batches(unmasked_files[::-1], 6, 12))
     assert turned != rows and dict(turned[:24]) == epochs[0] and dict(turned[24:48]) == epochs[1]
-    other_seed = dict(rows_of(batches(record_files, 8, 3, seed=2)))
+    other_seed = dict(rows_of(batches(unmasked_files, 8, 3, seed=2)))
     assert sum(other_seed[number] == epochs[0][number] for number in range(24)) <= 3
 
 
 @pytest.mark.long
-def test_resumed_and_shared_reading_has_the_same_masks(record_files):
-    whole = rows_of(batches(record_files, 8, 9))
+def test_resumed_and_shared_reading_has_the_same_masks(unmasked_files):
+    whole = rows_of(batches(unmasked_files, 8, 9))
     for first_step in (1, 4):
         assert (
-            rows_of(batches(record_files, 8, 9 - first_step, first_step=first_step))
+            rows_of(batches(unmasked_files, 8, 9 - first_step, first_step=first_step))
             == whole[8 * first_step :]
         )
     shares = [
-        rows_of(batches(record_files, 8, 18, num_shares=2, share=share, splits=2))
+        rows_of(batches(unmasked_files, 8, 18, num_shares=2, share=share, splits=2))
         for share in range(2)
     ]
     together = [shares[share][4 * k : 4 * k + 4] for k in range(9) for share in range(2)]
@@ -256,10 +256,10 @@ def test_resumed_and_shared_reading_has_the_same_masks(record_files):
 
 
 @pytest.mark.long
-def test_an_evaluation_has_the_same_masks_every_time(record_files):
-    dataset = input_pipeline.eval_dataset(record_files, UNMASKED, 10, masking=make())
+def test_an_evaluation_has_the_same_masks_every_time(unmasked_files):
+    dataset = input_pipeline.eval_dataset(unmasked_files, UNMASKED, 10, masking=make())
     once, again = (rows_of(tf.nest.map_structure(lambda v: v.numpy(), list(dataset))) for _ in "ab")
     assert once == again and len(once) == 24
-    other = input_pipeline.eval_dataset(record_files[1:], UNMASKED, 5, masking=make())
+    other = input_pipeline.eval_dataset(unmasked_files[1:], UNMASKED, 5, masking=make())
     assert rows_of(tf.nest.map_structure(lambda v: v.numpy(), list(other))) == once[12:]
-    assert dict(once) != dict(rows_of(batches(record_files, 8, 3, seed=0)))
+    assert dict(once) != dict(rows_of(batches(unmasked_files, 8, 3, seed=0)))

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from albert_tf.records import input_pipeline, record_index, schemas
+from albert_tf.records import input_pipeline, record_files, schemas
 from tests.records.small_records import flat, write
 
 LENGTH, BOUNDS = 32, (8, 16, 32)
@@ -31,13 +31,13 @@ def example(number):
 
 
 @pytest.fixture(scope="module")
-def record_files(tmp_path_factory):
+def indexed_files(tmp_path_factory):
     """Three files of 55 records, whose ids are their numbers."""
     directory = tmp_path_factory.mktemp("lengths")
     paths = [
         write(directory / str(f), range(1 + 55 * f, 56 + 55 * f), SCHEMA, example) for f in range(3)
     ]
-    return record_index.read(paths)
+    return record_files.read_index(paths)
 
 
 def batches(files, count, batch_size=BATCH, window=WINDOW, **options):
@@ -51,8 +51,8 @@ def numbers(found):
     return [batch[:, 0].tolist() for batch in found]
 
 
-def test_batches_are_cut_to_the_bucket_of_their_longest(record_files):
-    found = batches(record_files, 80)
+def test_batches_are_cut_to_the_bucket_of_their_longest(indexed_files):
+    found = batches(indexed_files, 80)
     for batch in found:
         longest = max(map(length_of, batch[:, 0].tolist()))
         assert batch.shape == (BATCH, min(bound for bound in BOUNDS if bound >= longest))
@@ -61,11 +61,11 @@ def test_batches_are_cut_to_the_bucket_of_their_longest(record_files):
     assert {batch.shape[1] for batch in found} == set(BOUNDS)
 
 
-def test_few_batches_have_sequences_of_several_buckets(record_files):
+def test_few_batches_have_sequences_of_several_buckets(indexed_files):
     def buckets_in(batch):
         return {min(b for b in BOUNDS if b >= length_of(number)) for number in batch}
 
-    found = numbers(batches(record_files, 41))  # the first epoch
+    found = numbers(batches(indexed_files, 41))  # the first epoch
     mixed = sum(len(buckets_in(batch)) > 1 for batch in found)
     # In each of three windows two borders between buckets, and a batch that ends in the next one.
     assert 0 < mixed <= 9
@@ -73,22 +73,22 @@ def test_few_batches_have_sequences_of_several_buckets(record_files):
     assert ends[:15] != sorted(ends[:15]) != sorted(ends[:15], reverse=True)  # not in their order
 
 
-def test_an_epoch_has_every_record_once(record_files):
+def test_an_epoch_has_every_record_once(indexed_files):
     for batch_size, window in ((4, 60), (7, 13), (50, 60), (3, 1000)):
-        seen = flat(numbers(batches(record_files, -(-2 * 165 // batch_size), batch_size, window)))
+        seen = flat(numbers(batches(indexed_files, -(-2 * 165 // batch_size), batch_size, window)))
         first, second = seen[:165], seen[165:330]
         assert sorted(first) == sorted(second) == list(range(1, 166))
         assert first != second
 
 
 @pytest.mark.long
-def test_batches_depend_on_the_step_alone(record_files):
-    whole = numbers(batches(record_files, 100))
+def test_batches_depend_on_the_step_alone(indexed_files):
+    whole = numbers(batches(indexed_files, 100))
     for first_step in (13, 60):
-        found = batches(record_files, 100 - first_step, first_step=first_step)
+        found = batches(indexed_files, 100 - first_step, first_step=first_step)
         assert numbers(found) == whole[first_step:]
     shares = [
-        flat(numbers(batches(record_files, 200, num_shares=2, share=share, splits=2)))[:200]
+        flat(numbers(batches(indexed_files, 200, num_shares=2, share=share, splits=2)))[:200]
         for share in range(2)
     ]
     together = [shares[share][2 * k : 2 * k + 2] for k in range(100) for share in range(2)]

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from albert_tf.records import input_pipeline, record_index, schemas
+from albert_tf.records import input_pipeline, record_files, schemas
 from tests.records.small_records import SCHEMA, example, first_ids, flat, train_batches, write
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=4).filter(any)
@@ -73,7 +73,7 @@ def test_an_epoch_has_every_record_once(make_files, counts, batch_size, window, 
 def test_batches_depend_on_the_step_alone(
     make_files, counts, rows, num_shares, splits, window, first_step
 ):
-    files = record_index.read(make_files(counts))
+    files = record_files.read_index(make_files(counts))
     batch_size = rows * num_shares * splits
 
     def batches(count, **options):
@@ -99,8 +99,8 @@ def test_positions_far_into_a_file(tmp_path, monkeypatch):
     with tf.io.TFRecordWriter(str(zipped), "GZIP") as writer:
         for number in range(100, 130):
             writer.write(schemas.encode(example(number), SCHEMA))
-    monkeypatch.setattr(record_index, "STEP", 8)
-    files = record_index.read([path, str(zipped)])
+    monkeypatch.setattr(record_files, "STEP", 8)
+    files = record_files.read_index([path, str(zipped)])
     assert [len(file.offsets) for file in files] == [7, 1]
 
     def batches(first_step, window):

@@ -14,7 +14,7 @@ import run_pretraining
 from albert_tf.checkpoints import run_directory
 from albert_tf.cli import training_flags
 from albert_tf.errors import UserError
-from albert_tf.records import record_index
+from albert_tf.records import record_files
 from tests import GOLDEN
 from tests.scripts.test_run_pretraining import read_variables
 
@@ -231,7 +231,7 @@ def test_a_changed_vocabulary_is_not_taken(made, tmp_path):
     arguments = {"vocab_file": str(tmp_path / "vocab.txt"), "do_lower_case": True}
     arguments |= {"strip_accents": True}
     path = str(tmp_path / "masked")
-    assert record_index.tokenizers_of([path])[path][0] == arguments
+    assert record_files.tokenizers_of([path])[path][0] == arguments
     assert training_flags.tokenizer_of_records([path]).arguments == arguments
     (tmp_path / "vocab.txt").write_text("\n".join([*PIECES, "f"]) + "\n")
     assert training_flags.tokenizer_of_records([path]) is None

@@ -23,7 +23,7 @@ from albert_tf.checkpoints import loading, readers, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.model import objectives
-from albert_tf.records import record_checks, schemas
+from albert_tf.records import record_files, schemas
 from albert_tf.training import figures, pretraining
 from tests import GOLDEN, ROOT
 
@@ -466,7 +466,7 @@ def test_a_bad_record_is_looked_for_when_data_can_be_the_cause(
         raise kind(None, None, "it failed")
 
     monkeypatch.setattr(pretraining, "_train", fail)
-    monkeypatch.setattr(record_checks, "find_bad_record", lambda *_: calls.append(1))
+    monkeypatch.setattr(record_files, "find_bad_record", lambda *_: calls.append(1))
     with pytest.raises(kind, match="it failed"):
         run_main(run_pretraining, **flags)
     assert bool(calls) is searched

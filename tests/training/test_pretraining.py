@@ -13,7 +13,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.corpus import build
 from albert_tf.corpus.instances import Settings
 from albert_tf.errors import UserError
-from albert_tf.records import record_index
+from albert_tf.records import record_files
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import pretraining
 from tests import GOLDEN
@@ -45,8 +45,8 @@ def test_each_file_is_opened_once_at_the_start(records, monkeypatch):
     monkeypatch.setattr(tf.data, "TFRecordDataset", spy(tf.data.TFRecordDataset))
     options = types.SimpleNamespace(max_seq_length=24, max_predictions_per_seq=4, masking=None)
     source = pretraining._checked_source(AlbertConfig(30000), options, records, may_be_masked=False)
-    assert all(file.count for file in record_index.read(source.files))  # by the summary
-    record_index.check_lengths(source.files)
+    assert all(file.count for file in record_files.read_index(source.files))  # by the summary
+    record_files.check_lengths(source.files)
     assert {path: opened[path] for path in records} == dict.fromkeys(records, 1)
 
 

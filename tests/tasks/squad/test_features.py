@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from albert_tf import options
 from albert_tf.errors import UserError
-from albert_tf.records import record_checks, schemas
+from albert_tf.records import record_files, schemas
 from albert_tf.tasks import base
 from albert_tf.tasks.squad import alignment as squad_alignment
 from albert_tf.tasks.squad import features as squad_features
@@ -538,7 +538,7 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, uncased, 
     data = data_set(uncased, tmp_path, version, train_file=source, train_feature_file=made)
     assert data.training_records().paths == [made]
     schema = schemas.squad_schema(64, training=True)
-    assert record_checks.find_bad_record([made], schema, {}) is None
+    assert record_files.find_bad_record([made], schema, {}) is None
     assert read_all(made) == read_all(str(original))
     skipped = f"2 of {len(data.train_examples)} questions are skipped"
     assert skipped in capsys.readouterr().out

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged records are named."""
+"""Counts of the records of files, kept in a file; damaged records are named."""
 
 import gzip
 import itertools
+import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,23 +12,23 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.errors import UserError
-from albert_tf.records import input_pipeline, record_checks, record_index, schemas
+from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.records.schemas import FeatureSpec
 from tests.records.small_records import FLAGS, SCHEMA, example, train_batches, write
 
 
 def test_good_files_pass(five_files):
-    record_checks.check_records(five_files, SCHEMA, FLAGS)
-    assert record_checks.find_bad_record(five_files, SCHEMA, FLAGS) is None
+    record_files.check_records(five_files, SCHEMA, FLAGS)
+    assert record_files.find_bad_record(five_files, SCHEMA, FLAGS) is None
 
 
 def test_a_length_that_differs_names_flag_file_and_both_numbers(five_files):
     schema = SCHEMA | {"ids": FeatureSpec(tf.int64, 128)}
     message = r"--max_seq_length=128 but the records have length 3 \(feature ids, record 1 of .*"
     with pytest.raises(ValueError, match=message + r"1\.tfrecord"):
-        record_checks.check_records(five_files, schema, FLAGS)
+        record_files.check_records(five_files, schema, FLAGS)
     with pytest.raises(ValueError, match=r"feature ids in record 1 of .* has length 3, not 128"):
-        record_checks.check_records(five_files, schema, {})
+        record_files.check_records(five_files, schema, {})
 
 
 def test_doubled_predictions_are_explained(tmp_path):
@@ -38,30 +40,30 @@ def test_doubled_predictions_are_explained(tmp_path):
     flags = {"masked_lm_positions": "max_predictions_per_seq"}
     message = "--max_predictions_per_seq=2 but the records have length 4.*do_permutation"
     with pytest.raises(ValueError, match=message):
-        record_checks.check_records([path], schemas.pretraining_schema(8, 2), flags)
+        record_files.check_records([path], schemas.pretraining_schema(8, 2), flags)
 
 
 def test_features_missing_or_of_another_type(five_files):
     with pytest.raises(ValueError, match=r"has no feature label; it has ids, weight"):
-        record_checks.check_records(five_files, SCHEMA | {"label": FeatureSpec(tf.int64, 1)}, FLAGS)
+        record_files.check_records(five_files, SCHEMA | {"label": FeatureSpec(tf.int64, 1)}, FLAGS)
     with pytest.raises(ValueError, match=r"feature weight in .* is float_list, not int64_list"):
-        record_checks.check_records(five_files, {"weight": FeatureSpec(tf.int64, 1)}, FLAGS)
+        record_files.check_records(five_files, {"weight": FeatureSpec(tf.int64, 1)}, FLAGS)
 
 
 def test_files_that_are_no_records(tmp_path, five_files):
     empty = write(tmp_path / "empty", [])
     with pytest.raises(ValueError, match="empty holds no record"):
-        record_checks.check_records([five_files[0], empty], SCHEMA, FLAGS)
+        record_files.check_records([five_files[0], empty], SCHEMA, FLAGS)
     text = tmp_path / "text"
     text.write_text("This is a text and no TFRecord file." * 9)
     with pytest.raises(ValueError, match="text is not a readable TFRecord file"):
-        record_checks.check_records([str(text)], SCHEMA, FLAGS)
+        record_files.check_records([str(text)], SCHEMA, FLAGS)
     with pytest.raises(ValueError, match="absent is not a readable TFRecord file"):
-        record_checks.check_records([str(tmp_path / "absent")], SCHEMA, FLAGS)
+        record_files.check_records([str(tmp_path / "absent")], SCHEMA, FLAGS)
     with schemas.open_writers([str(tmp_path / "other")]) as (writer,):
         writer.write(b"\xff\xff\xff")
     with pytest.raises(ValueError, match=r"record 1 of .*other is not a tf\.train\.Example"):
-        record_checks.check_records([str(tmp_path / "other")], SCHEMA, FLAGS)
+        record_files.check_records([str(tmp_path / "other")], SCHEMA, FLAGS)
 
 
 def test_find_bad_record_says_which(tmp_path, five_files):
@@ -70,16 +72,16 @@ def test_find_bad_record_says_which(tmp_path, five_files):
     with schemas.open_writers([path]) as (writer,):
         writer.write(schemas.encode(example(1), SCHEMA))
         writer.write(schemas.encode({"ids": [1, 2], "weight": [0.0]}, short))
-    record_checks.check_records([path], SCHEMA, FLAGS)
+    record_files.check_records([path], SCHEMA, FLAGS)
     with pytest.raises(ValueError, match=r"length 2 .*record 2 of .*mixed"):
-        record_checks.find_bad_record([*five_files, path], SCHEMA, FLAGS)
+        record_files.find_bad_record([*five_files, path], SCHEMA, FLAGS)
 
 
 def test_a_file_cut_short_is_found(tmp_path, five_files):
     cut = tmp_path / "cut"
     cut.write_bytes(Path(five_files[0]).read_bytes()[:-5])
     with pytest.raises(ValueError, match="cut is damaged after record 39"):
-        record_checks.find_bad_record([str(cut)], SCHEMA, FLAGS)
+        record_files.find_bad_record([str(cut)], SCHEMA, FLAGS)
 
 
 def gzipped(content):
@@ -109,7 +111,7 @@ def test_damaged_files_are_named_in_one_line(five_files, tmp_path, damage, messa
     path = tmp_path / "file"
     path.write_bytes(damage(Path(five_files[0]).read_bytes()))
     with pytest.raises(UserError) as error:
-        record_checks.check_records([str(path)], SCHEMA)
+        record_files.check_records([str(path)], SCHEMA)
         input_pipeline.load_arrays(str(path), SCHEMA)
     assert str(error.value).startswith(f"{path} {message}") and "\n" not in str(error.value)
 
@@ -133,7 +135,7 @@ def test_a_length_beyond_the_file_is_found_before_tensorflow_reads_it(
 ):
     """TensorFlow's reader would ask for that much memory; its checksum is right."""
     content = Path(five_files[0]).read_bytes()
-    size = record_checks.lengths(five_files[0])[0] + 16
+    size = record_files.lengths(five_files[0])[0] + 16
     head = length.to_bytes(8, "little")
     assert masked_crc32c(content[:8]) == int.from_bytes(content[8:12], "little")
     head += masked_crc32c(head).to_bytes(4, "little")
@@ -142,10 +144,10 @@ def test_a_length_beyond_the_file_is_found_before_tensorflow_reads_it(
     path.write_bytes(gzip.compress(content) if ending else content)
     message = "is damaged after record 39" if before else "is not a readable TFRecord file"
     for read in (
-        record_index.read,
-        record_index.check_lengths,
+        record_files.read_index,
+        record_files.check_lengths,
         lambda paths: input_pipeline.load_arrays(*paths, SCHEMA),
-        lambda paths: record_checks.first_records(*paths, 40),
+        lambda paths: record_files.first_records(*paths, 40),
     ):
         with pytest.raises(UserError, match=f"{path} {message}: the next one "):
             read([str(path)])
@@ -178,7 +180,7 @@ def test_values_out_of_range_fail_and_are_named(tmp_path, schema, name, value, a
         return arrays
 
     path = write(tmp_path / "a", [1, 2, 3, 4], make=make)
-    record_checks.check_records([path], schema)
+    record_files.check_records([path], schema)
     for dataset in (
         input_pipeline.eval_dataset([path], schema, 2),
         train_batches([path], 2, schema=schema),
@@ -193,7 +195,7 @@ def test_values_out_of_range_fail_and_are_named(tmp_path, schema, name, value, a
 
 
 def find(files, schema):
-    with record_checks.naming_bad_records(files, schema):
+    with record_files.naming_bad_records(files, schema):
         raise tf.errors.InvalidArgumentError(None, None, "a step failed")
 
 
@@ -202,6 +204,121 @@ def test_errors_without_a_bad_record_stay_as_they_are(five_files):
         find(five_files, SCHEMA)
     with (
         pytest.raises(tf.errors.ResourceExhaustedError),
-        record_checks.naming_bad_records(["is not read"], SCHEMA),
+        record_files.naming_bad_records(["is not read"], SCHEMA),
     ):
         raise tf.errors.ResourceExhaustedError(None, None, "no memory")
+
+
+# --- counts ---
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Paths of the files that are counted, not taken from an index."""
+    paths, lengths = [], record_files.lengths
+
+    def spy(path):
+        paths.append(path)
+        return lengths(path)
+
+    monkeypatch.setattr(record_files, "lengths", spy)
+    return paths
+
+
+def test_counts_and_offsets(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_files, "STEP", 3)
+    counts = (0, 1, 2, 3, 4, 6, 7)
+    paths = [write(tmp_path / str(count), range(count)) for count in counts]
+    files = record_files.read_index(paths)
+    assert [(file.path, file.count) for file in files] == list(zip(paths, counts, strict=True))
+    for file in files:
+        assert len(file.offsets) == max(-(-file.count // 3), 1)
+        whole = list(tf.data.TFRecordDataset(file.path).as_numpy_iterator())
+        sizes = [len(record) + 16 for record in whole]
+        assert list(file.offsets) == [sum(sizes[:n]) for n in range(0, max(file.count, 1), 3)]
+
+
+def test_an_index_spares_the_counting(five_files, tmp_path, counted):
+    index = str(tmp_path / "records.json")
+    first = record_files.read_index(five_files[:3], index)
+    assert counted == five_files[:3]
+    assert record_files.read_index(five_files[:3], index) == first
+    assert counted == five_files[:3]
+    more = record_files.read_index(five_files, index)
+    assert counted == five_files and more[:3] == first
+    assert os.listdir(tmp_path) == ["records.json"]
+
+
+def test_changed_files_are_counted_again(tmp_path, counted):
+    index = str(tmp_path / "records.json")
+    paths = [write(tmp_path / name, range(5)) for name in "ab"]
+    record_files.read_index(paths, index)
+    write(tmp_path / "a", range(7))
+    os.utime(paths[1], (1, 1))
+    counted.clear()
+    assert [file.count for file in record_files.read_index(paths, index)] == [7, 5]
+    assert counted == paths
+    counted.clear()
+    assert [file.count for file in record_files.read_index(paths, index)] == [7, 5]
+    assert counted == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: "{",
+        lambda content: "[]",
+        lambda content: json.dumps(content | {"offset_step": 5}),
+        lambda content: json.dumps(content | {"files": 3}),
+        lambda content: json.dumps(content | {"files": dict.fromkeys(content["files"], 1)}),
+        lambda content: json.dumps(
+            content | {"files": {p: e | {"count": "5"} for p, e in content["files"].items()}}
+        ),
+        lambda content: json.dumps(
+            content | {"files": {p: e | {"offsets": []} for p, e in content["files"].items()}}
+        ),
+    ],
+)
+def test_an_index_that_cannot_be_used_is_made_anew(tmp_path, counted, change):
+    index, path = tmp_path / "records.json", write(tmp_path / "a", range(5))
+    record_files.read_index([path], str(index))
+    content = json.loads(index.read_text())
+    index.write_text(change(content))
+    assert record_files.read_index([path], str(index))[0].count == 5
+    assert counted == [path, path]
+    assert json.loads(index.read_text()) == content
+
+
+def test_other_workers_read_the_index_and_write_none(tmp_path):
+    index, path = tmp_path / "records.json", write(tmp_path / "a", range(5))
+    assert record_files.read_index([path], str(index), save=False)[0].count == 5
+    assert not index.exists()
+
+
+def test_gzipped_files_are_counted(five_files, tmp_path):
+    path = tmp_path / "1.tfrecord.gz"
+    path.write_bytes(gzip.compress(Path(five_files[0]).read_bytes()))
+    assert record_files.read_index([str(path)]) == [record_files.IndexedFile(str(path), 40, (0,))]
+
+
+def test_damage_is_named(five_files, tmp_path):
+    content = bytearray(Path(five_files[0]).read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(content)
+    with pytest.raises(UserError, match=r"damaged is damaged after record \d+: .*\. Mend it$"):
+        record_files.read_index([five_files[1], str(damaged)], remedy="Mend it")
+    with pytest.raises(UserError, match=r"cannot read .*absent"):
+        record_files.read_index([str(tmp_path / "absent")])
+
+
+def test_files_without_any_record(tmp_path):
+    path = write(tmp_path / "empty", [])
+    with pytest.raises(UserError, match="empty hold no record"):
+        record_files.read_index([path])
+
+
+def test_a_line_while_counting(five_files, monkeypatch, capsys):
+    monkeypatch.setattr(record_files, "_SECONDS_BETWEEN_LINES", -1)
+    record_files.read_index(five_files)
+    assert "Counting the records: 0.0 of 0.0 GB" in capsys.readouterr().out

@@ -1,0 +1,450 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TFRecord files as they are on disk: counts and offsets of records, checks, damaged records."""
+
+import contextlib
+import gzip
+import itertools
+import json
+import os
+import time
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
+from albert_tf import files
+from albert_tf.errors import UserError, one_line
+from albert_tf.records import schemas
+
+INDEX = "records.json"  # in the directory of a run
+STEP = 4096  # records from one known offset to the next: some MB, quick to skip
+CACHE_REMEDY = "If the file is damaged, delete it: it is then made again"
+_SUMMARY = "summary-"
+_ENTRY = ("size", "mtime_nsec", "count", "offsets")
+_HEAD_BYTES, _CHECKSUM_BYTES = 12, 4  # before a record, its length with a checksum; after it
+_LONGEST_PACKED = 1 << 28  # bytes of a record; the size of a compressed file says nothing
+_READ_TOGETHER = 1024
+_SECONDS_BETWEEN_LINES = 30
+# The limit of each feature, for messages.
+_LIMITED_BY = {
+    "input_ids": "vocab_size in --albert_config_file: another vocabulary than the records'",
+    "masked_lm_ids": "vocab_size in --albert_config_file: another vocabulary than the records'",
+    "segment_ids": "type_vocab_size in --albert_config_file",
+    "masked_lm_positions": "--max_seq_length",
+    "start_positions": "--max_seq_length",
+    "end_positions": "--max_seq_length",
+    "label_ids": "the number of labels",
+}
+_KINDS = {tf.int64: "int64_list", tf.float32: "float_list"}
+# Errors that bad data causes in a step. A lack of memory and lost workers raise other errors.
+_DATA_ERRORS = (tf.errors.DataLossError, tf.errors.InvalidArgumentError)
+
+
+# === Counts and offsets, and the files that keep them ===
+
+
+class IndexedFile(NamedTuple):
+    """A TFRecord file whose records are counted.
+
+    Attributes:
+        path: str.
+        count: int, of its records.
+        offsets: tuple of int, where the records 0, STEP, 2 * STEP ... begin, in bytes; of a
+            compressed file, (0,).
+    """
+
+    path: str
+    count: int
+    offsets: tuple
+
+
+def read_index(paths, index_file=None, *, save=True, remedy=None):
+    """Counts the records of files, or takes the counts of an earlier call for unchanged files.
+
+    Files are identified by path, size and time of the last change. Counting reads whole files,
+    checks all checksums, and prints its progress now and then.
+
+    Args:
+        paths: sequence of str.
+        index_file: str or None, JSON file that keeps the counts.
+        save: bool, whether to write new counts to it: only one of several workers may.
+        remedy: str or None, a sentence for the message about a damaged file.
+
+    Returns:
+        list of IndexedFile, in the order of `paths`.
+
+    Raises:
+        UserError: a file cannot be read, is damaged, or there is no record at all.
+    """
+    states = {path: state(path) for path in paths}
+    kept = _entries(_read_json(index_file)) if index_file else {}
+    known = _known(states) | _current(kept, states)
+    missing = [path for path in states if path not in known]
+    for path, found in _count_all(missing, states, remedy):
+        known[path] = states[path] | found
+    if index_file and save and any(kept.get(path) != known[path] for path in states):
+        content = index_content({path: known[path] for path in states})
+        files.write_text(index_file, json.dumps(content) + "\n")
+    indexed = [IndexedFile(p, known[p]["count"], tuple(known[p]["offsets"])) for p in paths]
+    if not any(file.count for file in indexed):
+        raise UserError(f"{', '.join(paths)} hold no record to train on")
+    return indexed
+
+
+def check_lengths(paths):
+    """Checks that records end within their files, for reading without counts.
+
+    Args:
+        paths: sequence of str. Files that match their summary are complete and are not checked.
+
+    Raises:
+        UserError: a file cannot be read or is damaged.
+    """
+    known = _known({path: state(path) for path in paths})
+    for path in paths:
+        if path not in known:
+            lengths(path)
+
+
+def _count_all(paths, states, remedy):
+    """Yields (path, count and offsets) for each file."""
+    next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+    total, done = sum(states[path]["size"] for path in paths), 0
+    for path in paths:
+        with advising(remedy):
+            sizes = lengths(path)
+        read = 0
+        with naming_bad_records([path], schema={}, remedy=remedy):
+            # For the checksums.
+            for batch in schemas.serialized([path]).batch(_READ_TOGETHER).map(tf.size):
+                read += int(batch)
+                if time.monotonic() >= next_line:
+                    next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
+                    read_bytes = done + sizes[:read].sum()
+                    print(f"Counting the records: {read_bytes / 1e9:.1f} of {total / 1e9:.1f} GB")
+        done += states[path]["size"]
+        yield path, _index_of(path, sizes)
+
+
+def _index_of(path, sizes):
+    starts = np.cumsum(sizes + _HEAD_BYTES + _CHECKSUM_BYTES)[STEP - 1 : -1 : STEP].tolist()
+    return {"count": len(sizes), "offsets": [0, *([] if schemas.compression_of(path) else starts)]}
+
+
+def state(path):
+    """Size and modification time of a file, to detect changes."""
+    try:
+        found = tf.io.gfile.stat(path)
+    except tf.errors.OpError as error:
+        raise UserError(f"cannot read {path}: {error.message}") from error
+    return {"size": found.length, "mtime_nsec": found.mtime_nsec}
+
+
+def entry(path, lengths):
+    """The entry of a file that was just written: dict.
+
+    Args:
+        path: str.
+        lengths: int64 array, sizes of its records in bytes.
+    """
+    return state(path) | _index_of(path, lengths)
+
+
+def is_current(entry, state):
+    """Whether an entry (dict) is complete and has the given state of its file."""
+    if not isinstance(entry, dict) or entry | state != entry:
+        return False
+    count, offsets = entry.get("count"), entry.get("offsets")
+    return type(count) is int and isinstance(offsets, list) and len(offsets) > 0
+
+
+def index_content(entries):
+    """The content of an index as JSON values; a summary contains it besides other figures.
+
+    Args:
+        entries: dict from path to `entry`.
+    """
+    return {"offset_step": STEP, "files": entries}
+
+
+def _entries(content):
+    """The entries of an index; empty if it is damaged or of another format."""
+    found = content.get("files") if content.get("offset_step") == STEP else None
+    return found if isinstance(found, dict) else {}
+
+
+def _read_json(path):
+    """The dict in a JSON file; empty if the file is absent or damaged."""
+    try:
+        content = files.read_json(path) if tf.io.gfile.exists(path) else {}
+    except UserError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _current(entries, states):
+    return {path: entries[path] for path in states if is_current(entries.get(path), states[path])}
+
+
+def _known(states):
+    """The entries of unchanged files, from the summaries next to them."""
+    entries = {}
+    for directory, content in _summaries(states):
+        for path, found in _entries(content).items():
+            if isinstance(found, dict):
+                found = {key: found[key] for key in _ENTRY if key in found}
+                entries[os.path.join(directory, os.path.basename(path))] = found
+    return _current(entries, states)
+
+
+# === Summaries ===
+
+
+def summary_file(path):
+    """Path of the summary of record files; patterns for records rarely match its name.
+
+    Args:
+        path: str, the first of the files.
+    """
+    return os.path.join(os.path.dirname(path), f"{_SUMMARY}{os.path.basename(path)}.json")
+
+
+def expand_patterns(patterns, flag):
+    """Record files that match patterns, as files.expand_patterns, without summaries.
+
+    Args:
+        patterns: str, comma-separated globs.
+        flag: str, name of the flag they come from, for the message.
+
+    Raises:
+        UserError: a pattern matches no file, or there are only summaries.
+    """
+    paths = files.expand_patterns(patterns, flag)
+    found = [path for path in paths if not _is_summary(os.path.basename(path))]
+    if not found:
+        raise UserError(f"--{flag}: {', '.join(paths)} is a summary; give the record files")
+    return found
+
+
+def _is_summary(name):
+    return name.startswith(_SUMMARY) and name.endswith(".json")
+
+
+def tokenizers_of(paths):
+    """Tokenizers that made record files, according to the summaries next to them.
+
+    Args:
+        paths: list of str.
+
+    Returns:
+        dict of path -> (dict, the arguments of FullTokenizer; str, its fingerprint), for the files
+        that a summary lists.
+    """
+    known = {}
+    for directory, content in _summaries(paths):
+        if isinstance(content.get("tokenizer"), dict):
+            made = content["tokenizer"], content.get("vocabulary")
+            names = map(os.path.basename, _entries(content))
+            known |= {os.path.join(directory, name): made for name in names}
+    return {path: known[path] for path in paths if path in known}
+
+
+def _summaries(paths):
+    """Yields (directory, content) of the summaries next to files."""
+    for directory in {os.path.dirname(path) for path in paths}:
+        for summary in tf.io.gfile.glob(os.path.join(directory, f"{_SUMMARY}*.json")):
+            yield directory, _read_json(summary)
+
+
+# === Checks of records ===
+
+
+def lengths(path):
+    """Sizes of the records of a file in bytes, int64 array [n].
+
+    TensorFlow's reader trusts the length that a record begins with and asks for that much memory,
+    so nothing may be read with it before each length is known to lie within the file.
+
+    Args:
+        path: str.
+
+    Raises:
+        UserError: the file cannot be read, or a record goes on beyond its end.
+    """
+    return np.fromiter((length for length, _ in _walk(path, most_kept=0)), np.int64)
+
+
+def first_records(path, count):
+    """The features of the first records of a file, as tf.train.Features maps them.
+
+    The file is opened once, and read without TensorFlow's reader. Checksums are not looked at.
+
+    Args:
+        path: str.
+        count: int, records at most.
+
+    Returns:
+        list of dict, at least one.
+
+    Raises:
+        UserError: there is none, or one of them is damaged.
+    """
+    records = [record for _, record in itertools.islice(_walk(path, count), count)]
+    if not records:
+        raise UserError(f"{path} holds no record; remove it from the input or make it again")
+    try:
+        return [_features(record, f"record {n} of {path}") for n, record in enumerate(records, 1)]
+    except UserError:
+        list(itertools.islice(_serialized(path), len(records)))  # perhaps a checksum is wrong
+        raise
+
+
+def check_records(files, schema, flags=None, remedy=None):
+    """Compares the first record of each file with the schema, before any training.
+
+    Args:
+        files: list of str, paths; or dict from path to the first of its `first_records`.
+        schema: dict from feature name to `FeatureSpec`.
+        flags: dict from feature name to the flag that sets its length, for the message.
+        remedy: str or None, a sentence for the message.
+
+    Raises:
+        UserError: a file is empty or no TFRecord file, or its first record does not fit.
+    """
+    for path in files:
+        with advising(remedy):
+            first = files[path] if isinstance(files, dict) else first_records(path, 1)[0]
+            _check_features(first, f"record 1 of {path}", schema, flags or {})
+
+
+def find_bad_record(files, schema, flags=None, remedy=None):
+    """Reads every record to find the one that broke a step; None if all are good.
+
+    The arguments are those of `check_records`, with a list of files.
+
+    Raises:
+        UserError: about the first record that does not fit, with its number.
+    """
+    for path in files:
+        with advising(remedy):
+            for number, record in enumerate(_serialized(path), start=1):
+                where = f"record {number} of {path}"
+                _check_features(_features(record, where), where, schema, flags or {})
+
+
+@contextlib.contextmanager
+def naming_bad_records(files, schema, flags=None, remedy=None):
+    """Context that makes an error of TensorFlow name the bad record, if one is the cause.
+
+    The arguments are those of `check_records`; `files` is a list of the files that the block reads.
+
+    Raises:
+        UserError: names the bad record.
+    """
+    try:
+        yield
+    except _DATA_ERRORS:
+        find_bad_record(files, schema, flags, remedy)
+        raise
+
+
+@contextlib.contextmanager
+def advising(remedy):
+    """Context that adds a sentence (str or None) to the message of a UserError."""
+    try:
+        yield
+    except UserError as error:
+        if not remedy:
+            raise
+        raise UserError(f"{error}. {remedy}") from error
+
+
+def _walk(path, most_kept):
+    """Yields (length, content of one of the first `most_kept` records, else None) of records."""
+    count, is_packed = 0, bool(schemas.compression_of(path))
+    try:
+        size = None if is_packed else tf.io.gfile.stat(path).length
+        with contextlib.ExitStack() as stack:
+            # GFile would take most of the time here.
+            opened = tf.io.gfile.GFile if "://" in path else open
+            file = stack.enter_context(opened(path, "rb"))
+            if is_packed:
+                file = stack.enter_context(gzip.GzipFile(fileobj=file))
+            end = 0
+            while head := file.read(_HEAD_BYTES):
+                length, begin = int.from_bytes(head[:8], "little"), end + _HEAD_BYTES
+                end = begin + length + _CHECKSUM_BYTES
+                if len(head) < _HEAD_BYTES or end > (size or begin + _LONGEST_PACKED):
+                    raise _damaged(path, count, f"the next one has {length} bytes by its length")
+                content = file.read(length) if count < most_kept else None
+                file.seek(end)
+                if file.tell() < end:
+                    raise _damaged(path, count, "the next one ends before it is whole")
+                yield length, content
+                count += 1
+    except (tf.errors.OpError, OSError, EOFError, zlib.error) as error:
+        raise _damaged(path, count, one_line(error)) from error
+
+
+def _serialized(path):
+    """Yields the serialised records of a file."""
+    count = 0
+    try:
+        for record in schemas.serialized([path]).as_numpy_iterator():
+            yield record
+            count += 1
+    except tf.errors.OpError as error:
+        raise _damaged(path, count, one_line(error)) from error
+
+
+def _damaged(path, count, reason):
+    """UserError about a damaged file, of which `count` records can be read."""
+    if not count and not schemas.compression_of(path):
+        with contextlib.suppress(tf.errors.OpError), tf.io.gfile.GFile(path, "rb") as file:
+            if file.read(2) == b"\x1f\x8b":
+                return UserError(
+                    f"{path} is compressed: unpack it with gunzip, or have its name end in .gz"
+                )
+    state = f"is damaged after record {count}" if count else "is not a readable TFRecord file"
+    return UserError(f"{path} {state}: {reason}")
+
+
+def _features(record, where):
+    try:
+        return tf.train.Example.FromString(record).features.feature
+    except DecodeError as error:
+        raise UserError(f"{where} is not a tf.train.Example") from error
+
+
+def _check_features(features, where, schema, flags):
+    for name, feature in schema.items():
+        if name not in features:
+            raise UserError(
+                f"{where} has no feature {name}; it has {', '.join(sorted(features)) or 'none'}"
+            )
+        found, wanted = features[name].WhichOneof("kind"), _KINDS[feature.dtype]
+        if found != wanted:
+            raise UserError(f"feature {name} in {where} is {found or 'empty'}, not {wanted}")
+        values = np.array(getattr(features[name], wanted).value)
+        if len(values) != feature.length:
+            raise _wrong_length(len(values), feature.length, name, where, flags.get(name))
+        smallest, largest = feature.limits
+        bad = values[~((values >= smallest) & (values <= largest))]
+        if len(bad):
+            reason = _LIMITED_BY.get(name)
+            raise UserError(
+                f"feature {name} in {where} holds {bad[0]}; allowed are {smallest} to {largest}"
+                + (f" ({reason})" if reason and bad[0] > largest else "")
+            )
+
+
+def _wrong_length(length, wanted, name, where, flag):
+    if flag is None:
+        return UserError(f"feature {name} in {where} has length {length}, not {wanted}")
+    doubled = name.startswith("masked_lm_") and length == 2 * wanted
+    return UserError(
+        f"--{flag}={wanted} but the records have length {length} (feature {name}, {where})"
+        + ("; data made with --do_permutation needs this flag doubled" if doubled else "")
+    )
