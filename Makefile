@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make help` lists the commands. Needs Python 3.11, 3.12 or 3.13, make and a way to PyPI; all else is set up here.
+# `make help` lists the commands. Needs Python 3.11, 3.12 or 3.13, make and a way to PyPI; it sets up the rest.
 
-# The newest one that runs: a name may belong to a version manager that has no such version.
+# The newest one that runs: a version manager may have the name without that version.
 PYTHON ?= $(shell for minor in 13 12 11; do \
   "python3.$$minor" -c "import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, $$minor))" \
   2> /dev/null && echo "python3.$$minor" && exit; done; echo python3)
@@ -25,18 +25,18 @@ FUZZ_SEED ?= 1
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
 	@echo "make test    the tests (TESTS=tests/model/test_encoder.py for a part)"
-	@echo "make test-slow  those that take long and show what the others do for more cases"
-	@echo "make test-long  tests of more than some seconds"
-	@echo "make test-killed  runs that are killed, and workers that are lost"
+	@echo "make test-slow  more cases of what the default tests show; they take long"
+	@echo "make test-long  tests that take more than some seconds"
+	@echo "make test-killed  tests of runs that are killed, and of workers that are lost"
 	@echo "make test-beam  create_pretraining_data.py --runner, with Apache Beam in $(VENV)-beam"
-	@echo "make test-onednn-off  those of the model's figures, with TensorFlow's other kernels"
+	@echo "make test-onednn-off  the tests of the model's figures, with TensorFlow's other kernels"
 	@echo "make lint    ruff: rules and format"
 	@echo "make docs    the documentation site, in output/site; links and pages are checked"
 	@echo "make docs-check  the commands of README.md and docs/, with tiny models and data: 7 minutes"
 	@echo "make fuzz    the scripts on damaged input, and killed while they write: FUZZ_CASES=200,"
 	@echo "             FUZZ_CRASHES=24; another FUZZ_SEED gives others"
 	@echo "make demo    corpus -> SentencePiece -> records -> pre-training -> filled masks and curves,"
-	@echo "             in $(DEMO_DIR) (DEMO_STEPS=30 for a short one; what is done is not done again)"
+	@echo "             in $(DEMO_DIR) (DEMO_STEPS=30 for a short one; finished stages are not repeated)"
 	@echo "make demo-finetune  the demo's model learns which package a docstring is from"
 	@echo "make books   the small model of docs/results.md, from BOOKS=DIR with text and vocabulary"
 	@echo "make clean   delete $(DEMO_DIR) and the tools' caches; $(VENV) stays"
@@ -49,7 +49,7 @@ $(READY): requirements.txt requirements-library.txt requirements-dev.txt require
 	sys.version_info < (3, 14) and "Python 3.11, 3.12 or 3.13 is needed, this is " \
 	+ sys.version.split()[0] + ". Name one: make PYTHON=/path/to/python3.13")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing the requirements: some minutes."
+	@echo "Installing the requirements takes some minutes."
 	$(VENV)/bin/python -m pip install --quiet -r requirements.txt -r requirements-dev.txt
 	@touch $@
 
@@ -59,7 +59,7 @@ test: $(READY)
 test-slow: $(READY)
 	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m slow $(TESTS)
 
-# These take several processes of their own, which are killed or lost.
+# These start several processes, which are killed or lost.
 KILLED := tests/scripts/test_workers.py tests/scripts/test_killed.py
 
 test-long: $(READY)
@@ -82,7 +82,7 @@ $(BEAM_READY): requirements-beam.txt $(READY)
 test-beam: $(BEAM_READY)
 	TF_CPP_MIN_LOG_LEVEL=3 $(VENV)-beam/bin/python -m pytest -m 'not slow' tests/corpus/test_beam_pipeline.py
 
-# Other processors take other kernels, whose sums are rounded otherwise.
+# Other processors use other kernels, whose sums are rounded differently.
 NUMERIC := model scripts/test_run_squad.py
 
 test-onednn-off: export TF_ENABLE_ONEDNN_OPTS := 0
@@ -112,13 +112,13 @@ fuzz: $(READY)
 
 # --- demo -----------------------------------------------------------------------------------------
 # Each stage makes files and runs again when its script or what it reads is newer. A change inside
-# albert_tf/ asks for `make clean` first: it would be a pity to train again for every edit.
+# albert_tf/ asks for `make clean` first: otherwise each edit would start the training again.
 
 DATA := $(DEMO_DIR)/data
 # A run of its own for each length; one that was interrupted goes on where it was.
 MODEL := $(DEMO_DIR)/model-$(DEMO_STEPS)-steps
 
-# What lets so small a model learn in minutes: short sequences, single pieces masked, many updates
+# These let so small a model learn in minutes: short sequences, single pieces masked, many updates
 # of small batches, a small vocabulary, and the config's initializer_range. The vocabulary and the
 # positions of demo/albert_config.json fit these numbers.
 VOCAB_SIZE := 4000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Writes the weights of a checkpoint anew: for the original release, this one, or transformers.
+r"""Writes the weights of a checkpoint for the original release, this one, or transformers.
 
 python export_checkpoints.py \
   --albert_directory=output/model --export_path=released/model.ckpt-best --export_format=tf1
@@ -55,15 +55,16 @@ def check_prefix(prefix, config):
     directory, name = os.path.split(prefix)
     if not name or tf.io.gfile.isdir(prefix) or "[" in name:
         raise UserError(
-            f"--export_path={prefix} is no prefix of files: give one such as DIR/model.ckpt-best"
+            f"--export_path={prefix} is not the prefix of a checkpoint: give one such as "
+            "DIR/model.ckpt-best"
         )
     if run_directory.exists(prefix):
-        raise UserError(f"--export_path={prefix}: there is such a checkpoint. Choose another name")
+        raise UserError(f"--export_path={prefix} exists already. Choose another name")
     files.check_writable(directory or ".", "export_path")
     path = os.path.join(directory, CONFIG_FILE)
     if tf.io.gfile.exists(path) and albert_config.AlbertConfig.from_json_file(path) != config:
         raise UserError(
-            f"--export_path={prefix}: {path} is of another model. Choose another directory"
+            f"--export_path={prefix}: {path} belongs to another model. Choose another directory"
         )
 
 
@@ -79,14 +80,14 @@ def read_weights(config):
     weights = loading.read_weights(checkpoint_path(), config)
     print(f"Read {len(weights.tensors)} variables from {weights.prefix}")
     if weights.absent:
-        print(f"  not in it, so not written: {', '.join(weights.absent)}")
+        print(f"  absent, so not written: {', '.join(weights.absent)}")
     if weights.left_out:
         print(f"  not of an ALBERT model, so left out: {', '.join(weights.left_out)}")
     return weights.tensors
 
 
 def export_checkpoint(config):
-    """Writes --export_path as a checkpoint, with the config beside it."""
+    """Writes --export_path as a checkpoint, with the config next to it."""
     import tensorflow as tf
 
     from albert_tf import files

@@ -15,7 +15,7 @@ from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
-KEEP_CHECKPOINTS = 3  # of those that were evaluated, beside the best, as the original
+KEEP_CHECKPOINTS = 3  # of those that were evaluated, besides the best, as the original
 RECORD_FLAGS = {"train": "train_feature_file", "predict": "predict_feature_file"}
 
 

@@ -135,7 +135,7 @@ def main():
         work(args)
         return
     found = {kind: run_two(kind) for kind in KINDS}
-    print("| parameters | gradients of a step | step, exchanging | step, computing alone |")
+    print("| parameters | gradients of a step | step, exchanging | step, only computing |")
     print("|---|---|---|---|")
     for kind, figures in found.items():
         print(

@@ -29,12 +29,15 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--input_file", required=True, help="UTF-8 text, a sentence a line")
     parser.add_argument("--spm_model_file", help="SentencePiece model")
-    parser.add_argument("--vocab_file", help="WordPiece vocabulary, for the times alone")
+    parser.add_argument("--vocab_file", help="WordPiece vocabulary, instead")
     parser.add_argument("--max_seq_length", type=int, default=512)
     parser.add_argument("--max_predictions_per_seq", type=int, default=20)
     parser.add_argument("--dupe_factor", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.dupe_factor < 2:
+        parser.error("--dupe_factor must be at least 2: the time of a pass is a difference")
+    return args
 
 
 def seconds(function, *args):

@@ -131,7 +131,7 @@ def rates(sources, args, step=None):
     for _ in range(args.turns):
         steps += [step() for _ in range(args.train_steps)] if step else []
         for name, source in sources.items():
-            # Made anew: one that waits for its turn would read ahead meanwhile.
+            # Made again: one that waits for its turn would read ahead meanwhile.
             iterator = iter(source)
             for _ in range(WARM_UP):
                 next(iterator)

@@ -2,7 +2,7 @@
 """How fast SQuAD questions become features, and how much faster than by the plain algorithm.
 
 The plain one is the reference of the tests: the table of the alignment cell by cell, for every
-question anew, as the original makes it. It runs on the first questions of the file only.
+question again, as the original makes it. It runs on the first questions of the file only.
 
 python benchmarks/squad_features.py --data_file=dev-v1.1.json --spm_model_file=30k-clean.model
 """
@@ -61,7 +61,7 @@ def main():
     plain = seconds(align_plainly, sample, tokenizer, tokenizer.do_lower_case)
     ours = seconds(convert, sample, tokenizer, settings)
     print(f"the first {len(sample)} of them:")
-    print(f"  plain alignment alone {1000 * plain / len(sample):.2f} s per 1,000")
+    print(f"  only the plain alignment {1000 * plain / len(sample):.2f} s per 1,000")
     print(f"  ours with features {1000 * ours / len(sample):.3f} s per 1,000: ", end="")
     print(f"{plain / ours:.0f} times faster")
 

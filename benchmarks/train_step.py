@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-training steps: time, share of what matrix products alone would take, memory, against peers.
+"""Pre-training steps: time against that of their matrix products, memory, peers.
 
 Each implementation runs in a process of its own. The processes take turns, one step each, so that
-what else the machine does meets all of them. "products" runs all matrix products of a step and
+other work of the machine affects all of them. "products" runs all matrix products of a step and
 nothing else: the limit.
 
 python benchmarks/train_step.py --sizes=base --lengths=128 --batch_sizes=8 --dtypes=fp32,bf16 \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a masked language model has to beat: guessing from piece frequencies alone.
+"""What a masked language model has to beat: guessing from piece frequencies only.
 
 Counts the masked pieces of training records and predicts the held-out ones from the counts:
 accuracy of always naming the most frequent piece, and the loss of the smoothed unigram model.

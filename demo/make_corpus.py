@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make an English corpus from the docstrings of the installed Python packages.
 
-Text that is on every machine anyway: one docstring is one document, one sentence a line, an empty
-line between documents, which is what create_pretraining_data.py reads. The packages are parsed,
-never imported. Same packages, same corpus. It reads and writes this machine's files alone.
+This text is on every machine anyway. A docstring is a document, with a sentence in each line and an
+empty line after it, as create_pretraining_data.py reads it. The packages are parsed,
+never imported. The same packages give the same corpus. Nothing is downloaded.
 
 With --labelled_dir, some of the documents are written as train.tsv and dev.tsv too, labelled with
 the package that each is from: a small task for the fine-tuning of the demo.
@@ -33,13 +33,13 @@ _ROOTS = flags.DEFINE_list(
 _TRAIN_FILE = flags.DEFINE_string("train_file", None, "text file of the training documents")
 _HELDOUT_FILE = flags.DEFINE_string("heldout_file", None, "text file of the held-out documents")
 _HELDOUT_EVERY = flags.DEFINE_integer(
-    "heldout_every", 20, "every how many documents one is held out", lower_bound=2
+    "heldout_every", 20, "hold out one of so many documents", lower_bound=2
 )
 _MIN_SENTENCES = flags.DEFINE_integer(
     "min_sentences", 2, "documents with fewer new sentences are dropped", lower_bound=1
 )
 _LABELLED_DIR = flags.DEFINE_string(
-    "labelled_dir", None, "folder for train.tsv and dev.tsv: which package is a document from?"
+    "labelled_dir", None, "folder for train.tsv and dev.tsv: documents labelled with their package"
 )
 
 # Of the labelled documents: packages that have most, and how many of each. Few are enough to see
@@ -47,13 +47,13 @@ _LABELLED_DIR = flags.DEFINE_string(
 _LABELS = 4
 _MOST_PER_LABEL = {"train": 500, "dev": 50}
 
-# Tests describe themselves to nobody; vendored copies only repeat what stands elsewhere.
+# Docstrings of tests are poor text, and vendored copies repeat those of other packages.
 _SKIPPED_FOLDERS = frozenset({"test", "tests", "_vendor", "__pycache__"})
 
 _PACKAGE_ROOTS = frozenset({"site-packages", "dist-packages"})
 
-# Lines at the margin that are not prose. What is indented (code, `Args:` tables, definitions) goes
-# by its indent alone.
+# Lines at the margin that are not prose. Indented lines (code, `Args:` tables, definitions) are
+# dropped anyway.
 _NOT_PROSE = re.compile(
     r"""
       [*+\-•]\s            # list item
@@ -104,7 +104,7 @@ def docstrings(source):
             text = ast.get_docstring(node, clean=False)
             if text:
                 yield inspect.cleandoc(text)
-        # Statements alone are walked: an expression holds no docstring, and there are many.
+        # Only statements are walked: expressions hold no docstrings, and there are many of them.
         todo.extend(
             child for child in reversed(getattr(node, "body", ())) if isinstance(child, ast.stmt)
         )

@@ -106,7 +106,7 @@ class ConfiguredModel(tf_keras.Model):
                 none; the number of outputs, where the source has no such head.
 
         Returns:
-            The model. A head that the source lacks starts afresh.
+            The model. A head that the source lacks starts from random weights.
 
         Raises:
             UserError: there is no checkpoint or no config, or the encoder does not fit.
@@ -125,7 +125,7 @@ class ConfiguredModel(tf_keras.Model):
             if p.default is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in known
         ]
         if absent:
-            raise UserError(f"{found.checkpoint} has no head that tells {absent[0]}: give it")
+            raise UserError(f"{found.checkpoint} has no such head: give {absent[0]}")
         model = cls(config, **options)
         named = name_table.named_variables(model)
         print(loading.load(found.checkpoint, named, reads_pooler=cls.reads_pooler))

@@ -15,9 +15,9 @@ from albert_tf.publish.signatures import id_specs, traced
 
 DEFAULT_SEQ_LENGTH = 128  # of the Hub's preprocessing modules
 EQUAL_SPLITS = (
-    "Pieces are those that training uses, but where a text has two splits of exactly equal score, "
-    'such as "***" in text with capitals that the vocabulary lacks: tensorflow-text may take the '
-    "other one (1 of 28,000 lines of English books)."
+    "Pieces are those that training uses, except where a text has two splits of exactly equal "
+    'score, such as "***" in text with capitals that the vocabulary lacks: tensorflow-text may '
+    "take the other one (1 of 28,000 lines of English books)."
 )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SavedModels in directories of their own: exports of fine-tuned models, and writing any whole."""
+"""Exports of fine-tuned models as SavedModels."""
 
 import os
 import shlex
@@ -64,7 +64,7 @@ def save_module(module, path, signatures=None, card=None):
         module: tf.Module.
         path: str, directory to make.
         signatures: dict of name -> concrete function, or None.
-        card: str or None, text of a `README.md` beside it.
+        card: str or None, text of a `README.md` next to it.
     """
     with files.replacing_directory(path) as directory:
         tf.saved_model.save(module, directory, signatures=signatures)

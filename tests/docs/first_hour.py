@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs docs/first-hour.md: each command, and what it prints into the block below it.
 
-python -m tests.docs.first_hour           # writes the page anew: a quarter of an hour
+python -m tests.docs.first_hour           # writes the page again: a quarter of an hour
 python -m tests.docs.first_hour --small   # quickly, and leaves the page as it is
 
 With --small, numbers of steps and the like are lowered as by `make docs-check`.
@@ -76,7 +76,7 @@ def transcript(page, directory, small):
 
 
 def main():
-    """Runs the page, and writes it anew."""
+    """Runs the page, and writes it again."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="small sizes; the page stays as it is")
     small = parser.parse_args().small

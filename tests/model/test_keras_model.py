@@ -312,7 +312,7 @@ def test_from_checkpoint(tmp_path, capsys):
     assert f"from {directory}/model.ckpt-best" in capsys.readouterr().out
     assert_same(encoder(features()), model.encoder(features()))
     assert encoder.get_config()["recompute"] is True
-    with pytest.raises(UserError, match="has no head that tells num_outputs: give it"):
+    with pytest.raises(UserError, match="has no such head: give num_outputs"):
         heads.ClassificationModel.from_checkpoint(directory)
     classifier = heads.ClassificationModel.from_checkpoint(directory, num_outputs=3)
     assert "initialized randomly: output_weights, output_bias" in capsys.readouterr().out

@@ -44,7 +44,7 @@ SPANS = {
 TOKENS = {"label_ids": whole(5, BATCH, LENGTH), "label_mask": whole(2, BATCH, LENGTH)}
 REGRESSION = {"label_ids": tf.constant([[0.5], [1.0], [4.0]])}
 
-# Name -> model, its features beside the inputs, terms.
+# Name -> model, its features besides the inputs, terms.
 HEADS = {
     "pretraining": (lambda: heads.PretrainingModel(CONFIG), MASKED, objectives.pretraining_terms),
     "recompute": (

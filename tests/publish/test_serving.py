@@ -804,7 +804,7 @@ def test_tflite(script, flags, outputs, exported, signatures_of):
     expected = as_numpy(function(**{name: tf.constant(values) for name, values in inputs.items()}))
     sizes = []
     for suffix, limit in (("", 1e-4), ("_float16", 0.02), ("_int8", 0.5)):
-        # Where the original put it: beside `saved_model`, in SQuAD.
+        # Where the original put it: next to `saved_model`, in SQuAD.
         path = directory.parent / "export" / f"albert_model{suffix}.tflite"
         sizes.append(path.stat().st_size)
         runner = tf.lite.Interpreter(str(path)).get_signature_runner()

@@ -199,7 +199,7 @@ def test_words_that_keep_their_accents(lower, tmp_path):
 @pytest.mark.parametrize("strip_accents", [True, False])
 @pytest.mark.parametrize("lower", [True, False])
 def test_text_that_a_sentencepiece_model_gets(lower, strip_accents, tmp_path):
-    """Ids alone would hide what is unknown to the vocabulary: Greek, Korean."""
+    """Ids would hide what is unknown to the vocabulary: Greek, Korean."""
     import sentencepiece
 
     path = VOCABULARIES / "spm_cased.model"

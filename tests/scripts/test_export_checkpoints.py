@@ -233,7 +233,7 @@ def test_heads_of_fine_tuned_models_come_along(kind, source, export, capsys):
     prefix = export(source(tensors=tensors))
     assert_same(read(prefix), tensors | {"global_step": np.int64(0)})
     printed = capsys.readouterr().out
-    assert "not in it, so not written: cls/predictions/transform/dense/kernel, " in printed
+    assert "absent, so not written: cls/predictions/transform/dense/kernel, " in printed
     assert f"Wrote {len(tensors)} variables and global_step 0 to {prefix}" in printed
 
 
@@ -243,7 +243,7 @@ def test_what_is_absent_is_not_invented(source, export, capsys):
     prefix = export(source(tensors=tensors))
     assert_same(read(prefix), tensors | {"global_step": np.int64(0)})
     assert (
-        "not in it, so not written: cls/seq_relationship/output_weights, "
+        "absent, so not written: cls/seq_relationship/output_weights, "
         "cls/seq_relationship/output_bias\n"
     ) in capsys.readouterr().out
 
@@ -405,9 +405,9 @@ def without(variant, part):
         ({}, {"checkpoint_name": ".."}, r"--checkpoint_name=\.\. leads out of --albert_directory"),
         ({}, {"checkpoint_name": "a/../../x"}, "leads out of --albert_directory"),
         ({}, {"checkpoint_name": str(MODELS / "base" / "model.ckpt")}, "leads out of"),
-        ({}, {"name": "out/"}, "is no prefix of files"),
-        ({}, {"name": "source"}, "source is no prefix of files"),
-        ({}, {"name": "out/model[1]"}, "is no prefix of files"),
+        ({}, {"name": "out/"}, "is not the prefix of a checkpoint"),
+        ({}, {"name": "source"}, "source is not the prefix of a checkpoint"),
+        ({}, {"name": "out/model[1]"}, "is not the prefix of a checkpoint"),
         ({}, {"name": "source/albert_config.json/model.ckpt"}, "--export_path="),
         ({}, {"name": "source", "export_format": "hf"}, "--export_path=.*source"),
     ],
@@ -466,7 +466,7 @@ def test_what_exists_is_not_replaced(form, with_vocabulary, export, tmp_path):
 def test_a_config_of_another_model_is_not_replaced(source, export, tmp_path):
     (tmp_path / "out").mkdir()
     path = shutil.copy(MODELS / "relu" / "albert_config.json", tmp_path / "out")
-    with pytest.raises(ValueError, match=rf"{path} is of another model"):
+    with pytest.raises(ValueError, match=rf"{path} belongs to another model"):
         export(source())
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["albert_config.json"]
 
