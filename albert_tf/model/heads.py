@@ -77,7 +77,7 @@ class ModelWithHead(ConfiguredModel):
 
     Args:
         config: AlbertConfig.
-        head: dict, the arguments of the subclass by name.
+        head: dict, the arguments of the subclass by name, which become attributes.
         use_one_hot_embeddings: bool, of AlbertModel.
         recompute: bool, of AlbertModel.
         **kwargs: of tf_keras.Model.
@@ -87,6 +87,8 @@ class ModelWithHead(ConfiguredModel):
         options = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
         super().__init__(config, head | options, **kwargs)
         self.encoder = AlbertModel(config, **options, dtype=self.dtype_policy)
+        for name, value in head.items():
+            setattr(self, name, value)
 
     def _output_weights(self, outputs, stddev=0.02):
         # The original's value, whatever initializer_range the config has.
@@ -146,11 +148,10 @@ class ClassificationModel(ModelWithHead):
         head = {"num_outputs": num_outputs, "dropout_prob": dropout_prob}
         super().__init__(config, head, **options)
         self.classifier = self._output_weights(num_outputs)
-        self._dropout_prob = dropout_prob
 
     def call(self, features, training=False):
         encoded = self.encoder(features, training=training)
-        pooled = dropout(encoded["pooled_output"], self._dropout_prob, training)
+        pooled = dropout(encoded["pooled_output"], self.dropout_prob, training)
         return {"logits": self.classifier(pooled)}
 
 
@@ -173,19 +174,18 @@ class MultipleChoiceModel(ModelWithHead):
     def __init__(self, config, dropout_prob=0.1, choices=4, **options):
         super().__init__(config, {"dropout_prob": dropout_prob, "choices": choices}, **options)
         self.classifier = self._output_weights(1)
-        self._dropout_prob, self._choices = dropout_prob, choices
 
     def call(self, features, training=False):
         batch = tf.shape(features["input_ids"])[0]
         names = ("input_ids", "input_mask", "token_type_ids")
         options = {  # [B, 4 * T] -> [4 * B, T]
-            name: tf.reshape(values, [batch * self._choices, -1])
+            name: tf.reshape(values, [batch * self.choices, -1])
             for name, values in zip(names, model_inputs(features), strict=True)
             if values is not None
         }
         pooled = self.encoder(options, training=training)["pooled_output"]
-        logits = self.classifier(dropout(pooled, self._dropout_prob, training))
-        return {"logits": tf.reshape(logits, [batch, self._choices])}
+        logits = self.classifier(dropout(pooled, self.dropout_prob, training))
+        return {"logits": tf.reshape(logits, [batch, self.choices])}
 
 
 @serializable
@@ -210,13 +210,12 @@ class TokenClassificationModel(ModelWithHead):
         head = {"num_labels": num_labels, "dropout_prob": dropout_prob}
         super().__init__(config, head | {"predicted_length": predicted_length}, **options)
         self.classifier = self._output_weights(num_labels)
-        self._dropout_prob, self._predicted_length = dropout_prob, predicted_length
 
     def call(self, features, training=False):
         x = self.encoder(features, training=training)["sequence_output"]
-        logits = _on_rows(self.classifier, dropout(x, self._dropout_prob, training))
-        if not training and self._predicted_length:
-            missing = self._predicted_length - tf.shape(logits)[1]
+        logits = _on_rows(self.classifier, dropout(x, self.dropout_prob, training))
+        if not training and self.predicted_length:
+            missing = self.predicted_length - tf.shape(logits)[1]
             logits = tf.pad(logits, [[0, 0], [0, missing], [0, 0]])
         return {"logits": logits}
 
@@ -245,12 +244,11 @@ class SquadV1Model(ModelWithHead):
     def __init__(self, config, predicted_length=None, **options):
         super().__init__(config, {"predicted_length": predicted_length}, **options)
         self.squad = self._output_weights(2)
-        self._predicted_length = predicted_length
 
     def call(self, features, training=False):
         x = self.encoder(features, training=training)["sequence_output"]
         start_logits, end_logits = tf.unstack(_on_rows(self.squad, x), axis=-1)
-        if not training and self._predicted_length:
+        if not training and self.predicted_length:
             start_logits, end_logits = (
                 self._without_padding(logits, features["input_mask"])
                 for logits in (start_logits, end_logits)
@@ -259,7 +257,7 @@ class SquadV1Model(ModelWithHead):
 
     def _without_padding(self, logits, input_mask):
         logits = tf.where(input_mask > 0, logits, -math.inf)
-        missing = self._predicted_length - tf.shape(logits)[1]
+        missing = self.predicted_length - tf.shape(logits)[1]
         return tf.pad(logits, [[0, 0], [0, missing]], constant_values=-math.inf)
 
 
@@ -285,11 +283,8 @@ class SquadV2Model(ModelWithHead):
     """
 
     def __init__(self, config, start_n_top=5, end_n_top=5, dropout_prob=0.1, **options):
-        super().__init__(
-            config,
-            {"start_n_top": start_n_top, "end_n_top": end_n_top, "dropout_prob": dropout_prob},
-            **options,
-        )
+        head = {"start_n_top": start_n_top, "end_n_top": end_n_top, "dropout_prob": dropout_prob}
+        super().__init__(config, head, **options)
         policy = self.dtype_policy
         # The last layers always compute in float32: lower precision gives too many equal scores.
         self.start_logits = Linear(
@@ -297,7 +292,6 @@ class SquadV2Model(ModelWithHead):
         )
         self.end_logits = EndLogits(config, dtype=policy)
         self.answer_class = AnswerClass(config, dropout_prob, dtype=policy)
-        self._start_n_top, self._end_n_top = start_n_top, end_n_top
 
     def call(self, features, training=False):
         x = self.encoder(features, training=training)["sequence_output"]
@@ -313,10 +307,10 @@ class SquadV2Model(ModelWithHead):
         return {**spans, "cls_logits": cls_logits}
 
     def _beams(self, x, start_logits, forbidden):
-        start_scores, starts = top(tf.nn.log_softmax(start_logits), self._start_n_top)
+        start_scores, starts = top(tf.nn.log_softmax(start_logits), self.start_n_top)
         end_logits = self._end_logits(x, starts, forbidden)
-        end_scores, ends = top(tf.nn.log_softmax(end_logits), self._end_n_top)
-        flat = [-1, self._start_n_top * self._end_n_top]  # start-major
+        end_scores, ends = top(tf.nn.log_softmax(end_logits), self.end_n_top)
+        flat = [-1, self.start_n_top * self.end_n_top]  # start-major
         return {
             "start_top_index": starts,
             "start_top_log_probs": start_scores,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base class of all models, which Keras saves and loads and checkpoints fill."""
 
-import inspect
 from collections.abc import Mapping
 
 import numpy as np
@@ -117,15 +116,8 @@ class ConfiguredModel(tf_keras.Model):
         weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
         if weights and cls.classes_option:
             options = {cls.classes_option: weights[0]} | options
-        needed = inspect.signature(cls).parameters.values()
-        known = {"config", *options}
-        absent = [
-            p.name
-            for p in needed
-            if p.default is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in known
-        ]
-        if absent:
-            raise UserError(f"{found.checkpoint} has no such head: give {absent[0]}")
+        elif cls.classes_option and cls.classes_option not in options:
+            raise UserError(f"{found.checkpoint} has no such head: give {cls.classes_option}")
         model = cls(config, **options)
         named = name_table.named_variables(model)
         print(loading.load(found.checkpoint, named, reads_pooler=cls.reads_pooler))

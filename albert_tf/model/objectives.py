@@ -45,6 +45,13 @@ def _totals_in(terms):
     return totals_of({name: weights for name, (_, weights) in terms.items()})
 
 
+def _class_terms(prefix, labels, logits, weights):
+    """`<prefix>_loss` and `<prefix>_accuracy`: cross-entropy and hit of each label."""
+    values = {"loss": cross_entropy(labels, logits), "accuracy": hits(labels, logits)}
+    names = {figure: f"{prefix}_{figure}" for figure in values}
+    return {name: (values[figure], weights[name]) for figure, name in names.items()}
+
+
 def pretraining_weights(features):
     """Weights of the figures of `pretraining_terms`: predictions count, and sequences."""
     predictions = features["masked_lm_weights"]
@@ -69,17 +76,12 @@ def pretraining_terms(features, outputs):
         dict of name -> (values, weights), float32 tensors of the same shape: the original's four
         evaluation metrics.
     """
-    masked_logits, masked_labels = outputs["masked_lm_logits"], features["masked_lm_ids"]
-    order_logits = outputs["sentence_order_logits"]
-    order_labels = tf.reshape(features["next_sentence_labels"], [-1])
-    values = {
-        "masked_lm_loss": cross_entropy(masked_labels, masked_logits),
-        "masked_lm_accuracy": hits(masked_labels, masked_logits),
-        "sentence_order_loss": cross_entropy(order_labels, order_logits),
-        "sentence_order_accuracy": hits(order_labels, order_logits),
-    }
-    weights = pretraining_weights(features)
-    return {name: (values[name], weights[name]) for name in values}
+    weights, orders = pretraining_weights(features), features["next_sentence_labels"]
+    return _class_terms(
+        "masked_lm", features["masked_lm_ids"], outputs["masked_lm_logits"], weights
+    ) | _class_terms(
+        "sentence_order", tf.reshape(orders, [-1]), outputs["sentence_order_logits"], weights
+    )
 
 
 def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
@@ -118,10 +120,7 @@ def classification_terms(features, outputs):
     """Loss and hit of each example: logits [B, C], label_ids int32 [B, 1]."""
     labels, logits = tf.reshape(features["label_ids"], [-1]), outputs["logits"]
     weights = tf.ones_like(logits[:, 0])
-    return {
-        "eval_loss": (cross_entropy(labels, logits), weights),
-        "eval_accuracy": (hits(labels, logits), weights),
-    }
+    return _class_terms("eval", labels, logits, {"eval_loss": weights, "eval_accuracy": weights})
 
 
 def token_weights(features):
@@ -142,11 +141,7 @@ def token_classification_terms(features, outputs):
     labels, mask = (
         features[name][:, : tf.shape(logits)[1]] for name in ("label_ids", "label_mask")
     )
-    weights = tf.cast(mask, tf.float32)
-    return {
-        "eval_loss": (cross_entropy(labels, logits), weights),
-        "eval_accuracy": (hits(labels, logits), weights),
-    }
+    return _class_terms("eval", labels, logits, token_weights({"label_mask": mask}))
 
 
 def regression_terms(features, outputs):
