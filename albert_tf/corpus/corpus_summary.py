@@ -15,6 +15,13 @@ _MANY_UNKNOWN = 0.03  # of the tokens
 _SPLIT_WORDS = 0.05
 _MARKED = 0.1  # share of the tokens that begin with a space in any language that has spaces
 KINDS = "instances_in_order", "instances_swapped", "instances_with_random_document"
+_LEFT_OUT = {
+    "lines_dropped": "dropped: {count} lines in which the tokenizer finds nothing",
+    "documents_dropped": "dropped: {count} documents that repeat an earlier one",
+    "near_duplicates_dropped": "dropped: {count} documents that nearly repeat another",
+    "lines_skipped": "skipped: {count} lines that are not UTF-8, first {first}",
+    "files_kept": "kept: {count} finished output files of an earlier run",
+}
 _NAMES = (
     *("documents", "documents_of_one_sentence", "sentences", "tokens", "unknown_share"),
     *("unknown_most_common", "sentences_far_too_long", "lines_dropped", "documents_dropped"),
@@ -88,18 +95,10 @@ class Summary:
         if self.unknown:
             most = ", ".join(f"{piece!a} {count}" for piece, count in self.unknown.most_common(5))
             lines.append(f"unknown pieces: {self.unknown.total()}, most often {most}")
-        if count := counts["lines_dropped"]:
-            lines.append(f"dropped: {count} lines in which the tokenizer finds nothing")
-        if count := counts["documents_dropped"]:
-            lines.append(f"dropped: {count} documents that repeat an earlier one")
-        if count := counts["near_duplicates_dropped"]:
-            lines.append(f"dropped: {count} documents that nearly repeat another")
-        if count := counts["lines_skipped"]:
-            lines.append(
-                f"skipped: {count} lines that are not UTF-8, first " + "; ".join(self.first_skipped)
-            )
-        if count := counts["files_kept"]:
-            lines.append(f"kept: {count} finished output files of an earlier run")
+        first = "; ".join(self.first_skipped)
+        for name, text in _LEFT_OUT.items():
+            if count := counts[name]:
+                lines.append(text.format(count=count, first=first))
         lines += self._warnings()
         if self.held_out:
             lines += ["held out:", str(self.held_out)]

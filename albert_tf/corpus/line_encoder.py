@@ -15,10 +15,9 @@ import numpy as np
 from albert_tf.corpus import text_files
 from albert_tf.errors import UserError
 from albert_tf.options import WORD_STARTS
-from albert_tf.text.tokenization import WORD_START
+from albert_tf.text.tokenization import WORD_START, Cache
 
 _UNKNOWN_PIECES = ("<unk>", "[UNK]")
-_MOST_PIECES = 1 << 17
 # Beginnings of the names of letters whose languages do not put spaces between words.
 _WITHOUT_SPACES = (
     "CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI ", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN",
@@ -66,13 +65,14 @@ class LineEncoder:
             raise UserError("--word_start=piece needs a --spm_model_file")
         self._tokenizer = tokenizer
         size = max(tokenizer.inv_vocab) + 1
-        self._is_start_piece = _StartPieces(tokenizer, word_start)
+        self._is_start_piece = Cache(
+            _is_marked if word_start == "piece" else tokenizer.is_start_piece
+        )
         self._starts, self._odd, self._marked, self._foreign = np.zeros((4, size), bool)
         for piece, id_ in tokenizer.vocab.items():
             self._starts[id_] = self._is_start_piece[piece]
-            self._marked[id_] = piece.startswith(WORD_START)
-            rest = piece.removeprefix(WORD_START)
-            self._foreign[id_] = not rest.isascii() and _has_foreign_letters(rest)
+            self._marked[id_] = _is_marked(piece)
+            self._foreign[id_] = any(map(_is_foreign_letter, piece.removeprefix(WORD_START)))
             self._odd[id_] = tokenizer.needs_pieces(id_)
         self._known = tokenizer.vocab.keys() - set(_UNKNOWN_PIECES)
         unknown = [id_ for piece, id_ in tokenizer.vocab.items() if piece in _UNKNOWN_PIECES]
@@ -134,31 +134,11 @@ class LineEncoder:
         return ids, opens_word, lengths, np.array(unknown, np.int64), unknown_pieces
 
 
-class _StartPieces(dict):
-    """Whether pieces start words, looked up once for each piece."""
-
-    def __init__(self, tokenizer, word_start):
-        self._tokenizer, self._word_start = tokenizer, word_start
-
-    def __missing__(self, piece):
-        if len(self) >= _MOST_PIECES:
-            self.clear()
-        is_marked = self._word_start == "piece"
-        self[piece] = (
-            piece.startswith(WORD_START) if is_marked else self._tokenizer.is_start_piece(piece)
-        )
-        return self[piece]
-
-    def __reduce__(self):
-        return _StartPieces, (self._tokenizer, self._word_start)
-
-
-def _has_foreign_letters(piece):
-    return any(_is_foreign_letter(char) for char in piece)
+def _is_marked(piece):
+    return piece.startswith(WORD_START)
 
 
 def _is_foreign_letter(char):
     """Whether it is a letter, beyond ASCII, of a script that puts spaces between words."""
-    if char.isascii() or not char.isalpha():
-        return False
-    return not unicodedata.name(char, "").startswith(_WITHOUT_SPACES)
+    is_letter = not char.isascii() and char.isalpha()
+    return is_letter and not unicodedata.name(char, "").startswith(_WITHOUT_SPACES)

@@ -208,20 +208,18 @@ def _decoded(chunk):
     try:
         lines = chunk.content.decode().removesuffix("\n").split("\n")
         return list(enumerate(lines, start=chunk.first_line)), []
-    except UnicodeDecodeError as error:
-        if chunk.form.on_decode_error == "stop":
-            number = chunk.first_line + chunk.content.count(b"\n", 0, error.start)
-            start = error.start - chunk.content.rfind(b"\n", 0, error.start) - 1
-            raise UserError(
-                f"{chunk.path}, line {number}: not UTF-8 ({error.reason} at byte {start}); convert "
-                "the file, remove the line, or give --on_decode_error=skip"
-            ) from error
-    numbered, skipped = [], []
-    raw = chunk.content.removesuffix(b"\n").split(b"\n")
-    for number, line in enumerate(raw, start=chunk.first_line):
+    except UnicodeDecodeError:
+        numbered, skipped = [], []
+    for number, line in enumerate(chunk.content.splitlines(True), start=chunk.first_line):
         try:
-            numbered.append((number, line.decode()))
-        except UnicodeDecodeError:
+            numbered.append((number, line.decode().removesuffix("\n")))
+        except UnicodeDecodeError as error:
+            if chunk.form.on_decode_error == "stop":
+                raise UserError(
+                    f"{chunk.path}, line {number}: not UTF-8 ({error.reason} at byte "
+                    f"{error.start}); convert the file, remove the line, or give "
+                    "--on_decode_error=skip"
+                ) from error
             skipped.append(number)
     return numbered, skipped
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """N-gram masks made while records are read, by TensorFlow operations (paper, section 4.1).
 
-The algorithm is that of `masking`, and so is the distribution of the masks. The random numbers of a
-record follow from a seed, the content of the record and the epoch. So a record has other masks in
+The algorithm is that of `corpus.instances`, and so is the distribution of the masks. The random
+numbers of a record follow from a seed, its content and the epoch. So a record has other masks in
 each epoch, and it does not matter which process reads it, in which batch, or after which stop.
 
 Shapes: B sequences, T tokens, P predictions of a sequence, w words of all sequences together.
@@ -124,7 +124,7 @@ def length_cdf(settings):
 
 
 class _Words(NamedTuple):
-    """The words of all sequences, one after the other; see `masking.Words`.
+    """The words of all sequences, one after the other; see `corpus.instances.Words`.
 
     Attributes:
         number: int32 tensor [B, T], the word of each token; -1 where it may not be masked.
@@ -142,7 +142,7 @@ class _Words(NamedTuple):
 
 
 def _word_groups(opens_word, may_mask, whole_words):
-    """Groups tokens into _Words; the arguments are those of `masking.word_groups`."""
+    """Groups tokens into _Words; the arguments are those of `corpus.instances.word_groups`."""
     count = tf.cast(may_mask, tf.int32)
     opens = may_mask & (tf.cumsum(count, axis=1) == 1)  # there is no word before to join
     opens |= may_mask & (opens_word if whole_words else True)
@@ -166,7 +166,7 @@ def _ngram_lengths(draws, length_cdf):
 
 
 def _choose_ngrams(words, budgets, order_draws, ngram_lengths, longest_ngram):
-    """Chooses n-grams of words until a number of tokens is reached; see `masking.choose_ngrams`.
+    """Chooses n-grams until a number of tokens is reached, as `corpus.instances.choose_ngrams`.
 
     Args:
         words: _Words.

@@ -53,7 +53,7 @@ def _index(length, size=None):
     return FeatureSpec(tf.int64, length, 0, None if size is None else size - 1)
 
 
-def _token_features(length, vocab_size, type_vocab_size):
+def _token_features(length, vocab_size=None, type_vocab_size=None):
     return {
         "input_ids": _index(length, vocab_size),
         "input_mask": _index(length, 2),
@@ -61,9 +61,7 @@ def _token_features(length, vocab_size, type_vocab_size):
     }
 
 
-def pretraining_schema(
-    max_seq_length, max_predictions_per_seq, *, vocab_size=None, type_vocab_size=None
-):
+def pretraining_schema(max_seq_length, max_predictions_per_seq, *, vocab_size=None, **sizes):
     """Schema of the pre-training records.
 
     Label of `next_sentence_labels`: 0 = segments in order, 1 = swapped or from another document.
@@ -73,10 +71,10 @@ def pretraining_schema(
         max_predictions_per_seq: int, length of the masked_lm_* features. Data made with
             do_permutation holds twice as many as the writer's setting of that name.
         vocab_size: int V, or None for no limit on ids; the same in all schemas.
-        type_vocab_size: int, or None for no limit on segment ids; the same in all schemas.
+        sizes: type_vocab_size, int, or None for no limit on segment ids; the same in all schemas.
     """
     return {
-        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        **_token_features(max_seq_length, vocab_size, **sizes),
         "token_boundary": _index(max_seq_length, 2),
         "masked_lm_positions": _index(max_predictions_per_seq, max_seq_length),
         "masked_lm_ids": _index(max_predictions_per_seq, vocab_size),
@@ -85,9 +83,7 @@ def pretraining_schema(
     }
 
 
-def classification_schema(
-    max_seq_length, label_dtype=tf.int64, *, num_labels=None, vocab_size=None, type_vocab_size=None
-):
+def classification_schema(max_seq_length, label_dtype=tf.int64, *, num_labels=None, **sizes):
     """Schema of the records of sentence classification and regression.
 
     `is_real_example` is 0 for the rows that fill a last batch, which count in no metric.
@@ -96,12 +92,11 @@ def classification_schema(
         max_seq_length: int, tokens per record.
         label_dtype: tf.DType, tf.int64 for the number of a class, tf.float32 for a score.
         num_labels: int C, or None not to limit the labels.
-        vocab_size: int or None.
-        type_vocab_size: int or None.
+        sizes: vocab_size and type_vocab_size.
     """
     is_class = label_dtype == tf.int64
     return {
-        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        **_token_features(max_seq_length, **sizes),
         "label_ids": _index(1, num_labels) if is_class else FeatureSpec(label_dtype, 1),
         "is_real_example": _index(1, 2),
     }
@@ -118,9 +113,7 @@ def multiple_choice_schema(max_seq_length, choices=4, **sizes):
     return classification_schema(choices * max_seq_length, num_labels=choices, **sizes)
 
 
-def token_classification_schema(
-    max_seq_length, *, num_labels=None, vocab_size=None, type_vocab_size=None
-):
+def token_classification_schema(max_seq_length, *, num_labels=None, **sizes):
     """Schema of the records of token classification.
 
     `label_mask` is 1 at the first piece of each word, where `label_ids` holds the word's label.
@@ -129,17 +122,16 @@ def token_classification_schema(
     Args:
         max_seq_length: int T, tokens per record.
         num_labels: int C, or None not to limit the labels.
-        vocab_size: int or None.
-        type_vocab_size: int or None.
+        sizes: vocab_size and type_vocab_size.
     """
     return {
-        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        **_token_features(max_seq_length, **sizes),
         "label_ids": _index(max_seq_length, num_labels),
         "label_mask": _index(max_seq_length, 2),
     }
 
 
-def squad_schema(max_seq_length, training, *, vocab_size=None, type_vocab_size=None):
+def squad_schema(max_seq_length, training, **sizes):
     """Schema of the SQuAD records, one per window of a paragraph.
 
     Labels: start_positions and end_positions are positions in the sequence, 0 ([CLS]) where the
@@ -148,12 +140,11 @@ def squad_schema(max_seq_length, training, *, vocab_size=None, type_vocab_size=N
     Args:
         max_seq_length: int T, tokens per window with its question.
         training: bool, whether there are labels.
-        vocab_size: int or None.
-        type_vocab_size: int or None.
+        sizes: vocab_size and type_vocab_size.
     """
     schema = {
         "unique_ids": FeatureSpec(tf.int64, 1),
-        **_token_features(max_seq_length, vocab_size, type_vocab_size),
+        **_token_features(max_seq_length, **sizes),
         "p_mask": _index(max_seq_length, 2),
     }
     if training:

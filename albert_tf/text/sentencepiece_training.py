@@ -55,7 +55,13 @@ class Sample:
         self.kept, self.read, self.too_long, self.reserved = [], 0, 0, 0
         draw = random.Random(options.seed)
         for sentence in sentences:
-            if _size(sentence) > options.max_sentence_length:
+            try:
+                size = len(sentence.encode())
+            except UnicodeEncodeError as error:
+                raise UserError(
+                    f"--input_file: not valid Unicode, correct it: {sentence!r}"
+                ) from error
+            if size > options.max_sentence_length:
                 self.too_long += 1
             elif _RESERVED in sentence:
                 self.reserved += 1
@@ -85,13 +91,6 @@ class Sample:
         if self.reserved:
             note += f"; left out: {self.reserved} with {_RESERVED!r}, which SentencePiece reserves"
         return note
-
-
-def _size(sentence):
-    try:
-        return len(sentence.encode())
-    except UnicodeEncodeError as error:
-        raise UserError(f"--input_file: not valid Unicode, correct it: {sentence!r}") from error
 
 
 def train(sentences, options, shows_log=False):
@@ -133,7 +132,7 @@ def _explained(message, options):
         return f"{size}: this text gives at most {match[1]} pieces; lower it or give more text"
     if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return (
-            f"{size}: {match[1]} pieces are needed for the characters alone; give more, or "
+            f"{size}: {match[1]} pieces are needed just for the characters; give more, or "
             f"lower --character_coverage={options.character_coverage}"
         )
     if "too large" in message:

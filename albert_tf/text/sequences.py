@@ -66,12 +66,6 @@ def pack_segments(firsts, seconds, special_ids, max_length):
     }
 
 
-def check_max_length(max_length):
-    """Raises UserError if a sequence has no room for one id of each of two texts."""
-    if max_length < SHORTEST:
-        raise UserError(f"max_length must be at least {SHORTEST}. Received: {max_length}")
-
-
 def as_texts(texts, name="texts"):
     """Converts one text or several to a list of str.
 
@@ -85,15 +79,11 @@ def as_texts(texts, name="texts"):
     found = [texts] if isinstance(texts, str) else texts
     if isinstance(found, np.ndarray):
         found = found.tolist()
-    if not isinstance(found, list | tuple) or not all(isinstance(text, str) for text in found):
-        wrong = (
-            found
-            if not isinstance(found, list | tuple)
-            else next(text for text in found if not isinstance(text, str))
-        )
-        raise UserError(
-            f"{name} must be a str or a list of str. Received: {type(wrong).__name__} {wrong!r:.80}"
-        )
+    is_list = isinstance(found, list | tuple)
+    wrong = [text for text in found if not isinstance(text, str)] if is_list else [found]
+    if wrong:
+        received = f"{type(wrong[0]).__name__} {wrong[0]!r:.80}"
+        raise UserError(f"{name} must be a str or a list of str. Received: {received}")
     return list(found)
 
 
@@ -115,7 +105,8 @@ def encode(tokenizer, texts, pairs=None, max_length=512, return_tensors=None):
 
 def packed(tokenizer, texts, pairs, max_length):
     """Encodes texts as features of records: dict of int32 [n, max_length], as `pack_segments`."""
-    check_max_length(max_length)
+    if max_length < SHORTEST:
+        raise UserError(f"max_length must be at least {SHORTEST}. Received: {max_length}")
     texts = as_texts(texts)
     pairs = [""] * len(texts) if pairs is None else as_texts(pairs, "pairs")
     if len(pairs) != len(texts):

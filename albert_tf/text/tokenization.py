@@ -21,7 +21,7 @@ from albert_tf.text import sequences
 WORD_START = "▁"  # U+2581, SentencePiece's mark of a space
 UNKNOWN = "[UNK]"
 MAX_CHARS_PER_WORD = 200  # a longer word is one [UNK] in WordPiece mode
-_MAX_CACHED_WORDS = 1 << 17
+_MOST_CACHED = 1 << 17
 PAD_ID = 0  # a literal in the original: never looked up by name
 
 # The original's list: it lacks ' < = >, and the masks of its training data depend on that.
@@ -150,19 +150,6 @@ def encode_pieces(processor, text):
 
 def _is_number_and_comma(piece):
     return piece.endswith(",") and piece[-2:-1].isdigit()
-
-
-def encode_ids(processor, text):
-    """Ids of `encode_pieces`.
-
-    Args:
-      processor: SentencePieceProcessor.
-      text: str, normalised by the caller.
-
-    Returns:
-      list of int.
-    """
-    return processor.piece_to_id(encode_pieces(processor, text))
 
 
 def _encode(processor, text):
@@ -564,7 +551,7 @@ class WordPieceTokenizer(FullTokenizer):
     _remedy = "add it as a line of its own"
 
     def _load_vocab(self):
-        self._ids_of_words = _WordIds(self)
+        self._ids_of_words = Cache(self.encode_ids)
         return load_vocabulary(self.path)
 
     def _content(self):
@@ -584,20 +571,24 @@ class WordPieceTokenizer(FullTokenizer):
         return _flat([list(chain(map(ids, text.split(" ")))) for text in texts])
 
 
-class _WordIds(dict):
-    """Cache of the ids of words, limited in size."""
+class Cache(dict):
+    """Results of a function, limited in number; it is pickled without them.
 
-    def __init__(self, tokenizer):
-        self._tokenizer = tokenizer
+    Args:
+        function: picklable callable of one argument.
+    """
 
-    def __missing__(self, word):
-        if len(self) >= _MAX_CACHED_WORDS:
+    def __init__(self, function):
+        self._function = function
+
+    def __missing__(self, key):
+        if len(self) >= _MOST_CACHED:
             self.clear()
-        self[word] = self._tokenizer.encode_ids(word)
-        return self[word]
+        self[key] = self._function(key)
+        return self[key]
 
     def __reduce__(self):
-        return _WordIds, (self._tokenizer,)
+        return Cache, (self._function,)
 
 
 def _flat(rows):

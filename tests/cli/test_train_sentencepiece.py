@@ -106,7 +106,7 @@ def test_what_is_left_out_is_counted(sentences):
     ("size", "others", "message"),
     [
         (90000, {}, r"--vocab_size=90000: this text gives at most \d+ pieces; lower it or give"),
-        (20, {}, r"--vocab_size=20: \d\d pieces are needed for the characters alone; give more"),
+        (20, {}, r"--vocab_size=20: \d\d pieces are needed just for the characters; give more"),
         (60, {"max_sentence_length": 10}, r"no sentence to train on; left out: \d+ longer than"),
     ],
 )

@@ -18,7 +18,6 @@ from albert_tf.corpus import (
     corpus_files,
     instances,
     line_encoder,
-    masking,
     segment_pairs,
     stages,
     text_files,
@@ -401,17 +400,17 @@ def test_word_groups():
     ids = np.array([[CLS, D, A, D, E, B, SEP, D, DOT, C, SEP], [CLS, D, SEP, E, SEP] + [PAD] * 6])
     starts = np.isin(ids, [A, B, C, DOT])
     may_mask = ~np.isin(ids, [CLS, SEP, PAD])
-    words = masking.word_groups(starts, may_mask, whole_words=True)
+    words = instances.word_groups(starts, may_mask, whole_words=True)
     positions, bounds = words.positions, words.bounds
     found = [positions[i:j].tolist() for i, j in itertools.pairwise(bounds)]
     # The first piece has no word to join; a piece after [SEP] joins the word before it.
     assert found == [[1], [2, 3, 4], [5, 7], [8], [9], [12, 14]]
     assert words.firsts.tolist() == [0, 5, 6]
     assert words.word_of.tolist() == [0, 1, 1, 1, 2, 2, 3, 4, 5, 5, 6]
-    words = masking.word_groups(starts, may_mask, whole_words=False)
+    words = instances.word_groups(starts, may_mask, whole_words=False)
     assert words.positions.tolist() == [1, 2, 3, 4, 5, 7, 8, 9, 12, 14]
     assert words.bounds.tolist() == list(range(11))
-    nothing = masking.word_groups(starts, np.zeros_like(may_mask), whole_words=True)
+    nothing = instances.word_groups(starts, np.zeros_like(may_mask), whole_words=True)
     assert nothing.firsts.tolist() == [0, 0, 0]
 
 
@@ -423,7 +422,7 @@ def words_of(bounds, rows=1):
     total, count = bounds[-1], len(bounds) - 1
     ends = np.concatenate([np.array(bounds[1:]) + row * total for row in range(rows)])
     word_of = np.repeat(np.arange(rows * count + 1), [*np.diff([0, *ends]), 1])
-    return masking.Words(
+    return instances.Words(
         np.arange(rows * total), np.array([0, *ends]), word_of, count * np.arange(rows + 1)
     )
 
@@ -434,7 +433,7 @@ def choose(bounds, budget, seed=0, covered=None, rows=1, **settings):
     covered = np.zeros(len(words.bounds) - 1, bool) if covered is None else covered
     before = covered.copy()
     cdf = graph_masking.length_cdf(Settings(**settings))
-    chosen = masking.choose_ngrams(words, covered, np.full(rows, budget), cdf, generator(seed))
+    chosen = instances.choose_ngrams(words, covered, np.full(rows, budget), cdf, generator(seed))
     assert not (chosen & before).any()
     np.testing.assert_array_equal(covered, before | chosen)
     tokens = chosen[words.word_of[:-1]].reshape(rows, -1)
@@ -493,7 +492,7 @@ def test_every_word_is_as_likely_as_any():
 def test_80_10_10():
     n = 40_000
     ids = np.full(n + 1, A)
-    masking.mask_tokens(ids, np.arange(n), MASK, len(PIECES), generator())
+    instances.mask_tokens(ids, np.arange(n), MASK, len(PIECES), generator())
     assert ids[n] == A  # not among the positions
     counts = np.bincount(ids[:n], minlength=len(PIECES))
     random = 0.1 / len(PIECES)  # any piece, special ones and the same one too
@@ -512,7 +511,7 @@ def sequence(length=60):
 def mask(seed=0, length=60, **settings):
     ids, starts, special = sequence(length)
     sequences = ids[None], np.array([len(ids)]), starts[None], ~special[None]
-    new_ids, predicted = masking.masked(
+    new_ids, predicted = instances.masked(
         *sequences, Settings(**settings), MASK, len(PIECES), generator(seed)
     )
     new_ids, predicted = new_ids[0], np.flatnonzero(predicted)

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.corpus import masking
+from albert_tf.corpus import instances
 from albert_tf.corpus.instances import Settings
 from albert_tf.records import graph_masking
 from albert_tf.text.tokenization import SpecialIds
@@ -48,7 +48,7 @@ def test_masks(batch, options, seed):
     ids, lengths, starts, may_mask = batch
     before = ids.copy()
     rng = np.random.default_rng(seed)
-    new, predicted = masking.masked(
+    new, predicted = instances.masked(
         ids, lengths, starts, may_mask, options, SPECIAL.mask, SIZE, rng
     )
     np.testing.assert_array_equal(ids, before)  # the labels are read from it: they restore the text
@@ -62,7 +62,7 @@ def test_masks(batch, options, seed):
 @given(batches(), SETTINGS, st.integers(0, 2**32))
 def test_words_are_masked_whole(batch, options, seed):
     _, lengths, starts, may_mask = batch
-    words = masking.word_groups(starts, may_mask, whole_words=True)
+    words = instances.word_groups(starts, may_mask, whole_words=True)
     np.testing.assert_array_equal(words.positions, np.flatnonzero(may_mask))
     assert np.all(
         starts.ravel()[words.positions[np.setdiff1d(words.bounds[:-1], row_starts(words))]]
@@ -71,7 +71,9 @@ def test_words_are_masked_whole(batch, options, seed):
     budgets = graph_masking.num_to_predict(lengths, options)
     covered = np.zeros(len(sizes), bool)
     rng = np.random.default_rng(seed)
-    chosen = masking.choose_ngrams(words, covered, budgets, graph_masking.length_cdf(options), rng)
+    chosen = instances.choose_ngrams(
+        words, covered, budgets, graph_masking.length_cdf(options), rng
+    )
     np.testing.assert_array_equal(covered, chosen)
     for budget, (first, stop) in zip(budgets, itertools.pairwise(words.firsts), strict=True):
         here = slice(first, stop)
@@ -96,7 +98,7 @@ def test_masks_made_while_reading(batch, options, seed):
     new, positions, weights = (
         found[name].numpy() for name in ("input_ids", "masked_lm_positions", "masked_lm_weights")
     )
-    words = masking.word_groups(starts, may_mask, options.do_whole_word_mask)
+    words = instances.word_groups(starts, may_mask, options.do_whole_word_mask)
     predicted = np.zeros(ids.shape, bool)
     rows, places = np.nonzero(weights)
     predicted[rows, positions[rows, places]] = True

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.corpus import masking
+from albert_tf.corpus import instances
 from albert_tf.corpus.instances import Settings
 from albert_tf.records import graph_masking, input_pipeline, record_files, schemas
 from albert_tf.text.tokenization import SpecialIds
@@ -127,7 +127,7 @@ def test_the_distribution_is_that_of_written_masks(do_whole_word_mask, favor_sho
     ids, mask = features["input_ids"], features["input_mask"]
     may_mask = (ids != CLS) & (ids != SEP) & (mask > 0)
     starts = features["token_boundary"] > 0
-    new_ids, written = masking.masked(
+    new_ids, written = instances.masked(
         ids, mask.sum(1), starts, may_mask, settings, MASK, SIZE, np.random.default_rng(5)
     )
     ours, theirs = (
