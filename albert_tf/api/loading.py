@@ -80,7 +80,7 @@ def load(
         shown=source.as_argument,
     )
     config = choice.config
-    text = _text_input(choice, max_seq_length or found.told("max_seq_length"))
+    text = _text_input(choice, max_seq_length or found.setting("max_seq_length"))
     shapes = readers.open_reader(found.checkpoint).shapes
     kind = task_kinds.kind_of(found, shapes, task, labels)
     of_kind = kind and task_kinds.make_task(kind, text, found, record)

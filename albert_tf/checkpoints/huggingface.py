@@ -83,7 +83,7 @@ def read_labels(directory):
     Returns:
         tuple of str or None.
     """
-    names = _config_in(directory).get("id2label")
+    names = read_values(directory).get("id2label")
     try:
         labels = tuple(str(names[str(number)]) for number in range(len(names)))
     except (KeyError, TypeError):
@@ -104,7 +104,7 @@ def read_task(directory, outputs):
     Raises:
         UserError: this project does not have the task.
     """
-    values = _config_in(directory)
+    values = read_values(directory)
     names = values.get("architectures")
     if not isinstance(names, list) or len(names) != 1:
         return None
@@ -123,9 +123,9 @@ def read_task(directory, outputs):
     return next((task for task, name in _OF_TASK.items() if name == names[0]), None)
 
 
-def _config_in(directory):
-    """The values in `config.json` of a directory: dict, empty if there are none."""
-    path = os.path.join(directory, CONFIG)
+def read_values(directory, name=CONFIG):
+    """The values in a JSON file of a directory: dict, empty if there are none."""
+    path = os.path.join(directory, name)
     values = files.read_json(path) if tf.io.gfile.exists(path) else None
     return values if isinstance(values, dict) else {}
 

@@ -78,8 +78,8 @@ class Source:
         if self.settings:
             return self.settings.albert_config
         raise UserError(
-            f"{self.directory} has neither {CONFIG_FILE} nor {huggingface.CONFIG} to tell the "
-            "architecture: put the file there, or give another config"
+            f"{self.directory} has neither {CONFIG_FILE} nor {huggingface.CONFIG}, so the "
+            "architecture is unknown: put the file there, or give another config"
         )
 
     def vocabulary_file(self):
@@ -103,29 +103,27 @@ class Source:
         """Value of one of TEXT_FLAGS in the record of the training; None if unknown."""
         return self.settings.text.get(name) if self.settings else None
 
-    def told(self, name):
-        """Value of one of TEXT_FLAGS according to the source; None if unknown."""
+    def setting(self, name):
+        """Value of one of TEXT_FLAGS for the source; None if unknown."""
         if self.recorded(name) is not None or name not in CASING:
             return self.recorded(name)
         if self.is_module:
             return hub_modules.casing(self.directory, name)
-        told = self._told_to_transformers(name)
-        if told is None and name == "strip_accents":  # the name of BertTokenizer
-            kept = self._told_to_transformers("keep_accents")  # of AlbertTokenizer
-            told = None if kept is None else not kept
-        return told
+        value = self._in_tokenizer_config(name)
+        if value is None and name == "strip_accents":  # the name of BertTokenizer
+            kept = self._in_tokenizer_config("keep_accents")  # of AlbertTokenizer
+            value = None if kept is None else not kept
+        return value
 
     def max_seq_length(self):
         """Longest sequence (int) in the config of a tokenizer of transformers; None if unknown."""
-        length = self._told_to_transformers("model_max_length", int)
+        length = self._in_tokenizer_config("model_max_length", int)
         # transformers writes 1e30 if the length is unknown
         return None if length is None or length > 2**31 else length
 
-    def _told_to_transformers(self, name, kind=bool):
-        path = os.path.join(self.directory, _TOKENIZER_CONFIG)
-        values = files.read_json(path) if tf.io.gfile.exists(path) else None
-        told = values.get(name) if isinstance(values, dict) else None
-        return told if type(told) is kind else None
+    def _in_tokenizer_config(self, name, kind=bool):
+        value = huggingface.read_values(self.directory, _TOKENIZER_CONFIG).get(name)
+        return value if type(value) is kind else None
 
 
 def read_config(path):
@@ -169,7 +167,7 @@ def find(path):
         heads = name_table.HEAD_NAMES.items()
         if any(names[0] in shapes for part, names in heads if part not in _HEADS_OF_PRETRAINING):
             raise UserError(
-                f"{found.directory} is an export of a fine-tuned model, which does not tell all "
+                f"{found.directory} is an export of a fine-tuned model, which does not record all "
                 "settings of its text: predict with predict.py --saved_model, or give the "
                 "directory of the training"
             )
@@ -239,7 +237,7 @@ class Choice:
         given = self.text.get(name)
         recorded = self.source and self.source.recorded(name)
         if given is None:
-            return self.source and self.source.told(name)
+            return self.source and self.source.setting(name)
         if recorded not in (None, given) and not self.may_differ:
             raise UserError(
                 f"{self.shown(name, given)}, but the model was trained with "

@@ -70,7 +70,7 @@ def _casing_of(module, typed):
     """
     from albert_tf.checkpoints import run_directory, source
 
-    told = {name: module.told(name) for name in run_directory.CASING}
+    told = {name: module.setting(name) for name in run_directory.CASING}
     told = {name: value for name, value in told.items() if value is not None}
     for name, value in told.items():
         if typed.get(name, value) == value:

@@ -56,7 +56,7 @@ class Evaluator:
             evaluation.keep()
         figures = evaluation.figures | (evaluation.weighted or {})
         run.figures.evaluation(run.step, figures, self._shown or figures, is_best)
-        if run.step:  # nothing to tell before training
+        if run.step:  # an untrained model deserves no warning
             now = set(evaluation.warnings) - {None}
             for warning in sorted(now - self._warnings):
                 say(f"Warning: {warning}")
@@ -96,13 +96,13 @@ class Evaluator:
                 run_directory.delete(evaluated[-1 - self._keep])
         return len(evaluated)
 
-    def _load(self, prefix, tries=2):
+    def _load(self, prefix):
         """Loads a checkpoint; returns its content, as another process may delete it at any time.
 
         Returns None if it cannot be read. A failure is tried again, since a training process that
         is still running rewrites older checkpoints without moments.
         """
-        for seconds in [SECONDS_TO_REWRITE] * (tries - 1) + [0]:
+        for seconds in (SECONDS_TO_REWRITE, 0):
             try:
                 self._run.load_weights_and_step(prefix)
                 return self._read(prefix)

@@ -80,11 +80,7 @@ class Run:
         return int(self._step.numpy())
 
     def initialize(
-        self,
-        init_checkpoint=None,
-        init_from_group0=False,
-        take_heads=True,
-        allow_random_init=True,
+        self, init_checkpoint=None, init_from_group0=False, take_heads=True, allow_random_init=True
     ):
         """Initializes the variables from output_dir, a checkpoint or random values, in this order.
 
