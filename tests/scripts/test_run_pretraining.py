@@ -249,7 +249,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     assert out.count("It is skipped.") == 1
     assert "Resuming at step 1 from" in out and "Trained to step 2" in out
     damage(2, 1)
-    with pytest.raises(UserError, match=r"ckpt-2, .*ckpt-1 are damaged, and .*ckpt-0: it holds only w"):
+    with pytest.raises(UserError, match=r"ckpt-2, .*ckpt-1 are damaged, and .*ckpt-0: it holds on"):
         run_main(run_pretraining, **flags)
     damage(0)
     with pytest.raises(UserError, match=r"all .*ckpt-2, .*ckpt-1, .*ckpt-0\. Restore one"):
