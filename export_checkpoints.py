@@ -27,9 +27,7 @@ def define_flags():
 
 def check_flags():
     """Raises UserError for values that name no file, before anything is read."""
-    for name in ("albert_directory", "export_path", "checkpoint_name"):
-        if not FLAGS[name].value:
-            raise UserError(f"--{name} is empty: give one (. for the current directory)")
+    flag_groups.check_not_empty("albert_directory", "export_path", "checkpoint_name")
     name = FLAGS.checkpoint_name
     if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
         raise UserError(

@@ -36,15 +36,31 @@ def define_flags():
     classifier_flags.require_flags()
 
 
-def glue_task(row=None):
-    """What makes the task of a GlueTask, by default of --task_name, and what its data set."""
-    from albert_tf.tasks import classification, glue, predicted_file
+def glue_task(name):
+    """Makes a task of texts, of GLUE or one's own, and its data set, but for text and directories.
 
-    row = row or glue.find_task(FLAGS.task_name)
+    Args:
+        name: str, --task_name in lower case.
+    """
+    from albert_tf.checkpoints import run_directory
+    from albert_tf.tasks import classification, glue, multi_label, predicted_file
+
+    if name in options.OWN_FILES:
+        row = glue.tsv_task(
+            *(FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column),
+            *(FLAGS.labels, FLAGS.regression, FLAGS.data_dir or ""),
+            multi_label=name == "multi_label",
+        )
+    else:
+        row = glue.find_task(name)
     threshold = None if math.isnan(FLAGS.threshold_to_export) else FLAGS.threshold_to_export
-    task = functools.partial(
-        classification.ClassificationTask, FLAGS.task_name.lower(), row, threshold=threshold
-    )
+    task = functools.partial(classification.ClassificationTask, name, row, threshold=threshold)
+    if name == "multi_label":
+        # An evaluation keeps its threshold in the run's own directory.
+        evaluates = FLAGS.do_train or FLAGS.do_eval
+        trained = None if evaluates else finetuning_flags.trained_checkpoint()
+        directory = run_directory.directory_of(trained) if trained else FLAGS.output_dir
+        task = functools.partial(multi_label.MultiLabelTask, name, row, directory=directory)
     data, file = classification.GlueData, {}
     if FLAGS.predict_file:
         data = predicted_file.FileClassification
@@ -58,44 +74,14 @@ def glue_task(row=None):
     )
 
 
-def tsv_task():
-    """The same of one's own texts with labels or scores."""
-    from albert_tf.tasks import glue
-
-    columns = (FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
-    return glue_task(glue.tsv_task(*columns, FLAGS.labels, FLAGS.regression, FLAGS.data_dir or ""))
-
-
-def multi_label_task():
-    """The same of one's own texts with any number of labels."""
-    from albert_tf.checkpoints import run_directory
-    from albert_tf.tasks import glue, multi_label
-
-    columns = (FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column)
-    row = glue.tsv_task(*columns, FLAGS.labels, False, FLAGS.data_dir or "", multi_label=True)
-    # An evaluation keeps its threshold in the run's own directory.
-    evaluates = FLAGS.do_train or FLAGS.do_eval
-    trained = None if evaluates else finetuning_flags.trained_checkpoint()
-    directory = run_directory.directory_of(trained) if trained else FLAGS.output_dir
-    task, data = glue_task(row)
-    return functools.partial(multi_label.MultiLabelTask, *task.args, directory=directory), data
-
-
 def ner_task():
-    """The same of words with labels."""
+    """Makes the task of words with labels, and its data set, in the same way."""
     from albert_tf.tasks import ner, predicted_file
 
     task = functools.partial(ner.NerTask, ner.find_labels(FLAGS.data_dir or "", FLAGS.labels))
     if FLAGS.predict_file:
         return task, functools.partial(predicted_file.FileOfWords, path=FLAGS.predict_file)
     return task, ner.NerData
-
-
-TASKS = {
-    "tsv": tsv_task,
-    "multi_label": multi_label_task,
-    "ner": ner_task,
-}  # --task_name -> task and data set; else GLUE's
 
 
 def main(_):
@@ -105,18 +91,18 @@ def main(_):
     classifier_flags.check()
     finetuning_flags.check_model()
 
-    from albert_tf.checkpoints import source
     from albert_tf.training import finetuning
 
     classifier_flags.follow_task()
     classifier_flags.check_task()
-    make_task, make_data = TASKS.get(FLAGS.task_name.lower(), glue_task)()
+    name = FLAGS.task_name.lower()
+    make_task, make_data = ner_task() if name == "ner" else glue_task(name)
     choice = finetuning_flags.follow_run()
     task = make_task(text=model_flags.text_input([choice]))
     cached_dir = FLAGS.cached_dir or FLAGS.output_dir
     data = make_data(task, FLAGS.data_dir or "", FLAGS.output_dir, cached_dir)
     finetuning_flags.check_writable("cached_dir", "glue_submission_dir")
-    source.check_task(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
+    finetuning_flags.check_task(task.kind)
     strategy = launch.set_up_devices()
     settings = finetuning_flags.read_options(
         data,

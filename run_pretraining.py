@@ -40,7 +40,6 @@ def check_flags():
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise UserError("nothing to do: give --do_train, --do_eval or both")
     flag_groups.check_exist("albert_config_file", "input_file", "eval_input_file")
-    flag_groups.check_config(FLAGS.albert_config_file)
     training_flags.check_masking()
     flag_groups.check_run()
 

@@ -67,7 +67,6 @@ def main(_):
     flag_groups.note_obsolete_flags()
     check_flags()
 
-    from albert_tf.checkpoints import source
     from albert_tf.tasks import race
     from albert_tf.training import finetuning
 
@@ -85,7 +84,7 @@ def main(_):
         levels=levels,
         record_files={split: FLAGS[flag].value for split, flag in RECORD_FLAGS.items()},
     )
-    source.check_task(task.kind, FLAGS.output_dir, finetuning_flags.given_checkpoint())
+    finetuning_flags.check_task(task.kind)
     record_files = {flag: data.record_file(split) for split, flag in RECORD_FLAGS.items()}
     finetuning_flags.check_writable(**record_files)
     if FLAGS.do_train:

@@ -78,7 +78,7 @@ def option(
         or_zero: bool, whether 0 is allowed too, for "off".
         choices: allowed names.
         repeated: bool, whether the flag may be given several times.
-        path: str, kind of path: "file", "directory", "files" (comma-separated patterns),
+        path: str, kind of path: "file", "config", "directory", "files" (comma-separated patterns),
             "checkpoint" (a prefix or a directory) or "output"; None if the value is not a path.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
@@ -393,7 +393,7 @@ class FineTuningWork(Options):
 class FineTunedModel(Options):
     """The model to start from, and the conversion of text to its input."""
 
-    albert_config_file: str | None = option(None, path="file", help=
+    albert_config_file: str | None = option(None, path="config", help=
         "JSON file with the model's architecture: albert_config.json, or config.json of the "
         "transformers library.")
     spm_model_file: str | None = option(None, path="file", help=
@@ -631,7 +631,7 @@ class Squad(Options):
 class PretrainingData(Options):
     """The model, and the records to train and evaluate on."""
 
-    albert_config_file: str | None = option(None, path="file", help=
+    albert_config_file: str | None = option(None, path="config", help=
         "JSON file with the model's architecture.")
     input_file: str | None = option(None, path="files", help=
         "Comma-separated globs of TFRecords to train on.")
@@ -999,7 +999,7 @@ class Examples(Options):
 class TrainedModel(Options):
     """Settings that the directory of a model may lack."""
 
-    albert_config_file: str | None = option(None, path="file", help=
+    albert_config_file: str | None = option(None, path="config", help=
         "JSON file with the model's architecture.")
     spm_model_file: str | None = option(None, "SentencePiece model.", path="file")
     vocab_file: str | None = option(None, "WordPiece vocabulary.", path="file")

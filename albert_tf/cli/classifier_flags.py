@@ -12,10 +12,7 @@ from albert_tf.errors import UserError
 FLAGS = flags.FLAGS
 TEXT_COLUMNS = ("text_column", "text_pair_column")
 TSV_FLAGS = (*TEXT_COLUMNS, "label_column", "labels", "regression", "multi_label")
-FLAGS_OF = {
-    "tsv": TSV_FLAGS,
-    "ner": ("labels",),
-}  # --task_name -> flags that other tasks do not have
+FLAGS_OF = {"tsv": TSV_FLAGS, "multi_label": TSV_FLAGS, "ner": ("labels",)}  # by --task_name
 
 
 def require_flags():
@@ -138,60 +135,52 @@ def check():
         raise UserError("--num_trials compares runs: it needs --do_train and --do_eval")
     if any("\t" in label or "\n" in label for label in FLAGS.labels or ()):
         raise UserError(f"--labels={FLAGS.labels}: a column's values hold no tabs and no line ends")
-    _check_predict_file()
+    flag_groups.check_not_empty("predict_file")
+    if FLAGS.predict_file:
+        if not FLAGS.do_predict:
+            raise UserError("--predict_file needs --do_predict")
+        if FLAGS.glue_submission_dir:
+            raise UserError(
+                "--glue_submission_dir is for test sets: leave it or --predict_file out"
+            )
+        flag_groups.check_exist("predict_file")
+    elif FLAGS.id_column:
+        raise UserError("--id_column is a column of --predict_file: give that too")
     if _reads_data_set():
         flag_groups.check_exist("data_dir")
-
-
-def _check_text_column():
-    """Raises UserError if columns have names without --text_column; the first is often an id."""
-    given = {name: FLAGS[name].value for name in ("text_pair_column", "label_column")}
-    named = [
-        f"--{name}={x}"
-        for name, x in given.items()
-        if isinstance(x, str) and not x.replace(",", "").isdecimal()
-    ]
-    if named and not FLAGS["text_column"].present:
-        raise UserError(
-            f"{' '.join(named)}: the columns have names, so give --text_column too, the name of "
-            "the column with the text"
-        )
-
-
-def _check_predict_file():
-    path = FLAGS.predict_file
-    flag_groups.check_not_empty("predict_file")
-    if FLAGS.id_column and not path:
-        raise UserError("--id_column is a column of --predict_file: give that too")
-    if not path:
-        return
-    if not FLAGS.do_predict:
-        raise UserError("--predict_file needs --do_predict")
-    if FLAGS.glue_submission_dir:
-        raise UserError("--glue_submission_dir is for test sets: leave it or --predict_file out")
-    flag_groups.check_exist("predict_file")
 
 
 def check_task():
     """Raises UserError if the task is unknown or does not support some given flag."""
     options.check_task_name(FLAGS.task_name)
     task_name = FLAGS.task_name.lower()
-    if FLAGS.do_train and task_name in ("tsv", "multi_label"):
-        _check_text_column()
+    if FLAGS.do_train and task_name in ("tsv", "multi_label") and not FLAGS["text_column"].present:
+        # The default, the first column, is often an id where columns have names.
+        given = {name: FLAGS[name].value for name in ("text_pair_column", "label_column")}
+        named = [
+            f"--{name}={x}"
+            for name, x in given.items()
+            if x is not None and not x.replace(",", "").isdecimal()
+        ]
+        if named:
+            raise UserError(
+                f"{' '.join(named)}: the columns have names, so give --text_column too, the name "
+                "of the column with the text"
+            )
     if not math.isnan(FLAGS.threshold_to_export) and task_name in ("ner", "multi_label"):
         raise UserError(f"--threshold_to_export is not for --task_name={task_name}")
     if FLAGS.id_column and task_name == "ner":
         raise UserError("--id_column is a column of --predict_file, of texts and not of words")
     if FLAGS.glue_submission_dir and task_name in options.OWN_FILES:
         raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
-    task_name = "tsv" if task_name == "multi_label" else task_name  # --multi_label is a flag of tsv
-    given = [name for name in TSV_FLAGS if FLAGS[name].present]
+    allowed = FLAGS_OF.get(task_name, ())
+    if FLAGS.predict_file and task_name != "ner":
+        allowed += TEXT_COLUMNS
+    given = [name for name in TSV_FLAGS if FLAGS[name].present and name not in allowed]
     given = [name for name in given if FLAGS[name].value != FLAGS[name].default]
-    free = TEXT_COLUMNS if FLAGS.predict_file and task_name != "ner" else ()
-    tasks = [task for task, names in FLAGS_OF.items() if {*given} <= {*names}]
-    if not {*given} <= {*free} and task_name not in tasks:
-        named = " or ".join(task for task in tasks if task != "multi_label")  # tsv, with a flag
+    if given:
+        known = "tsv or ner" if given == ["labels"] else "tsv"
         raise UserError(
-            f"{', '.join(f'--{name}' for name in given)}: for --task_name={named} only. Received: "
+            f"{', '.join(f'--{name}' for name in given)}: for --task_name={known} only. Received: "
             f"{FLAGS.task_name}"
         )

@@ -35,7 +35,6 @@ def check():
 def check_model():
     """Raises UserError if the flags name no model, or one that does not exist."""
     flag_groups.check_exist("albert_config_file", "albert_hub_module_handle")
-    flag_groups.check_config(FLAGS.albert_config_file)
     if not FLAGS.albert_hub_module_handle:  # a hub module has its own vocabulary
         flag_groups.check_vocabulary()
     if "ensemble_dirs" in FLAGS and FLAGS.ensemble_dirs:
@@ -103,9 +102,11 @@ def trained_checkpoint():
     return run_directory.RunDirectory(FLAGS.output_dir).trained or FLAGS.init_checkpoint
 
 
-def given_checkpoint():
-    """Fine-tuned model to use if --output_dir holds none; None in training."""
-    return None if FLAGS.do_train else FLAGS.init_checkpoint
+def check_task(kind):
+    """Raises UserError if the command's model was trained for another task than a FinetunedTask."""
+    from albert_tf.checkpoints import source
+
+    source.check_task(kind, FLAGS.output_dir, None if FLAGS.do_train else FLAGS.init_checkpoint)
 
 
 def train_steps(data):

@@ -110,6 +110,8 @@ def check_exist(*names):
             problem = path and "://" not in path and _problem(kind, path.strip())
             if problem:
                 raise UserError(f"--{name}{problem}")
+            if kind == "config" and path:
+                check_config(path)
 
 
 def _problem(kind, path):
@@ -117,9 +119,10 @@ def _problem(kind, path):
     exists, is_directory = os.path.exists(path), os.path.isdir(path)
     if kind == "directory" and not is_directory:
         return f"={path} is a file: give a directory" if exists else f"={path} is no directory"
-    if kind == "file" and is_directory:
+    is_file = kind in ("file", "config")
+    if is_file and is_directory:
         return f"={path} is a directory: give a file"
-    if kind == "file" and not exists:
+    if is_file and not exists:
         return f"={path}: there is no such file"
     if kind == "checkpoint" and not glob.glob(f"{glob.escape(path)}*"):
         return f"={path}: there is no such checkpoint or directory"
@@ -138,9 +141,9 @@ def check_config(path):
     """Raises UserError if a file is not a valid config.
 
     Args:
-        path: str; None and remote paths are not checked.
+        path: str; remote paths are not checked.
     """
-    if path and "://" not in path and os.path.isfile(path):
+    if "://" not in path:
         try:
             with open(path, "rb") as file:
                 content = file.read()

@@ -36,7 +36,6 @@ def main(_):
     flag_groups.check_exist(
         "model", "input_file", "albert_config_file", "spm_model_file", "vocab_file"
     )
-    flag_groups.check_config(FLAGS.albert_config_file)
 
     from albert_tf import files
     from albert_tf.api import minimal_pairs

@@ -67,16 +67,16 @@ def main(_):
         if FLAGS.model:
             loaded = predict_models.load(FLAGS.model, batch_size=FLAGS.predict_batch_size)
             loaded.shows_progress = False  # this command shows progress itself
-            queries = {"fill_mask": _fill_masks, "sentence_order": _judge_order}
-            found = [queries[name](loaded) for name in _given(QUERIES)]
             if FLAGS.score:
-                found = [_scores(loaded)]
-            elif not found:
-                found = [_predicted(predict_models.of_checkpoint(loaded, FLAGS.embeddings))]
+                found = _scores(loaded)
+            elif _given(QUERIES):
+                found = _answers(loaded)
+            else:
+                found = _predicted(predict_models.of_checkpoint(loaded, FLAGS.embeddings))
         else:
             directory = predict_models.find_export(FLAGS.saved_model)
-            found = [_predicted(predict_models.of_export(directory, FLAGS.embeddings))]
-        for prediction in itertools.chain.from_iterable(found):
+            found = _predicted(predict_models.of_export(directory, FLAGS.embeddings))
+        for prediction in found:
             is_blank = prediction is None
             file.write("\n" if is_blank else f"{json.dumps(prediction, ensure_ascii=False)}\n")
 
@@ -113,7 +113,6 @@ def check_flags():
     flag_groups.check_exist(
         "input_file", "saved_model", "model", "albert_config_file", "spm_model_file", "vocab_file"
     )
-    flag_groups.check_config(FLAGS.albert_config_file)
 
 
 def _check_one_of(*groups):
@@ -128,19 +127,16 @@ def _given(names):
     return {name: FLAGS[name].value for name in names if FLAGS[name].value is not None}
 
 
-def _fill_masks(loaded):
-    """Yields a dict for each text, with the predicted pieces of its masks."""
-    for text, masks in zip(
-        FLAGS.fill_mask, loaded.fill_mask(FLAGS.fill_mask, FLAGS.top_k), strict=True
-    ):
-        yield {"text": text, "masks": masks}
-
-
-def _judge_order(loaded):
-    """Yields one dict: two texts and the probability of their order."""
-    first, second = FLAGS.sentence_order
-    probability = loaded.sentence_order(first, second)
-    yield {"text": first, "text_pair": second, "in_order": probability}
+def _answers(loaded):
+    """Yields a dict for each text of --fill_mask, or one for the two of --sentence_order."""
+    if FLAGS.fill_mask:
+        found = loaded.fill_mask(FLAGS.fill_mask, FLAGS.top_k)
+        for text, masks in zip(FLAGS.fill_mask, found, strict=True):
+            yield {"text": text, "masks": masks}
+    else:
+        first, second = FLAGS.sentence_order
+        probability = loaded.sentence_order(first, second)
+        yield {"text": first, "text_pair": second, "in_order": probability}
 
 
 def _scores(loaded):

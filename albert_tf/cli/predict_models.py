@@ -27,7 +27,6 @@ OUTPUTS = (  # in the order of an output line
     "no_answer_score", "threshold", "words", "labels", "scores",
 )  # fmt: skip
 OF_WORDS = ("words", "labels", "scores")
-EMBEDDINGS = ("pooled_output", "sequence_output")
 
 
 # --- Exports -------------------------------------------------------------------------------------
@@ -42,23 +41,16 @@ def find_export(path):
     import tensorflow as tf
 
     for folder in (path, os.path.join(path, "saved_model")):
-        if _is_export(folder):
-            return folder
         names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
         names = [name.rstrip("/") for name in names]  # remote directories end in a slash
-        versions = [n for n in names if n.isdecimal() and _is_export(os.path.join(folder, n))]
-        if versions:
-            return os.path.join(folder, max(versions, key=int))
+        versions = sorted(filter(str.isdecimal, names), key=int, reverse=True)
+        for found in (folder, *(os.path.join(folder, version) for version in versions)):
+            if tf.io.gfile.exists(os.path.join(found, "saved_model.pb")):
+                return found
     raise UserError(
         f"--saved_model={path} holds no saved_model.pb: give the directory that --export_dir of "
         "run_classifier.py, run_squad.py or run_race.py has written"
     )
-
-
-def _is_export(folder):
-    import tensorflow as tf
-
-    return tf.io.gfile.exists(os.path.join(folder, "saved_model.pb"))
 
 
 class Model(NamedTuple):
@@ -107,7 +99,7 @@ def of_checkpoint(loaded, embeddings):
 
     Args:
         loaded: Loaded.
-        embeddings: sequence of EMBEDDINGS to return instead of predictions.
+        embeddings: sequence of options.EMBEDDINGS to return instead of predictions.
 
     Raises:
         UserError: the model is not fine-tuned, and `embeddings` is empty.
@@ -133,7 +125,7 @@ def of_export(directory, embeddings):
 
     Args:
         directory: str.
-        embeddings: sequence of EMBEDDINGS to return instead of predictions.
+        embeddings: sequence of options.EMBEDDINGS to return instead of predictions.
 
     Raises:
         UserError: the export is damaged, or does not take text.
@@ -159,7 +151,7 @@ def of_export(directory, embeddings):
             f"{', '.join(specs) or 'nothing'}"
         )
     found = function.structured_outputs
-    outputs = tuple(name for name in (*OUTPUTS, *EMBEDDINGS) if name in found)
+    outputs = tuple(name for name in (*OUTPUTS, *options.EMBEDDINGS) if name in found)
     labels, path = None, os.path.join(directory, "assets", LABELS_FILE)
     if "probabilities" in found and tf.io.gfile.exists(path):
         labels = read_labels(path, found["probabilities"].shape[-1])
@@ -267,7 +259,7 @@ def embeddings_of(outputs, names):
     Args:
         outputs: dict of pooled_output [H], sequence_output [T, H], input_mask [T]; with options or
             windows [W, H], [W, T, H], [W, T].
-        names: sequence of EMBEDDINGS.
+        names: sequence of options.EMBEDDINGS.
     """
     import numpy as np
 

@@ -27,36 +27,26 @@ def define_flags():
     flags.mark_flags_as_required(["input_file", "model_prefix"])
 
 
-class Sentences:
-    """Iterable of cleaned sentences of text files, with a progress bar.
+def read_sentences(paths, form, skipped):
+    """Yields the cleaned sentences of text files, with a progress bar.
 
     Args:
         paths: list of str.
         form: text_files.Format.
-        lower: bool, whether to lower-case.
-        strip_accents: bool, whether to remove accents.
+        skipped: list, to which the numbers of lines are added that are not UTF-8.
     """
+    from albert_tf import progress
+    from albert_tf.corpus import text_files
+    from albert_tf.text import tokenization
 
-    def __init__(self, paths, form, lower, strip_accents):
-        self._paths, self._form = paths, form
-        self._lower, self._strip_accents = lower, strip_accents
-        self._skipped = 0
-
-    def __iter__(self):
-        from albert_tf import progress
-        from albert_tf.corpus import text_files
-        from albert_tf.text import tokenization
-
-        with progress.bar("reading", text_files.total_size(self._paths), "B") as bar:
-            for chunk in text_files.chunks(self._paths, self._form):
-                lines, skipped = text_files.sentences(chunk)
-                self._skipped += len(skipped)
-                yield from tokenization.preprocess_lines(lines, self._lower, self._strip_accents)
-                bar.update(len(chunk.content))
-
-    def note(self):
-        """Note on skipped lines; empty if there are none."""
-        return f"; skipped: {self._skipped} lines that are not UTF-8" if self._skipped else ""
+    with progress.bar("reading", text_files.total_size(paths), "B") as bar:
+        for chunk in text_files.chunks(paths, form):
+            lines, numbers = text_files.sentences(chunk)
+            skipped += numbers
+            yield from tokenization.preprocess_lines(
+                lines, FLAGS.do_lower_case, FLAGS.strip_accents
+            )
+            bar.update(len(chunk.content))
 
 
 @contextlib.contextmanager
@@ -92,12 +82,13 @@ def main(_):
     outputs = [f"{FLAGS.model_prefix}{ending}" for ending in (".vocab", ".model")]
     for path in outputs:
         files.check_file_writable(path, "model_prefix")
-    sentences = Sentences(input_files, form, FLAGS.do_lower_case, FLAGS.strip_accents)
-    is_split = form.input_format != "sentences"
+    skipped, is_split = [], form.input_format != "sentences"
+    sentences = read_sentences(input_files, form, skipped)
     sample = sentencepiece_training.Sample(sentences, settings, is_split)
+    note = f"; skipped: {len(skipped)} lines that are not UTF-8" if skipped else ""
     print(
         f"training on {len(sample.kept)} of {sample.read} sentences{sample.left_out()}"
-        f"{sentences.note()}; --verbosity=0 shows SentencePiece's own messages",
+        f"{note}; --verbosity=0 shows SentencePiece's own messages",
         flush=True,
     )
     with signals_end_at_once():
