@@ -253,7 +253,7 @@ class Devices(Options):
         "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs; tf32 "
         "is fp32 with faster, less exact products on GPUs.")
     enable_xla: bool = option(False, "Compile the step of training with XLA; a TPU always does.")
-    seed: int | None = option(None, help=
+    seed: int | None = option(None, low=0, high=2**32 - 1, help=
         "Fixes weights, dropout and the order of records. By default the seed of the run that is "
         "resumed, or a new one.")
 

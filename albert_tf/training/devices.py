@@ -230,13 +230,7 @@ def with_loss_scale(optimizer):
 
 
 def set_seed(seed):
-    """Seeds weight initialization, dropout and shuffling; None leaves them random.
-
-    Raises:
-        UserError: NumPy does not accept the seed.
-    """
-    if seed is not None and not 0 <= seed < 2**32:
-        raise UserError(f"--seed must be from 0 to {2**32 - 1}. Received: {seed}")
+    """Seeds weight initialization, dropout and shuffling; None leaves them random."""
     if seed is not None:
         tf_keras.utils.set_random_seed(seed)
 

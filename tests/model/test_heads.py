@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pre-training heads: the original's logits, losses, gradients and metrics."""
+"""The heads: the original's logits, losses, gradients and metrics."""
 
 import json
 
@@ -11,7 +11,7 @@ import tf_keras
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import fused, heads, objectives
-from tests import GOLDEN
+from tests import GOLDEN, TINY_CONFIG
 
 VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
 FORWARD, GRADIENT = 2e-5, 1e-5  # absolute, as tests/golden/README.md says
@@ -260,3 +260,222 @@ def test_tokens_with_a_label_alone_count():
     wanted = [np.log(8 / 5), np.log(8), np.log(4)]
     np.testing.assert_allclose(losses.numpy()[weights.numpy() > 0], wanted, atol=1e-6)
     assert float(objectives.mean_loss(terms)) == pytest.approx(np.mean(wanted), abs=1e-6)
+
+
+# --- Classification and multiple choice ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "outputs"), [("classifier2_cola", 2), ("classifier3_mnli", 3)])
+def test_head_equals_the_original(name, outputs):
+    folder = GOLDEN / "heads" / name
+    config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
+    model = heads.ClassificationModel(config, outputs)
+    named = name_table.named_variables(model)
+    report = loading.load(str(folder), named)
+    assert not report.missing and not report.unused
+    features = {k: tf.constant(v) for k, v in np.load(folder / "inputs.npz").items()}
+    golden, gradients = np.load(folder / "outputs.npz"), np.load(folder / "gradients.npz")
+    with tf.GradientTape() as tape:
+        predicted = model(features)
+        terms = objectives.classification_terms(features, predicted)
+        loss = objectives.mean_loss(terms)
+    np.testing.assert_allclose(predicted["logits"], golden["logits"], atol=2e-5)
+    np.testing.assert_allclose(terms["eval_loss"][0], golden["per_example_loss"], atol=2e-5)
+    np.testing.assert_allclose(loss, golden["loss"], atol=2e-5)
+    for name, gradient in zip(named, tape.gradient(loss, list(named.values())), strict=True):
+        dense = tf.convert_to_tensor(gradient)
+        np.testing.assert_allclose(dense, gradients[name], atol=1e-5, err_msg=name)
+
+
+def test_regression_terms():
+    predicted, labels = np.float32([[0.5], [-1.0], [4.0]]), np.float32([[0.0], [3.0], [4.25]])
+    terms = objectives.regression_terms({"label_ids": labels}, {"logits": predicted})
+    assert terms.keys() == {"eval_loss"}
+    losses, weights = terms["eval_loss"]
+    np.testing.assert_allclose(losses, [0.25, 16.0, 0.0625])
+    np.testing.assert_array_equal(weights, np.ones(3))
+    np.testing.assert_allclose(objectives.mean_loss(terms), (0.25 + 16.0 + 0.0625) / 3)
+
+
+CHOICE_CONFIG = TINY_CONFIG | {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+
+
+def test_each_option_is_scored_as_a_text_of_its_own():
+    """12 rows by hand: options are not mixed up, neither with each other nor among questions."""
+    model = heads.MultipleChoiceModel(AlbertConfig.from_dict(CHOICE_CONFIG))
+    rng = np.random.default_rng(0)
+    length = rng.integers(4, 16, size=(12, 1))
+    mask = (np.arange(16) < length).astype(np.int32)
+    rows = {
+        "input_ids": rng.integers(5, 3000, size=(12, 16), dtype=np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": (np.arange(16) >= length // 2).astype(np.int32) * mask,
+    }
+    questions = {name: tf.constant(values.reshape(3, 64)) for name, values in rows.items()}
+    logits = model(questions)["logits"].numpy()
+    single = heads.ClassificationModel(AlbertConfig.from_dict(CHOICE_CONFIG), 1)
+    ours, theirs = map(name_table.named_variables, (single, model))
+    assert ours.keys() == theirs.keys()
+    for name, variable in ours.items():
+        variable.assign(theirs[name])
+    wanted = single({name: tf.constant(values) for name, values in rows.items()})["logits"]
+    assert logits.shape == (3, 4) and len(np.unique(logits)) == 12
+    np.testing.assert_allclose(logits, wanted.numpy().reshape(3, 4), atol=1e-6)
+
+
+# --- SQuAD --------------------------------------------------------------------------------------
+
+
+SQUAD_MODELS = {
+    "squad_v1": (heads.SquadV1Model, {}, objectives.squad_v1_terms),
+    "squad_v2": (
+        heads.SquadV2Model,
+        {"start_n_top": 3, "end_n_top": 4, "dropout_prob": 0.0},
+        objectives.squad_v2_terms,
+    ),
+}
+POOLER = {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
+
+
+def squad_model(name, **options):
+    """The model with the original's weights, its variables by name, and the inputs."""
+    config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
+    model = SQUAD_MODELS[name][0](config, **SQUAD_MODELS[name][1] | options)
+    named = name_table.named_variables(model)
+    report = loading.load(str(GOLDEN / "heads" / name), named)
+    assert not report.missing and not report.unused
+    arrays = np.load(GOLDEN / "heads" / name / "inputs.npz")
+    return model, named, {key: tf.constant(value) for key, value in arrays.items()}
+
+
+def squad_outputs(name, kind):
+    outputs = dict(np.load(GOLDEN / "heads" / name / f"{kind}.npz"))
+    # Under its own names; what the original calls log_prob here are logits.
+    renamed = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
+    return {renamed.get(key, key): value for key, value in outputs.items()}
+
+
+def assert_predicts(outputs, expected):
+    for name, values in outputs.items():
+        if name.endswith("index"):
+            np.testing.assert_array_equal(values, expected[name], err_msg=name)
+        else:
+            assert values.dtype == tf.float32
+            np.testing.assert_allclose(values, expected[name], rtol=0, atol=FORWARD, err_msg=name)
+
+
+def test_v1_logits_are_the_originals():
+    model, _, features = squad_model("squad_v1")
+    assert_predicts(model(features, training=True), squad_outputs("squad_v1", "outputs"))
+    assert_predicts(model(features), squad_outputs("squad_v1", "predict_outputs"))
+
+
+def test_v2_log_probabilities_are_the_originals():
+    model, _, features = squad_model("squad_v2")
+    outputs, expected = model(features, training=True), squad_outputs("squad_v2", "outputs")
+    for side in ("start", "end"):
+        log_probs = tf.nn.log_softmax(outputs[f"{side}_logits"])
+        np.testing.assert_allclose(
+            log_probs, expected[f"train_{side}_log_probs"], rtol=0, atol=FORWARD
+        )
+    np.testing.assert_allclose(outputs["cls_logits"], expected["train_cls_logits"], atol=FORWARD)
+
+
+def test_v2_beams_are_the_originals():
+    model, _, features = squad_model("squad_v2")
+    outputs = model(features)
+    assert outputs.keys() == {
+        "start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs",
+        "cls_logits",
+    }  # fmt: skip
+    assert_predicts(outputs, squad_outputs("squad_v2", "predict_outputs"))
+
+
+@pytest.mark.parametrize("name", SQUAD_MODELS)
+def test_a_batch_of_one_is_predicted_as_in_a_larger_one(name):
+    model, _, features = squad_model(name)
+    expected = squad_outputs(name, "predict_outputs")
+    for row in (0, 5):
+        one = {key: values[row : row + 1] for key, values in features.items()}
+        assert_predicts(model(one), {key: v[row : row + 1] for key, v in expected.items()})
+
+
+@pytest.mark.parametrize("name", SQUAD_MODELS)
+def test_losses_and_gradients_are_the_originals(name):
+    model, named, features = squad_model(name)
+    with tf.GradientTape() as tape:
+        loss = objectives.mean_loss(SQUAD_MODELS[name][2](features, model(features, training=True)))
+    expected = np.load(GOLDEN / "heads" / name / "outputs.npz")["total_loss"]
+    np.testing.assert_allclose(loss, expected, rtol=0, atol=FORWARD)
+    golden = np.load(GOLDEN / "heads" / name / "gradients.npz")
+    found = dict(zip(named, tape.gradient(loss, list(named.values())), strict=True))
+    assert {key for key, gradient in found.items() if gradient is None} == POOLER
+    dense = {k: tf.convert_to_tensor(g) for k, g in found.items() if g is not None}
+    for key, gradient in dense.items():
+        np.testing.assert_allclose(gradient, golden[key], rtol=0, atol=GRADIENT, err_msg=key)
+    norm = tf.linalg.global_norm(list(dense.values()))
+    np.testing.assert_allclose(norm, golden["__global_norm_dense"], rtol=1e-5)
+
+
+def test_v2_dropout_is_on_in_training_alone():
+    model, _, features = squad_model("squad_v2", dropout_prob=0.5)
+    expected = squad_outputs("squad_v2", "outputs")["train_cls_logits"]
+    np.testing.assert_allclose(model(features)["cls_logits"], expected, atol=FORWARD)
+    assert np.abs(model(features, training=True)["cls_logits"] - expected).max() > 1e-2
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("name", SQUAD_MODELS)
+def test_mixed_precision_scores_are_float32_finite_and_near(name, precision):
+    before = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy(precision)
+    try:
+        model, named, features = squad_model(name)
+    finally:
+        tf_keras.mixed_precision.set_global_policy(before)
+    with tf.GradientTape() as tape:
+        loss = objectives.mean_loss(SQUAD_MODELS[name][2](features, model(features, training=True)))
+    expected = float(np.load(GOLDEN / "heads" / name / "outputs.npz")["total_loss"])
+    assert float(loss) == pytest.approx(expected, rel=2e-2)
+    assert float(loss) != pytest.approx(expected, rel=1e-7)
+    for gradient in tape.gradient(loss, list(named.values())):
+        assert gradient is None or np.isfinite(tf.convert_to_tensor(gradient)).all()
+    outputs, expected = model(features), squad_outputs(name, "predict_outputs")
+    for key, values in outputs.items():
+        assert values.dtype in (tf.float32, tf.int32) and np.isfinite(values).all()
+        if key.startswith("start") and values.dtype == tf.float32:
+            np.testing.assert_allclose(values, expected[key], rtol=0, atol=0.1)
+
+
+def test_v2_beams_longer_than_the_sequence_hold_what_is_possible_first():
+    model, _, features = squad_model("squad_v2", start_n_top=5, end_n_top=6)
+    short = {key: values[:1, :4] for key, values in features.items() if values.shape.rank == 2}
+    short["input_mask"], short["p_mask"] = tf.ones([1, 4], tf.int32), tf.constant([[0, 1, 0, 0]])
+    padded = {key: tf.pad(values, [[0, 0], [0, 8]]) for key, values in short.items()}
+    padded["p_mask"] = tf.pad(short["p_mask"], [[0, 0], [0, 8]], constant_values=1)
+    found, expected = model(short), model(padded)
+    assert found["start_top_index"].shape == [1, 5] and found["end_top_index"].shape == [1, 30]
+    assert_predicts(
+        {key: found[key][:, :3] for key in ("start_top_index", "start_top_log_probs")},
+        {key: expected[key][:, :3] for key in ("start_top_index", "start_top_log_probs")},
+    )
+    # The three possible ends of the three possible starts; the rest has no probability.
+    ends = tf.reshape(found["end_top_log_probs"], [5, 6])
+    np.testing.assert_allclose(
+        ends[:3, :3], tf.reshape(expected["end_top_log_probs"], [5, 6])[:3, :3], atol=1e-6
+    )
+    assert np.all(ends[:, 3:] < -1e29)
+
+
+def test_v1_padding_has_no_score():
+    model, _, features = squad_model("squad_v1", predicted_length=30)
+    outputs, expected = model(features), squad_outputs("squad_v1", "predict_outputs")
+    real = np.pad(features["input_mask"], [(0, 0), (0, 6)]) > 0
+    assert not real.all(axis=1).any() and real.any(axis=1).all()
+    for name, logits in outputs.items():
+        assert logits.shape == [6, 30]
+        np.testing.assert_allclose(
+            logits.numpy()[real], expected[name][real[:, :24]], atol=FORWARD, err_msg=name
+        )
+        assert (logits.numpy()[~real] == -np.inf).all()
+    assert model(features, training=True)["start_logits"].shape == [6, 24]

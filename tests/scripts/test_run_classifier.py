@@ -2,61 +2,34 @@
 """run_classifier.py through its real main, on the original's tiny GLUE files."""
 
 import contextlib
-import dataclasses
 import io
 import json
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import run_classifier
-from albert_tf import options
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.cli import launch
-from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.model import heads, objectives
+from albert_tf.model import heads
 from albert_tf.publish import graph_tokenization
 from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, glue
-from albert_tf.tasks.base import collapse_warning, mean_over_batches
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import devices, figures, finetuning, history
-from albert_tf.training.task import Split
-from tests import GOLDEN, TINY_CONFIG
+from tests import GOLDEN
+from tests.scripts import tiny_runs
+from tests.scripts.tiny_runs import EVALUATE, PREDICT, write_config
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
-VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
-
-
-BASE = {
-    "data_dir": GOLDEN / "finetune" / "glue_data",
-    "task_name": "RTE",
-    "spm_model_file": VOCABULARY,
-    "do_train": True,
-    "do_eval": True,
-    "do_predict": True,
-    "max_seq_length": 64,
-    "train_step": 2,
-    "save_checkpoints_steps": 1,
-    "train_batch_size": 2,
-    "allow_random_init": True,
-    "seed": 1,
-}
-EVALUATE = {"do_train": False, "do_predict": False}
-PREDICT = {"do_train": False, "do_eval": False}
-
-
-def write_config(path, **changes):
-    path.write_text(json.dumps(TINY_CONFIG | changes))
-    return path
+BASE, VOCABULARY = tiny_runs.CLASSIFIER, tiny_runs.VOCABULARY
 
 
 @pytest.fixture
@@ -186,12 +159,6 @@ def test_absent_mismatched_set_is_named(flags, run_main, train_once, tmp_path, c
     run_main(run_classifier, **flags | EVALUATE | values)
     assert "dev_mismatched.tsv is left out, as there is no such file" in capsys.readouterr().out
     assert "mismatched" not in blocks(tmp_path / "out")[0]
-
-
-def test_companions_have_the_same_labels():
-    for task in glue.TASKS.values():
-        for _, name in task.companions:
-            assert glue.TASKS[name].labels == task.labels
 
 
 @pytest.mark.long
@@ -580,6 +547,9 @@ def test_runs_that_share_a_cache_keep_their_features(run_main, flags, tmp_path):
     assert len(list((tmp_path / "cache").glob("rte_train-*.tf_record"))) == 2
 
 
+HEADER = "index\tsentence1\tsentence2\tlabel\n"
+
+
 def test_warnings_about_the_data_come_again_with_kept_features(run_main, flags, tmp_path, capsys):
     data = tmp_path / "glue"
     text = HEADER + "0\ta\tb\tentailment\n" * 3 + "\n" + "0\ta\tb\tnot_entailment\n" * 3
@@ -681,92 +651,6 @@ def test_module_in_a_local_directory(run_main, flags, train_once, tmp_path, caps
 # --- Bad input ---
 
 
-def bad_file(name, text):
-    """Makes a copy of the data with one file of RTE changed; returns the flag."""
-
-    def change(tmp_path):
-        data = tmp_path / "glue"
-        shutil.copytree(BASE["data_dir"] / "RTE", data / "RTE")
-        path = data / "RTE" / name
-        path.write_text(text if text is not None else "")
-        return {"data_dir": data}
-
-    return change
-
-
-def below_a_file(flag):
-    def change(tmp_path):
-        (tmp_path / "file").write_text("")
-        return {flag: tmp_path / "file" / "folder"}
-
-    return change
-
-
-def without_file(name):
-    def change(tmp_path):
-        changed = bad_file(name, None)(tmp_path)
-        (changed["data_dir"] / "RTE" / name).unlink()
-        return changed
-
-    return change
-
-
-OWN = {"task_name": "tsv", "label_column": "label"}
-HEADER = "index\tsentence1\tsentence2\tlabel\n"
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"task_name": "none"}, "none"),
-        (OWN | {"task_name": "SST2"}, "--task_name=SST2 is unknown; .* Did you mean sst-2?"),
-        (OWN | {"task_name": "csv"}, "--task_name=csv is unknown; .* Did you mean tsv?"),
-        (OWN, "--label_column=label: the columns have names, so give --text_column too"),
-        ({"data_dir": VOCABULARY}, "spm_uncased.model is a file: give a directory"),
-        (without_file("train.tsv"), "RTE/train.tsv, which --do_train needs: check --data_dir"),
-        (without_file("dev.tsv"), "RTE/dev.tsv, which --do_eval needs: check --data_dir"),
-        ({"do_train": False, "do_eval": False, "do_predict": False}, "nothing to do"),
-        ({"data_dir": "nowhere"}, "nowhere"),
-        ({"spm_model_file": "missing.model"}, "missing.model"),
-        ({"spm_model_file": ""}, "--spm_model_file or --vocab_file"),
-        ({"spm_model_file": "", "vocab_file": "missing.txt"}, "missing.txt"),
-        ({"albert_config_file": "missing.json"}, "missing.json"),
-        ({"max_seq_length": 128}, "max_position_embeddings=64"),
-        ({"allow_random_init": False}, "--init_checkpoint"),
-        ({"init_checkpoint": "nothing-here"}, "nothing-here"),
-        ({"train_batch_size": 0}, "--train_batch_size must be at least 1"),
-        ({"num_trials": 2, "do_eval": False}, "--num_trials"),
-        ({"continuous_eval_timeout": -1}, "--continuous_eval_timeout must be at least 0"),
-        ({"shuffle_buffer_size": 0}, "--shuffle_buffer_size must be at least 1"),
-        ({"epsilon": 0}, "--epsilon must be above 0. Received: 0.0"),
-        ({"stop_on_divergence": 0.5}, "--stop_on_divergence must be above 1, or 0"),
-        ({"profile_steps": "3"}, "--profile_steps must be first:last"),
-        ({"distribution_strategy": "multi_worker_mirrored"}, "is for run_pretraining.py"),
-        ({"labels": "a,b", "regression": True}, "--labels, --regression: for --task_name=tsv"),
-        ({"text_column": 3}, "--text_column: for --task_name=tsv only"),
-        ({"threshold_to_export": 0.5}, "--threshold_to_export needs --export_dir"),
-        ({"albert_hub_module_handle": "https://x", "albert_config_file": ""}, "https://x"),
-        (PREDICT, "holds no checkpoint to predict with"),
-        (EVALUATE, "holds no checkpoint to evaluate"),
-        (bad_file("train.tsv", ""), "train.tsv is empty"),
-        (bad_file("train.tsv", HEADER), "train.tsv holds no example"),
-        (bad_file("dev.tsv", HEADER + "0\ta b\tentailment\n"), "dev.tsv, line 2: 3 columns"),
-        (bad_file("dev.tsv", HEADER + "0\ta\tb\tmaybe\n"), "line 2: unknown label 'maybe'"),
-        (bad_file("test.tsv", HEADER + "0\ta\n"), "test.tsv, line 2: 2 columns"),
-        (without_file("test.tsv"), "RTE/test.tsv, which --do_predict needs: check --data_dir"),
-        (below_a_file("output_dir"), "--output_dir="),
-        (below_a_file("cached_dir"), "--cached_dir="),
-        (below_a_file("glue_submission_dir"), "--glue_submission_dir="),
-    ],
-)
-def test_bad_input_is_a_plain_error_before_training(run_main, flags, tmp_path, changed, message):
-    changed = changed(tmp_path) if callable(changed) else changed
-    with pytest.raises(ValueError, match=re.escape(message).replace(r"\.\*", ".*")):
-        run_main(run_classifier, **flags | changed)
-    assert not (tmp_path / "out" / "train").exists()
-    assert not run_directory.numbered_in(str(tmp_path / "out"))
-
-
 def test_weights_that_do_not_fit_are_an_error_before_features_are_made(
     run_main, flags, train_once, tmp_path
 ):
@@ -818,15 +702,6 @@ def test_collapse_into_one_class_is_warned_of(run_main, flags, trained, capsys, 
     assert capsys.readouterr().out.count("Warning: all alike") == 1
 
 
-def test_collapse_warning():
-    labels = ("yes", "no")
-    same, different = np.float32([[0.1, 0.9], [0.3, 0.7]]), np.float32([[0.1, 0.9], [0.7, 0.3]])
-    assert "all 2 examples are predicted to be 'no'" in collapse_warning(labels, same)
-    assert collapse_warning(labels, different) is None
-    assert collapse_warning(labels, same[:1]) is None
-    assert collapse_warning(None, np.float32([[1.0], [1.0]])) is None
-
-
 def test_batch_size_of_training_is_no_matter_without_training(
     run_main, flags, trained, monkeypatch, capsys
 ):
@@ -839,105 +714,7 @@ def test_batch_size_of_training_is_no_matter_without_training(
         run_main(run_classifier, **flags)
 
 
-# --- Against the original, and the loop ---
-
-
-@pytest.mark.parametrize(("name", "outputs"), [("classifier2_cola", 2), ("classifier3_mnli", 3)])
-def test_head_equals_the_original(name, outputs):
-    folder = GOLDEN / "heads" / name
-    config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
-    model = heads.ClassificationModel(config, outputs)
-    named = name_table.named_variables(model)
-    report = loading.load(str(folder), named)
-    assert not report.missing and not report.unused
-    features = {k: tf.constant(v) for k, v in np.load(folder / "inputs.npz").items()}
-    golden, gradients = np.load(folder / "outputs.npz"), np.load(folder / "gradients.npz")
-    with tf.GradientTape() as tape:
-        predicted = model(features)
-        terms = objectives.classification_terms(features, predicted)
-        loss = objectives.mean_loss(terms)
-    np.testing.assert_allclose(predicted["logits"], golden["logits"], atol=2e-5)
-    np.testing.assert_allclose(terms["eval_loss"][0], golden["per_example_loss"], atol=2e-5)
-    np.testing.assert_allclose(loss, golden["loss"], atol=2e-5)
-    for name, gradient in zip(named, tape.gradient(loss, list(named.values())), strict=True):
-        dense = tf.convert_to_tensor(gradient)
-        np.testing.assert_allclose(dense, gradients[name], atol=1e-5, err_msg=name)
-
-
-def three_classes(**options):
-    """A task of three classes, as far as runs need it."""
-    return SimpleNamespace(
-        make_model=lambda config, **_: heads.ClassificationModel(config, 3, **options),
-        objective=objectives.CLASSIFICATION,
-        inputs=ClassificationTask.inputs,
-    )
-
-
-@pytest.mark.usefixtures("optimized")
-def test_five_steps_equal_the_originals(tmp_path):
-    """Through the loop; we clip by a norm 0.8% larger, to which Adam is nearly blind."""
-    folder = GOLDEN / "heads" / "classifier3_mnli"
-    golden = np.load(folder / "adamw_5steps_nodropout.npz")
-    config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
-    strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
-    run = finetuning.make_run(
-        three_classes(dropout_prob=0.0),
-        config,
-        strategy,
-        options.FineTuning(
-            output_dir=str(tmp_path),
-            train_steps=6,
-            save_checkpoints_steps=5,
-            learning_rate=1e-3,
-            warmup_steps=2,
-            train_batch_size=6,
-        ),
-        trains=True,
-    )
-    run.settings = dataclasses.replace(run.settings, train_steps=5)  # of the 6 of the schedule
-    loading.load(str(folder), run.variables)
-    features = dict(np.load(folder / "inputs.npz"))
-    run.train(lambda **_: tf.data.Dataset.from_tensors(features).repeat(), 6)
-    for name, variable in run.variables.items():
-        tolerance = 1e-2 if name.endswith("key/bias") else 1e-3
-        difference = np.abs(variable.numpy() - golden[name]).max()
-        assert difference <= tolerance * np.abs(golden[name]).max(), name
-
-
-def test_regression_terms():
-    predicted, labels = np.float32([[0.5], [-1.0], [4.0]]), np.float32([[0.0], [3.0], [4.25]])
-    terms = objectives.regression_terms({"label_ids": labels}, {"logits": predicted})
-    assert terms.keys() == {"eval_loss"}
-    losses, weights = terms["eval_loss"]
-    np.testing.assert_allclose(losses, [0.25, 16.0, 0.0625])
-    np.testing.assert_array_equal(weights, np.ones(3))
-    np.testing.assert_allclose(objectives.mean_loss(terms), (0.25 + 16.0 + 0.0625) / 3)
-
-
-@pytest.mark.usefixtures("in_graphs")
-def test_trimming_changes_no_prediction(tmp_path):
-    config = AlbertConfig.from_dict(TINY_CONFIG)
-    strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
-    task = three_classes()
-    run = finetuning.make_run(
-        task, config, strategy, options.FineTuning(output_dir=str(tmp_path), train_steps=1)
-    )
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(3, 64, size=21)
-    mask = (np.arange(64) < lengths[:, np.newaxis]).astype(np.int32)
-    ids = rng.integers(5, 3000, size=mask.shape, dtype=np.int32) * mask
-    arrays = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(mask)}
-    splits = {"": Split(arrays, None)}
-    trimmed = finetuning.model_outputs(run, task, splits, 4, 64)[""]["logits"]
-    whole = run.predict(input_pipeline.prediction_batches(arrays, 4, 64, fixed_shape=True), 21)[
-        "logits"
-    ]
-    np.testing.assert_allclose(trimmed, whole, atol=1e-6)
-
-
-def test_loss_of_the_results_is_the_mean_of_batch_means():
-    losses = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
-    assert mean_over_batches(losses, 2) == pytest.approx((1.5 + 6.5 + 20.0) / 3)
+# --- Order and locks ---
 
 
 @pytest.mark.long

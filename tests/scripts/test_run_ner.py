@@ -317,7 +317,7 @@ def changed(name, old, new):
         (changed("test.conll", "B-LOC", "LOC"), "a label is O, B-x or I-x. Received: 'LOC'"),
         ({"labels": "O"}, "--labels must be at least two different labels"),
         ({"labels": "O,B-LOC"}, "unknown label"),
-        ({"text_column": "1", "labels": "O"}, "--text_column, --labels: for --task_name=tsv only"),
+        ({"text_column": "1", "labels": "O"}, "--text_column: for --task_name=tsv only"),
         ({"task_name": "RTE", "labels": "a,b"}, "--labels: for --task_name=tsv or ner only"),
         ({"glue_submission_dir": "x"}, "--glue_submission_dir is for GLUE tasks"),
         ({"threshold_to_export": 1, "export_dir": "x"}, "--threshold_to_export is not for"),

@@ -8,56 +8,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import run_race
-from albert_tf.checkpoints import loading, name_table, run_directory
+from albert_tf.checkpoints import loading, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
-from albert_tf.config import AlbertConfig
-from albert_tf.model import heads
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import base, race
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import devices, finetuning
-from tests import GOLDEN, TINY_CONFIG
+from tests import GOLDEN
+from tests.scripts import tiny_runs
+from tests.scripts.tiny_runs import EVALUATE, NO_DROPOUT, PREDICT, write_config
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
-DATA = GOLDEN / "finetune" / "glue_data"
-VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
-CONFIG = TINY_CONFIG | {
-    "hidden_dropout_prob": 0,
-    "attention_probs_dropout_prob": 0,
-}
-FLAGS = {
-    "data_dir": DATA,
-    "spm_model_file": VOCABULARY,
-    "do_predict": True,
-    "max_seq_length": 64,
-    "max_qa_length": 24,
-    "train_step": 2,
-    "warmup_step": 0,
-    "save_checkpoints_steps": 1,
-    "train_batch_size": 2,
-    "allow_random_init": True,
-    "seed": 1,
-}
-EVALUATE = {"do_train": False, "do_predict": False}
-PREDICT = {"do_train": False, "do_eval": False}
+DATA, VOCABULARY, FLAGS = tiny_runs.GLUE_DATA, tiny_runs.VOCABULARY, tiny_runs.RACE
 FIGURES = ["eval_accuracy", "eval_accuracy_high", "eval_accuracy_middle", "eval_loss"]
 FIGURES += ["global_step", "loss"]
 RULE = "=" * 50
 
 
-def write_config(path, **changes):
-    path.write_text(json.dumps(CONFIG | changes))
-    return path
-
-
 @pytest.fixture
 def flags(tmp_path):
     """Flags of a run of two steps; training and evaluation are on by default, as originally."""
-    config = write_config(tmp_path / "config.json")
+    config = write_config(tmp_path / "config.json", **NO_DROPOUT)
     return FLAGS | {"albert_config_file": config, "output_dir": tmp_path / "out"}
 
 
@@ -65,7 +39,7 @@ def flags(tmp_path):
 def first_run(eagerly, tmp_path_factory, run_main):
     """Output directory of a run that was trained, evaluated and predicted with."""
     folder = tmp_path_factory.mktemp("race")
-    config = write_config(folder / "config.json")
+    config = write_config(folder / "config.json", **NO_DROPOUT)
     run_main(run_race, **FLAGS | {"albert_config_file": config}, output_dir=folder / "out")
     return folder / "out"
 
@@ -161,29 +135,6 @@ def test_features_are_the_originals(first_run):
     for name in ("input_ids", "input_mask", "segment_ids"):
         wanted = golden[f"all/spm_uncased/train/L64_Q24/{name}"]
         np.testing.assert_array_equal(arrays[name], wanted.reshape(len(wanted), -1))
-
-
-def test_each_option_is_scored_as_a_text_of_its_own():
-    """12 rows by hand: options are not mixed up, neither with each other nor among questions."""
-    model = heads.MultipleChoiceModel(AlbertConfig.from_dict(CONFIG))
-    rng = np.random.default_rng(0)
-    length = rng.integers(4, 16, size=(12, 1))
-    mask = (np.arange(16) < length).astype(np.int32)
-    rows = {
-        "input_ids": rng.integers(5, 3000, size=(12, 16), dtype=np.int32) * mask,
-        "input_mask": mask,
-        "segment_ids": (np.arange(16) >= length // 2).astype(np.int32) * mask,
-    }
-    questions = {name: tf.constant(values.reshape(3, 64)) for name, values in rows.items()}
-    logits = model(questions)["logits"].numpy()
-    single = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 1)
-    ours, theirs = map(name_table.named_variables, (single, model))
-    assert ours.keys() == theirs.keys()
-    for name, variable in ours.items():
-        variable.assign(theirs[name])
-    wanted = single({name: tf.constant(values) for name, values in rows.items()})["logits"]
-    assert logits.shape == (3, 4) and len(np.unique(logits)) == 12
-    np.testing.assert_allclose(logits, wanted.numpy().reshape(3, 4), atol=1e-6)
 
 
 # --- Runs in several processes ---
@@ -366,7 +317,9 @@ def test_collapse_is_warned_of_once(run_main, flags, trained, capsys, monkeypatc
 def test_settings_of_another_version_are_warned_of(
     run_main, flags, first_run, tmp_path, capsys, dropout, values, warning
 ):
-    config = write_config(tmp_path / "with_dropout.json", hidden_dropout_prob=dropout)
+    config = write_config(
+        tmp_path / "with_dropout.json", **NO_DROPOUT | {"hidden_dropout_prob": dropout}
+    )
     if "init_checkpoint" in values:
         prefix = tmp_path / values["init_checkpoint"] / "model.ckpt-0"
         run_directory.copy(str(first_run / "model.ckpt-best"), str(prefix))
@@ -376,46 +329,6 @@ def test_settings_of_another_version_are_warned_of(
         run_main(run_race, **flags | {"albert_config_file": config} | values, num_gpus=99)
     out = capsys.readouterr().out
     assert warning in out if warning else "Warning" not in out
-
-
-def below_a_file(flag):
-    def change(tmp_path):
-        (tmp_path / "file").write_text("")
-        return {flag: tmp_path / "file" / "name"}
-
-    return change
-
-
-def without_a_level(tmp_path):
-    data = copied_data(tmp_path)
-    shutil.rmtree(data / "RACE" / "test" / "high")
-    return {"data_dir": data}
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"data_dir": "nowhere"}, "--data_dir=nowhere is no directory"),
-        (without_a_level, "RACE/test/high"),
-        ({"middle_only": True, "high_only": True}, "exclude each other"),
-        ({"max_qa_length": 61}, "--max_qa_length=61: must lie between 1 and 60"),
-        ({"max_seq_length": 128}, "max_position_embeddings=64"),
-        ({"dropout_prob": 1.5}, "--dropout_prob must be at least 0 and below 1. Received: 1.5"),
-        ({"continuous_eval_timeout": -1}, "--continuous_eval_timeout must be at least 0"),
-        ({"distribution_strategy": "multi_worker_mirrored"}, "is for run_pretraining.py"),
-        ({"do_train": False, "do_eval": False, "do_predict": False}, "nothing to do"),
-        ({"allow_random_init": False}, "--init_checkpoint"),
-        (below_a_file("output_dir"), "--output_dir="),
-        (below_a_file("train_file"), "--train_file="),
-        (PREDICT, "holds no checkpoint to predict with"),
-        (EVALUATE, "holds no checkpoint to evaluate"),
-    ],
-)
-def test_bad_input_is_a_plain_error_before_training(run_main, flags, tmp_path, changed, message):
-    changed = changed(tmp_path) if callable(changed) else changed
-    with pytest.raises(ValueError, match=re.escape(message)):
-        run_main(run_race, **flags | changed)
-    assert not run_directory.numbered_in(str(tmp_path / "out"))
 
 
 def test_error_is_one_line(launched, flags, tmp_path):

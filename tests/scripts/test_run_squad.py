@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD's heads against the original's figures; run_squad.py through its real main."""
+"""run_squad.py through its real main, and what padding does to its answers."""
 
 import json
 import re
@@ -14,11 +14,10 @@ import tf_keras
 
 import run_squad
 from albert_tf import options
-from albert_tf.checkpoints import loading, name_table, readers, run_directory
+from albert_tf.checkpoints import loading, readers, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
-from albert_tf.model import heads, objectives
 from albert_tf.records import input_pipeline
 from albert_tf.tasks.squad import answers as squad_predictions
 from albert_tf.tasks.squad import features as squad_features
@@ -28,154 +27,11 @@ from albert_tf.tasks.squad import squad
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning
 from tests import GOLDEN, TINY_CONFIG
+from tests.scripts import tiny_runs
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
-DATA = GOLDEN / "finetune" / "squad_data"
-VOCABULARY = GOLDEN / "tokenization" / "spm_uncased.model"
-FORWARD, GRADIENT = 2e-5, 1e-5  # absolute, as tests/golden/README.md says
-MODELS = {
-    "squad_v1": (heads.SquadV1Model, {}, objectives.squad_v1_terms),
-    "squad_v2": (
-        heads.SquadV2Model,
-        {"start_n_top": 3, "end_n_top": 4, "dropout_prob": 0.0},
-        objectives.squad_v2_terms,
-    ),
-}
-POOLER = {"bert/pooler/dense/kernel", "bert/pooler/dense/bias"}
-
-
-# === The heads ===
-
-
-def golden_model(name, **options):
-    """The model with the original's weights, its variables by name, and the inputs."""
-    config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
-    model = MODELS[name][0](config, **MODELS[name][1] | options)
-    named = name_table.named_variables(model)
-    report = loading.load(str(GOLDEN / "heads" / name), named)
-    assert not report.missing and not report.unused
-    arrays = np.load(GOLDEN / "heads" / name / "inputs.npz")
-    return model, named, {key: tf.constant(value) for key, value in arrays.items()}
-
-
-def golden_outputs(name, kind):
-    outputs = dict(np.load(GOLDEN / "heads" / name / f"{kind}.npz"))
-    # Under its own names; what the original calls log_prob here are logits.
-    renamed = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
-    return {renamed.get(key, key): value for key, value in outputs.items()}
-
-
-def assert_predicts(outputs, expected):
-    for name, values in outputs.items():
-        if name.endswith("index"):
-            np.testing.assert_array_equal(values, expected[name], err_msg=name)
-        else:
-            assert values.dtype == tf.float32
-            np.testing.assert_allclose(values, expected[name], rtol=0, atol=FORWARD, err_msg=name)
-
-
-def test_v1_logits_are_the_originals():
-    model, _, features = golden_model("squad_v1")
-    assert_predicts(model(features, training=True), golden_outputs("squad_v1", "outputs"))
-    assert_predicts(model(features), golden_outputs("squad_v1", "predict_outputs"))
-
-
-def test_v2_log_probabilities_are_the_originals():
-    model, _, features = golden_model("squad_v2")
-    outputs, expected = model(features, training=True), golden_outputs("squad_v2", "outputs")
-    for side in ("start", "end"):
-        log_probs = tf.nn.log_softmax(outputs[f"{side}_logits"])
-        np.testing.assert_allclose(
-            log_probs, expected[f"train_{side}_log_probs"], rtol=0, atol=FORWARD
-        )
-    np.testing.assert_allclose(outputs["cls_logits"], expected["train_cls_logits"], atol=FORWARD)
-
-
-def test_v2_beams_are_the_originals():
-    model, _, features = golden_model("squad_v2")
-    outputs = model(features)
-    assert outputs.keys() == {
-        "start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs",
-        "cls_logits",
-    }  # fmt: skip
-    assert_predicts(outputs, golden_outputs("squad_v2", "predict_outputs"))
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_batch_of_one_is_predicted_as_in_a_larger_one(name):
-    model, _, features = golden_model(name)
-    expected = golden_outputs(name, "predict_outputs")
-    for row in (0, 5):
-        one = {key: values[row : row + 1] for key, values in features.items()}
-        assert_predicts(model(one), {key: v[row : row + 1] for key, v in expected.items()})
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_losses_and_gradients_are_the_originals(name):
-    model, named, features = golden_model(name)
-    with tf.GradientTape() as tape:
-        loss = objectives.mean_loss(MODELS[name][2](features, model(features, training=True)))
-    expected = np.load(GOLDEN / "heads" / name / "outputs.npz")["total_loss"]
-    np.testing.assert_allclose(loss, expected, rtol=0, atol=FORWARD)
-    golden = np.load(GOLDEN / "heads" / name / "gradients.npz")
-    found = dict(zip(named, tape.gradient(loss, list(named.values())), strict=True))
-    assert {key for key, gradient in found.items() if gradient is None} == POOLER
-    dense = {k: tf.convert_to_tensor(g) for k, g in found.items() if g is not None}
-    for key, gradient in dense.items():
-        np.testing.assert_allclose(gradient, golden[key], rtol=0, atol=GRADIENT, err_msg=key)
-    norm = tf.linalg.global_norm(list(dense.values()))
-    np.testing.assert_allclose(norm, golden["__global_norm_dense"], rtol=1e-5)
-
-
-def test_v2_dropout_is_on_in_training_alone():
-    model, _, features = golden_model("squad_v2", dropout_prob=0.5)
-    expected = golden_outputs("squad_v2", "outputs")["train_cls_logits"]
-    np.testing.assert_allclose(model(features)["cls_logits"], expected, atol=FORWARD)
-    assert np.abs(model(features, training=True)["cls_logits"] - expected).max() > 1e-2
-
-
-@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
-@pytest.mark.parametrize("name", MODELS)
-def test_mixed_precision_scores_are_float32_finite_and_near(name, precision):
-    before = tf_keras.mixed_precision.global_policy()
-    tf_keras.mixed_precision.set_global_policy(precision)
-    try:
-        model, named, features = golden_model(name)
-    finally:
-        tf_keras.mixed_precision.set_global_policy(before)
-    with tf.GradientTape() as tape:
-        loss = objectives.mean_loss(MODELS[name][2](features, model(features, training=True)))
-    expected = float(np.load(GOLDEN / "heads" / name / "outputs.npz")["total_loss"])
-    assert float(loss) == pytest.approx(expected, rel=2e-2)
-    assert float(loss) != pytest.approx(expected, rel=1e-7)
-    for gradient in tape.gradient(loss, list(named.values())):
-        assert gradient is None or np.isfinite(tf.convert_to_tensor(gradient)).all()
-    outputs, expected = model(features), golden_outputs(name, "predict_outputs")
-    for key, values in outputs.items():
-        assert values.dtype in (tf.float32, tf.int32) and np.isfinite(values).all()
-        if key.startswith("start") and values.dtype == tf.float32:
-            np.testing.assert_allclose(values, expected[key], rtol=0, atol=0.1)
-
-
-def test_v2_beams_longer_than_the_sequence_hold_what_is_possible_first():
-    model, _, features = golden_model("squad_v2", start_n_top=5, end_n_top=6)
-    short = {key: values[:1, :4] for key, values in features.items() if values.shape.rank == 2}
-    short["input_mask"], short["p_mask"] = tf.ones([1, 4], tf.int32), tf.constant([[0, 1, 0, 0]])
-    padded = {key: tf.pad(values, [[0, 0], [0, 8]]) for key, values in short.items()}
-    padded["p_mask"] = tf.pad(short["p_mask"], [[0, 0], [0, 8]], constant_values=1)
-    found, expected = model(short), model(padded)
-    assert found["start_top_index"].shape == [1, 5] and found["end_top_index"].shape == [1, 30]
-    assert_predicts(
-        {key: found[key][:, :3] for key in ("start_top_index", "start_top_log_probs")},
-        {key: expected[key][:, :3] for key in ("start_top_index", "start_top_log_probs")},
-    )
-    # The three possible ends of the three possible starts; the rest has no probability.
-    ends = tf.reshape(found["end_top_log_probs"], [5, 6])
-    np.testing.assert_allclose(
-        ends[:3, :3], tf.reshape(expected["end_top_log_probs"], [5, 6])[:3, :3], atol=1e-6
-    )
-    assert np.all(ends[:, 3:] < -1e29)
+DATA, VOCABULARY = tiny_runs.SQUAD_DATA, tiny_runs.VOCABULARY
 
 
 # === Padding ===
@@ -246,46 +102,14 @@ def assert_same_but_for_rounding(found, expected, atol=1e-4):
             assert ours.get(text, last) == pytest.approx(theirs.get(text, last), rel=0, abs=atol)
 
 
-def test_v1_padding_has_no_score():
-    model, _, features = golden_model("squad_v1", predicted_length=30)
-    outputs, expected = model(features), golden_outputs("squad_v1", "predict_outputs")
-    real = np.pad(features["input_mask"], [(0, 0), (0, 6)]) > 0
-    assert not real.all(axis=1).any() and real.any(axis=1).all()
-    for name, logits in outputs.items():
-        assert logits.shape == [6, 30]
-        np.testing.assert_allclose(
-            logits.numpy()[real], expected[name][real[:, :24]], atol=FORWARD, err_msg=name
-        )
-        assert (logits.numpy()[~real] == -np.inf).all()
-    assert model(features, training=True)["start_logits"].shape == [6, 24]
-
-
 # === The script ===
 
 
 @pytest.fixture
 def flags(tmp_path):
     """Flags of a run of two steps on the tiny files of version 2."""
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(TINY_CONFIG))
-    return {
-        "albert_config_file": config,
-        "spm_model_file": VOCABULARY,
-        "output_dir": tmp_path / "out",
-        "train_file": DATA / "train_v2.0.json",
-        "predict_file": DATA / "dev_v2.0.json",
-        "do_train": True,
-        "do_predict": True,
-        "max_seq_length": 64,
-        "doc_stride": 40,
-        "max_query_length": 12,
-        "train_batch_size": 13,
-        "predict_batch_size": 16,
-        "num_train_epochs": 0.5,  # 52 questions: 2 steps
-        "save_checkpoints_steps": 1,
-        "allow_random_init": True,
-        "seed": 1,
-    }
+    config = tiny_runs.write_config(tmp_path / "config.json")
+    return tiny_runs.SQUAD | {"albert_config_file": config, "output_dir": tmp_path / "out"}
 
 
 @pytest.fixture
@@ -634,54 +458,6 @@ def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, 
     assert (found[0].train_steps, found[0].warmup_steps) == (steps, warmup)
     assert found[0].optimizer == "adamw" and found[0].learning_rate == 5e-5
     assert found[0].shuffle_buffer_size == 7
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"do_train": False, "do_predict": False}, "nothing to do"),
-        ({"train_file": ""}, "--do_train needs --train_file"),
-        ({"predict_file": ""}, "--do_predict needs --predict_file"),
-        ({"train_file": "nowhere.json"}, "nowhere.json"),
-        ({"predict_file": VOCABULARY}, "is not JSON"),
-        ({"train_file": DATA / "dev_v1.1.json"}, "exactly one"),
-        ({"spm_model_file": "missing.model"}, "missing.model"),
-        ({"albert_config_file": ""}, "give --albert_config_file"),
-        ({"albert_config_file": "missing.json"}, "missing.json"),
-        ({"max_seq_length": 128}, "max_position_embeddings=64"),
-        ({"max_seq_length": 16}, "--doc_stride=40 must lie between 1 and 13"),
-        ({"allow_random_init": False}, "--init_checkpoint"),
-        ({"init_checkpoint": "nothing-here"}, "nothing-here"),
-        ({"train_batch_size": 0}, "--train_batch_size must be at least 1"),
-        ({"n_best_size": 0}, "--n_best_size must be at least 1"),
-        ({"n_best_size": 2**31}, "--n_best_size must be at most 2147483647"),
-        ({"max_answer_length": 10**30}, "--max_answer_length must be at most 2147483647"),
-        ({"max_query_length": 2**31}, "--max_query_length must be at most 2147483647"),
-        ({"doc_stride": 2**31}, "--doc_stride=2147483648 must lie between 1 and 61"),
-        ({"num_train_epochs": "inf"}, "--num_train_epochs must be finite and at least 0"),
-        ({"shuffle_buffer_size": 0}, "--shuffle_buffer_size must be at least 1"),
-        ({"distribution_strategy": "multi_worker_mirrored"}, "is for run_pretraining.py"),
-        ({"start_n_top": 0}, "--start_n_top must be at least 1. Received: 0"),
-        ({"start_n_top": 65}, "--start_n_top must be at most --max_seq_length=64. Received: 65"),
-        ({"end_n_top": 2**31}, "--end_n_top must be at most 2147483647"),
-        ({"null_score_diff_threshold": "inf"}, "--null_score_diff_threshold must be a number"),
-        ({"null_score_diff_threshold": "1e300"}, "--null_score_diff_threshold must be a number"),
-        ({"warmup_proportion": 1.5}, "--warmup_proportion must be at least 0 and at most 1"),
-        ({"dropout_prob": 1.0}, "--dropout_prob"),
-        ({"ensemble_dirs": "a,b"}, "--ensemble_dirs"),
-        ({"do_train": False}, "holds no checkpoint"),
-        ({"do_train": False, "ensemble_dirs": "a,b"}, "--ensemble_dirs=a is no directory"),
-        (
-            {"version_2_with_negative": False, "null_score_diff_threshold": 1.0},
-            "--null_score_diff_threshold is for version 2",
-        ),
-        ({"predict_feature_file": "/dev/null/x"}, "--predict_feature_file"),
-    ],
-)
-def test_bad_input_is_a_plain_error_before_training(run_main, flags, tmp_path, changed, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        run_main(run_squad, **flags | changed)
-    assert not list((tmp_path / "out").glob("model.ckpt*"))
 
 
 @pytest.mark.parametrize(

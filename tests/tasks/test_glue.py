@@ -884,3 +884,9 @@ def test_real_data(name, shared_data):
         assert arrays["input_mask"].sum(axis=1).min() >= 3
         unknown = (arrays["input_ids"] == 1).sum() / arrays["input_mask"].sum()
         assert unknown < 0.01
+
+
+def test_companions_have_the_same_labels():
+    for task in glue.TASKS.values():
+        for _, name in task.companions:
+            assert glue.TASKS[name].labels == task.labels

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input of the fine-tuning scripts: a plain error before any training.
+
+Ranges are tested once for all options (tests/test_options.py), and what is found before TensorFlow
+is imported in tests/cli/test_bad_flags.py.
+"""
+
+import re
+import shutil
+
+import pytest
+
+import run_classifier
+import run_race
+import run_squad
+from tests.scripts.tiny_runs import (
+    CLASSIFIER,
+    EVALUATE,
+    GLUE_DATA,
+    PREDICT,
+    RACE,
+    SQUAD,
+    SQUAD_DATA,
+    VOCABULARY,
+    write_config,
+)
+
+SCRIPTS = {run_classifier: CLASSIFIER, run_race: RACE, run_squad: SQUAD}
+NOTHING = {"do_train": False, "do_eval": False, "do_predict": False}
+WORKERS = {"distribution_strategy": "multi_worker_mirrored"}
+OWN = {"task_name": "tsv", "label_column": "label"}
+HEADER = "index\tsentence1\tsentence2\tlabel\n"
+VERSION_1 = {"version_2_with_negative": False, "null_score_diff_threshold": 1.0}
+
+
+def bad_file(name, text):
+    """Copies the data with one file of RTE changed, or removed if text is None."""
+
+    def change(tmp_path):
+        path = shutil.copytree(GLUE_DATA / "RTE", tmp_path / "glue" / "RTE") / name
+        path.unlink() if text is None else path.write_text(text)
+        return {"data_dir": tmp_path / "glue"}
+
+    return change
+
+
+def without_a_level(tmp_path):
+    """Copies the data of RACE but for one folder."""
+    shutil.copytree(GLUE_DATA / "RACE", tmp_path / "RACE")
+    shutil.rmtree(tmp_path / "RACE" / "test" / "high")
+    return {"data_dir": tmp_path}
+
+
+def below_a_file(flag):
+    """Lets a flag name a path below a file."""
+
+    def change(tmp_path):
+        (tmp_path / "file").write_text("")
+        return {flag: tmp_path / "file" / "name"}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("script", "changed", "message"),
+    [
+        (run_classifier, OWN | {"task_name": "csv"}, "csv is unknown; .* Did you mean tsv?"),
+        (
+            run_classifier,
+            OWN,
+            "--label_column=label: the columns have names, so give --text_col",
+        ),
+        (run_classifier, NOTHING, "nothing to do"),
+        (run_classifier, WORKERS, "is for run_pretraining.py"),
+        (run_classifier, {"spm_model_file": "missing.model"}, "missing.model"),
+        (run_classifier, {"max_seq_length": 128}, "max_position_embeddings=64"),
+        (run_classifier, {"num_trials": 2, "do_eval": False}, "--num_trials"),
+        (run_classifier, {"labels": "a,b", "regression": True}, "--labels, --regression: for --ta"),
+        (run_classifier, {"labels": "a,b"}, "--labels: for --task_name=tsv or ner only"),
+        (run_classifier, {"threshold_to_export": 0.5}, "--threshold_to_export needs --export_dir"),
+        (run_classifier, {"albert_hub_module_handle": "https://x"}, "https://x"),
+        (run_classifier, EVALUATE, "holds no checkpoint to evaluate"),
+        (run_classifier, PREDICT, "holds no checkpoint to predict with"),
+        (run_classifier, bad_file("train.tsv", ""), "train.tsv is empty"),
+        (run_classifier, bad_file("train.tsv", HEADER), "train.tsv holds no example"),
+        (run_classifier, bad_file("dev.tsv", HEADER + "0\ta b\tx\n"), "dev.tsv, line 2: 3 columns"),
+        (run_classifier, bad_file("dev.tsv", HEADER + "0\ta\tb\tx\n"), "2: unknown label 'x'"),
+        (run_classifier, bad_file("test.tsv", HEADER + "0\ta\n"), "test.tsv, line 2: 2 columns"),
+        (run_classifier, bad_file("train.tsv", None), "RTE/train.tsv, which --do_train needs: che"),
+        (run_classifier, bad_file("dev.tsv", None), "RTE/dev.tsv, which --do_eval needs: check"),
+        (run_classifier, bad_file("test.tsv", None), "RTE/test.tsv, which --do_predict needs: che"),
+        (run_classifier, below_a_file("output_dir"), "--output_dir="),
+        (run_classifier, below_a_file("cached_dir"), "--cached_dir="),
+        (run_classifier, below_a_file("glue_submission_dir"), "--glue_submission_dir="),
+        (run_race, NOTHING, "nothing to do"),
+        (run_race, WORKERS, "is for run_pretraining.py"),
+        (run_race, without_a_level, "RACE/test/high"),
+        (run_race, {"max_qa_length": 61}, "--max_qa_length=61: must lie between 1 and 60"),
+        (run_race, {"max_seq_length": 128}, "max_position_embeddings=64"),
+        (run_race, {"allow_random_init": False}, "--init_checkpoint"),
+        (run_race, EVALUATE, "holds no checkpoint to evaluate"),
+        (run_race, PREDICT, "holds no checkpoint to predict with"),
+        (run_race, below_a_file("output_dir"), "--output_dir="),
+        (run_race, below_a_file("train_file"), "--train_file="),
+        (run_squad, {"do_train": False, "do_predict": False}, "nothing to do"),
+        (run_squad, WORKERS, "is for run_pretraining.py"),
+        (run_squad, {"predict_file": ""}, "--do_predict needs --predict_file"),
+        (run_squad, {"predict_file": VOCABULARY}, "is not JSON"),
+        (run_squad, {"train_file": SQUAD_DATA / "dev_v1.1.json"}, "exactly one"),
+        (run_squad, {"spm_model_file": "missing.model"}, "missing.model"),
+        (run_squad, {"albert_config_file": ""}, "give --albert_config_file"),
+        (run_squad, {"max_seq_length": 128}, "max_position_embeddings=64"),
+        (run_squad, {"max_seq_length": 16}, "--doc_stride=40 must lie between 1 and 13"),
+        (run_squad, {"allow_random_init": False}, "--init_checkpoint"),
+        (run_squad, {"init_checkpoint": "nothing-here"}, "nothing-here"),
+        (run_squad, {"doc_stride": 2**31}, "--doc_stride=2147483648 must lie between 1 and 61"),
+        (run_squad, {"start_n_top": 65}, "--start_n_top must be at most --max_seq_length=64. Rec"),
+        (run_squad, {"null_score_diff_threshold": "inf"}, "_diff_threshold must be a number"),
+        (run_squad, {"null_score_diff_threshold": "1e300"}, "_diff_threshold must be a number"),
+        (run_squad, {"ensemble_dirs": "a,b"}, "--ensemble_dirs"),
+        (run_squad, {"do_train": False}, "holds no checkpoint"),
+        (run_squad, VERSION_1, "--null_score_diff_threshold is for version 2"),
+        (run_squad, {"predict_feature_file": "/dev/null/x"}, "--predict_feature_file"),
+    ],
+)
+def test_bad_input_is_a_plain_error_before_training(run_main, tmp_path, script, changed, message):
+    changed = changed(tmp_path) if callable(changed) else changed
+    flags = SCRIPTS[script] | {"albert_config_file": write_config(tmp_path / "config.json")}
+    with pytest.raises(ValueError, match=re.escape(message).replace(r"\.\*", ".*")):
+        run_main(script, **flags | {"output_dir": tmp_path / "out"} | changed)
+    assert not list((tmp_path / "out").glob("**/*.index"))

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tasks share: the warning of a collapse, and the mean of batches."""
+
+import numpy as np
+import pytest
+
+from albert_tf.tasks.base import collapse_warning, mean_over_batches
+
+
+def test_collapse_warning():
+    labels = ("yes", "no")
+    same, different = np.float32([[0.1, 0.9], [0.3, 0.7]]), np.float32([[0.1, 0.9], [0.7, 0.3]])
+    assert "all 2 examples are predicted to be 'no'" in collapse_warning(labels, same)
+    assert collapse_warning(labels, different) is None
+    assert collapse_warning(labels, same[:1]) is None
+    assert collapse_warning(None, np.float32([[1.0], [1.0]])) is None
+
+
+def test_loss_of_the_results_is_the_mean_of_batch_means():
+    losses = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
+    assert mean_over_batches(losses, 2) == pytest.approx((1.5 + 6.5 + 20.0) / 3)
