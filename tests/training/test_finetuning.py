@@ -59,6 +59,7 @@ def test_five_steps_equal_the_originals(tmp_path):
         assert difference <= tolerance * np.abs(golden[name]).max(), name
 
 
+@pytest.mark.usefixtures("in_graphs")
 def test_trimming_changes_no_prediction(tmp_path):
     config = AlbertConfig.from_dict(TINY_CONFIG)
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
