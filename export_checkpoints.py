@@ -11,7 +11,7 @@ from absl import flags
 
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch, model_flags
-from albert_tf.config import CONFIG_FILE
+from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -46,7 +46,6 @@ def check_prefix(prefix, config):
     """
     import tensorflow as tf
 
-    from albert_tf import config as albert_config
     from albert_tf import files
     from albert_tf.checkpoints import run_directory
 
@@ -60,7 +59,7 @@ def check_prefix(prefix, config):
         raise UserError(f"--export_path={prefix} exists already. Choose another name")
     files.check_writable(directory or ".", "export_path")
     path = os.path.join(directory, CONFIG_FILE)
-    if tf.io.gfile.exists(path) and albert_config.AlbertConfig.from_json_file(path) != config:
+    if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != config:
         raise UserError(
             f"--export_path={prefix}: {path} belongs to another model. Choose another directory"
         )

@@ -12,7 +12,7 @@ from absl import flags
 
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch, model_flags
-from albert_tf.config import CONFIG_FILE
+from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -28,34 +28,6 @@ def define_flags():
     flags.mark_flags_as_required(["albert_directory", "export_path"])
 
 
-def load_model(config):
-    """The model with the checkpoint's weights, and the names of the heads it had.
-
-    Returns:
-        (heads.PretrainingModel, set of names of `HEADS`).
-
-    Raises:
-        UserError: the checkpoint lacks part of the encoder.
-    """
-    from albert_tf.checkpoints import loading, name_table
-    from albert_tf.model import heads
-
-    model = heads.PretrainingModel(config)
-    path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
-    report = loading.load(path, name_table.named_variables(model))
-    loading.check_fit(report)
-    print(report)
-    loaded = {
-        name
-        for name, (_, start) in HEADS.items()
-        if not any(missing.startswith(start) for missing in report.missing)
-        and not any(row[0].startswith(start) for row in report.wrong_shape)
-    }
-    for name in HEADS.keys() - loaded:
-        print(f"The checkpoint has no {HEADS[name][0]} in the module.")
-    return model, loaded
-
-
 def assets(config_path, vocabulary):
     """Files that go into the module: attribute -> path."""
     import tensorflow as tf
@@ -68,14 +40,31 @@ def assets(config_path, vocabulary):
 
 
 def export_model(tokenizer):
-    """Writes the encoder."""
-    from albert_tf import config as albert_config
+    """Writes the encoder, with the heads that the checkpoint has.
+
+    Raises:
+        UserError: the checkpoint lacks part of the encoder.
+    """
+    from albert_tf.checkpoints import loading, name_table
+    from albert_tf.model import heads
     from albert_tf.publish import hub, saved_models
 
     config_path = os.path.join(FLAGS.albert_directory, CONFIG_FILE)
-    config = albert_config.AlbertConfig.from_json_file(config_path)
+    config = AlbertConfig.from_json_file(config_path)
     config.check_vocabulary(tokenizer)
-    model, loaded = load_model(config)
+    model = heads.PretrainingModel(config)
+    path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
+    report = loading.load(path, name_table.named_variables(model))
+    loading.check_fit(report)
+    print(report)
+    absent = [*report.missing, *(row[0] for row in report.wrong_shape)]
+    loaded = {
+        name
+        for name, (_, start) in HEADS.items()
+        if not any(variable.startswith(start) for variable in absent)
+    }
+    for name in HEADS.keys() - loaded:
+        print(f"The checkpoint has no {HEADS[name][0]} in the module.")
     module = hub.HubModule(
         model,
         trained_heads=loaded,
@@ -97,14 +86,13 @@ def preprocessing_length():
     """
     import tensorflow as tf
 
-    from albert_tf import config as albert_config
     from albert_tf.publish import hub
 
     path = os.path.join(FLAGS.albert_directory, CONFIG_FILE)
     default, length = hub.DEFAULT_SEQ_LENGTH, FLAGS.max_seq_length
     if not tf.io.gfile.exists(path):
         return length or default
-    limit = albert_config.AlbertConfig.from_json_file(path).max_position_embeddings
+    limit = AlbertConfig.from_json_file(path).max_position_embeddings
     if length and length > limit:
         raise UserError(
             f"--max_seq_length={length} exceeds max_position_embeddings={limit} of {path}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Fine-tunes, evaluates and predicts on GLUE tasks, or one's own texts or words with labels.
+r"""Fine-tunes, evaluates and predicts on GLUE tasks, or your own texts or words with labels.
 
 python run_classifier.py \
   --data_dir=glue --task_name=SST-2 --output_dir=sst-2 --albert_config_file=albert_config.json \

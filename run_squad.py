@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Fine-tunes, evaluates and predicts on SQuAD 1.1 and 2.0, or on questions of one's own.
+r"""Fine-tunes, evaluates and predicts on SQuAD 1.1 and 2.0, or on your own questions.
 
 python run_squad.py \
   --albert_config_file=albert_config.json --spm_model_file=30k-clean.model \
@@ -15,7 +15,7 @@ from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
-KEEP_CHECKPOINTS = 3  # of those that were evaluated, besides the best, as the original
+KEEP_CHECKPOINTS = 3  # of those that were evaluated, besides the best, as in the original
 RECORD_FLAGS = {"train": "train_feature_file", "predict": "predict_feature_file"}
 
 
@@ -53,7 +53,7 @@ def check_flags():
 
 
 def check_lengths():
-    """Raises UserError for windows that are none; without --do_train lengths are the run's."""
+    """Raises UserError for invalid windows; without --do_train, lengths are those of the run."""
     for name in ("start_n_top", "end_n_top"):
         if FLAGS[name].value > FLAGS.max_seq_length:
             raise UserError(

@@ -399,7 +399,7 @@ class FineTunedModel(Options):
     spm_model_file: str | None = option(None, path="file", help=
         "SentencePiece model; empty or unset where --vocab_file is given.")
     vocab_file: str | None = option(None, path="file", help=
-        "WordPiece vocabulary, for models without the former.")
+        "WordPiece vocabulary, for models without a SentencePiece model.")
     init_checkpoint: str | None = option(None, path="checkpoint", help=
         "Encoder weights to start from: a prefix, its .index file, a directory, or "
         "model.safetensors of the transformers library. The head is initialized randomly. Without "
@@ -555,7 +555,7 @@ class Race(Options):
     """Questions of RACE, and the files of their features."""
 
     data_dir: str | None = option(None, "Directory that holds the folder RACE.", path="directory")
-    task_name: str = option("race", "There is no other.", choices=("race",))
+    task_name: str = option("race", "Always race.", choices=("race",))
     train_file: str | None = option(None, _FEATURES.format("training"), path="output")
     eval_file: str | None = option(None, _FEATURES.format("development"), path="output")
     predict_file: str | None = option(None, _FEATURES.format("test"), path="output")
@@ -680,7 +680,7 @@ class OnlineMasking(Options):
     """Masking of records while they are read, with the names of create_pretraining_data.py."""
 
     masked_lm_budget: float = option(0.0, low=0, below=1, help=
-        "Share of the pieces to mask, such as 0.15, anew in each epoch: for records made with "
+        "Share of the pieces to mask, such as 0.15, others in each epoch: for records made with "
         "create_pretraining_data.py --masked_lm_prob=0. 0 for records that are masked.")
     ngram: int = option(3, "With --masked_lm_budget: longest n-gram to mask, in words.", low=1)
     favor_shorter_ngram: bool = option(True, help=
@@ -820,7 +820,7 @@ class Instances(Options):
         "--masked_lm_prob=0, one pass is usually enough.")
     masked_lm_prob: float = option(0.15, low=0, high=1, help=
         "Share of the tokens to predict. 0 masks nothing: run_pretraining.py --masked_lm_budget "
-        "masks such records while it reads them, anew in each epoch.")
+        "masks such records while it reads them, other pieces in each epoch.")
     short_seq_prob: float = option(0.1, low=0, high=1, help=
         "Probability, per document and pass, of instances shorter than --max_seq_length.")
 

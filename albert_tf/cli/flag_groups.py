@@ -118,7 +118,7 @@ def _problem(kind, path):
     """What is wrong with a path of some kind, as the rest of a message; None if nothing is."""
     exists, is_directory = os.path.exists(path), os.path.isdir(path)
     if kind == "directory" and not is_directory:
-        return f"={path} is a file: give a directory" if exists else f"={path} is no directory"
+        return f"={path} is a file: give a directory" if exists else f"={path} is not a directory"
     is_file = kind in ("file", "config")
     if is_file and is_directory:
         return f"={path} is a directory: give a file"

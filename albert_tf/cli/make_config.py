@@ -14,6 +14,7 @@ from absl import flags
 
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -48,10 +49,8 @@ def config_of(size, vocab_size, max_position_embeddings):
     Returns:
         AlbertConfig.
     """
-    from albert_tf import config as albert_config
-
     layers, hidden, heads = SIZES[size]
-    return albert_config.AlbertConfig(
+    return AlbertConfig(
         vocab_size=vocab_size,
         hidden_size=hidden,
         num_hidden_layers=layers,

@@ -81,7 +81,7 @@ def _casing_of(module, typed):
                 f"{source.as_flag(name, value)}: leave the flag out"
             )
         print(
-            f"{source.as_flag(name, typed[name])} is not followed: {module.directory} was made for "
+            f"{source.as_flag(name, typed[name])} is ignored: {module.directory} was made for "
             f"{'lower-cased text' if value else 'text with its capitals'}."
         )
     return told
@@ -129,10 +129,10 @@ def follow(found, names, given=None, may_differ=False):
 def _warn_of_vocabulary(found, used):
     """Prints a warning if a vocabulary is of another kind than the one next to the weights."""
     with contextlib.suppress(UserError):  # there are several vocabularies
-        beside = found.vocabulary_file()
-        if beside and beside.endswith(".txt") != used.endswith(".txt"):
+        other = found.vocabulary_file()
+        if other and other.endswith(".txt") != used.endswith(".txt"):
             print(
-                f"Warning: {used} is used, but {beside} lies next to the weights: the ids of one "
+                f"Warning: {used} is used, but {other} is next to the weights: the ids of one "
                 "kind of vocabulary mean nothing to a model of the other."
             )
 

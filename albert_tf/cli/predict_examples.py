@@ -204,7 +204,7 @@ def check(example, model, place):
         value, count = example[name], model.num_options
         texts = value if name == "options" and isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
-            raise UserError(f"{place}: {name} is no text. Received: {reprlib.repr(value)}")
+            raise UserError(f"{place}: {name} must be text. Received: {reprlib.repr(value)}")
         if name == "options" and len(texts) != count:
             raise UserError(f"{place}: {count} options are expected. Received: {len(texts)}")
     return {name: example.pop(name) for name in model.inputs}, example, place

@@ -162,11 +162,11 @@ MISTAKES = [
         (*GLUE, *TRAIN, *MODEL, "--init_checkpoint=none"),
         "--init_checkpoint=none:",
     ),
-    ("run_classifier", (*GLUE, *TRAIN, "--albert_hub_module_handle=none"), "is no directory"),
+    ("run_classifier", (*GLUE, *TRAIN, "--albert_hub_module_handle=none"), "is not a directory"),
     (
         "run_classifier",
         (*GLUE, *TRAIN, *FRESH, "--data_dir=none"),
-        "--data_dir=none is no directory",
+        "--data_dir=none is not a directory",
     ),
     ("run_classifier", (*GLUE, *TRAIN, *FRESH, "--data_dir={here}/vocab.txt"), "is a file: give"),
     ("run_classifier", (*GLUE, *TRAIN, *FRESH, "--task_name=SST2"), "Did you mean sst-2?"),
@@ -190,7 +190,7 @@ MISTAKES = [
         (*PREDICT, "--predict_file=none", "--init_checkpoint={here}"),
         "file=none: ",
     ),
-    ("run_race", (*TRAIN, *FRESH, "--data_dir=none"), "--data_dir=none is no directory"),
+    ("run_race", (*TRAIN, *FRESH, "--data_dir=none"), "--data_dir=none is not a directory"),
     (
         "run_race",
         (*TRAIN, *FRESH, "--data_dir={here}", "--max_qa_length=510"),
@@ -227,7 +227,7 @@ MISTAKES = [
     (
         "run_squad",
         (*PREDICT, "--predict_file={here}/bad.json", "--ensemble_dirs=a,b"),
-        "_dirs=a is no",
+        "_dirs=a is not a",
     ),
     ("run_squad", (*PREDICT, "--predict_file=x", "--null_score_diff_threshold=nan"), "be a number"),
     ("run_pretraining", (*RECORDS, "--input_file=none*"), "--input_file: no file matches 'none*'"),
@@ -298,7 +298,7 @@ MISTAKES = [
     (
         "export_checkpoints",
         (*EXPORT, "--albert_directory=none"),
-        "--albert_directory=none is no dir",
+        "--albert_directory=none is not a dir",
     ),
     (
         "export_checkpoints",
@@ -324,7 +324,7 @@ MISTAKES = [
         "is for --export",
     ),
     ("predict", (), "give --saved_model, an export, or --model"),
-    ("predict", ("--saved_model=none", "--text=a"), "--saved_model=none is no directory"),
+    ("predict", ("--saved_model=none", "--text=a"), "--saved_model=none is not a directory"),
     ("predict", ("--model=none", "--text=a"), "--model=none: there is no such checkpoint or"),
     ("predict", ("--model={here}", "--input_file=none"), "--input_file=none: " + NO_FILE),
     ("predict", ("--model={here}", "--text=a", "--spm_model_file=none"), "_file=none: " + NO_FILE),

@@ -125,8 +125,8 @@ def test_line_n_belongs_to_line_n(classifier, run, batch_size):
         (b'{"text": "a", "txt_pair": "b"}', "Is the key 'txt_pair' meant as text_pair?"),
         (b'{"Text": "a"}', "Is the key 'Text' meant as text?"),
         (b'{"text": "a", "label": 1}', "which has a key 'label' itself: rename this one"),
-        (b'{"text": 5}', "line 2: text is no text. Received: 5"),
-        (b'{"text": ["a"]}', "line 2: text is no text. Received: ['a']"),
+        (b'{"text": 5}', "line 2: text must be text. Received: 5"),
+        (b'{"text": ["a"]}', "line 2: text must be text. Received: ['a']"),
     ],
 )
 def test_lines_that_are_no_examples(line, message, classifier, run, tmp_path):

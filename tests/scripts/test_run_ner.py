@@ -311,7 +311,7 @@ def changed(name, old, new):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"data_dir": "nowhere"}, "--data_dir=nowhere is no directory"),
+        ({"data_dir": "nowhere"}, "--data_dir=nowhere is not a directory"),
         (changed("train.conll", " X B-LOC", ""), "the label is missing"),
         (changed("dev.conll", "B-LOC", "B-DATE"), "unknown label B-DATE; known are O, B-LOC"),
         (changed("test.conll", "B-LOC", "LOC"), "a label is O, B-x or I-x. Received: 'LOC'"),
