@@ -6,7 +6,6 @@ Paper: section 4.2 (RACE). The dataset has two levels, middle and high school.
 
 import collections
 import dataclasses
-import json
 import os
 import reprlib
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from albert_tf.model import heads, objectives
 from albert_tf.options import check_race_lengths
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base
+from albert_tf.tasks import base, json_file
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 from albert_tf.training import evaluation
 
@@ -144,8 +143,33 @@ def read_passage(passage, place, normalize, level="", needs_answers=False):
     Raises:
         UserError: it is not in this form.
     """
-    _check_passage(passage, place, needs_answers)
-    return list(_questions(passage, level, normalize))
+    field = json_file.field
+    passage_id, article = (field(passage, name, str, place) for name in ("id", "article"))
+    questions, options = (field(passage, name, list, place) for name in ("questions", "options"))
+    answers = [None] * len(questions)
+    if needs_answers or passage.get("answers"):
+        answers = field(passage, "answers", list, place)
+    counts = {"questions": len(questions), "options": len(options), "answers": len(answers)}
+    if len({*counts.values()}) > 1:
+        raise UserError(f"{place}: different numbers of entries: {counts}")
+    context, examples = normalize(article), []
+    entries = zip(questions, options, answers, strict=True)
+    for number, (question, choices, answer) in enumerate(entries, start=1):
+        where = f"{place}, question {number}"
+        question = normalize(field({"question": question}, "question", str, where))
+        if not isinstance(choices, list) or len(choices) != len(LETTERS):
+            raise UserError(
+                f"{where}: {len(LETTERS)} options are expected. Received: {reprlib.repr(choices)}"
+            )
+        choices = [normalize(field({"option": text}, "option", str, where)) for text in choices]
+        if answer is not None and answer not in list(LETTERS):
+            raise UserError(
+                f"{where}: the answer must be one of A, B, C, D. Received: {reprlib.repr(answer)}"
+            )
+        endings = tuple(_ending(question, text) for text in choices)
+        label = None if answer is None else LETTERS.index(answer)
+        examples.append(Example(passage_id, number, level, context, endings, label))
+    return examples
 
 
 def _passages(path):
@@ -157,69 +181,7 @@ def _passages(path):
     else:
         parts = [(path, text)]
     for place, part in parts:
-        passage = parse_json(part, place)
-        if "\\ud" in part.lower():
-            _check_characters(passage, place)
-        yield place, passage
-
-
-def _check_characters(passage, place):
-    """Raises UserError for half of a surrogate pair, which no file of results could hold."""
-    try:
-        json.dumps(passage, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"{place}: not valid Unicode: {error.reason}") from error
-
-
-def _check_passage(passage, place, needs_answers):
-    """Raises UserError where a passage is not as the format wants it."""
-    if not isinstance(passage, dict):
-        raise UserError(f"{place}: not a JSON object but {type(passage).__name__}")
-    wanted = {"id": str, "article": str, "questions": list, "options": list}
-    if needs_answers or passage.get("answers"):
-        wanted["answers"] = list
-    for key, kind in wanted.items():
-        if not isinstance(passage.get(key), kind):
-            state = "is not a " + kind.__name__ if key in passage else "is missing"
-            raise UserError(f"{place}: key {key!r} {state}")
-    counts = {key: len(passage[key]) for key, kind in wanted.items() if kind is list}
-    if len(set(counts.values())) > 1:
-        raise UserError(f"{place}: different numbers of entries: {counts}")
-    for index, question in enumerate(passage["questions"]):
-        answer = passage["answers"][index] if "answers" in wanted else None
-        _check_question(
-            question, passage["options"][index], answer, f"{place}, question {index + 1}"
-        )
-
-
-def _check_question(question, options, answer, place):
-    if not isinstance(question, str):
-        raise UserError(f"{place}: not a text. Received: {reprlib.repr(question)}")
-    texts = isinstance(options, list) and all(isinstance(option, str) for option in options)
-    if not texts or len(options) != len(LETTERS):
-        raise UserError(
-            f"{place}: {len(LETTERS)} options are expected. Received: {reprlib.repr(options)}"
-        )
-    if answer is not None and answer not in list(LETTERS):
-        raise UserError(
-            f"{place}: the answer must be one of A, B, C, D. Received: {reprlib.repr(answer)}"
-        )
-
-
-def _questions(passage, level, normalize):
-    context = normalize(passage["article"])
-    answers = passage.get("answers") or [None] * len(passage["questions"])
-    entries = zip(passage["questions"], passage["options"], answers, strict=True)
-    for number, (question, options, answer) in enumerate(entries, start=1):
-        question = normalize(question)
-        yield Example(
-            passage_id=passage["id"],
-            question=number,
-            level=level,
-            context=context,
-            endings=tuple(_ending(question, normalize(option)) for option in options),
-            label=None if answer is None else LETTERS.index(answer),
-        )
+        yield place, parse_json(part, place)
 
 
 def _ending(question, option):

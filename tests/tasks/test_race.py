@@ -190,15 +190,15 @@ def test_test_split_without_answers(answers, tokenizer, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"options": None}, r"7.txt: key 'options' is not a list"),
-        ({"article": 1}, r"7.txt: key 'article' is not a str"),
+        ({"options": None}, r"7.txt: 'options' is missing, a list is expected there"),
+        ({"article": 1}, r"7.txt: 'article' is 1, a str is expected there"),
         ({"answers": ["A"]}, r"7.txt: different numbers of entries: .*'answers': 1"),
         ({"answers": ["A", "E"]}, r"7.txt, question 2: the answer must be one of A.*'E'"),
         ({"answers": ["AB", "A"]}, r"7.txt, question 1: the answer must be .* Received: 'AB'"),
         ({"options": [["a"] * 4, ["a"] * 3]}, r"7.txt, question 2: 4 options are expected"),
         ({"options": [["a"] * 4, "abcd"]}, r"7.txt, question 2: 4 options are expected"),
-        ({"options": [["a"] * 4, [1, 2, 3, 4]]}, r"7.txt, question 2: 4 options are expected"),
-        ({"questions": ["a", 1]}, r"7.txt, question 2: not a text. Received: 1"),
+        ({"options": [["a"] * 4, [1, 2, 3, 4]]}, r"7.txt, question 2: 'option' is 1, a str"),
+        ({"questions": ["a", 1]}, r"7.txt, question 2: 'question' is 1, a str"),
     ],
 )
 def test_malformed_passage(change, message, tokenizer, tmp_path):
@@ -209,14 +209,14 @@ def test_malformed_passage(change, message, tokenizer, tmp_path):
 @pytest.mark.parametrize("key", PASSAGE)
 def test_missing_key(key, tokenizer, tmp_path):
     passage = {name: value for name, value in PASSAGE.items() if name != key}
-    with pytest.raises(ValueError, match=f"7.txt: key '{key}' is missing"):
+    with pytest.raises(ValueError, match=f"7.txt: '{key}' is missing"):
         read_one(tmp_path, passage, tokenizer)
 
 
 def test_malformed_files(tokenizer, tmp_path):
     with pytest.raises(ValueError, match=r"7.txt is not JSON: Expecting"):
         read_one(tmp_path, "{'id': 1}", tokenizer)
-    with pytest.raises(ValueError, match=r"7.txt: not a JSON object but list"):
+    with pytest.raises(ValueError, match=r"7.txt: 'id' is missing, a str is expected there"):
         read_one(tmp_path, "[]", tokenizer)
     with pytest.raises(ValueError, match=r"RACE/train holds no question"):
         read_one(tmp_path, PASSAGE | {"questions": [], "options": [], "answers": []}, tokenizer)
@@ -233,10 +233,20 @@ def test_malformed_files(tokenizer, tmp_path):
     ("content", "message"),
     [
         ('{"id": ' + "[" * 100_000, "7.txt is not usable JSON: it is nested too deeply"),
-        (json.dumps(PASSAGE | {"article": "half \ud83d of one"}), "7.txt: not valid Unicode"),
-        (json.dumps(PASSAGE | {"id": "\udc00"}), "7.txt: not valid Unicode"),
+        (
+            json.dumps(PASSAGE | {"article": "half \ud83d of one"}),
+            "7.txt: 'article' is not valid Unicode",
+        ),
+        (json.dumps(PASSAGE | {"id": "\udc00"}), "7.txt: 'id' is not valid Unicode"),
+        (
+            json.dumps(PASSAGE | {"options": [["a"] * 4, ["a", "b", "c", "\udc00"]]}),
+            "7.txt, question 2: 'option' is not valid Unicode",
+        ),
         (json.dumps(PASSAGE)[:-1] + "\0}", "7.txt is not JSON"),
-        (json.dumps(PASSAGE | {"questions": ["a", [[["deep"] * 99] * 99]]}), "question 2: not a"),
+        (
+            json.dumps(PASSAGE | {"questions": ["a", [[["deep"] * 99] * 99]]}),
+            "2: 'question' is ",
+        ),
         ("", "7.txt is not JSON"),
     ],
 )

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions of a SQuAD file."""
+"""The questions of a SQuAD file. Needs no TensorFlow."""
 
 import dataclasses
 import random
 import reprlib
 
-from albert_tf import files
-from albert_tf.errors import UserError, parse_json
-from albert_tf.tasks.squad import json_file
+from albert_tf.errors import UserError
+from albert_tf.tasks import json_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +32,39 @@ class SquadExample:
     is_impossible: bool = False
 
 
+def entries(path, with_context=True):
+    """Yields (where, context, qa) for every question of a file; `where` is for messages.
+
+    Args:
+        path: str, JSON.
+        with_context: bool, whether paragraphs need a context; else it is None.
+
+    Raises:
+        UserError: the file cannot be read or is no SQuAD file, a context is empty, or two questions
+            have one id.
+    """
+    field, seen = json_file.field, set()
+    for a, article in enumerate(field(json_file.read(path), "data", list, path)):
+        paragraphs = field(article, "paragraphs", list, f"{path}, article {a}")
+        for p, paragraph in enumerate(paragraphs):
+            where = f"{path}, article {a}, paragraph {p}"
+            context = field(paragraph, "context", str, where) if with_context else None
+            if with_context and not context.strip():
+                raise UserError(f"{where}: the context is empty; remove the paragraph")
+            for qa in field(paragraph, "qas", list, where):
+                qas_id = field(qa, "id", str, where)
+                if qas_id in seen:
+                    raise UserError(f"{path}: two questions have the id {qas_id!r}; rename one")
+                seen.add(qas_id)
+                yield f"{path}, question {' '.join(qas_id.split())}", context, qa
+
+
+def answer_texts(qa, where):
+    """The texts of a question's gold answers (tuple of str)."""
+    answers = json_file.field(qa, "answers", list, where)
+    return tuple(json_file.field(answer, "text", str, where) for answer in answers)
+
+
 def read_examples(path, training):
     """Reads the questions of a SQuAD file, version 1.1 or 2.0, in its order.
 
@@ -48,8 +80,7 @@ def read_examples(path, training):
             twice or, in training, a question has no answer, several, or one outside its context.
     """
     examples = [
-        _read_question(qa, context, training, where)
-        for where, context, qa in json_file.questions(_read_json(path), path)
+        _read_question(qa, context, training, where) for where, context, qa in entries(path)
     ]
     if not examples:
         raise UserError(f"{path} holds no question")
@@ -62,19 +93,7 @@ def is_v2(path):
     Raises:
         UserError: the file cannot be read or is no SQuAD file.
     """
-    questions = json_file.questions(_read_json(path), path)
-    return any("is_impossible" in qa for _, _, qa in questions)
-
-
-def _read_json(path):
-    content = files.read_bytes(path)
-    first_line = content.lstrip().partition(b"\n")[0]
-    if not first_line.startswith((b"{", b"[")) and {*b",\t"} & {*first_line}:
-        raise UserError(
-            f"{path} seems to be a table, and a SQuAD file is JSON: an object whose `data` holds "
-            f"articles with paragraphs. Convert it. It begins: {first_line[:40]!r}"
-        )
-    return parse_json(content, path)
+    return any("is_impossible" in qa for _, _, qa in entries(path))
 
 
 def shuffled(examples):
@@ -135,8 +154,8 @@ def _points_at_its_answer(example):
 
 
 def _read_question(qa, context, training, where):
-    question = json_file.text(qa, "question", where)
-    answers = json_file.answer_texts(qa, where) if "answers" in qa or training else None
+    question = json_file.field(qa, "question", str, where)
+    answers = answer_texts(qa, where) if "answers" in qa or training else None
     taught = _answer_to_learn(qa, answers, context, where) if training else ()
     return SquadExample(qa["id"], question, context, answers, *taught)
 

@@ -20,9 +20,10 @@ import string
 import sys
 from typing import NamedTuple
 
-from albert_tf.errors import UserError, exit_code, parse_json
+from albert_tf.errors import UserError, exit_code
 from albert_tf.options import LARGEST_THRESHOLD
-from albert_tf.tasks.squad import json_file
+from albert_tf.tasks import json_file
+from albert_tf.tasks.squad import questions
 
 # The official scripts take a question for unanswerable above this no-answer score. It was meant
 # for probabilities; the original release compares raw logits with it.
@@ -345,8 +346,8 @@ def read_gold(path):
         UserError: the file cannot be read or is no SQuAD file with answers.
     """
     gold, version_2 = {}, False
-    for where, _, qa in json_file.questions(_read_json(path), path, with_context=False):
-        gold[qa["id"]] = json_file.answer_texts(qa, where)
+    for where, _, qa in questions.entries(path, with_context=False):
+        gold[qa["id"]] = questions.answer_texts(qa, where)
         version_2 |= "is_impossible" in qa
     return gold, version_2
 
@@ -357,30 +358,10 @@ def is_number(value):
 
 
 def _read_dict(path, what, is_valid):
-    found = _read_json(path)
+    found = json_file.read(path)
     if not isinstance(found, dict):
         raise UserError(f"{path} must hold one JSON object, from question id to {what}")
     for qas_id, value in found.items():
         if not is_valid(value):
             raise UserError(f"{path}: {qas_id!r} has {reprlib.repr(value)}, which is no {what}")
     return found
-
-
-def _read_json(path):
-    try:
-        with _opened(path) as file:
-            content = file.read()
-    except OSError as error:
-        raise UserError(
-            f"cannot read {path}: {error.strerror}; check --data_file, --predictions_file and "
-            "--na_prob_file"
-        ) from error
-    return parse_json(content, path)
-
-
-def _opened(path):
-    if "://" not in path:
-        return open(path, "rb")
-    import tensorflow as tf  # only for remote files: it is a slow import
-
-    return tf.io.gfile.GFile(path, "rb")

@@ -102,15 +102,15 @@ def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
     "content, message",
     [
         ("{", "bad.json is not JSON"),
-        ("[]", "bad.json: 'data' is missing, a SQuAD file has a list there"),
-        ('{"data": 3}', "bad.json: 'data' is 3, a SQuAD file has a list there"),
+        ("[]", "bad.json: 'data' is missing, a list is expected there"),
+        ('{"data": 3}', "bad.json: 'data' is 3, a list is expected there"),
         ('{"data": [{}]}', "article 0: 'paragraphs' is missing"),
         ('{"data": [{"paragraphs": [{"qas": []}]}]}', "paragraph 0: 'context' is missing"),
         ('{"data": [{"paragraphs": [{"context": "a", "qas": [{}]}]}]}', "0: 'id' is missing"),
         ('{"data": []}', "bad.json holds no question"),
         ('{"data": [1]}', "article 0: 'paragraphs' is missing"),
         ('{"data": ' + "[" * 100_000, "bad.json is not usable JSON: it is nested too deeply"),
-        ('{"data": {"a": ' + "[" * 300 + "]" * 300 + "}}", "'data' is .*, a SQuAD file has a list"),
+        ('{"data": {"a": ' + "[" * 300 + "]" * 300 + "}}", "'data' is .*, a list is expected"),
         (
             '{"data": [{"paragraphs": [{"context": "\\ud800", "qas": []}]}]}',
             "article 0, paragraph 0: 'context' is not valid Unicode",

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON files of questions: their reading, and a check of each value. Needs no TensorFlow."""
+
+import pathlib
+import reprlib
+
+from albert_tf.errors import UserError, parse_json
+
+
+def read(path):
+    """Reads a JSON file.
+
+    Args:
+        path: str.
+
+    Raises:
+        UserError: the file cannot be read, or is not JSON.
+    """
+    if "://" in path:
+        from albert_tf import files  # only for remote files: TensorFlow is a slow import
+
+        content = files.read_bytes(path)
+    else:
+        try:
+            content = pathlib.Path(path).read_bytes()
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
+    first_line = content.lstrip().partition(b"\n")[0]
+    if not first_line.startswith((b"{", b"[")) and {*b",\t"} & {*first_line}:
+        raise UserError(
+            f"{path} seems to be a table, and a SQuAD file is JSON: an object whose `data` holds "
+            f"articles with paragraphs. Convert it. It begins: {first_line[:40]!r}"
+        )
+    return parse_json(content, path)
+
+
+def field(found, name, kind, where):
+    """Returns the value of a name in a JSON object, after a check.
+
+    Args:
+        found: the JSON value that should be an object with this name.
+        name: str.
+        kind: type of the value. A bool is no int, and a str must be valid Unicode: JSON can escape
+            half a character.
+        where: str, the place in the file, for the message.
+
+    Raises:
+        UserError: there is no such value.
+    """
+    value = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        state = "missing" if value is None else reprlib.repr(value)
+        raise UserError(f"{where}: {name!r} is {state}, a {kind.__name__} is expected there")
+    if kind is str and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(f"{where}: {name!r} is not valid Unicode: {error}") from error
+    return value
