@@ -72,6 +72,7 @@ class Task:
     a dict of the model's outputs for it, arrays [n, ...].
 
     Attributes:
+        name: str, with which the names of record files begin.
         text: TextInput.
         kind: FinetunedTask, kept with a run so that checkpoints of another task are refused; None
             if the checkpoint's variables tell.
@@ -120,8 +121,9 @@ class Task:
     def keep(self, figures):
         """Writes files that belong to the best checkpoint, given the figures of its evaluation."""
 
-    def label_counts(self, examples):
-        """Counter of the labels of examples; empty if they are numbers."""
+    def label_counts(self, arrays):
+        """Number of examples with each label, from their features: int array [C]."""
+        return np.bincount(arrays["label_ids"], minlength=len(self.labels))
 
     def logits(self, split, outputs):
         """Logits [n, C] of all that is classified."""
@@ -154,6 +156,7 @@ class DataSet:
         output_dir: str, the run's, where predictions go.
         cached_dir: str, where record files go, but that of the test set, which goes to output_dir.
         record_files: dict from split to the path of its record file, where the user gave one.
+        suffix: str, added to the names of figures and files.
     """
 
     task: Task
@@ -161,8 +164,10 @@ class DataSet:
     output_dir: str
     cached_dir: str
     record_files: dict = dataclasses.field(default_factory=dict)
+    suffix: str = ""
 
     notes: ClassVar[dict] = {}  # key of counts -> message, formatted with the count
+    unit = "examples"  # what is counted in messages
     labels_of_test = None  # name of the labels that a test file may have, to score predictions
 
     # --- Each data set has its own ---
@@ -172,9 +177,6 @@ class DataSet:
 
     def read(self, split):
         """Reads a split; returns its examples and counts of oddities: (list, dict of int)."""
-
-    def record_name(self, split):
-        """Name of the record file of a split, without the key."""
 
     @property
     def settings(self):
@@ -191,17 +193,16 @@ class DataSet:
     def prediction_files(self, examples, answers):
         """Content of the files of predictions: dict from path to text."""
 
-    def predicted(self, examples):
-        """What was done, such as "Predicted 3 examples": str."""
-        return f"Predicted {len(examples)} examples"
-
     # --- Training and evaluation ---
 
     def record_file(self, split):
         """Path of the record file of a split; where the user gave none, it also gets a key."""
-        directory = self.output_dir if split == "test" else self.cached_dir
-        default = os.path.join(directory, self.record_name(split))
-        return self.record_files.get(split) or default
+        if self.record_files.get(split):
+            return self.record_files[split]
+        if split == "test":
+            return os.path.join(self.output_dir, f"predict{self.suffix}.tf_record")
+        end = {"train": "train", "dev": "eval"}[split]
+        return os.path.join(self.cached_dir, f"{self.task.name}{self.suffix}_{end}.tf_record")
 
     def input_files(self, do_eval):
         """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
@@ -242,8 +243,6 @@ class DataSet:
         def make(cache):
             examples, counts = given or self.read(split)
             cache.counts.update(counts)
-            labels = self.task.label_counts(examples)
-            cache.counts.update({f"label {label}": count for label, count in labels.items()})
             return self._batches(examples, cache.counts, made if given else None)
 
         cache = feature_cache.cached_records(
@@ -261,6 +260,10 @@ class DataSet:
         """Yields the features of examples, some at a time, and adds them to `made`."""
         for chunk in schemas.in_chunks(examples):
             arrays = self.task.features(chunk, counts)
+            if self.task.labels:
+                found = map(int, self.task.label_counts(arrays))
+                names = (f"label {label}" for label in self.task.labels)
+                counts.update(dict(zip(names, found, strict=True)))
             if made is not None:
                 made.append(arrays)
             yield arrays
@@ -310,7 +313,8 @@ class DataSet:
             texts = part.prediction_files(examples, answers)
             for path, text in texts.items():
                 files.write_text(path, text)
-            print(f"{part.predicted(examples)} with {member.source}: {', '.join(texts)}")
+            count = f"{len(examples)} {self.unit}"
+            print(f"Predicted {count} with {member.source}: {', '.join(texts)}")
         if self.labels_of_test is None:
             return
         figures = self.evaluate(splits, member.outputs, batch_size).figures

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classification and regression of texts and pairs of texts, of GLUE and of one's own tables."""
 
-import collections
 import dataclasses
 import functools
 import math
@@ -37,6 +36,8 @@ class ClassificationTask(base.Task):
         threshold: float or None, a number to export with the model.
         optional_inputs: tuple of str, ("text_pair",) if it is unknown whether there are pairs.
     """
+
+    functions = signatures.ClassifierFunctions
 
     def __init__(self, name, row, text, threshold=None, optional_inputs=()):
         self.name, self.row, self.text, self.threshold = name, row, text, threshold
@@ -109,9 +110,13 @@ class ClassificationTask(base.Task):
             firsts.append(first)
             seconds.append(second or None)
         return pack_segments(firsts, seconds, tokenizer.special_ids(with_mask=False), length) | {
-            "label_ids": _label_ids(examples, self.row),
+            "label_ids": self.label_ids(examples),
             "is_real_example": np.ones(len(examples), np.int8),
         }
+
+    def label_ids(self, examples):
+        """Labels of examples for the model: int32 [n], or float32 [n] in regression."""
+        return _label_ids(examples, self.row)
 
     def probabilities(self, logits):
         """Probabilities of the labels, of logits; float32 [n, C]."""
@@ -128,16 +133,15 @@ class ClassificationTask(base.Task):
         """Metrics of the task, and the original's `loss`."""
         return evaluate(self.row, outputs["logits"], split.arrays["label_ids"], batch_size)
 
-    def label_counts(self, examples):
-        """Counter of the classes."""
-        labels = () if self.row.is_regression else (example.label for example in examples)
-        return collections.Counter(labels)
+    def served_threshold(self, prefix):
+        """The number to export with a checkpoint."""
+        return self.threshold
 
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
         has_pair = len(self.row.text) == 2
         texts = graph_inputs.SentencePairs(tokenizer, self.text.max_seq_length, has_pair)
-        return signatures.ClassifierFunctions(model, texts, self.row.labels, self.threshold)
+        return self.functions(model, texts, self.labels, self.served_threshold(prefix))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,13 +150,11 @@ class GlueData(base.DataSet):
 
     Attributes:
         row: GlueTask, the task's or one of its companions.
-        suffix: str, what names of its figures and files end in.
         submission_dir: str or None, where predictions go as the GLUE server takes them.
         shuffle_buffer_size: int, of the training.
     """
 
     row: glue.GlueTask = dataclasses.field(kw_only=True)
-    suffix: str = ""
     submission_dir: str | None = None
     shuffle_buffer_size: int = WINDOW
 
@@ -176,12 +178,6 @@ class GlueData(base.DataSet):
     def sources(self, split):
         """Path of the file of a split, in a list."""
         return [glue.input_file(self.row, self.data_dir, split)]
-
-    def record_name(self, split):
-        """Name of the record file of a split."""
-        start = "predict" if split == "test" else self.task.name
-        end = {"train": "_train", "dev": "_eval", "test": ""}[split]
-        return f"{start}{self.suffix}{end}.tf_record"
 
     def read(self, split):
         """Reads a split; returns its examples and what is to be said of it."""

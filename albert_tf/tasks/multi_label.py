@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Multi-label classification: any number of the classes for each text, in one's own files."""
 
-import collections
 import dataclasses
 import os
 
@@ -12,7 +11,7 @@ import tensorflow as tf
 
 from albert_tf import state
 from albert_tf.model import objectives
-from albert_tf.publish import graph_inputs, signatures
+from albert_tf.publish import signatures
 from albert_tf.tasks import base, classification
 from albert_tf.tasks.glue import SEPARATOR
 
@@ -62,6 +61,23 @@ def terms(features, outputs):
     return {"eval_loss": (tf.reduce_mean(losses, axis=-1), tf.ones_like(logits[:, 0]))}
 
 
+class MultiLabelFunctions(signatures.ClassifierFunctions):
+    """As of a classifier, but `predictions` are 0 or 1 for each label, int32 [B, C]."""
+
+    def of_ids(self, **features):
+        """Predictions for ids."""
+        probabilities = tf.sigmoid(self.model(features, training=False)["logits"])
+        predictions = tf.cast(probabilities > self._threshold, tf.int32)
+        return {"predictions": predictions, "probabilities": probabilities}
+
+    def of_text(self, **texts):
+        """Predictions for texts; `label` has all labels with SEPARATOR between them."""
+        found = self.of_ids(**self.texts(**texts))
+        labels = tf.broadcast_to(tf.constant(self.labels), tf.shape(found["predictions"]))
+        chosen = tf.ragged.boolean_mask(labels, found["predictions"] > 0)
+        return found | {"label": tf.strings.reduce_join(chosen, axis=-1, separator=SEPARATOR)}
+
+
 class MultiLabelTask(classification.ClassificationTask):
     """Any number of classes for a text or a pair of texts.
 
@@ -69,6 +85,8 @@ class MultiLabelTask(classification.ClassificationTask):
         directory: str, of the run, where the best threshold is kept.
         *others, **named: of a ClassificationTask.
     """
+
+    functions = MultiLabelFunctions
 
     def __init__(self, *others, directory="", **named):
         super().__init__(*others, **named)
@@ -82,12 +100,10 @@ class MultiLabelTask(classification.ClassificationTask):
         labels = dataclasses.replace(schema["is_real_example"], length=len(self.labels))
         return schema | {"label_ids": labels}
 
-    def features(self, examples, counts=None):
-        """As of a ClassificationTask; label_ids are 0 or 1 for each label, int32 [n, C]."""
+    def label_ids(self, examples):
+        """Labels of examples for the model, 0 or 1 for each: int32 [n, C]."""
         ids = [[label in example.label for label in self.labels] for example in examples]
-        ids = np.reshape(ids, [-1, len(self.labels)]).astype(np.int32)
-        single = [example._replace(label=self.labels[0]) for example in examples]
-        return super().features(single) | {"label_ids": ids}
+        return np.reshape(ids, [-1, len(self.labels)]).astype(np.int32)
 
     def probabilities(self, logits):
         """Probability of each label, of logits; float32 [n, C]."""
@@ -125,9 +141,9 @@ class MultiLabelTask(classification.ClassificationTask):
         path = os.path.join(self.directory, Threshold.FILE)
         state.write(path, Threshold(figures["threshold"]))
 
-    def label_counts(self, examples):
-        """Counter of the labels."""
-        return collections.Counter(label for example in examples for label in example.label)
+    def label_counts(self, arrays):
+        """Number of examples with each label: int array [C]."""
+        return arrays["label_ids"].sum(axis=0)
 
     def warning(self, split, outputs):
         """None: that all texts have the same labels may be right."""
@@ -136,26 +152,6 @@ class MultiLabelTask(classification.ClassificationTask):
         """The labels of an example."""
         return SEPARATOR.join(np.array(self.labels)[row["label_ids"] > 0])
 
-    def served_functions(self, model, tokenizer, prefix):
-        """Functions to export for a model."""
-        has_pair = len(self.row.text) == 2
-        texts = graph_inputs.SentencePairs(tokenizer, self.text.max_seq_length, has_pair)
-        threshold = known_threshold(os.path.dirname(prefix))
-        return MultiLabelFunctions(model, texts, self.labels, threshold)
-
-
-class MultiLabelFunctions(signatures.ClassifierFunctions):
-    """As of a classifier, but `predictions` are 0 or 1 for each label, int32 [B, C]."""
-
-    def of_ids(self, **features):
-        """Predictions for ids."""
-        probabilities = tf.sigmoid(self.model(features, training=False)["logits"])
-        predictions = tf.cast(probabilities > self._threshold, tf.int32)
-        return {"predictions": predictions, "probabilities": probabilities}
-
-    def of_text(self, **texts):
-        """Predictions for texts; `label` has all labels with SEPARATOR between them."""
-        found = self.of_ids(**self.texts(**texts))
-        labels = tf.broadcast_to(tf.constant(self.labels), tf.shape(found["predictions"]))
-        chosen = tf.ragged.boolean_mask(labels, found["predictions"] > 0)
-        return found | {"label": tf.strings.reduce_join(chosen, axis=-1, separator=SEPARATOR)}
+    def served_threshold(self, prefix):
+        """The threshold to export with a checkpoint."""
+        return known_threshold(os.path.dirname(prefix))

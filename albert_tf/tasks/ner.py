@@ -218,13 +218,14 @@ class NerTask(base.Task):
         text: TextInput.
     """
 
+    name = "ner"
     input_names = ("text",)
     objective = objectives.TOKEN_CLASSIFICATION
     key_metric = "f1"
 
     def __init__(self, labels, text):
         self.labels, self.text = labels, text
-        self.kind = FinetunedTask("ner", labels)
+        self.kind = FinetunedTask(self.name, labels)
 
     @property
     def schema(self):
@@ -346,9 +347,10 @@ class NerTask(base.Task):
             "loss": base.mean_over_batches(of_rows, batch_size, mask.sum(axis=1)),
         }
 
-    def label_counts(self, examples):
-        """Counter of the words' labels."""
-        return collections.Counter(itertools.chain.from_iterable(true_labels(examples)))
+    def label_counts(self, arrays):
+        """Number of words with each label: int array [C]."""
+        ids = arrays["label_ids"][arrays["label_mask"] > 0]
+        return np.bincount(ids, minlength=len(self.labels))
 
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
@@ -371,6 +373,7 @@ class NerData(base.DataSet):
         "split": "{} sentences exceed --max_seq_length and are split",
         "cut": "{} pieces at the ends of words do not fit and are cut",
     }
+    unit = "sentences"
     labels_of_test = "labels"
 
     @property
@@ -381,10 +384,6 @@ class NerData(base.DataSet):
     def sources(self, split):
         """Path of the file of a split, in a list."""
         return [input_file(self.data_dir, split)]
-
-    def record_name(self, split):
-        """Name of the record file of a split."""
-        return "predict.tf_record" if split == "test" else f"ner_{split}.tf_record"
 
     def read(self, split):
         """The Corpus of a split; what is notable is counted with the features."""
@@ -404,10 +403,6 @@ class NerData(base.DataSet):
         predicted = itertools.chain.from_iterable(answer["labels"] for answer in answers)
         path = os.path.join(self.output_dir, "test_results.conll")
         return {path: with_labels(examples, predicted)}
-
-    def predicted(self, examples):
-        """Message after the prediction."""
-        return f"Predicted {len(examples.words)} words"
 
     def write_predictions(self, splits, members, batch_size):
         """Besides files and figures, those of each type are printed."""

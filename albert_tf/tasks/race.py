@@ -4,7 +4,6 @@
 Paper: section 4.2 (RACE). The dataset has two levels, middle and high school.
 """
 
-import collections
 import dataclasses
 import os
 import reprlib
@@ -176,12 +175,11 @@ def _passages(path):
     """Yields (where it stands, JSON object) of each passage in a file."""
     text = files.read_text(path)
     if os.path.basename(path) == "all.txt":
-        lines = enumerate(text.split("\n"), start=1)
-        parts = [(f"{path}, line {number}", line) for number, line in lines if line.strip()]
+        for number, line in enumerate(text.split("\n"), start=1):
+            if line.strip():
+                yield f"{path}, line {number}", parse_json(line, f"{path}, line {number}")
     else:
-        parts = [(path, text)]
-    for place, part in parts:
-        yield place, parse_json(part, place)
+        yield path, parse_json(text, path)
 
 
 def _ending(question, option):
@@ -249,7 +247,8 @@ class RaceTask(base.Task):
         dropout_prob: float, of the pooled output.
     """
 
-    kind = FinetunedTask("race", tuple(LETTERS))
+    name = "race"
+    kind = FinetunedTask(name, tuple(LETTERS))
     labels = tuple(LETTERS)
     input_names = ("article", "question", "options")
     choices = len(LETTERS)
@@ -329,10 +328,6 @@ class RaceTask(base.Task):
         """Accuracy overall and of each level, and losses; none without answers."""
         return evaluate(split.content, outputs["logits"], batch_size)
 
-    def label_counts(self, examples):
-        """Counter of the right letters."""
-        return collections.Counter(LETTERS[x.label] for x in examples if x.label is not None)
-
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
         texts = graph_inputs.Options(tokenizer, self.text.max_seq_length, self.max_qa_length)
@@ -349,6 +344,7 @@ class RaceData(base.DataSet):
 
     levels: tuple = LEVELS
 
+    unit = "questions"
     labels_of_test = "answers"
 
     @property
@@ -359,11 +355,6 @@ class RaceData(base.DataSet):
     def sources(self, split):
         """Paths of the files of a split."""
         return [path for _, path in input_files(self.data_dir, split, self.levels)]
-
-    def record_name(self, split):
-        """Name of the record file of a split."""
-        names = {"train": "race_train", "dev": "race_eval", "test": "predict"}
-        return f"{names[split]}.tf_record"
 
     def read(self, split):
         """The questions of a split; there is nothing notable."""
@@ -376,7 +367,3 @@ class RaceData(base.DataSet):
     def prediction_files(self, examples, answers):
         """The table of answers."""
         return {os.path.join(self.output_dir, "predictions.tsv"): answers_table(examples, answers)}
-
-    def predicted(self, examples):
-        """Message after the prediction."""
-        return f"Answered {len(examples)} questions"

@@ -15,7 +15,6 @@ import numpy as np
 
 from albert_tf import files
 from albert_tf.errors import UserError
-from albert_tf.tasks.squad.features import FIRST_UNIQUE_ID
 
 NULL_SCORE_WITHOUT_WINDOW = 1_000_000.0
 PAIRS_AT_ONCE = 2**20  # of starts and ends, to bound the memory for them
@@ -117,8 +116,7 @@ def predict_v1(examples, features, runs, n_best_size, max_answer_length):
     Args:
         examples: list of E SquadExample.
         features: features.Features of these examples.
-        runs: list of dicts, one per run: unique_ids int [N], start_logits and end_logits float
-            [N, T]. Rows come in any order, one at least per feature.
+        runs: list of dicts, one per run: start_logits and end_logits, float [F, T].
         n_best_size: int, starts and ends per window, and entries per question.
         max_answer_length: int, in pieces.
 
@@ -131,7 +129,7 @@ def predict_v1(examples, features, runs, n_best_size, max_answer_length):
     _check_settings(n_best_size, max_answer_length)
     candidates = []
     for run in runs:
-        run = _in_feature_order(run, features, ("start_logits", "end_logits"))
+        _check_outputs(run, features)
         starts, start_scores = _top(run["start_logits"], n_best_size)
         ends, end_scores = _top(run["end_logits"], n_best_size)
         # Every start with every end.
@@ -147,9 +145,9 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
     Args:
         examples: list of E SquadExample.
         features: features.Features of these examples.
-        runs: list of dicts, one per run: unique_ids int [N], start_top_index and
-            start_top_log_probs [N, starts], end_top_index and end_top_log_probs
-            [N, starts * ends], start-major, cls_logits float [N]. Rows come in any order.
+        runs: list of dicts, one per run: start_top_index and start_top_log_probs [F, starts],
+            end_top_index and end_top_log_probs [F, starts * ends], start-major, cls_logits float
+            [F].
         n_best_size: int, entries per question.
         max_answer_length: int, in pieces.
 
@@ -164,7 +162,7 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
     names = ("start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs")
     candidates, null_scores = [], np.zeros(len(examples))
     for run in runs:
-        run = _in_feature_order(run, features, (*names, "cls_logits"))
+        _check_outputs(run, features)
         rows, starts = run["start_top_index"].shape
         ends, end_scores = (run[name].reshape(rows, starts, -1) for name in names[2:])
         beams = _Beams(run["start_top_index"], run["start_top_log_probs"], ends, end_scores)
@@ -205,26 +203,16 @@ def _check_settings(n_best_size, max_answer_length):
             raise UserError(f"--{name}={value} must be at least 1")
 
 
-def _in_feature_order(run, features, names):
-    """The named outputs of a run, one row per feature.
-
-    Rows beyond the features, which fill up a last batch, are left out.
-    """
-    row_of_feature = np.full(len(features), -1)
-    feature_of_row = np.asarray(run["unique_ids"]).reshape(-1) - FIRST_UNIQUE_ID
-    known = (feature_of_row >= 0) & (feature_of_row < len(features))
-    row_of_feature[feature_of_row[known]] = np.flatnonzero(known)
-    missing = np.count_nonzero(row_of_feature < 0)
-    if missing:
-        raise UserError(
-            f"the model's outputs lack {missing} of {len(features)} windows: "
-            "they are not of these features, or incomplete"
-        )
-    ordered = {name: np.asarray(run[name])[row_of_feature] for name in names}
-    for name, values in ordered.items():
+def _check_outputs(run, features):
+    """Raises UserError for outputs of other features, or NaN in them."""
+    for name, values in run.items():
+        if len(values) != len(features):
+            raise UserError(
+                f"the model's {name} have {len(values)} rows and not {len(features)}, one for each "
+                "window: they are not of these features, or incomplete"
+            )
         if np.isnan(values).any():
             raise UserError(f"the model's {name} hold NaN: its weights are damaged")
-    return ordered
 
 
 def _top(logits, count):

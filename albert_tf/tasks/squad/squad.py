@@ -258,12 +258,8 @@ class SquadTask(base.Task):
 
     def predictions(self, split, outputs):
         """Predictions from the outputs of one model, or of several to be averaged."""
-        ids = {"unique_ids": split.arrays["unique_ids"]}
         return self.version.predict(
-            *split.content,
-            [found | ids for found in outputs],
-            self.options.n_best_size,
-            self.options.max_answer_length,
+            *split.content, outputs, self.options.n_best_size, self.options.max_answer_length
         )
 
     def answers(self, split, outputs):
