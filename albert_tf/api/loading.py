@@ -112,7 +112,7 @@ def _line(found, kind, model, random):
     elif isinstance(model, heads.PretrainingModel):
         what = "pre-trained"
     else:
-        what = "the encoder alone"
+        what = "only the encoder"
     is_run = run_directory.exists(found.checkpoint) and not found.is_module
     step = loading.step_in(found.checkpoint) if is_run else 0
     lines = [f"Loaded {found.checkpoint}{f' (step {step})' if step else ''}: {what}"]

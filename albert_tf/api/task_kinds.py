@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the task of a fine-tuned checkpoint, and makes the object for it."""
-
-import dataclasses
+"""Finds the task of a fine-tuned checkpoint, and makes its object."""
 
 from albert_tf import options
 from albert_tf.checkpoints import huggingface, name_table
@@ -53,8 +51,8 @@ def kind_of(found, shapes, task=None, labels=None):
     task = task or huggingface.read_task(found.directory, weights[0])
     if task is None and weights[0] == 1:
         raise UserError(
-            f"{found.checkpoint} has one output, as regression and RACE have, and nothing beside "
-            'it tells which: pass task="regression" or task="race"'
+            f"{found.checkpoint} has one output, as regression and RACE have, and nothing next "
+            'to it tells which: pass task="regression" or task="race"'
         )
     if task in (None, "tsv", "ner", multi_label.NAME):
         labels = labels or huggingface.read_labels(found.directory)
@@ -106,26 +104,18 @@ def make_task(kind, text, found, record):
         if longest >= text.max_seq_length - NUM_SPECIALS:  # shorter than in training
             longest = text.max_seq_length // 2
         return race.RaceTask(text, longest)
-    has_pairs = _has_pairs(kind, record)
-    pair = None if has_pairs is False else "1"
-    row = glue.tsv_task("0", pair, None, kind.labels, regression=kind.labels is None)
-    optional = ("text_pair",) if has_pairs is None else ()
-    if kind.task_name == multi_label.NAME:
-        row = dataclasses.replace(row, multi_label=True)
+    row, flags = glue.TASKS.get(kind.task_name.lower()), record.flags if record else {}
+    optional = () if row or "text_column" in flags else ("text_pair",)
+    is_multi_label = kind.task_name == multi_label.NAME
+    if row is None:
+        pair = "1" if optional or flags.get("text_pair_column") else None
+        is_regression = kind.labels is None
+        row = glue.tsv_task("0", pair, None, kind.labels, is_regression, multi_label=is_multi_label)
+    if is_multi_label:
         return multi_label.MultiLabelTask(
             kind.task_name, row, text, None, optional, directory=found.directory
         )
     return ClassificationTask(kind.task_name, row, text, optional_inputs=optional)
-
-
-def _has_pairs(kind, record):
-    """Whether a classifier reads pairs of texts; None if unknown."""
-    row = glue.TASKS.get(kind.task_name.lower())
-    if row:
-        return len(row.text) == 2
-    if record is None or "text_column" not in record.flags:
-        return None
-    return bool(record.flags.get("text_pair_column"))
 
 
 def _squad_task(text, found, record):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classification and regression of texts and pairs of texts, of GLUE and of one's own tables."""
+"""Classification and regression of texts and pairs of texts, of GLUE and of a user's own files."""
 
 import dataclasses
 import functools
@@ -146,7 +146,7 @@ class ClassificationTask(base.Task):
 
 @dataclasses.dataclass(frozen=True)
 class GlueData(base.DataSet):
-    """A folder of GLUE, or one's own files.
+    """A folder of GLUE, or a user's own files.
 
     Attributes:
         row: GlueTask, the task's or one of its companions.
@@ -159,8 +159,8 @@ class GlueData(base.DataSet):
     shuffle_buffer_size: int = WINDOW
 
     notes: ClassVar[dict] = {
-        "left_out": "{} rows without the columns needed are left out",
-        "without_text": "{} rows have no text and are taken as they are",
+        "left_out": "{} rows lack columns and are left out",
+        "without_text": "{} rows have no text, and are used nevertheless",
     }
 
     @property
@@ -180,7 +180,7 @@ class GlueData(base.DataSet):
         return [glue.input_file(self.row, self.data_dir, split)]
 
     def read(self, split):
-        """Reads a split; returns its examples and what is to be said of it."""
+        """Reads a split; returns its examples, and counts for messages."""
         tokenizer = self.task.text.tokenizer
         examples, left_out = glue.read_examples(self.row, self.data_dir, split, tokenizer)
         counts = {
@@ -222,7 +222,7 @@ class GlueData(base.DataSet):
 
 
 def num_sorted(task, examples):
-    """How many examples there are if they stand sorted by label; 0 if they do not.
+    """Number of examples if they are sorted by label, else 0.
 
     Args:
         task: GlueTask.
@@ -238,7 +238,7 @@ def num_sorted(task, examples):
 
 
 def order_warning(count, shuffle_buffer_size):
-    """A warning if training examples stand sorted by label and the shuffling cannot mend it.
+    """A warning if training examples are sorted by label and shuffling does not mix them.
 
     Args:
         count: int, of `num_sorted`.

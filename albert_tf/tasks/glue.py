@@ -41,7 +41,7 @@ class Example(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """Where the texts and labels of a task stand, and how it is measured.
+    """The files of a task, the columns of its texts and labels, and its metrics.
 
     The defaults are those of most tasks of GLUE. Columns are numbers from 0 (-1 is the last one),
     or names that the header must have.
@@ -56,8 +56,8 @@ class GlueTask:
         labels: tuple of str in the order of their ids, or None for regression.
         metrics: tuple of names in `classification.METRICS`. The first one chooses the best
             checkpoint.
-        files: dict from split to names, of which one file must be there; splits without a file
-            are not in it.
+        files: dict from split to names, of which one file must exist; splits without a file are
+            not in it.
         splits_with_header: tuple of str; elsewhere the first row is an example.
         guid, test_guid: str, how examples are named in train and dev, and in test: "row" (split and
             number of the row), "position" (number of the example), "id" (the first column) or
@@ -204,7 +204,7 @@ def model_task(name):
 
 
 def with_companions(task, data_dir, split):
-    """A task, and those of its companions whose file of a split is there; names what is absent.
+    """A task and its companions that have a file of a split; prints the names of missing files.
 
     Args:
         task: GlueTask.
@@ -212,11 +212,7 @@ def with_companions(task, data_dir, split):
         split: str, dev or test.
 
     Returns:
-        dict from what is appended to names of figures and files ("" for the task itself) to
-        GlueTask.
-
-    Raises:
-        UserError: the task has no such split.
+        dict from the suffix of names of figures and files ("" for the task itself) to GlueTask.
     """
     found = {"": task}
     for suffix, name in task.companions:
@@ -238,17 +234,18 @@ def tsv_task(
     data_dir="",
     multi_label=False,
 ):
-    """The task of one's own train.tsv, dev.tsv and test.tsv, each as far as needed.
+    """Makes the task of a user's own train.tsv, dev.tsv and test.tsv, where they are needed.
 
-    Tab-separated UTF-8, one example a line, where quotes are ordinary characters; or CSV, named
-    train.csv and so on. If a column is given by name, every file must begin with a header. If all
-    are given by number (from 0), none has one. The test file needs no label column.
+    The files are tab-separated UTF-8 with one example on each line, where quotes are ordinary
+    characters; or CSV, named train.csv and so on. If a column is given by name, every file must
+    begin with a header. If all are given by number (from 0), there is no header. The test file
+    needs no label column.
 
     Args:
         text_column: str or int, column of the text.
         text_pair_column: str, int or None, column of a second text.
-        label_column: str, int or None; None if nothing but prediction is wanted. With multi_label
-            also a list of columns with 0 or 1, separated by commas.
+        label_column: str, int or None; None is enough for prediction. With multi_label also a list
+            of columns with 0 or 1, separated by commas.
         labels: list of str in the order of their ids, or None: those of the training file, sorted.
         regression: bool, whether labels are numbers.
         data_dir: str, directory of the files; read only to find the labels.
@@ -289,13 +286,13 @@ def tsv_task(
 
 
 def columns(*given):
-    """Columns as flags name them.
+    """Converts columns from flags.
 
     Args:
-        *given: str, int or None; what is None or empty is left out.
+        *given: str, int or None; None and "" are left out.
 
     Returns:
-        tuple of int, where it is a number, and str.
+        tuple of int, for numbers, and str, for names.
     """
     named = [text for text in given if text not in (None, "")]
     return tuple(int(text) if str(text).isdecimal() else text for text in named)
@@ -309,24 +306,21 @@ def _labels_of_training_file(task, data_dir):
             "the model's labels in the order of its training as --labels"
         )
     rows, _ = read_rows(task, data_dir, "train")
+    found = [_labels(task, row, str.strip) for row in rows]
+    labels = sorted(set(itertools.chain.from_iterable(found)))
     if task.multi_label:
-        found = (labels_of(row.values[-1:], None, row.place) for row in rows)
-        return tuple(sorted(set(itertools.chain.from_iterable(found))))
-    found = [row.values[-1].strip() for row in rows]
-    for text, row in zip(found, rows, strict=True):
-        check_label(text, row)
+        return tuple(labels)
     if not task.splits_with_header and found.count(found[0]) == 1:
         raise UserError(
-            f"{rows[0].place}: label {found[0]!r} occurs only here, so this line seems to be a "
+            f"{rows[0].place}: label {found[0][0]!r} occurs only here, so this line seems to be a "
             "header; give the columns by name, or the labels if it is none"
         )
-    labels = sorted(set(found))
     if len(found) >= _ENOUGH_ROWS and len(labels) > len(found) / 2:
         raise UserError(
             f"{input_file(task, data_dir, 'train')}: column {task.label!r} has {len(labels)} "
-            f"different values in {len(found)} rows, such as {reprlib.repr(found[0])}, so it does "
-            "not hold classes. Give another --label_column; or --regression if these are numbers "
-            "to predict; or all classes as --labels"
+            f"different values in {len(found)} rows, such as {reprlib.repr(found[0][0])}, so it "
+            "does not hold classes. Give another --label_column; or --regression if these are "
+            "numbers to predict; or all classes as --labels"
         )
     return tuple(labels)
 
@@ -335,7 +329,7 @@ def _labels_of_training_file(task, data_dir):
 
 
 def input_paths(task, data_dir, split):
-    """Paths of a split's file, of which one may be there.
+    """Possible paths of the file of a split.
 
     Args:
         task: GlueTask.
@@ -413,8 +407,8 @@ def read_rows(task, data_dir, split):
     """Reads the rows of a split; arguments and errors are those of `read_examples`.
 
     Returns:
-        (list of tables.Row with the texts and, but in the test split, the label as values; int, how
-        many rows are left out).
+        (list of tables.Row, whose values are the texts and, except in the test split, the label;
+        int, number of rows left out).
     """
     labelled = split != "test"
     if labelled and task.label in (None, ()) and split in task.files:
@@ -444,52 +438,42 @@ def read_rows(task, data_dir, split):
 
 
 def _label(task, row, normalize):
-    if task.multi_label:
-        return labels_of(row.values[len(task.text) :], task.labels, row.place)
-    text = normalize(row.values[-1]) if task.normalize_labels else row.values[-1].strip()
+    """The label of an Example, for a row of a training or development file."""
+    normalize = normalize if task.normalize_labels else str.strip
     if task.is_regression:
+        text = normalize(row.values[-1])
         score = _number(text)
         if not abs(score) <= float(tf.float32.max):  # nan is not
             raise UserError(
                 f"{row.place}: the label must be a number. Received: {reprlib.repr(text)}"
             )
         return score
-    check_label(text, row)
-    if text not in task.labels:
-        raise UserError(
-            f"{row.place}: unknown label {reprlib.repr(text)}; known are "
-            f"{', '.join(task.labels[:_MOST_SHOWN])}"
-            + (f" and {len(task.labels) - _MOST_SHOWN} more" * (len(task.labels) > _MOST_SHOWN))
-        )
-    return text
+    labels = _labels(task, row, normalize)
+    for label in labels:
+        if label not in task.labels:
+            more = len(task.labels) - _MOST_SHOWN
+            raise UserError(
+                f"{row.place}: unknown label {reprlib.repr(label)}; known are "
+                f"{', '.join(task.labels[:_MOST_SHOWN])}" + f" and {more} more" * (more > 0)
+            )
+    return labels if task.multi_label else labels[0]
 
 
-def labels_of(cells, labels, place):
-    """Labels of a row of multi-label classification: those in its only cell, or whose cells hold 1.
-
-    Args:
-        cells: list of str.
-        labels: sequence of str, the known ones; None if any will do.
-        place: str, for messages.
-
-    Raises:
-        UserError: a label is unknown, or one of several cells holds neither 0 nor 1.
-    """
+def _labels(task, row, normalize):
+    """Labels of a row: list of str, of one label except in multi-label classification."""
+    cells = row.values[len(task.text) :]
     if len(cells) > 1:
         if not {*cells} <= {"0", "1"}:
-            raise UserError(f"{place}: a label column holds 0 or 1. Received: {', '.join(cells)}")
-        return [label for label, cell in zip(labels, cells, strict=True) if cell == "1"]
-    found = [label for label in map(str.strip, cells[0].split(SEPARATOR)) if label]
-    unknown = [label for label in found if labels is not None and label not in labels]
-    if unknown:
-        raise UserError(f"{place}: unknown label {unknown[0]!r}; known are {', '.join(labels)}")
-    return found
-
-
-def check_label(text, row):
-    """Raises UserError if the label of a row is empty, which is never meant as a class."""
-    if not text:
+            raise UserError(
+                f"{row.place}: a label column holds 0 or 1. Received: {', '.join(cells)}"
+            )
+        return [label for label, cell in zip(task.labels, cells, strict=True) if cell == "1"]
+    if task.multi_label:
+        return [label for label in map(str.strip, cells[0].split(SEPARATOR)) if label]
+    label = normalize(cells[0])
+    if not label:
         raise UserError(f"{row.place}: the label is empty; give it one or remove the row")
+    return [label]
 
 
 def _number(text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prediction of any file in place of a test set: a table and JSON lines with its answers."""
+"""Predicts any file instead of the test set, and writes a table and JSON lines of answers."""
 
 import dataclasses
 import functools
@@ -20,9 +20,9 @@ class TextFile(NamedTuple):
 
     Attributes:
         path: str.
-        text: tuple of one or two columns: numbers from 0, or names in the header, its first line.
-            If all are numbers, there is none.
-        id: such a column, whose values are passed on; or None.
+        text: tuple of one or two columns: numbers from 0, or names in the header, the first line.
+            If all are numbers, there is no header.
+        id: column whose values are copied to the answers, or None.
     """
 
     path: str
@@ -33,7 +33,7 @@ class TextFile(NamedTuple):
         """The examples of the file.
 
         Returns:
-            (list of dicts of `id` (if it is asked for), `line` (from 1), `text` and, of pairs,
+            (list of dicts of `id` (if it is given), `line` (from 1), `text` and, of pairs,
             `text_pair`; int, blank lines left out).
 
         Raises:
@@ -54,7 +54,7 @@ class TextFile(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class FileClassification(GlueData):
-    """A GlueData that predicts a file in place of the test set.
+    """A GlueData that predicts a file instead of the test set.
 
     Attributes:
         file: TextFile.
@@ -63,12 +63,12 @@ class FileClassification(GlueData):
     file: TextFile = dataclasses.field(kw_only=True)
 
     def parts(self, split):
-        """The file alone, without companions, or what is evaluated."""
+        """Only the file to predict, without companions; in evaluation, as of a GlueData."""
         return {"": self} if split == "test" else super().parts(split)
 
     @functools.cached_property
     def _given(self):
-        """List of dicts, the examples as they stand."""
+        """The examples of the file: list of dicts."""
         examples, num_blank = self.file.read()
         if num_blank:
             print(f"{self.file.path}: {num_blank} blank lines are left out")
@@ -95,10 +95,10 @@ def _flat(line):
 
 @dataclasses.dataclass(frozen=True)
 class FileOfWords(ner.NerData):
-    """A NerData that predicts a file in place of the test set.
+    """A NerData that predicts a file instead of the test set.
 
     Attributes:
-        path: str, of a file with a word on each line; what follows it is not read.
+        path: str, of a file with a word on each line; further columns are not read.
     """
 
     path: str = dataclasses.field(kw_only=True)
@@ -126,7 +126,7 @@ class FileOfWords(ner.NerData):
 
 
 def _check_columns(corpus):
-    """Raises UserError for running text, of which only the first word of each line would count."""
+    """Raises UserError for running text: only the first word of each line would be read."""
     first, *others = corpus.words
     count = len(ner.columns_of(corpus.lines[first.line - 1]))
     for word in others:

@@ -10,21 +10,6 @@ from albert_tf import files
 from albert_tf.errors import UserError, decode
 
 
-class Table(NamedTuple):
-    """A file as rows.
-
-    Attributes:
-        path: str.
-        rows: list of (number of the row's first line from 1, list of str). A blank line is a row
-            without columns.
-        separator: str, a tab or a comma.
-    """
-
-    path: str
-    rows: list
-    separator: str
-
-
 def read(path, columns):
     """Reads a whole file; says so if it is CSV, but its name does not end in .csv.
 
@@ -34,7 +19,8 @@ def read(path, columns):
             first line.
 
     Returns:
-        Table.
+        (list of (number of the row's first line from 1, list of str), a blank line being a row
+        without columns; str, the separator: a tab or a comma).
 
     Raises:
         UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit.
@@ -46,7 +32,7 @@ def read(path, columns):
     separator = find_separator(lines[0], path, columns)
     if separator == "," and not path.endswith(".csv"):
         print(f"{path} has commas between its columns, so it is read as CSV")
-    return Table(path, list(rows(lines, path, separator)), separator)
+    return list(rows(lines, path, separator)), separator
 
 
 class Row(NamedTuple):
@@ -68,7 +54,7 @@ class Row(NamedTuple):
 
 
 def read_columns(path, columns, *, has_header, keep_blank=False, skip_short=False):
-    """Reads some columns of a file.
+    """Reads the given columns of a file.
 
     Args:
         path: str.
@@ -79,16 +65,16 @@ def read_columns(path, columns, *, has_header, keep_blank=False, skip_short=Fals
         skip_short: bool, whether a row that lacks columns is left out; if not, it is an error.
 
     Returns:
-        (list of str, the first row; list of Row; int, how many rows are left out).
+        (list of str, the first row; list of Row; int, number of rows left out).
 
     Raises:
-        UserError: as `read`; or a column is not there; or there is no row at all.
+        UserError: as of `read`; or a column is missing, or there is no row.
     """
-    table = read(path, columns)
-    header, found, left_out = table.rows[0][1], [], 0
+    table, separator = read(path, columns)
+    header, found, left_out = table[0][1], [], 0
     columns = [_number(column, header, path) for column in columns]
     width = max(columns) + 1 - min(0, *columns)
-    for number, (line, cells) in enumerate(table.rows[has_header:], start=int(has_header)):
+    for number, (line, cells) in enumerate(table[has_header:], start=int(has_header)):
         if not cells and keep_blank:
             cells = [""] * width
         place = f"{path}, line {line}"
@@ -99,7 +85,7 @@ def read_columns(path, columns, *, has_header, keep_blank=False, skip_short=Fals
         else:
             raise UserError(
                 f"{place}: {len(cells)} columns, at least {width} are expected, with "
-                f"{'a comma' if table.separator == ',' else 'a tab'} between them"
+                f"{'a comma' if separator == ',' else 'a tab'} between them"
             )
     if not found:
         raise UserError(f"{path} holds no example")
@@ -141,7 +127,7 @@ def find_separator(first_line, path, columns):
 
 
 def rows(lines, name, separator):
-    """Yields (number of its first line from 1, list of str) of each row, as `Table.rows`.
+    """Yields (number of its first line from 1, list of str) of each row, as `read`.
 
     With tabs, quotes are ordinary characters, carriage returns are dropped, and only line feeds end
     a row, as in the original. With commas, a column in quotes may hold commas, line ends and

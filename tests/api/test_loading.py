@@ -182,7 +182,7 @@ def test_the_encoder_alone(copied, loaded, capsys):
     }
     sources.write_checkpoint(copied / "model.ckpt-best", tensors)
     found = albert_tf.load(copied)
-    assert "model.ckpt-best: the encoder alone" in capsys.readouterr().out
+    assert "model.ckpt-best: only the encoder" in capsys.readouterr().out
     assert_same_model(found, loaded)
     for call in (lambda: found.fill_mask("a [MASK]"), lambda: found.sentence_order("a", "b")):
         with pytest.raises(UserError, match=r"head, which .* needs: load a pre-trained model"):

@@ -560,7 +560,7 @@ def test_warnings_about_the_data_come_again_with_kept_features(run_main, flags, 
         run_main(run_classifier, **values)
         out = capsys.readouterr().out
         assert state in out
-        assert "train: 1 rows without the columns needed are left out" in out
+        assert "train: 1 rows lack columns and are left out" in out
         assert "Warning: the 6 training examples are sorted by label" in out
     run_main(run_classifier, **values | {"shuffle_buffer_size": 6})
     assert "sorted by label" not in capsys.readouterr().out

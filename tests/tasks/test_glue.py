@@ -303,7 +303,7 @@ def test_reading_quotes_line_ends_and_byte_order_mark(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes('\ufeffa\t"b\r\n\r\nc\u2028d\x85\t"'.encode())
     rows = [["a", '"b'], [], ["c\u2028d\x85", '"']]
-    assert tables.read(str(path), [0, 1]).rows == list(enumerate(rows, start=1))
+    assert tables.read(str(path), [0, 1]) == (list(enumerate(rows, start=1)), "\t")
 
 
 # --- CSV ---
@@ -318,10 +318,10 @@ def test_csv_as_pandas_writes_it(name, quoting, end, tmp_path, capsys):
     path, frame = tmp_path / name, [["id", "text"], *([i, t] for i, t in enumerate(TEXTS))]
     with path.open("w", newline="", encoding="utf-8-sig") as file:
         csv.writer(file, quoting=quoting, lineterminator=end).writerows(frame)
-    table = tables.read(str(path), ["text"])
-    assert [row for _, row in table.rows] == [list(map(str, row)) for row in frame]
+    table, _ = tables.read(str(path), ["text"])
+    assert [row for _, row in table] == [list(map(str, row)) for row in frame]
     numbers = [1, 2, 3, 4, 5, 7, 8, 9, 11]
-    assert [number for number, _ in table.rows] == numbers
+    assert [number for number, _ in table] == numbers
     assert ("so it is read as CSV" in capsys.readouterr().out) == (name == "a.tsv")
 
 
@@ -355,7 +355,7 @@ def test_csv_that_is_none_is_named_with_its_line(tmp_path):
 
 def test_long_text_in_csv(tmp_path):
     path, limit = write(tmp_path, "a.csv", f'"{"long " * 50_000}",x'), csv.field_size_limit()
-    assert len(tables.read(str(path), [0]).rows[0][1][0]) == 250_000
+    assert len(tables.read(str(path), [0])[0][0][1][0]) == 250_000
     assert csv.field_size_limit() == limit < 250_000  # the process keeps its own
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which characters of a raw text each piece stands for."""
+"""Alignment of pieces with the characters of the raw text."""
 
 import collections
 import functools
@@ -29,7 +29,7 @@ class Paragraph(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """A paragraph and how its raw characters were linked; `links` serve to place answers.
+    """A paragraph, and the links of its raw characters, by which answers are placed.
 
     Args:
         paragraph: Paragraph.
@@ -50,12 +50,12 @@ def align(text, tokenizer):
         tokenizer: tokenization.FullTokenizer with a SentencePiece model.
 
     Returns:
-        Alignment, or None where less than 0.8 of the characters, or none, can be linked.
+        Alignment, or None if less than 0.8 of the characters, or none, can be linked.
     """
     pieces = tokenizer.tokenize(text)
     joined = "".join(pieces).replace(WORD_START, " ")
     characters = normalized_characters(text, tokenizer.do_lower_case, tokenizer.strip_accents)
-    # Nothing links more than what both have: the table of a text full of spaces need not be made.
+    # At most the characters in common can be linked: a text full of spaces needs no table.
     in_common = (collections.Counter(characters) & collections.Counter(joined)).total()
     if in_common < 0.8 * len(text):
         return None
@@ -213,7 +213,7 @@ class _ScoreTable:
 
 
 def convert_positions(links, positions, is_start, limit=None):
-    """Positions on the other side of the links, by their neighbours where there is no link.
+    """Converts positions along the links; a position without a link is placed by its neighbours.
 
     Between two links, a start goes right behind the former and an end right before the latter, if
     there is anything in between; before the first link to 0 or right before it; after the last one

@@ -23,7 +23,7 @@ FIRST_UNIQUE_ID = 1_000_000_000
 
 
 def _answer_pieces(example, alignment):
-    """First and last piece of the answer; None if no piece holds it."""
+    """First and last piece of the answer; None if it is in no piece."""
     if example.is_impossible:
         return UNLINKED, UNLINKED
     first = example.start_position
@@ -63,7 +63,7 @@ class WindowSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """Windows of all questions, in arrays; sequences are put together as they are asked for.
+    """Windows of all questions, in arrays; sequences are made on demand.
 
     E examples, F features; features are in the order of the examples, windows from left to right.
 
@@ -96,13 +96,13 @@ class Features:
 
     @functools.cached_property
     def window_offset(self):
-        """Where the window begins in the sequence (int32 array [F])."""
+        """First position of the window in the sequence (int32 array [F])."""
         lengths = np.array([len(query) for query in self.queries], np.int32)
         return lengths[self.example_index] + 2
 
     @functools.cached_property
     def max_context(self):
-        """Which pieces of each window see most context there, compared with the other windows.
+        """Which pieces of each window have more context there than in any other window.
 
         The best window of a piece has the largest min(pieces before, pieces after) + 0.01 * its
         length; of equals, the first. A bool array [F, longest window].
@@ -166,8 +166,8 @@ class Features:
 def convert_examples(examples, tokenizer, settings, training):
     """Features of questions.
 
-    Every window of a paragraph gives a feature, in training also those without the answer: they
-    teach [CLS], as in the original (unlike BERT).
+    Every window of a paragraph gives a feature. In training this includes windows without the
+    answer, whose label is [CLS], as in the original (unlike BERT).
 
     Args:
         examples: list of SquadExample.
@@ -179,7 +179,8 @@ def convert_examples(examples, tokenizer, settings, training):
         Features.
 
     Raises:
-        UserError: the tokenizer is none of SentencePiece, or a question leaves no window.
+        UserError: the tokenizer has no SentencePiece model, or a question leaves no room for its
+            paragraph.
     """
     if not tokenizer.is_sentencepiece:
         raise UserError("SQuAD needs a SentencePiece model: give --spm_model_file")

@@ -70,7 +70,7 @@ def read_examples(path, training):
 
     Args:
         path: str, JSON.
-        training: bool. For prediction, answers are kept for scoring only and may be missing.
+        training: bool. For prediction, answers are only used for scoring and may be missing.
 
     Returns:
         list of SquadExample, at least one.
@@ -97,10 +97,10 @@ def is_v2(path):
 
 
 def shuffled(examples):
-    """The training examples in the order of the original, which is always the same one.
+    """The training examples in the order of the original, which is always the same.
 
     Args:
-        examples: list of SquadExample; left as it is.
+        examples: list of SquadExample; not changed.
 
     Returns:
         list of SquadExample.
@@ -128,7 +128,7 @@ def unlabelled(examples, version_2):
 
 
 def report_oddities(examples, path):
-    """Says what is odd about questions and yet used as it is, as in the original.
+    """Prints what is odd about questions, which are used nevertheless, as in the original.
 
     Args:
         examples: list of SquadExample.
@@ -148,7 +148,7 @@ def report_oddities(examples, path):
 
 
 def _points_at_its_answer(example):
-    """Whether the answer to train on stands where it should; there may be none."""
+    """Whether the answer to train on is at its start position; True if there is no answer."""
     answer = example.orig_answer_text
     return not answer or example.paragraph_text.startswith(answer, example.start_position)
 
