@@ -34,7 +34,7 @@ _HOME = {
     "SquadV2Model": "model.heads",
     "TokenClassificationModel": "model.heads",
     "UserError": "errors",
-    "load": "api.loading",
+    "load": "api.load",
 }
 _MODULES = {"checkpoints": "checkpoints", "heads": "model.heads"}
 __all__ = [*_HOME, *_MODULES]

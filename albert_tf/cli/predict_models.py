@@ -82,7 +82,7 @@ def load(path, **arguments):
     Returns:
         Loaded.
     """
-    from albert_tf.api import loading
+    from albert_tf.api import load
     from albert_tf.checkpoints import source
 
     for name, argument in OVERRIDES.items():
@@ -91,7 +91,7 @@ def load(path, **arguments):
     if "config" in arguments:
         arguments["config"] = source.read_config(arguments["config"])
     with contextlib.redirect_stdout(sys.stderr):  # standard output is for what is found
-        return loading.load(path, **arguments)
+        return load.load(path, **arguments)
 
 
 def of_checkpoint(loaded, embeddings):

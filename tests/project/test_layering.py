@@ -237,7 +237,7 @@ CONFIG, ENCODER = "albert_tf/config.py", "albert_tf/model/encoder.py"
         (CONFIG, "def f():\n    import albert_tf.tasks.race", "may not import albert_tf.tasks"),
         (ENCODER, "from ..records import schemas", "may not import albert_tf.records"),
         (ENCODER, "from .. import text", "may not import albert_tf.text"),
-        (ENCODER, "from albert_tf.api import loading", "may not import albert_tf.api"),
+        (ENCODER, "from albert_tf.api import load", "may not import albert_tf.api"),
         (
             "albert_tf/records/schemas.py",
             "from albert_tf import config",

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tokenizer that is called: padded arrays, pairs, cutting."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from albert_tf.errors import UserError
-from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.text import sequences
+from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import GOLDEN
 
 DATA = GOLDEN / "tokenization"
@@ -79,3 +82,34 @@ def test_no_texts(tokenizer):
 def test_wrong_arguments(tokenizer, arguments, message):
     with pytest.raises(UserError, match=message):
         tokenizer(**arguments)
+
+
+# --- Cutting and packing ids ---
+
+
+def cut_token_by_token(first, second, room):
+    first, second = list(first), list(second)
+    while len(first) + len(second) > room:
+        (first if len(first) > len(second) else second).pop()
+    return first, second
+
+
+def test_pairs_are_cut_as_token_by_token():
+    for length in (5, 6, 12, 13):
+        for a, b in itertools.product(range(16), range(1, 16)):
+            expected = cut_token_by_token(range(a), range(b), length - 3)
+            assert sequences.cut(list(range(a)), list(range(b)), length) == expected, (a, b, length)
+
+
+def test_single_text_is_cut():
+    assert sequences.cut(list(range(9)), [], 8) == (list(range(6)), [])
+
+
+def test_pack_segments():
+    arrays = sequences.pack_segments([[7, 8], [9], []], [[5], None, []], SpecialIds(0, 2, 3, 4), 6)
+    expected = {
+        "input_ids": [[2, 7, 8, 3, 5, 3], [2, 9, 3, 0, 0, 0], [2, 3, 3, 0, 0, 0]],
+        "input_mask": [[1] * 6, [1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0]],
+        "segment_ids": [[0, 0, 0, 0, 1, 1], [0] * 6, [0, 0, 1, 0, 0, 0]],
+    }
+    assert {name: values.tolist() for name, values in arrays.items()} == expected
