@@ -199,9 +199,8 @@ class GlueData(base.DataSet):
 
     def described(self):
         """The training file and its columns."""
-        labels = self.row.label if self.row.multi_label else (self.row.label,)
-        names = [*self.task.input_names, *(["label"] * len(labels))]
-        columns = [repr(x) if isinstance(x, str) else x for x in (*self.row.text, *labels)]
+        names = [*self.task.input_names, *(["label"] * len(self.row.label))]
+        columns = [repr(x) if isinstance(x, str) else x for x in self.row.text + self.row.label]
         named = (f"{name} in column {x}" for name, x in zip(names, columns, strict=True))
         return f"{self.sources('train')[0]}: {', '.join(named)}".replace("column -1", "the last")
 

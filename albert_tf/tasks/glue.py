@@ -50,9 +50,9 @@ class GlueTask:
         folder: str, directory below data_dir.
         text: tuple of one or two columns, in the training and development files.
         test_text: the same in the test file; empty if it has the same columns.
-        label: column, in the training and development files; None if there is none. With
-            multi_label a tuple: a column of labels with SEPARATOR between them, or one for each
-            label, with 0 or 1.
+        label: tuple of one column in the training and development files; () if there is none. With
+            multi_label a column of labels with SEPARATOR between them, or columns of 0 and 1, one
+            for each label.
         labels: tuple of str in the order of their ids, or None for regression.
         metrics: tuple of names in `classification.METRICS`. The first one chooses the best
             checkpoint.
@@ -79,7 +79,7 @@ class GlueTask:
     folder: str
     text: tuple[int | str, ...]
     test_text: tuple[int | str, ...] = ()
-    label: int | str | tuple | None = -1
+    label: tuple[int | str, ...] = (-1,)
     labels: tuple[str, ...] | None = ("0", "1")
     metrics: tuple[str, ...] = ("eval_accuracy", "eval_loss")
     files: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=lambda: _FILES)
@@ -129,7 +129,7 @@ TASKS: dict[str, GlueTask] = {
         "CoLA",
         text=(3,),
         test_text=(1,),
-        label=1,
+        label=(1,),
         metrics=("matthew_corr", *_ACCURACY),
         splits_with_header=("test",),
         guid="row",
@@ -151,15 +151,15 @@ TASKS: dict[str, GlueTask] = {
         server_file="MNLI-mm.tsv",
     ),
     "mrpc": GlueTask(
-        "MRPC", text=(3, 4), label=0, metrics=(*_ACCURACY, "f1"), guid="row", test_guid="id"
+        "MRPC", text=(3, 4), label=(0,), metrics=(*_ACCURACY, "f1"), guid="row", test_guid="id"
     ),
-    "sst-2": GlueTask("SST-2", text=(0,), test_text=(1,), label=1, guid="row"),
+    "sst-2": GlueTask("SST-2", text=(0,), test_text=(1,), label=(1,), guid="row"),
     "sts-b": GlueTask("STS-B", text=(7, 8), labels=None, metrics=_SCORES, score_range=(0.0, 5.0)),
     "qqp": GlueTask(
         "QQP",
         text=(3, 4),
         test_text=(1, 2),
-        label=5,
+        label=(5,),
         metrics=(*_ACCURACY, "f1"),
         guid="id",
         test_guid="id",
@@ -172,7 +172,7 @@ TASKS: dict[str, GlueTask] = {
     "ax": GlueTask(
         "diagnostic",
         text=(1, 2),
-        label=None,
+        label=(),
         labels=_NLI,
         files={"test": ("diagnostic.tsv",)},
         server_file="AX.tsv",
@@ -267,7 +267,7 @@ def tsv_task(
     task = GlueTask(
         folder="",
         text=text,
-        label=label_columns if multi_label else next(iter(label_columns), None),
+        label=label_columns,
         labels=None if regression else tuple(map(str, labels or ())),
         metrics=("micro_f1",) if multi_label else _SCORES if regression else _ACCURACY,
         files=_OWN_FILES,
@@ -317,7 +317,7 @@ def _labels_of_training_file(task, data_dir):
         )
     if len(found) >= _ENOUGH_ROWS and len(labels) > len(found) / 2:
         raise UserError(
-            f"{input_file(task, data_dir, 'train')}: column {task.label!r} has {len(labels)} "
+            f"{input_file(task, data_dir, 'train')}: column {task.label[0]!r} has {len(labels)} "
             f"different values in {len(found)} rows, such as {reprlib.repr(found[0][0])}, so it "
             "does not hold classes. Give another --label_column; or --regression if these are "
             "numbers to predict; or all classes as --labels"
@@ -411,11 +411,10 @@ def read_rows(task, data_dir, split):
         int, number of rows left out).
     """
     labelled = split != "test"
-    if labelled and task.label in (None, ()) and split in task.files:
+    if labelled and not task.label and split in task.files:
         raise UserError(f"the label column is needed by {NEEDED_BY[split]} and not given")
     path = input_file(task, data_dir, split)
-    labels = task.label if task.multi_label else (task.label,)
-    columns = (*task.text_of(split), *(labels if labelled else ()))
+    columns = task.text_of(split) + (task.label if labelled else ())
     has_header = split in task.splits_with_header
     header, rows, left_out = tables.read_columns(
         path,
@@ -426,7 +425,8 @@ def read_rows(task, data_dir, split):
     )
     if has_header and all(isinstance(column, int) for column in columns):
         if labelled:
-            is_example = len(header) > max(columns) and _is_label(task, header[task.label].strip())
+            is_example = len(header) > max(columns)
+            is_example = is_example and _is_label(task, header[task.label[0]].strip())
         else:
             is_example = header[:1] and header[0].strip().isdecimal()
         if is_example:

@@ -54,35 +54,22 @@ def exact_score(prediction, gold):
     return normalize_answer(prediction) == normalize_answer(gold)
 
 
-def f1_score_v1(prediction, gold):
+def f1_score(prediction, gold, without_words):
     """Harmonic mean of precision and recall of words; 0 if there is no word in common.
 
     Args:
         prediction: str.
         gold: str.
-
-    Returns:
-        float in [0, 1]; 0 also for two answers without a word, as in evaluate-v1.1.
-    """
-    return _f1(normalize_answer(prediction).split(), normalize_answer(gold).split())
-
-
-def f1_score_v2(prediction, gold):
-    """F1 of evaluate-v2.0: as `f1_score_v1`, but two answers without a word agree, which makes 1.
-
-    Args:
-        prediction: str.
-        gold: str.
+        without_words: float, score of two answers without a word: 0 in evaluate-v1.1, 1 in
+            evaluate-v2.0.
 
     Returns:
         float in [0, 1].
     """
     predicted, true = normalize_answer(prediction).split(), normalize_answer(gold).split()
-    return _f1(predicted, true) if predicted or true else 1.0
-
-
-def _f1(predicted, true):
-    common = sum((collections.Counter(predicted) & collections.Counter(true)).values())
+    if not predicted and not true:
+        return without_words
+    common = (collections.Counter(predicted) & collections.Counter(true)).total()
     if not common:
         return 0.0
     precision, recall = common / len(predicted), common / len(true)
@@ -115,7 +102,7 @@ def evaluate_v1(gold, predictions):
             continue
         prediction = predictions[qas_id]
         exact += max(exact_score(prediction, answer) for answer in answers)
-        f1 += max(f1_score_v1(prediction, answer) for answer in answers)
+        f1 += max(f1_score(prediction, answer, 0.0) for answer in answers)
     return {"exact_match": 100.0 * exact / len(gold), "f1": 100.0 * f1 / len(gold)}
 
 
@@ -154,7 +141,7 @@ def raw_scores_v2(gold, predictions):
         prediction = predictions[qas_id]
         answers = [answer for answer in answers if normalize_answer(answer)] or [""]
         scores.exact[qas_id] = int(max(exact_score(prediction, answer) for answer in answers))
-        scores.f1[qas_id] = max(f1_score_v2(prediction, answer) for answer in answers)
+        scores.f1[qas_id] = max(f1_score(prediction, answer, 1.0) for answer in answers)
     return scores
 
 
@@ -180,8 +167,11 @@ def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE)
     raw = raw_scores_v2(gold, predictions)
     if not raw.exact:
         raise UserError("the predictions answer none of the questions: are they of another file?")
-    if na_scores is not None:
-        _check_na_scores(raw.exact, na_scores)
+    missing = [qas_id for qas_id in raw.exact if na_scores is not None and qas_id not in na_scores]
+    if missing:
+        raise UserError(
+            f"{len(missing)} predictions have no no-answer score, the first is {missing[0]}"
+        )
     used = RawScores(
         *(_with_threshold(score, gold, na_scores or {}, na_threshold) for score in raw)
     )
@@ -272,14 +262,6 @@ def _averages(scores, ids):
     }
 
 
-def _check_na_scores(scored, na_scores):
-    missing = [qas_id for qas_id in scored if qas_id not in na_scores]
-    if missing:
-        raise UserError(
-            f"{len(missing)} predictions have no no-answer score, the first is {missing[0]}"
-        )
-
-
 def _check_not_empty(gold):
     if not gold:
         raise UserError("there is no question to score")
@@ -320,6 +302,10 @@ def main(arguments=None):
 def _evaluate_files(args):
     if math.isnan(args.na_prob_thresh):
         raise UserError("--na_prob_thresh must be a number. Received: nan")
+
+    def is_number(value):
+        return type(value) in (int, float) and abs(value) <= LARGEST_THRESHOLD  # and no bool
+
     gold, version_2 = read_gold(args.data_file)
     predictions = _read_dict(args.predictions_file, "text", lambda value: isinstance(value, str))
     if args.na_prob_file and not version_2:
@@ -350,11 +336,6 @@ def read_gold(path):
         gold[qa["id"]] = questions.answer_texts(qa, where)
         version_2 |= "is_impossible" in qa
     return gold, version_2
-
-
-def is_number(value):
-    """Whether a value of a JSON file can be a score or a threshold: finite, and no bool."""
-    return type(value) in (int, float) and abs(value) <= LARGEST_THRESHOLD
 
 
 def _read_dict(path, what, is_valid):

@@ -92,17 +92,6 @@ def choose_version(prefixes, train_file=None, wanted=None):
     if not prefixes:
         has_negatives = questions.is_v2(train_file) if wanted is None else wanted
         return VERSION_2 if has_negatives else VERSION_1
-    version = _version_of(prefixes)
-    if wanted not in (None, version.has_negatives):
-        raise UserError(
-            f"--version_2_with_negative={str(wanted).lower()}, but {prefixes[0]} was trained "
-            f"for version {1 + version.has_negatives} of SQuAD"
-        )
-    return version
-
-
-def _version_of(prefixes):
-    """The version for which all these checkpoints were trained."""
     versions = []
     for prefix in prefixes:
         shapes = readers.open_reader(prefix).shapes
@@ -115,7 +104,13 @@ def _version_of(prefixes):
         versions += found
     if versions.count(versions[0]) != len(versions):
         raise UserError("--ensemble_dirs must all be of the same version of SQuAD")
-    return versions[0]
+    version = versions[0]
+    if wanted not in (None, version.has_negatives):
+        raise UserError(
+            f"--version_2_with_negative={str(wanted).lower()}, but {prefixes[0]} was trained "
+            f"for version {1 + version.has_negatives} of SQuAD"
+        )
+    return version
 
 
 def trained_checkpoints(output_dir, ensemble_dirs=(), given=None):

@@ -56,9 +56,9 @@ def test_answers_score_as_in_the_original():
     assert len(rows) > 100
     for prediction, gold, normalized, f1_v1, exact_v1, f1_v2, exact_v2 in rows:
         assert squad_metrics.normalize_answer(prediction) == normalized
-        assert squad_metrics.f1_score_v1(prediction, gold) == f1_v1
+        assert squad_metrics.f1_score(prediction, gold, 0.0) == f1_v1
         assert squad_metrics.exact_score(prediction, gold) == exact_v1 == bool(exact_v2)
-        assert squad_metrics.f1_score_v2(prediction, gold) == f1_v2
+        assert squad_metrics.f1_score(prediction, gold, 1.0) == f1_v2
 
 
 def test_normalisation_takes_the_steps_in_order():
@@ -69,7 +69,7 @@ def test_normalisation_takes_the_steps_in_order():
 def test_f1_counts_repeated_words_once_each():
     # 2 words in common of 3 and of 4.
     expected = 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)
-    assert squad_metrics.f1_score_v1("cat cat dog", "cat cat cat bird") == expected
+    assert squad_metrics.f1_score("cat cat dog", "cat cat cat bird", 0.0) == expected
 
 
 # === Files ===
