@@ -16,7 +16,7 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, predict_models
+from albert_tf.cli import flag_groups, launch, predict
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -44,7 +44,7 @@ def main(_):
     paradigms = minimal_pairs.read(found, FLAGS.pairs_per_paradigm)
     if FLAGS.output_file:
         files.check_file_writable(FLAGS.output_file, "output_file")
-    loaded = predict_models.load(FLAGS.model)
+    loaded = predict.load(FLAGS.model)
     figures = minimal_pairs.evaluate(loaded, paradigms, FLAGS.method, FLAGS.output_file)
     print(minimal_pairs.table(figures))
 

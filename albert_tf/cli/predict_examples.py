@@ -24,7 +24,7 @@ def read(lines, name, model, columns=None, header=None):
     Args:
         lines: iterable of bytes.
         name: str, name of the file, for messages.
-        model: predict_models.Model.
+        model: predict.Model.
         columns: dict of text, text_pair and id -> their column: str, a name in the first line, or a
             number from 0; None or empty for the columns with the names of the inputs, or all
             columns in order.
@@ -183,7 +183,7 @@ def check(example, model, place):
 
     Args:
         example: dict.
-        model: predict_models.Model.
+        model: predict.Model.
         place: str, location of the example, for messages.
 
     Returns:

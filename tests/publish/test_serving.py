@@ -21,7 +21,7 @@ import run_classifier
 import run_race
 import run_squad
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
-from albert_tf.cli import predict, predict_models
+from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
@@ -104,7 +104,7 @@ def exported(tmp_path_factory, run_main):
                 output_dir=folder / "out",
                 export_dir=folder / "export",
             )
-            made[key] = folder / "out", Path(predict_models.find_export(str(folder / "export")))
+            made[key] = folder / "out", Path(predict.find_export(str(folder / "export")))
         return made[key]
 
     return make
@@ -285,7 +285,7 @@ def test_exports_follow_the_training(classifier, run_main, tmp_path, signatures_
         output_dir=directory,
         export_dir=tmp_path,
     )
-    again = predict_models.find_export(str(tmp_path))
+    again = predict.find_export(str(tmp_path))
     texts = tf.constant(["a", "one word after the other " * 20])  # one is cut
     first, second = (signatures_of(path)["text"](text=texts) for path in (export, again))
     np.testing.assert_allclose(first["probabilities"], second["probabilities"], rtol=0, atol=CLOSE)
@@ -307,7 +307,7 @@ def test_exports_keep_the_accents_of_the_training(classifier, run_main, tmp_path
         output_dir=trained,
         export_dir=tmp_path / "export",
     )
-    export = predict_models.find_export(str(tmp_path / "export"))
+    export = predict.find_export(str(tmp_path / "export"))
     texts = tf.constant(["the end", "thé end"])  # an unknown word
     plain, marked = signatures_of(export)["text"](text=texts)["probabilities"].numpy()
     assert abs(plain - marked).max() > CLOSE
@@ -392,7 +392,7 @@ def test_an_export_for_ids_alone(classifier, exported, run_main, tmp_path, signa
         export_dir=tmp_path / "export",
         export_text=False,
     )
-    path = predict_models.find_export(str(tmp_path / "export"))
+    path = predict.find_export(str(tmp_path / "export"))
     code = f"""
 import sys
 sys.modules["tensorflow_text"] = None  # any import of it fails

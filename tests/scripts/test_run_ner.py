@@ -13,7 +13,7 @@ import tensorflow as tf
 import export_checkpoints
 import run_classifier
 from albert_tf.checkpoints import run_directory
-from albert_tf.cli import predict, predict_models
+from albert_tf.cli import predict
 from albert_tf.publish import graph_inputs
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import ner
@@ -80,7 +80,7 @@ def run(tmp_path_factory, run_main, data):
             output_dir=folder / "out",
             export_dir=folder / "export",
         )
-        return folder / "out", Path(predict_models.find_export(str(folder / "export")))
+        return folder / "out", Path(predict.find_export(str(folder / "export")))
 
     return make
 
