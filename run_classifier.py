@@ -63,8 +63,7 @@ def glue_task(name):
         task = functools.partial(multi_label.MultiLabelTask, name, row, directory=directory)
     data, file = classification.GlueData, {}
     if FLAGS.predict_file:
-        data = predicted_file.FileClassification
-        file = {"file": classifier_flags.texts_to_predict(row)}
+        data, file = predicted_file.FileClassification, classifier_flags.texts_to_predict(row)
     return task, functools.partial(
         data,
         row=row,

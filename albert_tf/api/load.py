@@ -117,7 +117,7 @@ def _line(found, kind, model, random):
     step = loading.step_in(found.checkpoint) if is_run else 0
     lines = [f"Loaded {found.checkpoint}{f' (step {step})' if step else ''}: {what}"]
     if random:
-        lines.append(f"  not in it, and random: {', '.join(random)}")
+        lines.append(f"  not in the checkpoint, so random: {', '.join(random)}")
     return "\n".join(lines)
 
 

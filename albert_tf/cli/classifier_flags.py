@@ -90,7 +90,7 @@ def _check_pair(has_pair, what):
 
 
 def texts_to_predict(row):
-    """Makes the predicted_file.TextFile of --predict_file.
+    """Attributes of predicted_file.FileClassification from --predict_file: dict.
 
     Args:
         row: GlueTask, of the model.
@@ -98,7 +98,7 @@ def texts_to_predict(row):
     Raises:
         UserError: the columns are unknown, or do not fit the model.
     """
-    from albert_tf.tasks import glue, predicted_file
+    from albert_tf.tasks import glue
 
     if row.folder:  # a GLUE task
         if not FLAGS["text_column"].present:
@@ -107,10 +107,11 @@ def texts_to_predict(row):
                 "its first line, or a number from 0 if it has no names"
             )
         _check_pair(len(row.text) == 2, f"--task_name={FLAGS.task_name}")
-    text = glue.columns(FLAGS.text_column, FLAGS.text_pair_column)
-    return predicted_file.TextFile(
-        FLAGS.predict_file, text, next(iter(glue.columns(FLAGS.id_column)), None)
-    )
+    return {
+        "path": FLAGS.predict_file,
+        "text_columns": glue.columns(FLAGS.text_column, FLAGS.text_pair_column),
+        "id_columns": glue.columns(FLAGS.id_column),
+    }
 
 
 # --- Checks --------------------------------------------------------------------------------------

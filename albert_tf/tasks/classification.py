@@ -116,7 +116,10 @@ class ClassificationTask(base.Task):
 
     def label_ids(self, examples):
         """Labels of examples for the model: int32 [n], or float32 [n] in regression."""
-        return _label_ids(examples, self.row)
+        if self.row.is_regression:
+            return np.array([example.label for example in examples], np.float32)
+        ids = {label: id_ for id_, label in enumerate(self.labels)}
+        return np.array([ids[example.label] for example in examples], np.int32)
 
     def probabilities(self, logits):
         """Probabilities of the labels, of logits; float32 [n, C]."""
@@ -188,7 +191,7 @@ class GlueData(base.DataSet):
             "without_text": sum(not (example.text_a or example.text_b) for example in examples),
         }
         if split == "train" and not self.row.multi_label:
-            counts["sorted_by_label"] = num_sorted(self.row, examples)
+            counts["sorted_by_label"] = num_sorted(self.task, examples)
         return examples, counts
 
     def _say(self, split, counts):
@@ -224,12 +227,12 @@ def num_sorted(task, examples):
     """Number of examples if they are sorted by label, else 0.
 
     Args:
-        task: GlueTask.
+        task: ClassificationTask.
         examples: list of Examples.
     """
-    labels = _label_ids(examples, task)
+    labels = task.label_ids(examples)
     steps = np.diff(labels)
-    if task.is_regression:
+    if task.row.is_regression:
         in_order = bool(np.all(steps >= 0) or np.all(steps <= 0))
     else:  # one block of each class
         in_order = np.count_nonzero(steps) == len(np.unique(labels)) - 1
@@ -253,13 +256,6 @@ def order_warning(count, shuffle_buffer_size):
         f"--shuffle_buffer_size={shuffle_buffer_size}, so batches are of one label: shuffle the "
         f"file, or give --shuffle_buffer_size={count}"
     )
-
-
-def _label_ids(examples, task):
-    if task.is_regression:
-        return np.array([example.label for example in examples], np.float32)
-    ids = {label: id_ for id_, label in enumerate(task.labels)}
-    return np.array([ids[example.label] for example in examples], np.int32)
 
 
 # --- Metrics -------------------------------------------------------------------------------------

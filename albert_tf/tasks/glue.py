@@ -299,12 +299,11 @@ def columns(*given):
 
 
 def _labels_of_training_file(task, data_dir):
-    paths = input_paths(task, data_dir, "train")
-    if tf.io.gfile.isdir(data_dir or ".") and not any(map(tf.io.gfile.exists, paths)):
-        raise UserError(
-            f"there is no {' or '.join(paths)} to read the labels from: check --data_dir, or give "
-            "the model's labels in the order of its training as --labels"
-        )
+    remedy = (
+        " to read the labels from: check --data_dir, or give the model's labels in the order of "
+        "its training as --labels"
+    )
+    path = input_file(task, data_dir, "train", remedy)
     rows, _ = read_rows(task, data_dir, "train")
     found = [_labels(task, row, str.strip) for row in rows]
     labels = sorted(set(itertools.chain.from_iterable(found)))
@@ -317,7 +316,7 @@ def _labels_of_training_file(task, data_dir):
         )
     if len(found) >= _ENOUGH_ROWS and len(labels) > len(found) / 2:
         raise UserError(
-            f"{input_file(task, data_dir, 'train')}: column {task.label[0]!r} has {len(labels)} "
+            f"{path}: column {task.label[0]!r} has {len(labels)} "
             f"different values in {len(found)} rows, such as {reprlib.repr(found[0][0])}, so it "
             "does not hold classes. Give another --label_column; or --regression if these are "
             "numbers to predict; or all classes as --labels"
@@ -328,44 +327,34 @@ def _labels_of_training_file(task, data_dir):
 # === Reading ===
 
 
-def input_paths(task, data_dir, split):
-    """Possible paths of the file of a split.
+def input_file(task, data_dir, split, remedy=None):
+    """Path of the file of a split.
 
     Args:
         task: GlueTask.
         data_dir: str.
         split: str, one of SPLITS.
+        remedy: str, end of the message if there is no file; by default what needs the file.
 
     Raises:
-        UserError: the task has no such split.
+        UserError: the task has no such split, or its file does not exist, or in two formats.
     """
     if split not in task.files:
         raise UserError(
             f"{task.folder} has no {split} file, only {', '.join(task.files)}; "
             "choose another --task_name or leave that step out"
         )
-    return [os.path.join(data_dir, task.folder, name) for name in task.files[split]]
-
-
-def input_file(task, data_dir, split):
-    """Path of the file of a split; arguments as of `input_paths`.
-
-    Raises:
-        UserError: the task has no such split, or its file is not there, or in two formats.
-    """
-    paths = input_paths(task, data_dir, split)
+    paths = [os.path.join(data_dir, task.folder, name) for name in task.files[split]]
     found = [path for path in paths if tf.io.gfile.exists(path)]
     if len(found) == 1:
         return found[0]
     if found:
-        raise UserError(f"{' and '.join(found)} are both there: keep one of them")
+        raise UserError(f"{' and '.join(found)} both exist: keep one of them")
     if data_dir and not tf.io.gfile.isdir(data_dir):
         state = "a file" if tf.io.gfile.exists(data_dir) else "not there"
         raise UserError(f"--data_dir={data_dir} is {state}: give the directory with the data")
-    raise UserError(
-        f"there is no {' or '.join(paths)}, which {NEEDED_BY[split]} needs: check --data_dir and "
-        "--task_name"
-    )
+    needed = f", which {NEEDED_BY[split]} needs: check --data_dir and --task_name"
+    raise UserError(f"there is no {' or '.join(paths)}{remedy or needed}")
 
 
 def read_examples(task, data_dir, split, tokenizer):
@@ -472,7 +461,7 @@ def _labels(task, row, normalize):
         return [label for label in map(str.strip, cells[0].split(SEPARATOR)) if label]
     label = normalize(cells[0])
     if not label:
-        raise UserError(f"{row.place}: the label is empty; give it one or remove the row")
+        raise UserError(f"{row.place}: the label is empty; add one or remove the row")
     return [label]
 
 

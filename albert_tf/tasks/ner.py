@@ -2,7 +2,7 @@
 """Token classification, such as named entities, on CoNLL files.
 
 A line of a file is a word and its label (O, B-x or I-x); a blank line ends a sentence. The label of
-a word stands at its first piece. All that is counted is counted in words.
+a word is at its first piece. Figures are counted in words.
 """
 
 import codecs
@@ -53,7 +53,7 @@ class Corpus(list):
 
     Attributes:
         path: str.
-        lines: list of str, all lines as they stand, without line ends.
+        lines: list of str, all lines of the file, without line ends.
     """
 
     def __init__(self, sentences, path, lines):
@@ -106,7 +106,18 @@ def read(path, labels=None, needs_labels=True):
     corpus = read_words(path)
     if needs_labels or corpus.has_labels:
         for word in corpus.words:
-            _check_label(word.label, labels, f"{path}, line {word.line}")
+            place = f"{path}, line {word.line}"
+            if not word.label:
+                raise UserError(f"{place}: the label is missing; a line is a word and its label")
+            if not _LABEL.fullmatch(word.label):
+                raise UserError(
+                    f"{place}: a label is O, B-x or I-x. Received: {reprlib.repr(word.label)}"
+                )
+            if labels is not None and word.label not in labels:
+                raise UserError(
+                    f"{place}: unknown label {word.label}; known are {', '.join(labels)}. --labels "
+                    "differs from the labels of the training file"
+                )
     return corpus
 
 
@@ -149,18 +160,6 @@ def _word(line, number, path):
 def columns_of(line):
     """Columns of a line: list of str."""
     return line.split("\t") if "\t" in line else line.split()
-
-
-def _check_label(label, labels, place):
-    if not label:
-        raise UserError(f"{place}: the label is missing; a line is a word and its label")
-    if not _LABEL.fullmatch(label):
-        raise UserError(f"{place}: a label is O, B-x or I-x. Received: {reprlib.repr(label)}")
-    if labels is not None and label not in labels:
-        raise UserError(
-            f"{place}: unknown label {label}; known are {', '.join(labels)}. --labels gives others "
-            "than those of the training file"
-        )
 
 
 def find_labels(data_dir, given=None):
@@ -405,7 +404,7 @@ class NerData(base.DataSet):
         return {path: with_labels(examples, predicted)}
 
     def write_predictions(self, splits, members, batch_size):
-        """Besides files and figures, those of each type are printed."""
+        """Writes the files, and prints figures, also those of each type of entity."""
         super().write_predictions(splits, members, batch_size)
         split = splits[""]
         gold = true_labels(split.content)

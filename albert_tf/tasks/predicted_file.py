@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import json
 import os
-from typing import NamedTuple
 
 from albert_tf.errors import UserError
 from albert_tf.tasks import ner, tables
@@ -15,52 +14,20 @@ TABLE = "predictions.tsv"
 JSON_LINES = "predictions.jsonl"
 
 
-class TextFile(NamedTuple):
-    """A tab-separated file of texts.
-
-    Attributes:
-        path: str.
-        text: tuple of one or two columns: numbers from 0, or names in the header, the first line.
-            If all are numbers, there is no header.
-        id: column whose values are copied to the answers, or None.
-    """
-
-    path: str
-    text: tuple
-    id: int | str | None
-
-    def read(self):
-        """The examples of the file.
-
-        Returns:
-            (list of dicts of `id` (if it is given), `line` (from 1), `text` and, of pairs,
-            `text_pair`; int, blank lines left out).
-
-        Raises:
-            UserError: the file cannot be read or is empty, or a row lacks columns.
-        """
-        columns = (*self.text, *([] if self.id is None else [self.id]))
-        has_header = any(isinstance(column, str) for column in columns)
-        _, rows, num_blank = tables.read_columns(self.path, columns, has_header=has_header)
-        names, count = ("text", "text_pair"), len(self.text)
-        examples = [
-            dict(zip(("id",), row.values[count:], strict=False))
-            | {"line": row.line}
-            | dict(zip(names, row.values[:count], strict=False))
-            for row in rows
-        ]
-        return examples, num_blank
-
-
 @dataclasses.dataclass(frozen=True)
 class FileClassification(GlueData):
     """A GlueData that predicts a file instead of the test set.
 
     Attributes:
-        file: TextFile.
+        path: str, of a tab-separated or CSV file.
+        text_columns: tuple of one or two columns: numbers from 0, or names in the header, the first
+            line. If all columns are numbers, there is no header.
+        id_columns: tuple of the column whose values are copied to the answers; () if there is none.
     """
 
-    file: TextFile = dataclasses.field(kw_only=True)
+    path: str = dataclasses.field(kw_only=True)
+    text_columns: tuple = dataclasses.field(kw_only=True)
+    id_columns: tuple = ()
 
     def parts(self, split):
         """Only the file to predict, without companions; in evaluation, as of a GlueData."""
@@ -68,11 +35,18 @@ class FileClassification(GlueData):
 
     @functools.cached_property
     def _given(self):
-        """The examples of the file: list of dicts."""
-        examples, num_blank = self.file.read()
+        """The examples of the file: list of dicts with `line`, from 1, texts and perhaps `id`."""
+        columns, count = self.text_columns + self.id_columns, len(self.text_columns)
+        has_header = any(isinstance(column, str) for column in columns)
+        _, rows, num_blank = tables.read_columns(self.path, columns, has_header=has_header)
         if num_blank:
-            print(f"{self.file.path}: {num_blank} blank lines are left out")
-        return examples
+            print(f"{self.path}: {num_blank} blank lines are left out")
+        return [
+            dict(zip(("id",), row.values[count:], strict=False))
+            | {"line": row.line}
+            | dict(zip(("text", "text_pair"), row.values[:count], strict=False))
+            for row in rows
+        ]
 
     def read(self, split):
         """The examples of the file, or of the development set."""

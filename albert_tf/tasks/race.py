@@ -131,7 +131,7 @@ def read_passage(passage, place, normalize, level="", needs_answers=False):
     Args:
         passage: dict, in the form of the files: id, article, questions, options and, if it must
             have them, answers.
-        place: str, where it stands, for messages.
+        place: str, file and line, for messages.
         normalize: callable, of a FullTokenizer.
         level: str, of LEVELS.
         needs_answers: bool.
@@ -172,7 +172,7 @@ def read_passage(passage, place, normalize, level="", needs_answers=False):
 
 
 def _passages(path):
-    """Yields (where it stands, JSON object) of each passage in a file."""
+    """Yields (file and line, JSON object) of each passage in a file."""
     text = files.read_text(path)
     if os.path.basename(path) == "all.txt":
         for number, line in enumerate(text.split("\n"), start=1):

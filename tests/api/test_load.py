@@ -199,7 +199,7 @@ def test_a_missing_head_is_named(copied, loaded, capsys):
     }
     sources.write_checkpoint(copied / "model.ckpt-best", tensors)
     found = albert_tf.load(copied)
-    assert "not in it, and random: cls/seq_relationship" in capsys.readouterr().out
+    assert "not in the checkpoint, so random: cls/seq_relationship" in capsys.readouterr().out
     assert found.fill_mask("a [MASK]") == loaded.fill_mask("a [MASK]")
     with pytest.raises(UserError, match="no sentence-order head"):
         found.sentence_order("a", "b")
@@ -277,28 +277,6 @@ def test_one_output_has_to_be_explained(tmp_path):
     assert set(albert_tf.load(tmp_path, task="sts-b").predict("a", "b")) == {"predictions"}
 
 
-@pytest.mark.parametrize(
-    "content, task",
-    [
-        ({"architectures": ["AlbertForMultipleChoice"]}, "race"),
-        ({"architectures": ["AlbertForTokenClassification"]}, "ner"),
-        ({"architectures": ["AlbertForSequenceClassification"]}, "tsv"),
-        (
-            {
-                "architectures": ["AlbertForSequenceClassification"],
-                "problem_type": "regression",
-            },
-            "regression",
-        ),
-        ({"architectures": ["AlbertModel"]}, None),
-        ({}, None),
-    ],
-)
-def test_the_task_of_a_directory_of_transformers(tmp_path, content, task):
-    (tmp_path / "config.json").write_text(json.dumps(content))
-    assert huggingface.read_task(str(tmp_path), outputs=1 if task == "regression" else 2) == task
-
-
 def write_transformers(directory, model, without=(), **config):
     """What transformers writes of a model, with a vocabulary; returns the directory."""
     named = name_table.named_variables(model)
@@ -316,24 +294,31 @@ CLASSES = {"architectures": ["AlbertForSequenceClassification"]}
 
 
 @pytest.mark.parametrize(
-    "problem, outputs, task",
+    "content, outputs, task",
     [
-        (None, 1, "regression"),
-        (None, 3, "tsv"),
-        ("single_label_classification", 3, "tsv"),
-        ("regression", 1, "regression"),
-        ("regression", 3, None),
-        ("multi_label_classification", 3, "multi_label"),
-        ("something new", 3, None),
+        ({"architectures": ["AlbertForMultipleChoice"]}, 2, "race"),
+        ({"architectures": ["AlbertForTokenClassification"]}, 2, "ner"),
+        ({"architectures": ["AlbertModel"]}, 2, None),
+        ({}, 2, None),
+        (CLASSES, 1, "regression"),
+        (CLASSES, 3, "tsv"),
+        (CLASSES | {"problem_type": None}, 1, "regression"),
+        (CLASSES | {"problem_type": None}, 3, "tsv"),
+        (CLASSES | {"problem_type": "single_label_classification"}, 3, "tsv"),
+        (CLASSES | {"problem_type": "regression"}, 1, "regression"),
+        (CLASSES | {"problem_type": "multi_label_classification"}, 3, "multi_label"),
     ],
 )
-def test_the_problem_type_of_transformers_decides(problem, outputs, task, tmp_path):
+def test_the_task_of_a_directory_of_transformers(tmp_path, content, outputs, task):
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    assert huggingface.read_task(str(tmp_path), outputs) == task
+
+
+@pytest.mark.parametrize("problem", ["regression", "something new"])
+def test_a_problem_type_that_is_not_known_is_an_error(problem, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CLASSES | {"problem_type": problem}))
-    if task:
-        assert huggingface.read_task(str(tmp_path), outputs) == task
-        return
     with pytest.raises(UserError, match=f"problem_type '{problem}' with 3 outputs: only one"):
-        huggingface.read_task(str(tmp_path), outputs)
+        huggingface.read_task(str(tmp_path), 3)
 
 
 def test_one_output_of_transformers_is_a_score(tmp_path):

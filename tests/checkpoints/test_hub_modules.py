@@ -401,7 +401,7 @@ def test_a_module_of_the_first_generation_is_loaded(lower, normalized, first_gen
 
 def test_the_garden_is_loaded_without_the_head_that_it_lacks(garden, capsys):
     loaded = albert_tf.load(garden)
-    assert "not in it, and random: cls/seq_relationship" in capsys.readouterr().out
+    assert "not in the checkpoint, so random: cls/seq_relationship" in capsys.readouterr().out
     assert len(loaded.fill_mask("the [MASK]")[0][0]["piece"]) > 0
     with pytest.raises(UserError, match="no sentence-order head"):
         loaded.sentence_order("a", "b")

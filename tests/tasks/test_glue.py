@@ -331,7 +331,7 @@ def test_own_csv_files(tokenizer, tmp_path):
     with pytest.raises(UserError, match=r"dev.csv, line 4: 1 columns, .* with a comma between"):
         glue.read_examples(task, str(tmp_path), "dev", tokenizer)
     write(tmp_path, "dev.tsv", "text\tlabel", "c\ta")
-    with pytest.raises(UserError, match=r"dev.tsv and .*dev.csv are both there: keep one"):
+    with pytest.raises(UserError, match=r"dev.tsv and .*dev.csv both exist: keep one"):
         glue.read_examples(task, str(tmp_path), "dev", tokenizer)
 
 
@@ -631,7 +631,7 @@ def test_correlations_of_a_single_example_are_nan():
 )
 def test_order_warning(name, labels, is_sorted):
     examples = [Example(str(i), "a", "b", label) for i, label in enumerate(labels)]
-    count = classification.num_sorted(glue.TASKS[name], examples)
+    count = classification.num_sorted(task_of(glue.TASKS[name]), examples)
     assert count == (6 if is_sorted else 0)
     warning = classification.order_warning(count, shuffle_buffer_size=5)
     if is_sorted:

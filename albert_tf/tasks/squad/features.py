@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQuAD questions to windows of pieces: reading, alignment of pieces with raw text, features.
+"""Features of SQuAD questions: windows of pieces, with the place of the answer.
 
 Paper: section 4.1 and appendix A.1 (fine-tuning on SQuAD). An answer is given as characters of the
 raw paragraph, the model sees pieces of the normalised one: a longest common subsequence of the two

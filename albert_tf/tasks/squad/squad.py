@@ -146,12 +146,12 @@ def last_step(directory, timeout):
     """
     numbered = run_directory.numbered_in(directory)
     if timeout or not numbered:
-        return sys.maxsize  # nobody can tell, so the timeout ends it
+        return sys.maxsize  # unknown, so the timeout ends it
     return numbered[-1][0]
 
 
 def tuned_threshold(output_dir, prefixes):
-    """The threshold for questions without gold answers; says where it is from.
+    """The threshold for questions without gold answers; prints its source.
 
     Args:
         output_dir: str, the run's directory, whose threshold comes first.
@@ -375,7 +375,7 @@ class SquadData:
 
     @functools.cached_property
     def is_labelled(self):
-        """Whether all questions to predict can be scored; says how many cannot."""
+        """Whether all questions to predict can be scored; prints how many cannot."""
         without = questions.unlabelled(self.examples, self.task.version.has_negatives)
         if without:
             count = len(self.examples)
@@ -413,7 +413,7 @@ class SquadData:
         return Evaluation(figures, keep=keep)
 
     def write_predictions(self, splits, members, batch_size):
-        """Writes the answers, and scores them where that can be."""
+        """Writes the answers, and scores them if all questions have gold answers."""
         found = [member.outputs[""] for member in members]
         predictions = self.task.predictions(splits[""], found)
         if self.is_labelled:
