@@ -28,7 +28,7 @@ from albert_tf.corpus import (
     text_files,
 )
 from albert_tf.errors import UserError
-from albert_tf.records import record_files, schemas
+from albert_tf.records import input_pipeline, record_files
 
 _FORMAT = 4  # of the work directory; a new number for other files or other random draws
 _NUM_LOGGED = 20
@@ -261,17 +261,13 @@ def _same_path(path):
 
 def _log(path, tokenizer, settings):
     """Shows some instances, for --verbosity=0."""
-    spec = {
-        name: tf.io.FixedLenFeature([feature.length], feature.dtype)
-        for name, feature in settings.schema.items()
-    }
-    for number, record in enumerate(schemas.serialized([path]).take(_NUM_LOGGED)):
-        arrays = {name: v.numpy() for name, v in tf.io.parse_single_example(record, spec).items()}
-        length, count = int(arrays["input_mask"].sum()), int(arrays["masked_lm_weights"].sum())
+    batches = input_pipeline.eval_dataset([path], settings.schema, 1).take(_NUM_LOGGED)
+    for number, batch in enumerate(batches.as_numpy_iterator()):
+        length, count = int(batch["input_mask"].sum()), int(batch["masked_lm_weights"].sum())
         logging.info(
             "instance %d: next_sentence_labels %d; %s; to predict: %s",
             number,
-            arrays["next_sentence_labels"][0],
-            " ".join(tokenizer.convert_ids_to_tokens(arrays["input_ids"][:length].tolist())),
-            " ".join(tokenizer.convert_ids_to_tokens(arrays["masked_lm_ids"][:count].tolist())),
+            batch["next_sentence_labels"][0, 0],
+            " ".join(tokenizer.convert_ids_to_tokens(batch["input_ids"][0, :length].tolist())),
+            " ".join(tokenizer.convert_ids_to_tokens(batch["masked_lm_ids"][0, :count].tolist())),
         )

@@ -147,7 +147,10 @@ def _meetings(signatures, used, rows):
     for column in range(0, HASHES - rows + 1, rows):
         keys = []
         for start in range(0, len(used), _TOGETHER):
-            keys.append(_keys(signatures[used[start : start + _TOGETHER], column : column + rows]))
+            band = signatures[used[start : start + _TOGETHER], column : column + rows]
+            keys.append(np.zeros(len(band), np.uint64))
+            for numbers in band.T:
+                keys[-1] = permutation.mixed(keys[-1] * _FACTOR + numbers)
             corpus_files.release(signatures)
         _, numbers, sizes = np.unique(np.concatenate(keys), return_inverse=True, return_counts=True)
         meets = np.flatnonzero(sizes[numbers] > 1)
@@ -167,10 +170,3 @@ def _rows_of_a_band(similarity):
     rows = np.arange(1, HASHES + 1)
     bands = HASHES // rows
     return int(rows[1 - (1 - similarity**rows) ** bands >= _RECALL].max(initial=1))
-
-
-def _keys(band):
-    keys = np.zeros(len(band), np.uint64)
-    for column in band.T:
-        keys = permutation.mixed(keys * _FACTOR + column)
-    return keys

@@ -31,7 +31,7 @@ class IndexPermutation:
         Returns:
             int64 array.
         """
-        return self._walk(places, self._permute)
+        return self._walk(places, self._keys, is_inverse=False)
 
     def inverse(self, numbers):
         """Places of numbers in the order.
@@ -42,27 +42,23 @@ class IndexPermutation:
         Returns:
             int64 array.
         """
-        return self._walk(numbers, self._restore)
+        return self._walk(numbers, self._keys[::-1], is_inverse=True)
 
-    def _walk(self, values, step):
-        values = step(np.asarray(values).astype(np.uint64))
+    def _walk(self, values, keys, is_inverse):
+        values = self._permuted(np.asarray(values).astype(np.uint64), keys, is_inverse)
         while (beyond := values >= self._size).any():
-            values[beyond] = step(values[beyond])
+            values[beyond] = self._permuted(values[beyond], keys, is_inverse)
         return values.astype(np.int64)
 
-    def _permute(self, values):
+    def _permuted(self, values, keys, is_inverse):
+        """The network's output; the inverse takes and gives the halves the other way round."""
         half, mask = np.uint64(self._half), np.uint64((1 << self._half) - 1)
         left, right = values >> half, values & mask
-        for key in self._keys:
+        if is_inverse:
+            left, right = right, left
+        for key in keys:
             left, right = right, left ^ (mixed(right + key) & mask)
-        return left << half | right
-
-    def _restore(self, values):
-        half, mask = np.uint64(self._half), np.uint64((1 << self._half) - 1)
-        left, right = values >> half, values & mask
-        for key in self._keys[::-1]:
-            left, right = right ^ (mixed(left + key) & mask), left
-        return left << half | right
+        return right << half | left if is_inverse else left << half | right
 
 
 def mixed(values):

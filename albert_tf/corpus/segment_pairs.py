@@ -43,7 +43,8 @@ class Draws:
     """Random numbers one at a time, drawn in blocks because a call of a Generator is slow."""
 
     def __init__(self, rng):
-        self._next = iter(_endless(rng)).__next__
+        blocks = (rng.random(1024).tolist() for _ in itertools.count())
+        self._next = itertools.chain.from_iterable(blocks).__next__
 
     def chance(self, probability):
         return self._next() < probability
@@ -51,11 +52,6 @@ class Draws:
     def below(self, low, high):
         """An int from low to high - 1."""
         return low + int(self._next() * (high - low))
-
-
-def _endless(rng):
-    while True:
-        yield from rng.random(1024).tolist()
 
 
 def document_pairs(corpus, document, settings, draw):
@@ -73,7 +69,9 @@ def document_pairs(corpus, document, settings, draw):
     """
     sentences = corpus.sentences
     begin, stop = corpus.documents[document].tolist()
-    target = _target_length(settings, draw)
+    target = settings.max_pair_length
+    if draw.chance(settings.short_seq_prob):  # so that the model also learns from short inputs
+        target = draw.below(2, target + 1)
     while begin < stop:
         end = _sentences_reaching(sentences, begin, stop, target)
         split = begin + 1 if end - begin == 1 else draw.below(begin + 1, end)
@@ -88,13 +86,6 @@ def document_pairs(corpus, document, settings, draw):
         else:
             yield Pair(first, middle, middle, last, IN_ORDER)
         begin = end
-
-
-def _target_length(settings, draw):
-    """Tokens to gather; sometimes few, so that the model also learns from short inputs."""
-    if draw.chance(settings.short_seq_prob):
-        return draw.below(2, settings.max_pair_length + 1)
-    return settings.max_pair_length
 
 
 def _sentences_reaching(sentences, begin, stop, length):

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gzip
 import hashlib
+import itertools
 import re
 import zlib
 from typing import NamedTuple
@@ -196,10 +197,18 @@ def sentences(chunk):
         numbered, more = _texts_of_json(numbered, chunk)
         skipped = sorted(skipped + more)
     found = [line for _, line in numbered]
-    if form.has_documents_of_lines:
-        found = _split_paragraphs(found, form.language)
-    elif form.input_format != "sentences":
-        found = _split_documents(found, form.language)
+    if form.input_format != "sentences":
+        if form.has_documents_of_lines:  # a sentence may go on in the next line
+            runs = itertools.groupby(found, key=lambda line: bool(line.strip()))
+            documents = [[" ".join(run)] for has_text, run in runs if has_text]
+        else:
+            documents = [line.split("\n") for line in found]
+        split = _splitter(form.language).split
+        found = []
+        for paragraphs in documents:
+            for text in filter(str.strip, paragraphs):
+                found += _in_windows(text, split)
+            found.append("")
     return [*found, ""] if chunk.ends_document else found, skipped
 
 
@@ -248,29 +257,6 @@ def _texts_of_json(numbered, chunk):
                 "as of an emoji that was cut in two; remove it, or give --on_decode_error=skip"
             )
     return texts, skipped
-
-
-def _split_documents(texts, language):
-    return [line for text in texts for line in [*_split(text.split("\n"), language), ""]]
-
-
-def _split_paragraphs(lines, language):
-    """Sentences of documents with blank lines between; a sentence may go on in the next line."""
-    found, document = [], []
-    for line in [*lines, ""]:
-        if line.strip():
-            document.append(line)
-        elif document:
-            found += [*_split([" ".join(document)], language), ""]
-            document = []
-    return found
-
-
-def _split(paragraphs, language):
-    split = _splitter(language).split
-    return [
-        sentence for text in paragraphs if text.strip() for sentence in _in_windows(text, split)
-    ]
 
 
 def _in_windows(text, split):

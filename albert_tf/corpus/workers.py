@@ -63,7 +63,7 @@ class WorkerPool:
             yield from (task(item, advance) for item in items)
             return
         try:
-            yield from self._results(None if task is self._resident else task, iter(items), advance)
+            yield from self._results(task, iter(items), advance)
         except futures.process.BrokenProcessPool as error:
             raise UserError(
                 "a worker process was killed, perhaps for lack of memory. Run the same command "
@@ -72,6 +72,7 @@ class WorkerPool:
 
     def _results(self, task, items, advance):
         seen, pending = self._reported.value, collections.deque()
+        task = None if task is self._resident else task
         while True:
             room = self._num_workers * _ITEMS_PER_WORKER - len(pending)
             for item in itertools.islice(items, room):

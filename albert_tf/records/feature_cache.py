@@ -51,11 +51,12 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     Raises:
         UserError: an input cannot be read, the file is damaged, or `write_records` raised it.
     """
+    hashes = [hashlib.sha256(files.read_bytes(name)).digest() for name in inputs]
     wanted = {
         **settings,
         "format": _CACHE_FORMAT,
         "schema": {name: [item.dtype.name, item.length] for name, item in schema.items()},
-        "input_sha256": _content_hash(inputs),
+        "input_sha256": hashlib.sha256(b"".join(hashes)).hexdigest(),
     }
     wanted = json.loads(json.dumps(wanted))  # as it will be read again: tuples are lists
     key = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
@@ -112,11 +113,3 @@ def _why_not(path, found, wanted):
     if tf.io.gfile.stat(path).length != found["bytes"]:
         return "it is not the file that its .meta.json describes"
     return None
-
-
-def _content_hash(paths):
-    """Hash of the contents of files in order, without their names."""
-    total = hashlib.sha256()
-    for path in paths:
-        total.update(hashlib.sha256(files.read_bytes(path)).digest())
-    return total.hexdigest()

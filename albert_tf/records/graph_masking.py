@@ -60,7 +60,9 @@ class Masking:
         lengths = tf.reduce_sum(mask, axis=1)
         budgets = num_to_predict(np.arange(length + 1), settings).astype(np.int32)
         budgets = tf.gather(budgets, lengths)
-        drawn = _ngram_lengths(length_draws, length_cdf(settings))
+        cdf = tf.constant(length_cdf(settings))
+        drawn = 1 + tf.searchsorted(cdf, tf.reshape(length_draws, [-1]), side="right")
+        drawn = tf.reshape(drawn, tf.shape(length_draws))
         longest = min(settings.ngram, length)
         chosen = _choose_ngrams(words, budgets, order_draws, drawn, longest)
         positions, is_real = _first_places(chosen, predictions)
@@ -157,12 +159,6 @@ def _word_groups(opens_word, may_mask, whole_words):
         firsts=tf.concat([[0], stops[:-1]], 0),
         stops=stops,
     )
-
-
-def _ngram_lengths(draws, length_cdf):
-    """Random lengths of n-grams in words, int32, from numbers in [0, 1) of the same shape."""
-    below = tf.searchsorted(tf.constant(length_cdf), tf.reshape(draws, [-1]), side="right")
-    return 1 + tf.reshape(below, tf.shape(draws))
 
 
 def _choose_ngrams(words, budgets, order_draws, ngram_lengths, longest_ngram):

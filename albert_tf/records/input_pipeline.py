@@ -297,8 +297,11 @@ def _training_records(
         first = tf.where(epoch == first_epoch, tf.constant(in_epoch // size, tf.int64), 0)
         order = order_of(len(files), epoch, 0)
         found = _from_record(read, order, tf.gather(counts, order), first * size)
-        blocks = _with_groups(found, group_of).batch(size).enumerate(first)
-        return blocks.map(lambda n, found: (epoch, n, *(found if group_of else [found])))
+        if not group_of:
+            return found.batch(size).enumerate(first).map(lambda n, block: (epoch, n, block))
+        some = found.batch(_MEASURED_TOGETHER)
+        found = some.map(lambda batch: (batch, group_of(batch)), tf.data.AUTOTUNE).unbatch()
+        return found.batch(size).enumerate(first).map(lambda n, block: (epoch, n, *block))
 
     def arranged(epoch, number, block, groups=None):
         """The records of a window that belong to this share, in order, several per element."""
@@ -329,14 +332,6 @@ def _from_record(read, order, lengths, first):
     left = skipped < lengths
     parts = tf.data.Dataset.from_tensor_slices((order[left], skipped[left]))
     return parts.flat_map(read)
-
-
-def _with_groups(found, group_of):
-    """Records with their groups, or only records if `group_of` is None."""
-    if not group_of:
-        return found
-    some = found.batch(_MEASURED_TOGETHER)
-    return some.map(lambda batch: (batch, group_of(batch)), tf.data.AUTOTUNE).unbatch()
 
 
 def _permutation(length, key):

@@ -9,16 +9,12 @@ import numpy as np
 import pytest
 
 import create_pretraining_data
-from albert_tf.corpus import build, text_files
+from albert_tf.corpus import text_files
 from albert_tf.corpus.instances import Settings
 from albert_tf.errors import UserError
 from albert_tf.options import Selection
-from albert_tf.records import schemas
-from albert_tf.text.tokenization import FullTokenizer
-from tests import GOLDEN
+from tests.corpus.small_corpora import MODEL, contents, make, write_text
 
-MODEL = str(GOLDEN / "tokenization" / "spm_uncased.model")
-SETTINGS = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=3)
 TWO_PROCESSES = {
     "DirectRunner": ["direct_num_workers=2", "--direct_running_mode=multi_processing"],
     "DaskRunner": ["dask_npartitions=4"],
@@ -30,25 +26,11 @@ needs_beam = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return FullTokenizer(spm_model_file=MODEL)
-
-
 @pytest.fixture
 def sources(tmp_path):
     """Three files, with documents that go on from one to the next."""
     rng = np.random.default_rng(0)
-    text = "holmes said that 1990, was a {{ very bad year for the trade . naïve"
-    words = np.array(text.split(" "))
-    paths = [tmp_path / f"in-{n}.txt" for n in range(3)]
-    for path in paths:
-        lines = []
-        for _ in range(300):
-            lines.append(" ".join(rng.choice(words, rng.integers(1, 30))))
-            lines += [""] * (rng.random() < 0.1)
-        path.write_text("\n".join(lines))
-    return list(map(str, paths))
+    return [write_text(tmp_path / f"in-{n}.txt", rng, 300) for n in range(3)]
 
 
 @pytest.fixture
@@ -60,20 +42,10 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(beam_pipeline, "_CHUNKS_PER_PART", 2)
 
 
-def make(sources, directory, tokenizer, names="out@3", settings=SETTINGS, **options):
-    paths = [f"{directory}/{name}" for name in schemas.expand_shards(names)]
-    summary = build.create(sources, paths, tokenizer, settings, **options)
-    return summary, paths
-
-
 def beam_runner(runner="DirectRunner", options=()):
     from albert_tf.corpus import beam_pipeline
 
     return beam_pipeline.BeamRunner(runner, options)
-
-
-def contents(paths):
-    return [open(path, "rb").read() for path in paths]
 
 
 def assert_same(sources, tmp_path, tokenizer, runner, **options):

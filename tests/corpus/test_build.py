@@ -12,46 +12,20 @@ import time
 import numpy as np
 import pytest
 
-from albert_tf.corpus import build, corpus_files, corpus_summary, stages
+from albert_tf.corpus import corpus_files, corpus_summary, stages
 from albert_tf.corpus.instances import Settings
 from albert_tf.errors import UserError
 from albert_tf.options import Selection
 from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.text.tokenization import FullTokenizer
-from tests import GOLDEN, ROOT
+from tests import ROOT
+from tests.corpus.small_corpora import MODEL, SETTINGS, contents, make, write_text
 from tests.text import languages
-
-MODEL = str(GOLDEN / "tokenization" / "spm_uncased.model")
-SETTINGS = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=3)
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return FullTokenizer(spm_model_file=MODEL)
 
 
 @pytest.fixture
 def source(tmp_path):
-    rng = np.random.default_rng(0)
-    text = "holmes said that 1990, was a {{ very bad year for the trade . naïve"
-    words = np.array(text.split(" "))
-    lines = []
-    for _ in range(400):
-        lines.append(" ".join(rng.choice(words, rng.integers(1, 30))))
-        lines += [""] * (rng.random() < 0.1)
-    path = tmp_path / "in.txt"
-    path.write_text("\n".join(lines))
-    return str(path)
-
-
-def make(source, directory, tokenizer, names="out@3", settings=SETTINGS, **options):
-    paths = [f"{directory}/{name}" for name in schemas.expand_shards(names)]
-    summary = build.create([source], paths, tokenizer, settings, **options)
-    return summary, paths
-
-
-def contents(paths):
-    return [open(path, "rb").read() for path in paths]
+    return write_text(tmp_path / "in.txt", np.random.default_rng(0), 400)
 
 
 def test_the_records_do_not_depend_on_the_number_of_workers(source, tmp_path, tokenizer):

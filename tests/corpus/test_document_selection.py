@@ -7,11 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from albert_tf.corpus import build, corpus_files, document_selection, stages
+from albert_tf.corpus import corpus_files, document_selection, stages
 from albert_tf.corpus.instances import Settings
 from albert_tf.options import Selection
-from albert_tf.text.tokenization import FullTokenizer
-from tests import GOLDEN
+from tests.corpus.small_corpora import make
 
 
 def write(directory, documents):
@@ -121,37 +120,17 @@ def test_similar_documents_meet_in_a_band(similarity, rows):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_near_duplicates_are_counted_apart(tmp_path, workers):
+def test_near_duplicates_are_counted_apart(tmp_path, tokenizer, workers):
     rng = np.random.default_rng(0)
-    words = [
-        "holmes",
-        "said",
-        "that",
-        "1990",
-        "was",
-        "a",
-        "very",
-        "bad",
-        "year",
-        "for",
-        "the",
-        "trade",
-        "and",
-        "he",
-        "was",
-        "there",
-    ]
+    text = "holmes said that 1990 was a very bad year for the trade and he was there"
+    words = text.split()
     documents = [" ".join(rng.choice(words, 120)) + "\nhe was old ." for _ in range(30)]
     documents += [documents[2] + " indeed", documents[4], "he " + documents[2]]
     (tmp_path / "in.txt").write_text("\n\n".join(documents))
-    summary = build.create(
-        [str(tmp_path / "in.txt")],
-        [str(tmp_path / "out")],
-        FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model")),
-        Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=1),
-        selection=Selection(drop_near_duplicates=0.8),
-        num_workers=workers,
-    )
+    settings = Settings(max_seq_length=24, max_predictions_per_seq=4, dupe_factor=1)
+    selection = Selection(drop_near_duplicates=0.8)
+    source, options = str(tmp_path / "in.txt"), {"selection": selection, "num_workers": workers}
+    summary, _ = make(source, tmp_path, tokenizer, "out", settings, **options)
     assert (
         summary.counts["documents"],
         summary.counts["documents_dropped"],

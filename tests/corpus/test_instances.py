@@ -215,11 +215,6 @@ def test_text_that_is_not_utf8_names_file_and_line(tmp_path, tokenizer):
     assert [path.name for path in tmp_path.iterdir()] == ["latin.txt"]
 
 
-def test_no_text_is_an_error(tmp_path, tokenizer):
-    with pytest.raises(ValueError, match=r"no text in .*0\.txt"):
-        read(tmp_path, tokenizer, "\n \n")
-
-
 # --- segment pairs ---
 
 
