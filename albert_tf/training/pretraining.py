@@ -5,6 +5,10 @@ import contextlib
 import functools
 from typing import NamedTuple
 
+import numpy as np
+import scipy.stats
+
+from albert_tf import progress
 from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import flops, heads, objectives
@@ -13,7 +17,12 @@ from albert_tf.training import devices, evaluation, runs
 from albert_tf.training.task import Evaluation
 
 KEY_METRIC = "masked_lm_accuracy"
-_RECORDS_LOOKED_AT = 16  # of a file; a masked one in which no word fits into the budget is rare
+# Records looked at before the training: of each file, since one in which no word fits into the
+# budget of masks is rare, and of all files, to count pieces.
+_OF_FILE, _OF_ALL = 16, 1000
+# The loss should be below the plateau after this share of the training, and so many updates.
+_PLATEAU_SHARE, _PLATEAU_STEPS = 0.2, 500
+_PLATEAU_WIDTH = 0.05  # nats, by which the loss on the plateau may be below its estimate
 
 
 def pretrain(config, options, strategy):
@@ -43,11 +52,13 @@ class _Source(NamedTuple):
         files: list of str.
         schema: dict from feature name to `FeatureSpec`.
         masking: graph_masking.Masking, or None if the records are masked.
+        entropy: float, of the pieces to predict, in nats.
     """
 
     files: list
     schema: dict
     masking: graph_masking.Masking | None
+    entropy: float
 
     def naming_bad_records(self):
         """Context in which errors name the bad record that caused them."""
@@ -116,11 +127,12 @@ def _checked_source(config, options, paths, *, may_be_masked):
     )
     boundary = {"token_boundary": schema.pop("token_boundary")}  # the model does not read it
     unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
-    first, masked = {}, []
+    first, masked, pieces = {}, [], []
     for path in paths:  # each is opened once
-        records = record_files.first_records(path, _RECORDS_LOOKED_AT)
+        records = record_files.first_records(path, max(_OF_FILE, _OF_ALL // len(paths)))
         first[path] = records[0]
         masked += [path] * any(map(_is_masked, records))
+        pieces += map(_pieces_to_predict, records)
     record_files.check_records(first, unmasked, _record_flags(unmasked))
     masking = None if may_be_masked and masked == paths else options.masking
     if masking is None and masked != paths:
@@ -143,13 +155,52 @@ def _checked_source(config, options, paths, *, may_be_masked):
                 f"or --vocab_file has {masking.special_ids.cls}: give the vocabulary of the records"
             )
     record_files.check_records(first, schema, _record_flags(schema))
-    return _Source(paths, schema, masking)
+    _, counts = np.unique(np.concatenate(pieces), return_counts=True)
+    return _Source(paths, schema, masking, scipy.stats.entropy(counts))
 
 
 def _is_masked(features):
     """Whether a record has tokens to predict."""
     name = "masked_lm_weights"
     return name in features and any(features[name].float_list.value)
+
+
+def _pieces_to_predict(features):
+    """Ids that are masked in a record, or that can be: int array."""
+    if _is_masked(features):
+        ids = np.array(features["masked_lm_ids"].int64_list.value)
+        return ids[np.array(features["masked_lm_weights"].float_list.value) > 0]
+    _, *ids = np.trim_zeros(np.array(features["input_ids"].int64_list.value), "b")
+    return np.array([piece for piece in ids if piece != ids[-1]], int)  # without [CLS] and [SEP]
+
+
+class PlateauNotice:
+    """Says so, once, if a training still knows only how frequent each piece is.
+
+    Pre-trainings begin with such a plateau. It is one of the writers of `figures.Figures`.
+
+    Args:
+        entropy: float, of the pieces to predict, in nats: the loss on the plateau.
+        train_steps: int, updates of the whole training.
+    """
+
+    def __init__(self, entropy, train_steps):
+        self._entropy, self._steps = entropy, train_steps
+        self._first = max(_PLATEAU_SHARE * train_steps, _PLATEAU_STEPS)
+
+    def write(self, kind, step, figures):
+        """Looks at the first figures after a share of the training."""
+        if kind != "train" or step < self._first:
+            return
+        loss, self._first = figures["masked_lm_loss"], np.inf
+        if loss > self._entropy - _PLATEAU_WIDTH:
+            progress.say(
+                f"Warning: the masked-LM loss is still {loss:.2f} after {step} of {self._steps} "
+                "updates. A model that only knows how frequent each piece is has "
+                f"{self._entropy:.2f}. If this lasts, start again with another --learning_rate, a "
+                "longer warm-up, a smaller --train_batch_size with more updates or, for a small "
+                "model, an initializer_range of 0.05 in the config"
+            )
 
 
 def _record_flags(schema):
@@ -169,6 +220,8 @@ def _train(run, source, evaluator):
         init_checkpoint=options.init_checkpoint,
         init_from_group0=options.init_from_group0,
     )
+    if run.is_chief:
+        run.figures.writers.append(PlateauNotice(source.entropy, options.train_steps))
     runs.train(
         run,
         source.files,

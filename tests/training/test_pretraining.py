@@ -57,3 +57,59 @@ def test_records_to_evaluate_on_are_checked_as_a_whole(records):
     options = types.SimpleNamespace(max_seq_length=24, max_predictions_per_seq=4, masking=None)
     with pytest.raises(UserError, match=rf"{records[3]} is damaged after record \d+: the next"):
         pretraining._checked_source(AlbertConfig(30000), options, records, may_be_masked=True)
+
+
+def features_of(**lists):
+    kinds = {"masked_lm_weights": "float_list"}
+    return {
+        name: tf.train.Feature(**{kinds.get(name, "int64_list"): {"value": values}})
+        for name, values in lists.items()
+    }
+
+
+def test_pieces_to_predict_are_those_of_the_masks_or_of_the_text():
+    ids = [2, 7, 8, 3, 7, 9, 3, 0, 0]
+    unmasked = features_of(input_ids=ids)
+    assert pretraining._pieces_to_predict(unmasked).tolist() == [7, 8, 7, 9]
+    masked = features_of(input_ids=ids, masked_lm_ids=[5, 6, 0], masked_lm_weights=[1.0, 1.0, 0.0])
+    assert pretraining._pieces_to_predict(masked).tolist() == [5, 6]
+
+
+def test_the_entropy_of_records_is_that_of_their_masked_pieces(records):
+    options = types.SimpleNamespace(max_seq_length=24, max_predictions_per_seq=4, masking=None)
+    source = pretraining._checked_source(AlbertConfig(30000), options, records, may_be_masked=False)
+    counts = collections.Counter()
+    for record in tf.data.TFRecordDataset(records).as_numpy_iterator():
+        features = tf.train.Example.FromString(record).features.feature
+        ids = features["masked_lm_ids"].int64_list.value
+        weights = features["masked_lm_weights"].float_list.value
+        counts.update(piece for piece, weight in zip(ids, weights, strict=True) if weight)
+    shares = np.array(list(counts.values())) / counts.total()
+    assert len(counts) > 4
+    assert source.entropy == pytest.approx(-(shares * np.log(shares)).sum())
+
+
+@pytest.mark.parametrize(
+    "losses, said",
+    [
+        ({500: 6.5, 999: 6.5, 1000: 6.46, 1500: 6.5}, 1),  # once
+        ({500: 6.5, 1000: 6.44, 1500: 6.5}, 0),  # it has learnt more by then
+        ({1300: 6.6}, 1),
+        ({900: 6.6}, 0),
+    ],
+)
+def test_a_training_on_the_plateau_is_told_once(losses, said, capsys):
+    notice = pretraining.PlateauNotice(6.5, 5000)
+    for step, loss in losses.items():
+        notice.write("eval", step, {"masked_lm_loss": 7.0})
+        notice.write("train", step, {"masked_lm_loss": loss})
+    captured = capsys.readouterr()
+    text = captured.out + captured.err
+    assert text.count("A model that only knows how frequent each piece is has 6.50") == said
+    assert text.count("of 5000 updates") == said
+
+
+def test_a_short_training_is_not_judged(capsys):
+    notice = pretraining.PlateauNotice(6.5, 499)
+    notice.write("train", 499, {"masked_lm_loss": 7.0})
+    assert capsys.readouterr() == ("", "")
