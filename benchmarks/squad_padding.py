@@ -50,11 +50,15 @@ def make_run(args):
     config = AlbertConfig.from_json_file(args.albert_config_file)
     devices.set_precision(args.dtype)
     if args.version == 1:
-        kind, terms = heads.SquadV1Model, objectives.squad_v1_terms
+        kind, objective = heads.SquadV1Model, objectives.SQUAD_V1
         given = {"predicted_length": args.max_seq_length}
     else:
-        kind, terms, given = heads.SquadV2Model, objectives.squad_v2_terms, {}
-    task = SimpleNamespace(make_model=lambda config, **_: kind(config, **given), terms=terms)
+        kind, objective, given = heads.SquadV2Model, objectives.SQUAD_V2, {}
+
+    def make_model(config, **_):
+        return kind(config, **given)
+
+    task = SimpleNamespace(make_model=make_model, objective=objective)
     settings = options.FineTuning(output_dir=tempfile.mkdtemp(), train_steps=1)
     return finetuning.make_run(task, config, devices.create_strategy("one_device"), settings)
 
