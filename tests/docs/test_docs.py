@@ -149,6 +149,19 @@ def test_files_of_the_repository_that_a_page_names_exist(page):
         assert list(ROOT.glob(name)), name
 
 
+def test_files_in_the_table_of_the_architecture_exist():
+    """Those without a path are next to the one before them, or scripts at the root."""
+    rows = [row for row in text_of("docs/architecture.md").splitlines() if row.startswith("| ")]
+    names = [re.findall(r"`([\w/]+\.(?:py|sh))`", row) for row in rows]
+    assert 30 < sum(bool(found) for found in names) <= 45
+    for found in names:
+        folder = ROOT
+        for name in found:
+            path = ROOT / name if (ROOT / name).exists() else folder / name
+            assert path.exists(), name
+            folder = path.parent
+
+
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     path = tmp_path_factory.mktemp("docs") / "work"
