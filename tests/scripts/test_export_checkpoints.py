@@ -422,17 +422,6 @@ def test_bad_input_is_a_plain_error_and_leaves_nothing(
     assert contents_of(tmp_path) == before
 
 
-@pytest.mark.parametrize("form", ["tf1", "hf"])
-@pytest.mark.parametrize("name", ["albert_directory", "export_path"])
-def test_empty_paths(name, form, run_main, tmp_path, monkeypatch):
-    monkeypatch.chdir(shutil.copytree(MODELS / "base", tmp_path / "here"))
-    values = {"albert_directory": ".", "export_path": "out"} | {name: ""}
-    before = contents_of(tmp_path)
-    with pytest.raises(ValueError, match=f"--{name} is empty"):
-        run_main(export_checkpoints, export_format=form, checkpoint_name="model.ckpt", **values)
-    assert contents_of(tmp_path) == before
-
-
 def test_the_directory_itself_names_its_checkpoint(source, export):
     assert run_directory.exists(str(export(source(), checkpoint_name=".")))
 

@@ -460,15 +460,6 @@ def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, 
     assert found[0].shuffle_buffer_size == 7
 
 
-@pytest.mark.parametrize(
-    "flag", ["n_best_size", "max_answer_length", "max_query_length", "doc_stride", "end_n_top"]
-)
-def test_numbers_beyond_sense_are_found_before_any_file_is_read(run_main, flags, flag):
-    missing = {"train_file": "nowhere.json", "albert_config_file": "nowhere.json", flag: 10**30}
-    with pytest.raises(UserError, match=f"--{flag}"):
-        run_main(run_squad, **flags | missing)
-
-
 def test_a_damaged_threshold_is_found_before_training(run_main, flags, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "null_score_diff_threshold.json").write_text("{}")
