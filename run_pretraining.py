@@ -22,6 +22,7 @@ def define_flags():
         options.PretrainingData,
         options.PretrainingUpdates,
         options.OnlineMasking,
+        options.TrainingPairs,
         options.Optimizer,
         options.Clipping,
         options.Checkpoints,
@@ -41,6 +42,7 @@ def check_flags():
         raise UserError("nothing to do: give --do_train, --do_eval or both")
     flag_groups.check_exist("albert_config_file", "input_file", "eval_input_file")
     training_flags.check_masking()
+    training_flags.check_pairs()
     flag_groups.check_run()
 
 
@@ -71,7 +73,9 @@ def main(_):
         masking=training_flags.read_masking(config, tokenizer),
     )
     files.check_writable(FLAGS.output_dir, "output_dir")
-    pretraining.pretrain(config, settings, launch.set_up_devices())
+    strategy = launch.set_up_devices()
+    measure = training_flags.read_pairs(config, tokenizer)
+    pretraining.pretrain(config, settings, strategy, measure)
 
 
 def run():

@@ -48,6 +48,7 @@ _STRIP_ACCENTS = (
     "\u0438. With a WordPiece vocabulary, only if --do_lower_case is set too."
 )
 _KEEP_EVALUATED = "Checkpoints to keep of those that were evaluated, besides the best; 0 for all."
+_PAIRS = "Take the first pairs of each paradigm, such as 100 for a quick look; 0 for all."
 _METHOD = (
     "What is masked while a piece is scored. within_word_l2r: the piece and the later ones of its "
     "word; original: the piece."
@@ -699,8 +700,22 @@ class OnlineMasking(Options):
         "short documents. By default all batches are of --max_seq_length.")
 
 
+@group("Minimal pairs")
+class TrainingPairs(Options):
+    """Minimal pairs on which a model is measured while it is trained."""
+
+    minimal_pairs_file: str | None = option(None, path="files", help=
+        "Comma-separated globs of files with minimal pairs, as of minimal_pairs.py --input_file. "
+        "The accuracies go into the curves.")
+    minimal_pairs_every: int = option(10_000, low=1, help=
+        "Updates between two measurements; the last is at the end of the training.")
+    pairs_per_paradigm: int = option(0, low=0, help=_PAIRS)
+
+
 @group()
-class Pretraining(Loop, Optimizer, Devices, PretrainingUpdates, PretrainingData):
+class Pretraining(
+    Loop, Optimizer, Devices, PretrainingUpdates, PretrainingData, TrainingPairs
+):
     """All settings of a pre-training run.
 
     Args:
@@ -1036,8 +1051,7 @@ class MinimalPairs(Options):
     output_file: str | None = option(None, path="output", help=
         "JSON file for the figures. It is written as they are found, and a run that was stopped "
         "goes on from it.")
-    pairs_per_paradigm: int = option(0, low=0, help=
-        "The first pairs of each paradigm, such as 100 for a quick look; 0 for all.")
+    pairs_per_paradigm: int = option(0, low=0, help=_PAIRS)
     method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, help=_METHOD)
 
 # fmt: on

@@ -15,6 +15,7 @@ from albert_tf import files, progress, state
 from albert_tf.api import scoring
 from albert_tf.checkpoints import name_table
 from albert_tf.errors import UserError, decode, parse_json
+from albert_tf.model import heads
 
 KEYS = ("sentence_good", "sentence_bad")
 GROUPS = {"fields": "field", "linguistics_terms": "linguistics_term"}  # of paradigms
@@ -61,13 +62,6 @@ class Result:
     def __add__(self, other):
         mine, theirs = dataclasses.astuple(self), dataclasses.astuple(other)
         return Result(*(a + b for a, b in zip(mine, theirs, strict=True)))
-
-    def figures(self):
-        """The counts with accuracy and its standard error: dict."""
-        accuracy = self.correct / self.pairs
-        squares = (self.correct - self.ties / 4) / self.pairs  # a tie is 1/2, its square 1/4
-        error = math.sqrt(max(squares - accuracy**2, 0.0) / self.pairs)
-        return {"accuracy": accuracy, "standard_error": error, **dataclasses.asdict(self)}
 
 
 # --- Files ---------------------------------------------------------------------------------------
@@ -253,6 +247,48 @@ def evaluate(loaded, paradigms, method, path=None):
     return summary(paradigms, results)
 
 
+def of_training(config, tokenizer, max_length, paradigms):
+    """Makes what measures a model while it is trained.
+
+    It has a float32 model of its own, so that neither the precision of the training nor its
+    devices make a difference, and the training goes on as without it.
+
+    Args:
+        config: AlbertConfig.
+        tokenizer: FullTokenizer.
+        max_length: int, longest sequence in pieces, [CLS] and [SEP] included.
+        paradigms: list of Paradigm.
+
+    Returns:
+        callable: dict of original name -> variable of the model in training -> dict of str ->
+        float for the curves. The first two are the accuracy on all pairs and its standard error.
+
+    Raises:
+        UserError: a sentence is too long.
+    """
+    pieces = encode(paradigms, tokenizer, max_length)
+    model = heads.PretrainingModel(config, dtype="float32")
+    own = name_table.named_variables(model)
+    predict = scoring.predictor(model, shows_progress=False)
+
+    def measured(variables):
+        for name, variable in own.items():
+            variable.assign(variables[name].numpy())
+        found = summary(paradigms, measure(predict, paradigms, pieces, scoring.METHODS[0]))
+        overall = found["overall"]
+        groups = {
+            f"minimal_pairs_{title}/{name}": values["accuracy"]
+            for title in (*GROUPS, "paradigms")
+            for name, values in found[title].items()
+        }
+        return {
+            "minimal_pairs": overall["accuracy"],
+            "minimal_pairs_error": overall["standard_error"],
+        } | groups
+
+    return measured
+
+
 def _read_results(path, settings):
     """The results in a file of figures: dict of paradigm -> Result; empty if there is no file."""
     text = files.read_text(path)
@@ -275,6 +311,26 @@ def _read_results(path, settings):
 # --- Figures -------------------------------------------------------------------------------------
 
 
+def figures_of(results):
+    """Accuracy on some paradigms, its standard error and the counts: dict.
+
+    Pairs of a paradigm are alike: a random model is right on nearly all of some paradigms and wrong
+    on nearly all of others. So the error on several paradigms is that of a sample of paradigms.
+
+    Args:
+        results: list of Result, one for each paradigm.
+    """
+    total, count = sum(results, Result()), len(results)
+    accuracy = total.correct / total.pairs
+    if count > 1:
+        squares = sum((each.correct - accuracy * each.pairs) ** 2 for each in results)
+        error = math.sqrt(squares * count / (count - 1)) / total.pairs
+    else:
+        squares = (total.correct - total.ties / 4) / total.pairs  # a tie is 1/2, its square 1/4
+        error = math.sqrt(max(squares - accuracy**2, 0.0) / total.pairs)
+    return {"accuracy": accuracy, "standard_error": error, **dataclasses.asdict(total)}
+
+
 def summary(paradigms, results):
     """The figures of a suite.
 
@@ -289,17 +345,17 @@ def summary(paradigms, results):
     scored = [paradigm for paradigm in paradigms if results[paradigm.name].pairs]
     found = {
         "complete": all(2 * results[p.name].pairs == len(p.sentences) for p in paradigms),
-        "overall": sum((results[p.name] for p in scored), Result()).figures(),
+        "overall": figures_of([results[paradigm.name] for paradigm in scored]),
     }
     for title, group in GROUPS.items():
-        sums = {}
+        members = {}
         for paradigm in scored:
             if name := getattr(paradigm, group):
-                sums[name] = sums.get(name, Result()) + results[paradigm.name]
-        found[title] = {name: result.figures() for name, result in sums.items()}
+                members.setdefault(name, []).append(results[paradigm.name])
+        found[title] = {name: figures_of(each) for name, each in members.items()}
     found["paradigms"] = {
         paradigm.name: {group: getattr(paradigm, group) for group in GROUPS.values()}
-        | results[paradigm.name].figures()
+        | figures_of([results[paradigm.name]])
         for paradigm in scored
     }
     return found

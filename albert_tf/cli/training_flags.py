@@ -81,6 +81,46 @@ def check_masking():
         flag_groups.check_vocabulary()
 
 
+def check_pairs():
+    """Raises UserError for invalid combinations of the flags for minimal pairs."""
+    for name in ("minimal_pairs_every", "pairs_per_paradigm"):
+        if FLAGS[name].present and not FLAGS.minimal_pairs_file:
+            raise UserError(f"--{name} is about --minimal_pairs_file: give it too")
+    if FLAGS.minimal_pairs_file and not FLAGS.do_train:
+        raise UserError(
+            "--minimal_pairs_file is for --do_train: minimal_pairs.py measures a trained model"
+        )
+    flag_groups.check_exist("minimal_pairs_file")
+
+
+def read_pairs(config, tokenizer):
+    """What measures the model on --minimal_pairs_file, a callable; None without the flag.
+
+    Args:
+        config: AlbertConfig.
+        tokenizer: FullTokenizer that made the records; None if unknown.
+    """
+    if not FLAGS.minimal_pairs_file:
+        return None
+
+    from albert_tf import files
+    from albert_tf.api import minimal_pairs
+    from albert_tf.text import tokenization
+
+    if not tokenizer and not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        raise UserError(
+            "--minimal_pairs_file needs the vocabulary of the records, which their summary does "
+            "not tell: give --spm_model_file or --vocab_file"
+        )
+    tokenizer = tokenizer or tokenization.FullTokenizer(
+        vocab_file=FLAGS.vocab_file, spm_model_file=FLAGS.spm_model_file
+    )
+    config.check_vocabulary(tokenizer)
+    paths = files.expand_patterns(FLAGS.minimal_pairs_file, "minimal_pairs_file")
+    paradigms = minimal_pairs.read(paths, FLAGS.pairs_per_paradigm)
+    return minimal_pairs.of_training(config, tokenizer, FLAGS.max_seq_length, paradigms)
+
+
 def warn():
     """Warns about valid but probably unintended values."""
     if FLAGS.start_warmup_step:

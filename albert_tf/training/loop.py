@@ -179,7 +179,7 @@ class Run:
         self.wait_for_checkpoint()
         return f"Last good checkpoint: {run_directory.latest_in(self.settings.output_dir)}"
 
-    def train(self, batches_of, batch_size, on_checkpoint=None):
+    def train(self, batches_of, batch_size, on_checkpoint=None, measure=None):
         """Trains up to `settings.train_steps` and saves checkpoints.
 
         Args:
@@ -188,6 +188,8 @@ class Run:
                 `splits` consecutive batches, one per replica.
             batch_size: int, sequences of a global batch.
             on_checkpoint: callable or None, called with the prefix of each checkpoint.
+            measure: (int, callable) or None; after so many updates and at the end, the callable
+                gets the dict of variables, and the figures it returns go into the curves.
 
         Raises:
             figures.NonFiniteError: the loss, a gradient or a variable is not finite; step and
@@ -211,6 +213,7 @@ class Run:
         # Several workers have to end at the same step, so none is interrupted within a step.
         several = devices.num_workers(self.strategy) > 1
         interruptible = contextlib.nullcontext if several else request.interruptible
+        every, measured = measure or (last, None)
         line = figures.Line(step, last, self.is_chief)
         self.figures.start(line, batch_size)
         try:
@@ -218,7 +221,8 @@ class Run:
                 batches = iter(self._replica_batches(batches_of))
                 while step < last:
                     save = min(_next(step, settings.save_checkpoints_steps), last)
-                    point = min(_next(step, settings.curve_steps), save)
+                    due = min(_next(step, every), last)
+                    point = min(_next(step, settings.curve_steps), due, save)
                     count = min(point - step, train_step.most_steps)
                     with profiler.update(step + 1, step + count):
                         rows = train_step(batches, count)
@@ -234,6 +238,15 @@ class Run:
                     if sync.is_over:
                         progress.say(self._stop())
                         raise KeyboardInterrupt
+                    if measured and step == due:  # before saving, so that no step lacks its figures
+                        try:
+                            with interruptible():
+                                found = measured(self.variables)
+                        except KeyboardInterrupt:
+                            progress.say(self._stop())
+                            raise
+                        self.figures.evaluation(step, found, list(found)[:2], best=False)
+                        self.figures.start_clock()
                     if step == save:
                         prefix = self.save()
                         if on_checkpoint:

@@ -25,24 +25,31 @@ _PLATEAU_SHARE, _PLATEAU_STEPS = 0.2, 500
 _PLATEAU_WIDTH = 0.05  # nats, by which the loss on the plateau may be below its estimate
 
 
-def pretrain(config, options, strategy):
+def pretrain(config, options, strategy, measure=None):
     """Trains and evaluates, as the options ask for.
 
     Args:
         config: AlbertConfig.
         options: options.Pretraining.
         strategy: tf.distribute.Strategy.
+        measure: callable or None, called with the variables of the model after every
+            `minimal_pairs_every` updates; it returns figures for the curves.
 
     Raises:
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
+    if measure and devices.num_workers(strategy) > 1:
+        raise UserError(
+            "--minimal_pairs_file needs a training of one process: with several workers, run "
+            "minimal_pairs.py on the checkpoints"
+        )
     runs.check_batch_sizes(options, strategy)
     if options.do_train and options.length_buckets and devices.is_tpu(strategy):
         raise UserError(
             "--length_buckets needs devices that take batches of any length: leave it out on a TPU"
         )
     with runs.locked(options, strategy):
-        _train_and_evaluate(config, runs.seeded(options, strategy), strategy)
+        _train_and_evaluate(config, runs.seeded(options, strategy), strategy, measure)
 
 
 class _Source(NamedTuple):
@@ -65,7 +72,7 @@ class _Source(NamedTuple):
         return record_files.naming_bad_records(self.files, self.schema, _record_flags(self.schema))
 
 
-def _train_and_evaluate(config, options, strategy):
+def _train_and_evaluate(config, options, strategy, measure):
     source, eval_source = _find_inputs(config, options)
     loss = functools.partial(
         objectives.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
@@ -83,7 +90,7 @@ def _train_and_evaluate(config, options, strategy):
     others = contextlib.nullcontext() if is_same else eval_source.naming_bad_records()
     with source.naming_bad_records(), others:
         if options.do_train:
-            _train(run, source, evaluator)
+            _train(run, source, evaluator, measure)
         else:
             evaluator.evaluate_directory(
                 options.continuous_eval_timeout, options.init_checkpoint, newest_only=True
@@ -212,7 +219,7 @@ def _record_flags(schema):
     }
 
 
-def _train(run, source, evaluator):
+def _train(run, source, evaluator, measure):
     options = run.settings
     runs.start(
         run,
@@ -227,6 +234,7 @@ def _train(run, source, evaluator):
         source.files,
         source.schema,
         evaluator,
+        measure=measure and (options.minimal_pairs_every, measure),
         length_buckets=options.length_buckets,
         masking=source.masking,
     )

@@ -100,7 +100,9 @@ def start(run, input_files, **weights):
         run_settings.write(directory, settings, run)
 
 
-def train(run, paths, schema, evaluator, *, evaluates_step_0=False, remedy=None, **how):
+def train(
+    run, paths, schema, evaluator, *, evaluates_step_0=False, remedy=None, measure=None, **how
+):
     """Trains a started run; first evaluates checkpoints that an earlier process left out.
 
     Args:
@@ -110,6 +112,7 @@ def train(run, paths, schema, evaluator, *, evaluates_step_0=False, remedy=None,
         evaluator: evaluation.Evaluator, called after each checkpoint; or None.
         evaluates_step_0: bool, whether the untrained model is evaluated too.
         remedy: str or None, a sentence for the message about a damaged file.
+        measure: of `loop.Run.train`.
         **how: of `input_pipeline.train_batches`.
     """
     if run.step == 0:
@@ -129,4 +132,4 @@ def train(run, paths, schema, evaluator, *, evaluates_step_0=False, remedy=None,
         first_step=run.step,
         **how,
     )
-    run.train(batches_of, options.train_batch_size, evaluator)
+    run.train(batches_of, options.train_batch_size, evaluator, measure)

@@ -146,8 +146,10 @@ def test_figures_of_known_probabilities(loaded, method):
     overall = figures["overall"]
     assert overall["pairs"] == 9 and overall["unknown_pieces"] == unknown
     assert overall["accuracy"] == pytest.approx(6 / 9)
+    squares = 1 + (2 / 3) ** 2 + (1 / 3) ** 2 + (2 / 3) ** 2  # of right answers above 2 of 3
+    assert overall["standard_error"] == pytest.approx(math.sqrt(squares * 4 / 3) / 9)
     table = minimal_pairs.table(figures)
-    assert re.search(r"all pairs +66\.7 +13\.6 +9 +2\n", table)
+    assert re.search(r"all pairs +66\.7 +18\.1 +9 +2\n", table)
     assert "1 pairs of identical pieces" in table and "1 unknown pieces" in table
 
 
