@@ -13,7 +13,7 @@ from albert_tf.text import sequences
 from albert_tf.training.steps import Predictor
 from albert_tf.training.task import Split
 
-POOLINGS = ("pooled", "mean")
+POOLINGS = ("pooled", "mean", "layers")
 # Input of a model -> argument of `predict`, where the names differ.
 _ARGUMENTS = {"text": "texts", "text_pair": "pairs"}
 
@@ -53,20 +53,23 @@ class Loaded:
             texts: str or list of n str.
             pairs: None, or as many second texts.
             pooling: str, "pooled" for the pooler's output, computed from the first piece, or "mean"
-                for the mean of the last layer over all pieces with [CLS] and [SEP], but no padding.
+                for the mean of the last layer over all pieces with [CLS] and [SEP], but no padding,
+                or "layers" for such means of all L layers.
 
         Returns:
-            float32 array [n, H], or [H] for a str.
+            float32 array [n, H], or [H] for a str; of "layers" [n, L, H] or [L, H].
 
         Raises:
             UserError: an argument is invalid, or the checkpoint has no pooler for "pooled".
         """
         if pooling not in POOLINGS:
             raise UserError(f"pooling must be one of {', '.join(POOLINGS)}. Received: {pooling!r}")
-        if pooling == "pooled" and "pooler" in self._absent:
+        if pooling == "pooled" and not self.has_pooler:
             raise UserError(f'{self.checkpoint} has no pooler: give pooling="mean"')
         features = sequences.packed(self.tokenizer, texts, pairs, self.max_seq_length)
-        found = self._run("embed", functools.partial(_embedding, self._encoder), features)
+        of_layers = pooling == "layers"
+        embed = functools.partial(_embedding, self._encoder, of_layers)
+        found = self._run(("embed", of_layers), embed, features)
         vectors = found.get(pooling, np.zeros([0, self.config.hidden_size], np.float32))
         return vectors[0] if isinstance(texts, str) else vectors
 
@@ -275,6 +278,11 @@ class Loaded:
     def _encoder(self):
         return getattr(self.model, "encoder", self.model)
 
+    @property
+    def has_pooler(self):
+        """Whether the checkpoint has the pooler (bool); otherwise it is random."""
+        return "pooler" not in self._absent
+
     def check_head(self, head, method):
         """Raises UserError if the model lacks a head, `masked_lm` or `sentence_order`."""
         if not hasattr(self.model, head) or head in self._absent:
@@ -308,12 +316,15 @@ def _several_options(options, is_single):
     return [list(row) if isinstance(row, tuple) else row for row in found]
 
 
-def _embedding(encoder, features, training=False):
+def _embedding(encoder, of_layers, features, training=False):
     encoded = encoder(features, training=training)
     mask = tf.cast(features["input_mask"], tf.float32)
-    total = tf.linalg.matvec(encoded["sequence_output"], mask, transpose_a=True)  # [B, H]
-    mean = total / tf.reduce_sum(mask, axis=1, keepdims=True)
-    return {"pooled": encoded["pooled_output"], "mean": mean}
+    mask /= tf.reduce_sum(mask, axis=1, keepdims=True)
+    outputs = encoded["encoder_outputs"] if of_layers else [encoded["sequence_output"]]
+    means = [tf.linalg.matvec(output, mask, transpose_a=True) for output in outputs]  # [B, H]
+    if of_layers:
+        return {"layers": tf.stack(means, axis=1)}
+    return {"pooled": encoded["pooled_output"], "mean": means[0]}
 
 
 def _in_order(model, features, training=False):

@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "progress": set(),
     "state": set(),
     "squad_metrics": {"tasks"},
+    "similarity": {"api", "tasks"},
     "plot": {"training"},
     "__init__": set(),  # it imports what is asked for,
 }
