@@ -24,8 +24,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.publish import hub, saved_models
-from albert_tf.records import input_pipeline
-from albert_tf.tasks import glue
+from albert_tf.records import input_pipeline, schemas
 from tests import GOLDEN
 
 pytestmark = pytest.mark.long
@@ -502,7 +501,7 @@ def test_the_modules_casing_and_vocabulary_make_the_records(first_generation, fi
     module, _ = first_generation(False, CASED)
     fine_tune(run_classifier, module, **RTE)
     golden = np.load(DATA / "glue_features.npz")["rte/spm_cased/train/input_ids"]
-    schema = glue.find_task("RTE").schema(64)
+    schema = schemas.classification_schema(64)
     (path,) = (tmp_path / "out").glob("rte_train-*.tf_record")
     rows = input_pipeline.load_arrays(str(path), schema)["input_ids"]
     short = (golden[: len(rows), -1] == 0) & (rows[:, 23] == 0)
