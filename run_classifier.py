@@ -13,13 +13,7 @@ import math
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import (
-    classifier_flags,
-    finetuning_flags,
-    flag_groups,
-    launch,
-    model_flags,
-)
+from albert_tf.cli import classifier_flags, finetuning_flags, flag_groups, launch, model_flags
 
 FLAGS = flags.FLAGS
 

@@ -63,24 +63,12 @@ def check_lengths():
     options.check_windows(FLAGS.max_seq_length, FLAGS.doc_stride)
 
 
-def follow_runs(prefixes):
-    """What belongs to the models that predict, or to the one to train: list of source.Choice."""
-    from albert_tf.checkpoints import source
-
-    if FLAGS.ensemble_dirs:
-        choices = model_flags.follow_all([source.find(prefix) for prefix in prefixes])
-    else:
-        choices = [finetuning_flags.follow_run()]
-    check_lengths()
-    return choices
-
-
 def main(_):
     """Makes values of the flags; then trains, evaluates, predicts and exports."""
     flag_groups.note_obsolete_flags()
     check_flags()
 
-    from albert_tf.checkpoints import run_directory
+    from albert_tf.checkpoints import run_directory, source
     from albert_tf.tasks.squad import squad
     from albert_tf.training import finetuning
 
@@ -89,7 +77,11 @@ def main(_):
         given = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
         prefixes = squad.trained_checkpoints(FLAGS.output_dir, FLAGS.ensemble_dirs, given)
     version = squad.choose_version(prefixes, FLAGS.train_file, FLAGS.version_2_with_negative)
-    choices = follow_runs(prefixes)
+    if FLAGS.ensemble_dirs:
+        choices = model_flags.follow_all([source.find(prefix) for prefix in prefixes])
+    else:
+        choices = [finetuning_flags.follow_run()]
+    check_lengths()
     configs = [choice.config for choice in choices]
     task = squad.SquadTask(
         model_flags.text_input(choices),
