@@ -140,8 +140,8 @@ class Summary:
             )
         if self.word_start == "piece" and counts["marked"] < _MARKED * read:
             yield (
-                "warning: hardly a piece begins with a space, so with --word_start=piece a word is "
-                "a run of many pieces, too long for most masks; give --word_start=original"
+                "warning: hardly any piece begins with a space, so with --word_start=piece a word "
+                "is a run of many pieces, too long for most masks; give --word_start=original"
             )
 
     def _advice(self, wanted):

@@ -109,7 +109,7 @@ def _why_not(path, found, wanted):
         name for name in sorted(made.keys() | wanted.keys()) if made.get(name) != wanted.get(name)
     ]
     if changed:
-        return "other values hold now for " + ", ".join(changed)
+        return "made with other values of " + ", ".join(changed)
     if tf.io.gfile.stat(path).length != found["bytes"]:
         return "it is not the file that its .meta.json describes"
     return None

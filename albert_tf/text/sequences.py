@@ -111,7 +111,7 @@ def packed(tokenizer, texts, pairs, max_length):
     pairs = [""] * len(texts) if pairs is None else as_texts(pairs, "pairs")
     if len(pairs) != len(texts):
         raise UserError(
-            f"as many pairs as texts are needed. Received: {len(texts)} texts, {len(pairs)} pairs"
+            f"there must be one pair per text. Received: {len(texts)} texts, {len(pairs)} pairs"
         )
     firsts, seconds = [], []
     for text, pair in zip(texts, pairs, strict=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output files of create_pretraining_data: numbers, workers, going on, what lies beside them."""
+"""Output files of create_pretraining_data: numbers, workers, going on, what is next to them."""
 
 import collections
 import gzip

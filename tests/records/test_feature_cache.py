@@ -60,13 +60,13 @@ def test_cache_is_made_again_for_other_settings(cache):
     settings = {"task": "cola", "lengths": (1, 3), "do_lower_case": True}
     _, made, said = cache(settings=settings)
     assert made
-    assert "(other values hold now for do_lower_case, lengths)\n" in said
+    assert "(made with other values of do_lower_case, lengths)\n" in said
     _, made, _ = cache(settings=settings)
     assert not made
     wide = {"x": schemas.FeatureSpec(tf.int64, 3)}
     _, made, said = cache(settings, wide, [{"x": np.ones([1, 3], int)}])
     assert made
-    assert "(other values hold now for schema)\n" in said
+    assert "(made with other values of schema)\n" in said
 
 
 def test_cache_is_made_again_for_other_input(cache):
@@ -74,7 +74,7 @@ def test_cache_is_made_again_for_other_input(cache):
     cache.source.write_text("other")
     _, made, said = cache()
     assert made
-    assert "(other values hold now for input_sha256)\n" in said
+    assert "(made with other values of input_sha256)\n" in said
 
 
 def test_cache_without_or_with_damaged_sidecar(cache):
@@ -93,7 +93,7 @@ def test_cache_without_or_with_damaged_sidecar(cache):
         assert made, content[:99]
         assert "its .meta.json, which says how it was made, is damaged" in said
     sidecar.write_text(json.dumps({"counts": {}, "bytes": 1, "records": 1}))
-    assert "other values hold now for format, input_sha256" in cache()[2]
+    assert "made with other values of format, input_sha256" in cache()[2]
 
 
 def test_cache_with_settings_in_its_name(cache):

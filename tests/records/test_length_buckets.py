@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of sequences of like length, in an order that follows from seed and files alone."""
+"""Batches of sequences of similar length, in an order that follows only from seed and files."""
 
 import itertools
 

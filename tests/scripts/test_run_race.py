@@ -229,7 +229,7 @@ def test_records_of_other_settings_are_made_anew(run_main, flags, trained, chang
     evaluate(**named | changed)
     reason = "levels" if "middle_only" in changed else "max_qa_length"
     assert re.search(
-        rf"Making features: {named['eval_file']} \(other values hold now for .*{reason}",
+        rf"Making features: {named['eval_file']} \(made with other values of .*{reason}",
         capsys.readouterr().out,
     )
     (other,) = {*trained.glob("race_eval-*.tf_record")} - {first}
