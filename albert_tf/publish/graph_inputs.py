@@ -329,43 +329,40 @@ def _link_kind_of(lower, strip_accents):
     return kind
 
 
-class Alignable:
+def _are_alignable(context, kind_of):
     """Whether the scripts can align paragraphs with their pieces: `alignment.align` in a graph.
 
     That takes 0.8 of the characters. The scripts count a longest common subsequence; this counts
     the characters that the clean-up leaves single. They may differ by the odd character.
 
     Args:
-        lower: bool.
-        strip_accents: bool.
+        context: string [B].
+        kind_of: CodePointTable of `_link_kind_of`.
+
+    Returns:
+        bool [B].
     """
-
-    def __init__(self, lower, strip_accents):
-        self._kind_of = table_of(_link_kind_of(lower, strip_accents))
-
-    def __call__(self, context):
-        """Bool [B] of string [B]."""
-        text = read_characters(context)
-        kind = self._kind_of(text.codes)
-        solid = kind < _BLANK
-        solid_rows = tf.gather(text.rows, indices_of(solid))
-        # Of white space before a word one character is linked, if any of it becomes a space.
-        word = running_total(tf.cast(solid, tf.int32))[:-1]  # that follows, for white space
-        word_rows = tf.gather(tf.concat([solid_rows, [-1]], axis=0), word)
-        is_space = (kind == _SPACE) & (word_rows == text.rows)
-        has_space = tf.math.unsorted_segment_max(
-            tf.cast(is_space, tf.int32), word, tf.size(solid_rows) + 1
-        )[:-1]
-        linked, spaces, length = (
-            tf.math.unsorted_segment_sum(values, rows, text.count)
-            for values, rows in (
-                (tf.cast(kind == _LINKED, tf.int32), text.rows),
-                (tf.maximum(has_space, 0), solid_rows),
-                (tf.ones_like(kind), text.rows),
-            )
+    text = read_characters(context)
+    kind = kind_of(text.codes)
+    solid = kind < _BLANK
+    solid_rows = tf.gather(text.rows, indices_of(solid))
+    # Of white space before a word one character is linked, if any of it becomes a space.
+    word = running_total(tf.cast(solid, tf.int32))[:-1]  # that follows, for white space
+    word_rows = tf.gather(tf.concat([solid_rows, [-1]], axis=0), word)
+    is_space = (kind == _SPACE) & (word_rows == text.rows)
+    has_space = tf.math.unsorted_segment_max(
+        tf.cast(is_space, tf.int32), word, tf.size(solid_rows) + 1
+    )[:-1]
+    linked, spaces, length = (
+        tf.math.unsorted_segment_sum(values, rows, text.count)
+        for values, rows in (
+            (tf.cast(kind == _LINKED, tf.int32), text.rows),
+            (tf.maximum(has_space, 0), solid_rows),
+            (tf.ones_like(kind), text.rows),
         )
-        linked += spaces
-        return (linked > 0) & (tf.cast(linked, tf.float64) >= 0.8 * tf.cast(length, tf.float64))
+    )
+    linked += spaces
+    return (linked > 0) & (tf.cast(linked, tf.float64) >= 0.8 * tf.cast(length, tf.float64))
 
 
 class Windows(NamedTuple):
@@ -409,13 +406,13 @@ class Paragraphs(Texts):
         signature = {"question": STRINGS, "context": STRINGS}
         super().__init__(tokenizer, settings.max_seq_length, signature)
         self._settings = settings
-        self._is_alignable = Alignable(tokenizer.do_lower_case, tokenizer.strip_accents)
+        self._kind_of = table_of(_link_kind_of(tokenizer.do_lower_case, tokenizer.strip_accents))
         self.overlap = -(-(settings.max_seq_length - NUM_SPECIALS) // settings.doc_stride)
 
     def __call__(self, question, context):
         """Windows of string [B] and [B]; a context that cannot be aligned has one, empty."""
         settings = self._settings
-        context = tf.where(self._is_alignable(context), context, "")
+        context = tf.where(_are_alignable(context, self._kind_of), context, "")
         # A piece of the paragraph shall fit into every window.
         longest = min(settings.max_query_length, settings.max_seq_length - NUM_SPECIALS - 1)
         queries = self.tokenizer.tokenize(question)[:, :longest]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strings to ids inside a TensorFlow graph, for SavedModels: the same ids as `FullTokenizer`.
 
-The clean-up of the text is that of `graph_characters`; tensorflow-text does the rest: whoever loads
-a SavedModel of this has to `import tensorflow_text`.
+`graph_characters` cleans the text up, and tensorflow-text does the rest, so a SavedModel that
+contains this can be loaded only after `import tensorflow_text`.
 
 Letters of shapes: B texts, T pieces of a text; N characters, W words and P pieces of all texts in a
 row, one text after the other.
@@ -36,7 +36,7 @@ from albert_tf.text.tokenization import preprocess_text
 
 BLANK, ALONE = 1, 2  # in WordPiece: white space; characters that are words of their own
 STRINGS = tf.TensorSpec([None], tf.string)
-_CJK = tuple((*limits, ALONE) for limits in tokenization._CJK_RANGES)  # with what is unassigned yet
+_CJK = tuple((*limits, ALONE) for limits in tokenization._CJK_RANGES)  # unassigned ones too
 
 
 class Pieces(NamedTuple):
@@ -120,7 +120,7 @@ def _pieces(text, table, splits):
     ids, first, last = tf.unstack(table, axis=1)
     rows = tf.ragged.row_splits_to_segment_ids(splits)
     limit = tf.gather(text.splits(), rows + 1)
-    # One more, for pieces without a character where no text has any.
+    # With a 0 at the end, for pieces without a character where no text has any.
     text_starts, text_ends = (tf.concat([field, [0]], axis=0) for field in (text.starts, text.ends))
     end_of_text = tf.gather(text_ends, tf.maximum(limit - 1, 0))
     starts = tf.where(first < limit, tf.gather(text_starts, first), end_of_text)

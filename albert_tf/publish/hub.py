@@ -25,7 +25,7 @@ EQUAL_SPLITS = (
 
 
 class _Callable(tf.Module):
-    """A reusable SavedModel of the Hub: a call with `training=`, and lists of variables."""
+    """A reusable SavedModel of the Hub: it is called with `training=` and lists its variables."""
 
     # The SavedModel interface requires plain lists in place of tf.Module's properties.
     variables = ()
@@ -43,20 +43,20 @@ class _Callable(tf.Module):
 
 
 class HubModule(_Callable):
-    """An encoder as TF Hub takes it, for the callers of both generations.
+    """An encoder for TensorFlow Hub, with a call for TF2 and the original's signatures for TF1.
 
     Called with a dict of int32 [B, T] (`HUB_INPUTS`) and `training=`, it returns `pooled_output`
-    and `default` [B, H], `sequence_output` [B, T, H] and the list `encoder_outputs`. `mlm` and
-    `sop` add `mlm_logits` [B, P, V] for `masked_lm_positions` int32 [B, P], and `sop_log_probs`
-    [B, 2]; each is there if its head is. Signatures are those of the original's modules.
+    and `default` [B, H], `sequence_output` [B, T, H] and the list `encoder_outputs`. `mlm` adds
+    `mlm_logits` [B, P, V] for `masked_lm_positions` int32 [B, P], and `sop` adds `sop_log_probs`
+    [B, 2]; each exists only if its head was trained.
 
     Args:
         model: heads.PretrainingModel with its weights.
         trained_heads: collection of str, "masked_lm" and "sentence_order" if they were trained.
-        assets: dict of attribute -> path of a file to go along: `config_file`, and `sp_model_file`
-            or `vocab_file`; perhaps `sp_vocab_file`.
+        assets: dict of attribute -> path of a file to include: `config_file`, and `sp_model_file`
+            or `vocab_file`; optionally `sp_vocab_file`.
         do_lower_case: bool, whether the vocabulary is for lower-cased text.
-        strip_accents: bool, whether it is for letters without their marks.
+        strip_accents: bool, whether the vocabulary is for letters without their marks.
     """
 
     def __init__(self, model, trained_heads, assets, do_lower_case, strip_accents=True):
@@ -149,10 +149,10 @@ def _sentence_order(model, inputs, found):
 
 
 class Preprocessing(tf.Module):
-    """The Hub's text preprocessing object: strings in, inputs of the encoder out.
+    """Turns strings into inputs of the encoder, as the Hub's common API for text has it.
 
-    Has what the common API for text asks for: a call on string [B], `tokenize` (and
-    `tokenize.get_special_tokens_dict`), `bert_pack_inputs`, and `tokenize_with_offsets`.
+    It is called with string [B] and has `tokenize`, `tokenize.get_special_tokens_dict`,
+    `bert_pack_inputs` and, in addition, `tokenize_with_offsets`.
 
     Args:
       tokenizer: FullTokenizer.
@@ -171,7 +171,7 @@ class Preprocessing(tf.Module):
             tf.RaggedTensorSpec([None] * rank, tf.int32, ragged_rank=rank - 1) for rank in (2, 3)
         )
         pairs = [[a, b] for a in (flat, by_words) for b in (flat, by_words)]
-        for inputs in [[flat], [by_words], *pairs]:  # the forms that a SavedModel shall have
+        for inputs in [[flat], [by_words], *pairs]:  # a SavedModel has what was traced
             self.bert_pack_inputs.get_concrete_function(inputs)
             self.bert_pack_inputs.get_concrete_function(
                 inputs, seq_length=tf.TensorSpec([], tf.int32)
@@ -204,7 +204,7 @@ class Preprocessing(tf.Module):
 
 
 class _Tokenize(tf.Module):
-    """`Preprocessing.tokenize`: can be called, and tells the special ids."""
+    """`Preprocessing.tokenize`: tokenizes text, and names the special ids."""
 
     def __init__(self, tokenizer):
         super().__init__()
@@ -219,7 +219,7 @@ class _Tokenize(tf.Module):
         return {name: tf.constant(id_) for name, id_ in self._tokenizer.special_tokens.items()}
 
 
-# --- Cards: the README.md of modules, from the templates next to this file -----------------------
+# --- Cards: README.md of modules, made from the templates next to this file ----------------------
 
 
 def model_card(config, module, signatures, path, special_ids):
@@ -228,7 +228,7 @@ def model_card(config, module, signatures, path, special_ids):
     Args:
         config: AlbertConfig.
         module: hub.HubModule.
-        signatures: iterable of their names.
+        signatures: iterable of str, their names.
         path: str, where the module will lie; for the example.
         special_ids: SpecialIds of the tokenizer; for the example.
     """

@@ -87,7 +87,7 @@ def export(functions, config, settings, source, folder=""):
     """Writes a fine-tuned model; says what and where.
 
     Args:
-        functions: signatures.ClassifierFunctions or the like, of the model with its weights.
+        functions: signatures.ServedFunctions of the model with its weights.
         config: AlbertConfig.
         settings: options.FineTuning.
         source: str, the checkpoint, for the message.

@@ -23,14 +23,14 @@ SAMPLES = 8  # sequences on which a TFLite file is compared with the model
 
 
 def convert(module, functions, vocab_size):
-    """The model of ids as TFLite: float32, float16, and weights in int8 (dynamic range).
+    """Converts a model of ids to TFLite: float32, float16, and weights in int8 (dynamic range).
 
     Inputs are int32 [1, T], of options [1, 4 * T], with T = `max_seq_length` of the training; call
     the file by `get_signature_runner()`.
 
     Args:
         module: tf.Module, which holds the model's variables.
-        functions: ClassifierFunctions or SquadFunctions of the model.
+        functions: signatures.ServedFunctions of the model.
         vocab_size: int, for the ids on which the files are compared with the model.
 
     Returns:
@@ -108,7 +108,10 @@ def _as_numpy(outputs):
 
 
 def _largest_difference(content, samples, expected):
-    """Of the floating-point outputs, relative to the largest of the model's (or 1); perhaps NaN."""
+    """Largest difference of floating-point outputs, relative to the model's largest (or 1).
+
+    NaN if an output is NaN.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecated: the interpreter moves to ai_edge_litert
         interpreter = tf.lite.Interpreter(model_content=content)
@@ -128,8 +131,8 @@ def _largest_difference(content, samples, expected):
 def _differences(name, found, expected):
     """Absolute differences of an output [n, ...].
 
-    Scores of a beam are compared in their order, so two that change places are no difference; ends
-    are compared where the start is the same, and differ by 0 (or NaN) elsewhere.
+    Scores of a beam are sorted first, so that two that change places do not differ. Those of ends
+    are compared only where the start is the same; elsewhere the difference is 0 (or NaN).
     """
     ours, theirs = expected[name], found[name]
     if not name.endswith("_top_log_probs"):
