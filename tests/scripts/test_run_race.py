@@ -279,9 +279,7 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained):
 def test_settings_of_training_matter_in_training_alone(run_main, flags, trained, monkeypatch):
     sizes = []
     monkeypatch.setattr(
-        finetuning,
-        "_train",
-        lambda run, task, options, *_: sizes.append(options.shuffle_buffer_size),
+        finetuning, "_train", lambda run, *_: sizes.append(run.settings.shuffle_buffer_size)
     )
     run_main(run_race, **flags | {"do_predict": False}, shuffle_buffer_size=7)
     assert sizes == [7]
