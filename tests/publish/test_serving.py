@@ -11,7 +11,6 @@ import subprocess
 import sys
 import unicodedata
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -832,40 +831,6 @@ def test_a_tflite_file_that_differs(exported, run_main, tmp_path, monkeypatch):
             export_dir=tmp_path / "export", export_tflite=True,
         )  # fmt: skip
     assert not list(tmp_path.glob("export/*"))
-
-
-def test_a_tflite_file_with_nan():
-    model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
-    functions = signatures.ClassifierFunctions(
-        model, SimpleNamespace(choices=1, max_seq_length=8), ["a", "b"]
-    )
-    ids = tf.ones([1, 8], tf.int32)
-    model(dict.fromkeys(graph_inputs.FEATURES, ids))
-    model.classifier.bias.assign([np.nan, 0])
-    with pytest.raises(UserError, match="differ from the model's by nan"):
-        tflite_files.convert(saved_models.Holder(model), functions, CONFIG["vocab_size"])
-
-
-def test_places_in_a_beam_are_no_difference():
-    expected = {
-        "start_top_index": np.array([[[3, 4]]]),
-        "start_top_log_probs": np.array([[[-1.0, -2.0]]]),
-        "end_top_log_probs": np.array([[[-1.0, -3.0, -5.0, -7.0]]]),
-    }
-    swapped = expected | {
-        "start_top_log_probs": np.array([[[-2.0, -1.0]]]),
-        "end_top_log_probs": np.array([[[-3.0, -1.0, -5.0, -6.0]]]),
-    }
-
-    def differences(found):
-        names = ("start_top_log_probs", "end_top_log_probs")
-        return [tflite_files._differences(name, found, expected).max() for name in names]
-
-    assert differences(swapped) == [0, 1]
-    swapped["start_top_index"] = np.array([[[3, 5]]])
-    assert differences(swapped) == [0, 0]
-    swapped["end_top_log_probs"] = np.full([1, 1, 4], np.nan)
-    assert np.isnan(differences(swapped)[1])
 
 
 # --- Nothing half there ---
