@@ -453,7 +453,7 @@ def test_embeddings_are_the_encoders_without_padding(loaded, pooling):
         np.testing.assert_allclose(vector, expected[pooling], atol=CLOSE)
     np.testing.assert_allclose(loaded.embed(TEXTS[0], pooling=pooling), found[0], atol=CLOSE)
     assert loaded.embed([], pooling=pooling).shape == (0, 32)
-    with pytest.raises(UserError, match=r"pooling must be one of pooled, mean. Received: 'max'"):
+    with pytest.raises(UserError, match=r"one of pooled, mean, layers. Received: 'max'"):
         loaded.embed(TEXTS, pooling="max")
 
 

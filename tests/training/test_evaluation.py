@@ -185,7 +185,7 @@ def test_the_loss_of_pretraining_is_the_sum_of_its_parts_and_that_of_the_file_th
     run.settings = options.Pretraining(
         output_dir=str(directory), train_steps=4, sentence_loss_weight=0.5
     )
-    evaluator = pretraining._make_evaluator(run, pretraining._Source([], {}, None))
+    evaluator = pretraining._make_evaluator(run, pretraining._Source([], {}, None, 0.0))
     evaluator.each([str(directory / "model.ckpt-4")])
     assert "Evaluation at step 4: loss 4.2500, masked_lm_acc" in capsys.readouterr().out
     lines = (directory / evaluation.EVAL_RESULTS).read_text().splitlines()
