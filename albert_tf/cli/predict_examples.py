@@ -226,7 +226,7 @@ def _check_key(name, model, place):
     if name in model.outputs:
         raise UserError(
             f"{place}: other keys are copied to the prediction, which has a key {name!r} itself: "
-            "rename this one"
+            "rename this one, or name the columns to read (--text_column)"
         )
 
 
