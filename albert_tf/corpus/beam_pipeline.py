@@ -110,9 +110,11 @@ class BeamRunner:
             for name, step in steps:
                 collection = collection | name >> step
             result = pipeline.run()
-            state = result.wait_until_finish()
-            if client := getattr(result, "client", None):  # else Dask's local cluster keeps running
-                client.close()
+            try:
+                state = result.wait_until_finish()
+            finally:  # else Dask's local cluster keeps running, and writing after an error
+                if client := getattr(result, "client", None):
+                    client.close()
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             if found := _USER_ERROR.search(text):

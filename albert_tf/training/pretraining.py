@@ -173,12 +173,14 @@ def _is_masked(features):
 
 
 def _pieces_to_predict(features):
-    """Ids that are masked in a record, or that can be: int array."""
+    """Ids that are masked in a record, or that can be: int array. The record may be damaged."""
     if _is_masked(features):
-        ids = np.array(features["masked_lm_ids"].int64_list.value)
-        return ids[np.array(features["masked_lm_weights"].float_list.value) > 0]
-    _, *ids = np.trim_zeros(np.array(features["input_ids"].int64_list.value), "b")
-    return np.array([piece for piece in ids if piece != ids[-1]], int)  # without [CLS] and [SEP]
+        labels = features["masked_lm_ids"].int64_list.value
+        weights = features["masked_lm_weights"].float_list.value
+        pairs = zip(labels, weights, strict=False)
+        return np.array([piece for piece, weight in pairs if weight], int)
+    ids = np.trim_zeros(np.array(features["input_ids"].int64_list.value, int), "b")[1:]
+    return ids[ids != ids[-1:]]  # without [CLS] and [SEP]
 
 
 class PlateauNotice:

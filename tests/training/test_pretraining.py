@@ -75,6 +75,20 @@ def test_pieces_to_predict_are_those_of_the_masks_or_of_the_text():
     assert pretraining._pieces_to_predict(masked).tolist() == [5, 6]
 
 
+@pytest.mark.parametrize(
+    "lists",
+    [
+        {"masked_lm_weights": [1.0, 1.0], "masked_lm_ids": []},
+        {"masked_lm_weights": [0.0], "input_ids": []},
+        {"masked_lm_weights": [0.0], "input_ids": [0, 0]},
+        {"masked_lm_weights": [0.0], "input_ids": [2]},
+    ],
+)
+def test_a_damaged_record_has_no_pieces_to_predict(lists):
+    """It is found, and named, by the checks of records."""
+    assert pretraining._pieces_to_predict(features_of(**lists)).tolist() == []
+
+
 def test_the_entropy_of_records_is_that_of_their_masked_pieces(records):
     options = types.SimpleNamespace(max_seq_length=24, max_predictions_per_seq=4, masking=None)
     source = pretraining._checked_source(AlbertConfig(30000), options, records, may_be_masked=False)
