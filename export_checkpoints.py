@@ -34,6 +34,8 @@ def check_flags():
             f"--checkpoint_name={name} leads out of --albert_directory: give the name of a "
             "checkpoint in it"
         )
+    if FLAGS.dtype != "fp32" and FLAGS.export_format != "hf":
+        raise UserError(f"--dtype={FLAGS.dtype} needs --export_format=hf")
     flag_groups.check_albert_directory(CONFIGS)
 
 
@@ -129,6 +131,8 @@ def read_tokenizer(config, has_masked_lm):
 
 def export_to_transformers(config):
     """Writes --export_path as a directory of the transformers library."""
+    import numpy as np
+
     from albert_tf import files
     from albert_tf.checkpoints import huggingface, readers, run_directory
     from albert_tf.publish import saved_models
@@ -147,7 +151,8 @@ def export_to_transformers(config):
     their_config = huggingface.to_their_config(config, architecture, special_ids, outputs)
     tensors = read_weights(config)
     with files.replacing_directory(FLAGS.export_path) as directory:
-        written = huggingface.write(directory, their_config, tensors, tokenizer_files)
+        dtype = np.float16 if FLAGS.dtype == "fp16" else np.float32
+        written = huggingface.write(directory, their_config, tensors, tokenizer_files, dtype)
         if head:
             run_directory.RunDirectory(directory).write_task(head)
     left_out = [name for name in tensors if name not in written]

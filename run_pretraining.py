@@ -32,7 +32,7 @@ def define_flags():
         options.TpuEstimator,
         save_checkpoints_steps=5000,
     )
-    flags.mark_flags_as_required(["albert_config_file", "input_file", "output_dir"])
+    flags.mark_flags_as_required(["input_file", "output_dir"])
 
 
 def check_flags():
@@ -40,6 +40,8 @@ def check_flags():
     flag_groups.check_not_empty("output_dir")
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise UserError("nothing to do: give --do_train, --do_eval or both")
+    if not FLAGS.albert_config_file and not FLAGS.init_checkpoint:
+        raise UserError("give --albert_config_file, or --init_checkpoint with a config next to it")
     flag_groups.check_exist("albert_config_file", "input_file", "eval_input_file")
     training_flags.check_masking()
     training_flags.check_pairs()

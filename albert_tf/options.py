@@ -402,10 +402,10 @@ class FineTunedModel(Options):
     vocab_file: str | None = option(None, path="file", help=
         "WordPiece vocabulary, for models without a SentencePiece model.")
     init_checkpoint: str | None = option(None, path="checkpoint", help=
-        "Encoder weights to start from: a prefix, its .index file, a directory, or "
-        "model.safetensors of the transformers library. The head is initialized randomly. Without "
-        "--do_train: a fine-tuned model to evaluate or predict with. Not read if --output_dir "
-        "holds a run.")
+        "Encoder weights to start from: a prefix, its .index file, a directory, model.safetensors "
+        "of the transformers library, or the name of a packaged model. The head is initialized "
+        "randomly. Without --do_train: a fine-tuned model to evaluate or predict with. Not read "
+        "if --output_dir holds a run.")
     albert_hub_module_handle: str | None = option(None, path="directory", help=
         "Local directory of an exported module, of TensorFlow 1 or 2, in place of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
@@ -633,7 +633,7 @@ class PretrainingData(Options):
     """The model, and the records to train and evaluate on."""
 
     albert_config_file: str | None = option(None, path="config", help=
-        "JSON file with the model's architecture.")
+        "JSON file with the model's architecture; by default the one next to --init_checkpoint.")
     input_file: str | None = option(None, path="files", help=
         "Comma-separated globs of TFRecords to train on.")
     eval_input_file: str | None = option(None, path="files", help=
@@ -641,8 +641,8 @@ class PretrainingData(Options):
         "the original, which says little about other text.")
     output_dir: str | None = option(None, "Directory for checkpoints and results.", path="output")
     init_checkpoint: str | None = option(None, path="checkpoint", help=
-        "Weights to start from: a prefix, its .index file or a directory. Step and moments are not "
-        "taken. Not read if --output_dir holds a run to resume.")
+        "Weights to start from: a prefix, its .index file, a directory or the name of a packaged "
+        "model. Step and moments are not taken. Not read if --output_dir holds a run to resume.")
     init_from_group0: bool = option(False, help=
         "Fill every parameter group from the checkpoint's group 0.")
     max_seq_length: int = option(512, low=1, help=
@@ -931,6 +931,9 @@ class CheckpointExport(Options):
     export_format: str = option("tf1", choices=("tf1", "tf2", "hf"), help=
         "tf1: the original's form, which every TensorFlow reads. tf2: this project's. hf: a "
         "directory that from_pretrained of the transformers library reads.")
+    dtype: str = option("fp32", choices=("fp32", "fp16"), help=
+        "For --export_format=hf: type of the weights in the file. fp16 halves it; whoever loads it "
+        "computes in float32 all the same.")
 
 
 @group("Flags")
@@ -965,8 +968,8 @@ class PredictedModel(Options):
         "Directory of the export, or one of several: then the newest is taken.")
     model: str | None = option(None, path="checkpoint", help=
         "In place of --saved_model: directory of a training, an unpacked release, a hub module or "
-        "of the transformers library, or the prefix of a checkpoint. Of a fine-tuned directory the "
-        "best checkpoint is taken.")
+        "of the transformers library, the prefix of a checkpoint, or the name of a packaged model. "
+        "Of a fine-tuned directory the best checkpoint is taken.")
 
 
 @group("Examples and predictions")
@@ -1043,7 +1046,7 @@ class MinimalPairs(Options):
 
     model: str | None = option(None, path="checkpoint", help=
         "Directory of a pre-training, an unpacked release, a hub module or of the transformers "
-        "library, or the prefix of a checkpoint.")
+        "library, the prefix of a checkpoint, or the name of a packaged model.")
     input_file: str | None = option(None, path="files", help=
         "Comma-separated glob patterns of files with pairs: JSON lines with sentence_good, "
         "sentence_bad and perhaps UID, field, linguistics_term, as in BLiMP; a good and a bad "

@@ -78,7 +78,7 @@ def main(arguments=None):
         description="Spearman correlation of the cosines of embeddings with the scores of STS-B, "
         "for the mean of each layer and for the pooler.",
     )
-    parser.add_argument("model", help="Directory or checkpoint, as of albert_tf.load.")
+    parser.add_argument("model", help="As of albert_tf.load.")
     parser.add_argument("file", help="train.tsv or dev.tsv of STS-B.")
     args = parser.parse_args(arguments)
     return exit_code("similarity", lambda: _table(args.model, args.file))

@@ -159,7 +159,7 @@ def main(arguments=None):
         "path",
         metavar="PATH",
         help="Directory (an unpacked release, a training, a hub module, one of the transformers "
-        "library), or prefix of a checkpoint.",
+        "library), prefix of a checkpoint, or name of a packaged model.",
     )
     path = parser.parse_args(arguments).path
     return exit_code("inspect", lambda: "\n".join(describe(path)))

@@ -43,7 +43,8 @@ def load(
 
     Args:
         path: str, an unpacked release, the directory of a training, a checkpoint's prefix, the
-            directory of a TensorFlow Hub module (TensorFlow 1 or 2) or of the transformers library.
+            directory of a TensorFlow Hub module (TensorFlow 1 or 2) or of the transformers library,
+            or the name of a packaged model, such as "english-small".
             For a fine-tuned directory the best checkpoint is loaded.
         spm_model_file: str, SentencePiece model, if the source has no vocabulary.
         vocab_file: str, WordPiece vocabulary, if the source has none.

@@ -265,7 +265,7 @@ def _names_of_heads(architecture):
     return [name for head in _ARCHITECTURES[architecture] for name in name_table.HEAD_NAMES[head]]
 
 
-def write(directory, config, tensors, tokenizer_files):
+def write(directory, config, tensors, tokenizer_files, dtype=np.float32):
     """Writes a directory for `from_pretrained` of transformers.
 
     Args:
@@ -273,15 +273,22 @@ def write(directory, config, tensors, tokenizer_files):
         config: dict, from `to_their_config`.
         tensors: dict of original name -> array, of the encoder and any heads.
         tokenizer_files: dict of file name -> bytes, from `transformers_tokenizer`.
+        dtype: type of the weights in the file, np.float32 or np.float16.
 
     Returns:
         list of str, the original names of the written tensors; others are not in the class.
+
+    Raises:
+        UserError: a weight is too large for float16.
     """
     (architecture,) = config["architectures"]
     heads, weights = _names_of_heads(architecture), {}
     names = [name for name in tensors if name in heads or name_table.is_encoder(name)]
     for name in names:
-        array = np.asarray(tensors[name], np.float32)
+        with np.errstate(over="ignore"):  # said below
+            array = np.asarray(tensors[name], dtype)
+        if not np.isfinite(array).all():
+            raise UserError(f"{name} has values that are too large for --dtype=fp16")
         array = array.T if name.endswith("/kernel") else array
         weights[name_table.to_transformers(name)] = np.ascontiguousarray(array)
     if not _ARCHITECTURES[architecture]:

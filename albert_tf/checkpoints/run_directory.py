@@ -14,7 +14,7 @@ from absl import logging
 from google.protobuf import text_format
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
-from albert_tf import files, state
+from albert_tf import files, models, state
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 
@@ -35,7 +35,8 @@ def find(path):
         path: str, a prefix (`.../model.ckpt-best`), one of its files (`.index`, `.data-...`,
             `.meta`), or a directory, whose `checkpoint` file may be missing or may name a path
             that does not exist, as in the released archives. A hub module's directory holds
-            `variables/variables`, a directory of the transformers library `model.safetensors`.
+            `variables/variables`, a directory of the transformers library `model.safetensors`. If
+            nothing is there, the name of a packaged model.
 
     Returns:
         str, the prefix, or the `.safetensors` file.
@@ -51,9 +52,11 @@ def find(path):
     found = _find_safetensors(path)
     if found:
         return found
+    if path in models.paths():
+        return find(models.paths()[path])
     raise UserError(
         f"no checkpoint at {path}: looked for {prefix}.index. Give a prefix such as "
-        "DIR/model.ckpt-best, its .index file, or its directory"
+        f"DIR/model.ckpt-best, its .index file, or its directory{models.hint()}"
     )
 
 
@@ -85,7 +88,7 @@ def directory_of(path):
     Args:
         path: str, anything that `find` takes.
     """
-    return path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    return path if tf.io.gfile.isdir(path) else os.path.dirname(find(path))
 
 
 def _find_safetensors(path):

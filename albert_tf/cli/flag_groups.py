@@ -10,7 +10,7 @@ import os
 
 from absl import flags
 
-from albert_tf import options
+from albert_tf import models, options
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, parse_json
 
@@ -124,8 +124,9 @@ def _problem(kind, path):
         return f"={path} is a directory: give a file"
     if is_file and not exists:
         return f"={path}: there is no such file"
-    if kind == "checkpoint" and not glob.glob(f"{glob.escape(path)}*"):
-        return f"={path}: there is no such checkpoint or directory"
+    is_there = path in models.paths() or glob.glob(f"{glob.escape(path)}*")
+    if kind == "checkpoint" and not is_there:
+        return f"={path}: there is no such checkpoint or directory{models.hint()}"
     # The libraries that read patterns differ on brackets and backslashes.
     if kind == "files" and path and not set(path) & set("[\\") and not glob.glob(path):
         return f": no file matches {path!r}"

@@ -14,11 +14,15 @@ FLAGS = flags.FLAGS
 
 
 def read_config():
-    """Reads the config of --albert_config_file, and checks --max_seq_length against it."""
+    """Reads the config of --albert_config_file or --init_checkpoint; checks --max_seq_length."""
     from albert_tf.checkpoints import source
 
-    config = source.read_config(FLAGS.albert_config_file)
-    _check_length(config, FLAGS.albert_config_file)
+    if FLAGS.albert_config_file:
+        config, path = source.read_config(FLAGS.albert_config_file), FLAGS.albert_config_file
+    else:
+        found = source.find(FLAGS.init_checkpoint)
+        config, path = found.read_config(), found.directory
+    _check_length(config, path)
     return config
 
 

@@ -401,6 +401,7 @@ def without(variant, part):
             {"export_format": "hf"},
             "--export_format=hf: .*parameter_sharing='attention'",
         ),
+        ({}, {"dtype": "fp16"}, "--dtype=fp16 needs --export_format=hf"),
         ({}, {"checkpoint_name": ""}, "--checkpoint_name is empty"),
         ({}, {"checkpoint_name": ".."}, r"--checkpoint_name=\.\. leads out of --albert_directory"),
         ({}, {"checkpoint_name": "a/../../x"}, "leads out of --albert_directory"),
@@ -424,6 +425,15 @@ def test_bad_input_is_a_plain_error_and_leaves_nothing(
 
 def test_the_directory_itself_names_its_checkpoint(source, export):
     assert run_directory.exists(str(export(source(), checkpoint_name=".")))
+
+
+def test_a_weight_beyond_half_precision_is_an_error(with_vocabulary, export, tmp_path):
+    folder, tensors = with_vocabulary("base")
+    tensors["bert/pooler/dense/bias"] = np.full_like(tensors["bert/pooler/dense/bias"], 1e5)
+    write(folder / "model.ckpt", tensors)
+    with pytest.raises(ValueError, match=r"pooler/dense/bias has values .* --dtype=fp16"):
+        export(folder, "hf", export_format="hf", dtype="fp16")
+    assert not (tmp_path / "hf").exists()
 
 
 @pytest.mark.parametrize("form", ["tf1", "hf"])

@@ -27,8 +27,8 @@ SCRIPTS = {
     "export_to_tfhub": export_to_tfhub,
     "export_checkpoints": export_checkpoints,
 }
-# Flags that the original requires and ours do not: a hub module, another kind of vocabulary or the
-# directory of a checkpoint may stand in for them.
+# Flags that the original requires and ours do not: a hub module, another kind of vocabulary, or the
+# directory or name of a checkpoint may stand in for them.
 NOT_REQUIRED = {"albert_config_file", "spm_model_file", "vocab_file"}
 
 

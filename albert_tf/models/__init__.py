@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that come with the package: a directory each, with config, vocabulary, weights and card.
+
+The name of a directory is the name of its model. `python -m albert_tf.models` prints their paths.
+"""
+
+import os
+
+DIRECTORY = os.path.dirname(os.path.abspath(__file__))
+CONFIG = "config.json"
+
+
+def paths():
+    """The directory of each model: dict of name -> str, in alphabetical order."""
+    found = {name: os.path.join(DIRECTORY, name) for name in sorted(os.listdir(DIRECTORY))}
+    return {
+        name: path for name, path in found.items() if os.path.exists(os.path.join(path, CONFIG))
+    }
+
+
+def hint():
+    """The end of a message about a path that is none: names the models, if there are any."""
+    return f", or the name of a packaged model: {', '.join(paths())}" if paths() else ""

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packaged models by name, with a small random one in the place of those of the package."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import albert_tf
+import export_checkpoints
+import run_classifier
+import run_pretraining
+import run_race
+import run_squad
+from albert_tf import models, similarity
+from albert_tf.api import description
+from albert_tf.checkpoints import loading, name_table, readers, source
+from albert_tf.cli import minimal_pairs, predict
+from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
+from tests import ROOT
+from tests.api import sources
+from tests.scripts import quick_runs, tiny_runs
+
+NAME = "tiny-model"
+TEXT = "the [MASK] of the house"
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    """A release with random weights."""
+    return sources.write_release(tmp_path_factory.mktemp("release"))
+
+
+@pytest.fixture(scope="module")
+def directory(release, run_main):
+    """The same in the form of a packaged model."""
+    path = release.parent / f"{release.name}-models" / NAME
+    run_main(
+        export_checkpoints,
+        albert_directory=release, export_path=path, export_format="hf", dtype="fp16",
+    )  # fmt: skip
+    return path
+
+
+@pytest.fixture
+def packaged(directory, monkeypatch, tmp_path):
+    """The package holds only this model, and the working directory nothing: its directory."""
+    monkeypatch.setattr(models, "DIRECTORY", str(directory.parent))
+    monkeypatch.chdir(tmp_path)
+    return directory
+
+
+def answer(path, **arguments):
+    return albert_tf.load(path, **arguments).fill_mask(TEXT)
+
+
+def test_a_name_stands_for_the_directory(packaged, release):
+    (packaged.parent / "no-model").mkdir(exist_ok=True)
+    assert models.paths() == {NAME: str(packaged)}
+    assert answer(NAME) == answer(packaged)
+    found = source.find(NAME)
+    assert (found.directory, found.read_config()) == (
+        str(packaged), AlbertConfig.from_json_file(str(release / "albert_config.json"))
+    )  # fmt: skip
+
+
+def test_a_path_comes_before_a_name(packaged, release):
+    shutil.copytree(release, NAME)
+    assert source.find(NAME).checkpoint == f"{NAME}/model.ckpt-best"
+
+
+def test_an_unknown_name_is_an_error_with_the_known_ones(packaged, launched):
+    with pytest.raises(UserError, match=f"no checkpoint at tiny: .* packaged model: {NAME}$"):
+        albert_tf.load("tiny")
+    for name in ("tiny", f"{NAME}/x"):
+        done = launched(predict, model=name, fill_mask=TEXT)
+        assert done.returncode == 1
+        assert f"--model={name}: there is no such checkpoint" in done.stderr
+        assert f"packaged model: {NAME}\n" in done.stderr
+
+
+def test_without_models_no_message_speaks_of_them(monkeypatch, tmp_path):
+    monkeypatch.setattr(models, "DIRECTORY", str(tmp_path))
+    with pytest.raises(UserError, match=r"or its directory$"):
+        albert_tf.load("tiny-model")
+
+
+def test_half_precision_takes_half_the_space_and_keeps_the_answers(packaged, release):
+    in_file = safetensors.numpy.load_file(packaged / "model.safetensors").values()
+    assert {array.dtype for array in in_file} == {np.dtype(np.float16)}
+    ours, theirs = (
+        loading.read_weights(str(path), AlbertConfig.from_dict(sources.WIDE)).tensors
+        for path in (packaged, release)
+    )
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        assert value.dtype == np.float32
+        np.testing.assert_array_equal(value, theirs[name].astype(np.float16), err_msg=name)
+    for half, whole in zip(*(answer(path)[0] for path in (NAME, release)), strict=True):
+        assert half["piece"] == whole["piece"]
+        assert half["probability"] == pytest.approx(whole["probability"], rel=0.01)
+
+
+def test_predict(packaged, launched):
+    (filled,) = launched(predict, model=NAME, fill_mask=TEXT).stdout.splitlines()
+    assert json.loads(filled)["masks"] == answer(NAME)
+    (packaged.parent / "lines.txt").write_text("the old house\n")
+    (scored,) = launched(
+        predict, "--score", model=NAME, input_file=packaged.parent / "lines.txt"
+    ).stdout.splitlines()
+    assert json.loads(scored)["log_prob"] < 0
+
+
+def test_minimal_pairs_similarity_and_inspect(packaged, launched, tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("the old house\thouse old the\n")
+    done = launched(minimal_pairs, model=NAME, input_file=tmp_path / "pairs.tsv")
+    assert "all pairs" in done.stdout
+    pairs = ("the house\tthe old house\t3.0", "the man\tof the house\t1.0")
+    rows = [f"1\ta\tb\tc\td\te\tf\t{pair}" for pair in pairs]
+    columns = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2"
+    (tmp_path / "sts.tsv").write_text(
+        "\n".join([f"{columns}\tsentence1\tsentence2\tscore", *rows]) + "\n"
+    )
+    assert similarity.main([NAME, str(tmp_path / "sts.tsv")]) == 0
+    assert description.main([NAME]) == 0
+    assert f"vocabulary: {packaged}/spiece.model, 3,000 pieces" in capsys.readouterr().out
+
+
+RUNS = {
+    "run_classifier": (run_classifier, tiny_runs.CLASSIFIER),
+    "run_race": (run_race, tiny_runs.RACE),
+    "run_squad": (run_squad, tiny_runs.SQUAD),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_fine_tuning_takes_config_and_vocabulary_from_it(
+    name, packaged, run_main, tmp_path, capsys
+):
+    script, flags = RUNS[name]
+    flags = flags | {"init_checkpoint": NAME, "output_dir": tmp_path / "out"}
+    flags |= {"do_predict": False, "max_seq_length": 48}
+    del flags["spm_model_file"], flags["allow_random_init"]
+    if name == "run_squad":
+        flags |= {"train_feature_file": tmp_path / "train", "predict_feature_file": tmp_path / "p"}
+    elif name == "run_race":
+        flags |= {"train_file": tmp_path / "train", "eval_file": tmp_path / "eval"}
+    run_main(script, **flags)
+    printed = capsys.readouterr().out
+    assert f"Using {packaged}/spiece.model and {packaged}/config.json" in printed
+    assert f"variables from {packaged}/model.safetensors" in printed
+    recorded = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert recorded["flags"]["init_checkpoint"] == NAME
+
+
+def test_pretraining_goes_on_from_it(packaged, run_main, tmp_path, capsys):
+    flags = quick_runs.flags_of_two_workers(tmp_path) | {
+        "distribution_strategy": "one_device",
+        "num_train_steps": 1,
+        "spm_model_file": packaged / "spiece.model",
+        "init_checkpoint": NAME,
+    }
+    del flags["albert_config_file"], flags["vocab_file"]
+    run_main(run_pretraining, **flags)
+    assert f"variables from {packaged}/model.safetensors" in capsys.readouterr().out
+    shapes = readers.open_reader(str(tmp_path / "out" / "model.ckpt-1")).shapes
+    config = AlbertConfig.from_dict(sources.WIDE)
+    assert name_table.pretraining_shapes(config).items() <= shapes.items()
+
+
+def test_pretraining_without_config_and_weights_is_an_error(launched, tmp_path):
+    done = launched(run_pretraining, input_file="x", output_dir=tmp_path)
+    assert done.returncode == 1
+    assert "give --albert_config_file, or --init_checkpoint with a config" in done.stderr
+
+
+def test_the_command_prints_where_they_are():
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "albert_tf.models"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    lines = [f"{name}  {path}" for name, path in models.paths().items()]
+    assert done.stdout == "\n".join(lines) + "\n"
+    assert "tensorflow" not in done.stderr  # in the list of imported modules
