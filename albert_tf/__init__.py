@@ -12,9 +12,6 @@ and parts that do not need TensorFlow do not load it.
 import importlib
 import os
 
-# tf_keras (Keras 2) and Keras 3 do not mix. This code imports tf_keras by name. The variable makes
-# tf.keras mean tf_keras in the user's code too, if it is set before the first use of tf.keras.
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 # TensorFlow's log lines would bury the output of scripts. Its errors are raised as exceptions too.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

@@ -10,7 +10,7 @@ import os
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.core.protobuf import saved_model_pb2  # of these files no public API
 from tf_keras.protobuf import saved_metadata_pb2
 
 from albert_tf import files

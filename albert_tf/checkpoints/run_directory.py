@@ -12,7 +12,6 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 from google.protobuf import text_format
-from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
 from albert_tf import files, models, state
 from albert_tf.config import AlbertConfig
@@ -23,6 +22,8 @@ SAFETENSORS = "model.safetensors"
 _SHARDS = "model.safetensors.index.json"
 _PICKLE = "pytorch_model.bin"
 _STATE = "checkpoint"  # TensorFlow's list of a directory's checkpoints
+# TensorFlow has no public name for the type of its content.
+_CheckpointState = type(tf.compat.v1.train.generate_checkpoint_state_proto("/", "/"))
 
 
 # --- Finding ---------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def _named_by_state(directory):
     if not tf.io.gfile.exists(path):
         return None
     try:
-        state = text_format.Parse(files.read_bytes(path), CheckpointState())
+        state = text_format.Parse(files.read_bytes(path), _CheckpointState())
     except (text_format.ParseError, UnicodeDecodeError):
         return ""
     return state.model_checkpoint_path
@@ -223,7 +224,7 @@ def write_list(directory, latest):
         latest: str, prefix of the checkpoint to resume from.
     """
     names = [os.path.basename(prefix) for _, prefix in numbered_in(directory)]
-    state = CheckpointState(
+    state = _CheckpointState(
         model_checkpoint_path=os.path.basename(latest),
         all_model_checkpoint_paths=names,
         all_model_checkpoint_timestamps=range(1, len(names) + 1),  # TensorFlow's manager needs them

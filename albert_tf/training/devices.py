@@ -11,10 +11,9 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from official.common import distribute_utils
 
 from albert_tf.errors import UserError
-from albert_tf.options import PRECISIONS
+from albert_tf.options import PRECISIONS, STRATEGIES
 
 
 def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_project=None):
@@ -44,7 +43,14 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
         )
     if name == "multi_worker_mirrored":
         return _create_multi_worker_strategy()
-    return distribute_utils.get_distribution_strategy(name, num_gpus=num_gpus)
+    if name == "off":
+        return tf.distribute.get_strategy()
+    devices = [f"device:GPU:{index}" for index in range(num_gpus)] or ["device:CPU:0"]
+    if name == "one_device":
+        return tf.distribute.OneDeviceStrategy(devices[0])
+    if name == "mirrored":
+        return tf.distribute.MirroredStrategy(devices)
+    raise ValueError(f"no distribution strategy {name!r}; there are {', '.join(STRATEGIES)}")
 
 
 def _create_multi_worker_strategy():
@@ -83,7 +89,6 @@ def _describes_cluster(text):
 
 
 def _create_tpu_strategy(tpu_name, tpu_zone, gcp_project):
-    # The Model Garden's builder takes no zone and no project.
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=tpu_name or "", zone=tpu_zone, project=gcp_project

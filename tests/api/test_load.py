@@ -3,6 +3,8 @@
 
 import dataclasses
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,6 +56,28 @@ def test_importing_the_package_imports_nothing_else():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "albert_tf" in done.stdout
     assert not {"tensorflow", "numpy", "absl", "sentencepiece"} & set(eval(done.stdout))
+
+
+def test_the_callers_keras_stays_keras_3(release):
+    code = f"""
+import os
+import albert_tf
+loaded = albert_tf.load({str(release)!r})
+import tensorflow as tf
+print("TF_USE_LEGACY_KERAS" in os.environ, tf.keras.__version__)
+head = tf.keras.Sequential([tf.keras.layers.Dense(1)])  # next to the tf_keras model
+print(head(loaded.embed(["a", "b"])).shape)
+"""
+    clean = {name: text for name, text in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.search(r"^False 3\.\S+\n\(2, 1\)$", done.stdout, re.MULTILINE)
 
 
 def test_public_names_are_shown_and_there():
