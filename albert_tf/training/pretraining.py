@@ -206,9 +206,8 @@ class PlateauNotice:
             progress.say(
                 f"Warning: the masked-LM loss is still {loss:.2f} after {step} of {self._steps} "
                 "updates. A model that only knows how frequent each piece is has "
-                f"{self._entropy:.2f}. If this lasts, start again with another --learning_rate, a "
-                "longer warm-up, a smaller --train_batch_size with more updates or, for a small "
-                "model, an initializer_range of 0.05 in the config"
+                f"{self._entropy:.2f}. If this lasts, the rate was too high for the batch: start "
+                "again with a third of --learning_rate, or a longer warm-up"
             )
 
 
