@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from tensorflow.python.eager import context
 
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
@@ -486,3 +487,21 @@ def test_a_sequence_may_be_as_long_as_there_are_positions():
         model(tiny_ids(length=13))
     assert "the sequence is longer than max_position_embeddings: 13 > 12" in str(error.value)
     assert "--max_seq_length" in str(error.value)
+
+
+def test_onednn_computes_the_activation_with_its_dense_layer(optimized):
+    model = encoder.AlbertModel(PLAIN)
+    forward = tf.function(lambda ids: model(ids)["pooled_output"])
+    ids = tf.ones([2, 4], tf.int32)
+    recorder = context.context()
+    recorder.enable_run_metadata()
+    try:
+        forward(ids)
+        graphs = recorder.export_run_metadata().partition_graphs
+    finally:
+        recorder.disable_run_metadata()
+    nodes = [node for graph in graphs for node in graph.node if "fused_ops" in node.attr]
+    fused_ops = [tuple(node.attr["fused_ops"].list.s) for node in nodes]
+    assert any(ops[0] == b"BiasAdd" for ops in fused_ops)
+    if any("Mkl" in node.op for node in nodes):  # not on every processor
+        assert fused_ops.count((b"BiasAdd", b"GeluApproximate")) == PLAIN.num_hidden_layers
