@@ -44,7 +44,7 @@ help:
 setup: $(READY)
 
 # An environment that is there keeps its Python.
-$(READY): requirements.txt requirements-library.txt requirements-dev.txt requirements-text.txt
+$(READY): requirements.txt requirements-library.txt requirements-dev.txt
 	@test -x $(VENV)/bin/python || $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= \
 	sys.version_info < (3, 14) and "Python 3.11, 3.12 or 3.13 is needed, this is " \
 	+ sys.version.split()[0] + ". Name one: make PYTHON=/path/to/python3.13")'

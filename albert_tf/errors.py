@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The error for input that a user can correct, and one-line messages for other errors."""
 
+import importlib
 import json
 import os
 import re
@@ -20,6 +21,13 @@ COMMANDS = {  # script -> command of an installed package
     "train_sentencepiece": "albert-spm",
 }
 
+EXTRAS = {  # package that only some features need -> the name of its extra in pyproject.toml
+    "apache_beam": "beam",
+    "matplotlib": "plot",
+    "sentence_splitter": "documents",
+    "tensorflow_text": "export",
+}
+
 
 class UserError(ValueError):
     """An error in the input that the user can correct.
@@ -27,6 +35,30 @@ class UserError(ValueError):
     The message names the flag or file, the value and the remedy. Scripts print it in one line.
     Every other exception is a defect and keeps its traceback.
     """
+
+
+def import_extra(module, feature):
+    """Imports a module of a package that `pip install albert_tf` leaves out.
+
+    Args:
+        module: str, such as "matplotlib.figure"; its package is in EXTRAS.
+        feature: str, who needs it, for the message.
+
+    Returns:
+        The module.
+
+    Raises:
+        UserError: the package is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        extra = EXTRAS[package]
+        raise UserError(
+            f"{feature} needs the package {package}, which is not installed: pip install "
+            f"'albert_tf[{extra}]' (in a checkout: pip install -e '.[{extra}]')"
+        ) from error
 
 
 def exit_code(program, answer):

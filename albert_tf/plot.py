@@ -5,10 +5,8 @@ import argparse
 import math
 import sys
 
-from matplotlib.figure import Figure
-
 from albert_tf import files, options
-from albert_tf.errors import UserError, exit_code
+from albert_tf.errors import UserError, exit_code, import_extra
 from albert_tf.training import history
 
 _NOT_SHOWN = {
@@ -48,14 +46,15 @@ def draw(runs, png_file):
         png_file: str.
 
     Raises:
-        UserError: there is nothing to draw.
+        UserError: there is nothing to draw, or matplotlib is not installed.
     """
     names = shown_figures(runs)
     if not names:
         raise UserError(f"no figures yet in {history.FILE} of {', '.join(runs)}")
     columns = math.ceil(math.sqrt(len(names)))
     rows = math.ceil(len(names) / columns)
-    figure = Figure(figsize=(5 * columns, 4 * rows), layout="tight")
+    pictures = import_extra("matplotlib.figure", "albert_tf.plot")
+    figure = pictures.Figure(figsize=(5 * columns, 4 * rows), layout="tight")
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
     for axis, name in zip(axes, names, strict=False):
         _draw_panel(axis, name, runs)

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import tensorflow as tf
+from matplotlib.figure import Figure
 
 from albert_tf import plot
 from albert_tf.errors import UserError
@@ -48,7 +49,7 @@ def test_curves_and_their_names(run_dir):
     curves = history.read(run_dir)
 
     def drawn(name, runs):
-        axis = plot.Figure().subplots()
+        axis = Figure().subplots()
         plot._draw_panel(axis, name, runs)
         return [(line.get_label(), list(line.get_xdata())) for line in axis.lines]
 

@@ -18,7 +18,6 @@ blank line gives a blank line. Once the project is installed, `albert-predict` i
 
 import contextlib
 import functools
-import importlib
 import itertools
 import json
 import os
@@ -31,7 +30,7 @@ from absl import flags
 from albert_tf import options, progress
 from albert_tf.cli import flag_groups, launch, predict_examples
 from albert_tf.cli.predict_examples import INPUTS
-from albert_tf.errors import UserError, one_line
+from albert_tf.errors import UserError, import_extra, one_line
 
 FLAGS = flags.FLAGS
 QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
@@ -368,7 +367,7 @@ def _run(directory, function, inputs, examples):
 def _load(directory):
     import tensorflow as tf
 
-    importlib.import_module("tensorflow_text")  # registers the operations of exported tokenizers
+    import_extra("tensorflow_text", "an exported model that takes text")
     try:
         return tf.saved_model.load(directory)
     except Exception as error:  # errors from damaged files have no common type

@@ -22,17 +22,12 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.corpus import corpus_files, text_files, workers
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, import_extra
 from albert_tf.records import record_files
 
-try:
-    import apache_beam as beam
-    from apache_beam.options import pipeline_options
-    from apache_beam.runners import runner as beam_runner
-except ImportError as error:
-    raise UserError(
-        "--runner needs Apache Beam, which is not installed: pip install -r requirements-beam.txt"
-    ) from error
+beam = import_extra("apache_beam", "--runner")
+pipeline_options = import_extra("apache_beam.options.pipeline_options", "--runner")
+beam_runner = import_extra("apache_beam.runners.runner", "--runner")
 
 _RUNNERS = {
     # Without these options, Beam would first try to download another runner, Prism.

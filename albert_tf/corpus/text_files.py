@@ -14,7 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from albert_tf import errors, options
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, import_extra
 
 _BLOCK_BYTES = 1 << 18
 _LONGEST = 1 << 24  # bytes of a line or document; encoding takes about 26 times as much memory
@@ -293,13 +293,7 @@ def _pieces(text):
 
 @functools.cache
 def _splitter(language):
-    try:
-        import sentence_splitter
-    except ImportError as error:
-        raise UserError(
-            "--input_format=documents and jsonl need the package sentence-splitter: pip install "
-            "-r requirements-text.txt. Or give one sentence per line"
-        ) from error
+    sentence_splitter = import_extra("sentence_splitter", "--input_format=documents or jsonl")
     try:
         return sentence_splitter.SentenceSplitter(language)
     except sentence_splitter.SentenceSplitterException as error:

@@ -13,9 +13,8 @@ import unicodedata
 from typing import NamedTuple
 
 import tensorflow as tf
-import tensorflow_text
 
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, import_extra
 from albert_tf.publish.graph_characters import (
     SPACE,
     LowerSigma,
@@ -37,6 +36,15 @@ from albert_tf.text.tokenization import preprocess_text
 BLANK, ALONE = 1, 2  # in WordPiece: white space; characters that are words of their own
 STRINGS = tf.TensorSpec([None], tf.string)
 _CJK = tuple((*limits, ALONE) for limits in tokenization._CJK_RANGES)  # unassigned ones too
+
+
+def operations():
+    """The package tensorflow_text, which registers its operations when it is imported.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    return import_extra("tensorflow_text", "an exported model that takes text")
 
 
 class Pieces(NamedTuple):
@@ -146,7 +154,7 @@ class _SentencePieceMode(tf.Module):
         if not strip_accents:
             self._after_clean.append(OrderMarks())
         processor = tokenization.load_sentencepiece(tokenizer.path)
-        self._processor = tensorflow_text.SentencepieceTokenizer(
+        self._processor = operations().SentencepieceTokenizer(
             processor.serialized_model_proto(), tf.string
         )
         # Ids go by what a piece looks like, as in the original: "[CLS]" in a text may become one
@@ -269,7 +277,7 @@ class _WordPieceMode(tf.Module):
         self._classes = table_of(_word_class, _CJK)
         max_bytes = 4 * tokenization.MAX_CHARS_PER_WORD
         self._too_long = "a" * (max_bytes + 1)
-        self._processor = tensorflow_text.FastWordpieceTokenizer(
+        self._processor = operations().FastWordpieceTokenizer(
             list(vocab),
             max_bytes_per_word=max_bytes,
             token_out_type=tf.int32,

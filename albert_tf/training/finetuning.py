@@ -12,8 +12,7 @@ from albert_tf import files
 from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError, as_called
-from albert_tf.publish import saved_models
-from albert_tf.publish.graph_tokenization import GraphTokenizer
+from albert_tf.publish import graph_tokenization, saved_models
 from albert_tf.records import input_pipeline, record_files
 from albert_tf.training import devices, evaluation, run_settings, runs
 from albert_tf.training.task import Predicted
@@ -38,6 +37,8 @@ def fine_tune(data, config, options, strategy):
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
     runs.check_batch_sizes(options, strategy)
+    if options.export_dir:
+        graph_tokenization.operations()  # before the training
     if options.do_predict:
         data.read_test_set()
     with runs.locked(options, strategy):
@@ -261,7 +262,9 @@ def _export(task, config, options):
     devices.set_precision("fp32")
     model = task.make_served_model(config)
     saved_models.load(model, prefix)
-    functions = task.served_functions(model, GraphTokenizer(task.text.tokenizer), prefix)
+    functions = task.served_functions(
+        model, graph_tokenization.GraphTokenizer(task.text.tokenizer), prefix
+    )
     source = evaluation.describe(prefix, task.key_metric)
     saved_models.export(functions, config, options, source, task.export_folder)
 

@@ -84,7 +84,7 @@ def test_the_text_is_cleaned_as_it_is_for_records(tmp_path, monkeypatch, run_mai
 
 
 def test_documents_are_split(tmp_path, monkeypatch, run_main):
-    pytest.importorskip("sentence_splitter", reason="needs requirements-text.txt")
+    pytest.importorskip("sentence_splitter", reason="needs the extra documents")
     content = json.dumps({"body": "One thing. Another one."}).encode()
     values = {"input_format": "jsonl", "text_key": "body"}
     found = read(tmp_path / "a", content, monkeypatch, run_main, **values)

@@ -68,7 +68,7 @@ def test_local_runs_do_not_import_beam(sources, tmp_path, run_main, monkeypatch)
     run_main(create_pretraining_data, **flags, max_seq_length=24, dupe_factor=1)
     assert (tmp_path / "out").exists()
     assert "albert_tf.corpus.beam_pipeline" not in sys.modules
-    with pytest.raises(UserError, match=r"not installed: pip install -r requirements-beam\.txt"):
+    with pytest.raises(UserError, match=r"not installed: pip install 'albert_tf\[beam\]'"):
         run_main(create_pretraining_data, **flags, runner="DirectRunner")
 
 

@@ -18,7 +18,7 @@ SPLIT = ["Mr. Smith came in.", "He sat down.", "Then 3.5 hours passed!"]
 
 @pytest.fixture
 def splits():
-    pytest.importorskip("sentence_splitter", reason="needs requirements-text.txt")
+    pytest.importorskip("sentence_splitter", reason="needs the extra documents")
 
 
 def read(path, content, **form):
@@ -162,7 +162,7 @@ def test_languages(tmp_path, splits):
 def test_what_is_needed_is_told(monkeypatch):
     text_files._splitter.cache_clear()
     monkeypatch.setitem(sys.modules, "sentence_splitter", None)
-    with pytest.raises(UserError, match=r"pip install -r requirements-text.txt"):
+    with pytest.raises(UserError, match=r"pip install 'albert_tf\[documents\]'"):
         Format(input_format="documents")
     with pytest.raises(UserError, match="--document_per_line is for"):
         Format(document_per_line=True)

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `pip install .` installs, and which Python `make` takes."""
 
+import ast
 import importlib
 import os
 import re
 import subprocess
+import sys
 import tomllib
 
 import pytest
 
+from albert_tf.errors import EXTRAS, UserError, import_extra
 from tests import ROOT
+from tests.project.test_layering import imports
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 VERSIONS = ("3.11", "3.12", "3.13")
@@ -38,6 +42,9 @@ def test_templates_beside_modules_are_package_data():
         for path in (ROOT / package.replace(".", "/")).glob(pattern)
     }
     files = {path for path in (ROOT / "albert_tf").rglob("*") if path.is_file()}
+    shipped = {path for path in shipped if path.suffix != ".pyc"}  # excluded below
+    assert data["albert_tf.models"] == ["*/*"]
+    assert PROJECT["tool"]["setuptools"]["exclude-package-data"]["*"] == ["*.pyc"]
     assert shipped == {path for path in files if path.suffix not in (".py", ".pyc")}
 
 
@@ -54,7 +61,39 @@ def test_the_library_does_not_need_the_tests_requirements():
     library = requirements(dependencies)
     assert any(line.startswith("tensorflow==") for line in library)
     assert not any(line.startswith(("pytest", "-")) for line in library)  # setuptools takes no -r
-    assert requirements("requirements.txt") == [f"-r {dependencies}", "pytest"]
+    assert requirements("requirements.txt")[0] == f"-r {dependencies}"
+
+
+def test_extras_are_those_that_messages_name_and_make_setup_installs():
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert sorted(EXTRAS.values()) == sorted(extras)
+    packages = {
+        re.split(r"[\[=]", line)[0].replace("-", "_"): extra
+        for extra, lines in extras.items()
+        for line in lines
+    }
+    assert packages == EXTRAS
+    for extra, lines in extras.items():
+        file = "requirements-beam.txt" if extra == "beam" else "requirements.txt"
+        assert set(lines) <= set(requirements(file))
+
+
+@pytest.mark.parametrize(("package", "extra"), EXTRAS.items())
+def test_a_feature_without_its_package_names_the_extra(package, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)  # an import fails
+    message = f"--flag needs the package {package}, which is not installed: pip install 'albert_tf"
+    with pytest.raises(UserError, match=re.escape(f"{message}[{extra}]'")):
+        import_extra(package, "--flag")
+
+
+def test_what_the_library_imports_is_required():
+    lines = requirements("requirements-library.txt")
+    known = {line.partition("=")[0].replace("-", "_") for line in lines} | {"albert_tf"}
+    known |= {"google", "sklearn", "absl"} | set(sys.stdlib_module_names)  # of protobuf, ...
+    commands = [ROOT / f"{name}.py" for name in PROJECT["tool"]["setuptools"]["py-modules"]]
+    for path in [*(ROOT / "albert_tf").rglob("*.py"), *commands]:
+        names = imports(ast.parse(path.read_text(encoding="utf-8")))
+        assert {name.partition(".")[0] for name in names} <= known, path
 
 
 def test_python_versions_are_said_alike():

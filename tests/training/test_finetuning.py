@@ -2,6 +2,7 @@
 """Fine-tuning: five steps equal those of the original, and trimming batches changes nothing."""
 
 import dataclasses
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ import tensorflow as tf
 from albert_tf import options
 from albert_tf.checkpoints import loading
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
 from albert_tf.records import input_pipeline
 from albert_tf.tasks.classification import ClassificationTask
@@ -26,6 +28,13 @@ def three_classes(**options):
         objective=objectives.CLASSIFICATION,
         inputs=ClassificationTask.inputs,
     )
+
+
+def test_an_export_that_lacks_a_package_is_refused_before_the_training(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "tensorflow_text", None)  # an import fails
+    both = options.FineTuning(output_dir=str(tmp_path), export_dir=str(tmp_path / "export"))
+    with pytest.raises(UserError, match=r"pip install 'albert_tf\[export\]'"):
+        finetuning.fine_tune(None, None, both, tf.distribute.get_strategy())
 
 
 @pytest.mark.usefixtures("optimized")
