@@ -105,17 +105,13 @@ def read_pairs(config, tokenizer):
 
     from albert_tf import files
     from albert_tf.api import minimal_pairs
-    from albert_tf.text import tokenization
 
-    if not tokenizer and not (FLAGS.spm_model_file or FLAGS.vocab_file):
+    tokenizer = _given_tokenizer(config, tokenizer) or tokenizer
+    if not tokenizer:
         raise UserError(
             "--minimal_pairs_file needs the vocabulary of the records, which their summary does "
             "not tell: give --spm_model_file or --vocab_file"
         )
-    tokenizer = tokenizer or tokenization.FullTokenizer(
-        vocab_file=FLAGS.vocab_file, spm_model_file=FLAGS.spm_model_file
-    )
-    config.check_vocabulary(tokenizer)
     paths = files.expand_patterns(FLAGS.minimal_pairs_file, "minimal_pairs_file")
     paradigms = minimal_pairs.read(paths, FLAGS.pairs_per_paradigm)
     return minimal_pairs.of_training(config, tokenizer, FLAGS.max_seq_length, paradigms)
@@ -181,22 +177,10 @@ def read_masking(config, made_by):
         UserError: the vocabulary is not that of the records, or too large for the model.
     """
     from albert_tf.records import graph_masking
-    from albert_tf.text import tokenization
 
     if not FLAGS.masked_lm_budget:
         return None
-    tokenizer = tokenization.FullTokenizer(
-        vocab_file=FLAGS.vocab_file,
-        spm_model_file=FLAGS.spm_model_file,
-        **made_by.casing if made_by else {},
-    )
-    config.check_vocabulary(tokenizer)
-    special_ids = tokenizer.special_ids(with_mask=True)
-    if made_by and tokenizer.fingerprint != made_by.fingerprint:
-        raise UserError(
-            f"{tokenizer.path} is not the vocabulary of --input_file, which was made with "
-            f"{made_by.path}: give that file"
-        )
+    tokenizer = _given_tokenizer(config, made_by)
     wanted = round(FLAGS.masked_lm_budget * FLAGS.max_seq_length)
     if wanted > FLAGS.max_predictions_per_seq:
         print(
@@ -206,9 +190,38 @@ def read_masking(config, made_by):
         )
     return graph_masking.Masking(
         flag_groups.values_of(options.Instances, masked_lm_prob=FLAGS.masked_lm_budget),
-        special_ids,
+        tokenizer.special_ids(with_mask=True),
         tokenizer.vocab_size,
     )
+
+
+def _given_tokenizer(config, made_by):
+    """The FullTokenizer of --spm_model_file or --vocab_file; None if neither is given.
+
+    Args:
+        config: AlbertConfig, whose vocabulary must be large enough.
+        made_by: FullTokenizer that made the records; None if unknown.
+
+    Raises:
+        UserError: the vocabulary is not that of the records, too large, or has no [MASK].
+    """
+    from albert_tf.text import tokenization
+
+    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        return None
+    tokenizer = tokenization.FullTokenizer(
+        vocab_file=FLAGS.vocab_file,
+        spm_model_file=FLAGS.spm_model_file,
+        **made_by.casing if made_by else {},
+    )
+    config.check_vocabulary(tokenizer)
+    tokenizer.special_ids(with_mask=True)  # raises if the vocabulary has none
+    if made_by and tokenizer.fingerprint != made_by.fingerprint:
+        raise UserError(
+            f"{tokenizer.path} is not the vocabulary of --input_file, which was made with "
+            f"{made_by.path}: give that file"
+        )
+    return tokenizer
 
 
 def tokenizer_of_records(paths):

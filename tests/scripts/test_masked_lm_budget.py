@@ -216,9 +216,15 @@ def test_the_run_knows_the_vocabulary_of_its_records(run_main, flags, made, tmp_
     assert len(loaded.fill_mask("a b [MASK] c", top_k=2)[0]) == 2
 
 
-def test_masking_with_another_vocabulary_of_the_same_size_is_an_error(run_main, flags, tmp_path):
+@pytest.mark.parametrize("use", ["masks", "minimal pairs"])
+def test_another_vocabulary_of_the_same_size_is_an_error(use, run_main, flags, made, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("\n".join([*PIECES[:5], *PIECES[:4:-1]]) + "\n")
+    if use == "minimal pairs":
+        (tmp_path / "pairs.tsv").write_text("a b\tb a\n")
+        del flags["masked_lm_budget"]
+        flags |= {"input_file": made / "masked", "max_predictions_per_seq": 4}
+        flags |= {"minimal_pairs_file": tmp_path / "pairs.tsv"}
     with pytest.raises(UserError, match=r"other\.txt is not the vocabulary of .*vocab\.txt"):
         run_main(run_pretraining, **flags | {"vocab_file": other})
 
