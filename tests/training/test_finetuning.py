@@ -32,7 +32,9 @@ def three_classes(**options):
 
 def test_an_export_that_lacks_a_package_is_refused_before_the_training(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)  # an import fails
-    both = options.FineTuning(output_dir=str(tmp_path), export_dir=str(tmp_path / "export"))
+    both = options.FineTuning(
+        output_dir=str(tmp_path), export_dir=str(tmp_path / "export"), train_steps=1
+    )
     with pytest.raises(UserError, match=r"pip install 'albert_tf\[export\]'"):
         finetuning.fine_tune(None, None, both, tf.distribute.get_strategy())
 
