@@ -34,9 +34,9 @@ from albert_tf.training import history
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = "settings.json"  # what a run was started with, in its directory
 DONE = "figures.json"  # its figures, once it has finished
-CHANGES = {"config", "flags", "train_flops"}  # what a row may change
-REQUIRED = {"title", "script", "figures", "config", "flags", "rows"}
-STUDY = {*REQUIRED, *CHANGES, "after"}
+CHANGES = {"script", "figures", "config", "flags", "train_flops"}  # what a row may change
+REQUIRED = {"title", "script", "figures", "flags", "rows"}
+STUDY = {*REQUIRED, *CHANGES, "variants", "after"}
 AFTER = {"command", "result", "figures"}
 
 
@@ -46,13 +46,17 @@ class Run(NamedTuple):
     Attributes:
         row: str, name of the row.
         seed: int.
-        config: dict, of albert_config.json.
+        script: str, that trains.
+        figures: list of str, figures of the last evaluation to compare.
+        config: dict, of albert_config.json; empty if the script needs none.
         flags: dict of name -> value, of the script.
         directory: Path, of the script's results.
     """
 
     row: str
     seed: int
+    script: str
+    figures: list
     config: dict
     flags: dict
     directory: Path
@@ -81,17 +85,32 @@ def read_study(path, values):
     absent = sorted(REQUIRED - study.keys())
     if absent:
         raise UserError(f"{path} has no {absent[0]}; experiments/README.md says what it is")
-    study = {"after": []} | study
+    study = {"after": [], "config": {}, "variants": {}} | study
     parts = [(path, study, STUDY)]
     parts += [(f"{path}: after", part, AFTER) for part in study["after"]]
-    parts += [(f"{path}: rows.{name}", row, CHANGES) for name, row in study["rows"].items()]
+    for key in ("rows", "variants"):
+        parts += [(f"{path}: {key}.{name}", part, CHANGES) for name, part in study[key].items()]
     for where, part, known in parts:
         unknown = sorted(part.keys() - known)
         if unknown:
             raise UserError(
                 f"{where}: {unknown[0]} is unknown. Known are {', '.join(sorted(known))}"
             )
+    if study["variants"]:
+        study["rows"] = {
+            f"{name}-{variant}": _merged(row, changes)
+            for name, row in study["rows"].items()
+            for variant, changes in study["variants"].items()
+        }
     return _filled(study, values | {"run": "{run}"})
+
+
+def _merged(settings, changes):
+    """Settings with changes; of tables, such as flags, only the entries that differ change."""
+    return settings | {
+        key: settings.get(key, {}) | value if isinstance(value, dict) else value
+        for key, value in changes.items()
+    }
 
 
 def _filled(part, values):
@@ -127,14 +146,17 @@ def runs_of(study, output_dir, rows, seeds):
         raise UserError(f"--rows={unknown[0]} is not a row. Rows: {', '.join(study['rows'])}")
     runs = []
     for name in rows or study["rows"]:
-        changes = study["rows"][name]
-        config = study["config"] | changes.get("config", {})
-        flags = study["flags"] | changes.get("flags", {})
-        budget = changes.get("train_flops", study.get("train_flops"))
-        if budget:
-            flags = {**flags, "num_train_steps": _steps(config, flags, budget)}
+        settings = _merged(study, study["rows"][name])
+        script, figures, config, flags = (
+            settings[key] for key in ("script", "figures", "config", "flags")
+        )
+        if "train_flops" in settings:
+            steps = _steps(config, flags, settings["train_flops"])
+            flags = {**flags, "num_train_steps": steps}
+        directory = output_dir / name
         runs += [
-            Run(name, seed, config, flags, output_dir / name / f"seed-{seed}") for seed in seeds
+            Run(name, seed, script, figures, config, flags, directory / f"seed-{seed}")
+            for seed in seeds
         ]
     return runs
 
@@ -152,17 +174,14 @@ def _steps(config, flags, budget):
 
 def commands_of(study, run):
     """The commands of a run, one after another: list of lists of words."""
-    flags = run.flags | {
-        "albert_config_file": run.directory / CONFIG_FILE,
-        "output_dir": run.directory,
-        "seed": run.seed,
-    }
+    config = {"albert_config_file": run.directory / CONFIG_FILE} if run.config else {}
+    flags = run.flags | config | {"output_dir": run.directory, "seed": run.seed}
     words = [f"--{name}={value}" for name, value in flags.items()]
     after = [
         [word.format(run=run.directory) for word in measure["command"]]
         for measure in study["after"]
     ]
-    return [[study["script"], *words], *after]
+    return [[run.script, *words], *after]
 
 
 def _settings_of(run):
@@ -187,7 +206,9 @@ def carry_out(study, run):
     """
     run.directory.mkdir(parents=True, exist_ok=True)
     files.write_text(str(run.directory / SETTINGS), _settings_of(run))
-    files.write_text(str(run.directory / CONFIG_FILE), json.dumps(run.config, indent=2) + "\n")
+    if run.config:
+        text = json.dumps(run.config, indent=2) + "\n"
+        files.write_text(str(run.directory / CONFIG_FILE), text)
     for words in commands_of(study, run):
         print(f"=== {run.row}, seed {run.seed}: {shlex.join(words)}", flush=True)
         code = subprocess.run([sys.executable, *words], cwd=ROOT, check=False).returncode
@@ -202,7 +223,7 @@ def figures_of(study, run):
     They are those of the last evaluation, and those of the commands after the training.
     """
     evaluations = history.read(str(run.directory))["eval"]
-    figures = {name: evaluations[name][1][-1] for name in study["figures"]}
+    figures = {name: evaluations[name][1][-1] for name in run.figures}
     for measure in study["after"]:
         result = json.loads((run.directory / measure["result"]).read_text())
         for name, keys in measure["figures"].items():
@@ -210,12 +231,11 @@ def figures_of(study, run):
             for key in keys.split("."):
                 value = value[key]
             figures[name] = value
-    return {"steps": run.flags["num_train_steps"], "tokens": _tokens(run), **figures}
-
-
-def _tokens(run):
-    names = ("num_train_steps", "train_batch_size", "max_seq_length")
-    return math.prod(run.flags[name] for name in names)
+    sizes = ("num_train_steps", "train_batch_size", "max_seq_length")
+    if not run.flags.keys() >= {*sizes}:
+        return figures
+    tokens = math.prod(run.flags[name] for name in sizes)
+    return {"steps": run.flags["num_train_steps"], "tokens": tokens, **figures}
 
 
 # --- Results -------------------------------------------------------------------------------------
@@ -235,11 +255,12 @@ def write_results(study, results, output_dir):
         results: list of (Run, figures), at least one.
         output_dir: Path.
     """
-    names = list(results[0][1])
+    names = list(dict.fromkeys(name for _, figures in results for name in figures))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", "seed", *names])
-    writer.writerows([run.row, run.seed, *figures.values()] for run, figures in results)
+    for run, figures in results:
+        writer.writerow([run.row, run.seed, *(figures.get(name) for name in names)])
     files.write_text(str(output_dir / "results.csv"), text.getvalue())
     by_row = {}
     for run, figures in results:
@@ -247,7 +268,7 @@ def write_results(study, results, output_dir):
     header = ["row", "changes", "seeds", *names]
     table = [header, ["---"] * len(header)]
     for row, several in by_row.items():
-        shown = [_mean_and_spread([figures[name] for figures in several]) for name in names]
+        shown = [_mean_and_spread([f[name] for f in several if name in f]) for name in names]
         table.append([row, _changes(study["rows"][row]), len(several), *shown])
     lines = ["| " + " | ".join(map(str, cells)) + " |" for cells in table]
     files.write_text(
@@ -266,7 +287,9 @@ def _changes(row):
 
 
 def _mean_and_spread(values):
-    """Mean of several seeds, with the standard deviation if there are several."""
+    """Mean of several seeds, with the standard deviation if there are several; "" of none."""
+    if not values:
+        return ""
     mean = f"{statistics.fmean(values):.4g}" if isinstance(values[0], float) else f"{values[0]:,}"
     several = len(set(values)) > 1
     return f"{mean} ± {statistics.stdev(values):.2g}" if several else mean

@@ -119,6 +119,48 @@ def test_rows_and_seeds_are_compared(study, tmp_path):
     assert (tmp_path / "runs/curves.png").stat().st_size > 1000
 
 
+def test_rows_have_variants_scripts_and_figures_of_their_own(study, tmp_path):
+    path, run = study
+    text = path.read_text()
+    head, _, _ = text.partition("[config]")
+    (tmp_path / "tune.py").write_text(
+        (tmp_path / "train.py").read_text().replace("loss\\n", "f1\\n")
+    )
+    path.write_text(f"""{head.replace("train_flops = 1e9", "")}
+[flags]
+num_train_steps = 5
+learning_rate = 0.5
+
+[rows.one]
+
+[rows.two]
+script = "{{tmp}}/tune.py"
+figures = ["f1"]
+flags = {{ task_name = "two" }}
+
+[variants.fast]
+flags = {{ learning_rate = 1.0 }}
+
+[variants.slow]
+""")
+    lines = run("--dry_run").split("\n")
+    assert [line.split("/")[-2] for line in lines] == [
+        "one-fast",
+        "one-slow",
+        "two-fast",
+        "two-slow",
+    ]
+    assert "albert_config_file" not in "".join(lines)
+    assert lines[2].startswith(
+        f"python {tmp_path}/tune.py --num_train_steps=5 --learning_rate=1.0 --task_name=two "
+    )
+    table = run("--rows=one-slow,two-fast").splitlines()
+    assert table[2] == "| row | changes | seeds | loss | f1 |"
+    assert table[4] == "| one-slow | base | 1 | 3 |  |"
+    assert table[5] == "| two-fast | task_name two, learning_rate 1.0 | 1 |  | 2 |"
+    assert (tmp_path / "runs/results.csv").read_text().endswith("two-fast,1,,2.0\n")
+
+
 def test_what_is_done_is_not_done_again(study, tmp_path):
     _, run = study
     directory = tmp_path / "runs/base/seed-1"
