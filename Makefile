@@ -20,7 +20,7 @@ FUZZ_CRASHES ?= 24
 FUZZ_SEED ?= 1
 
 .PHONY: help setup test test-slow test-long test-killed test-beam test-onednn-off lint docs docs-check fuzz demo \
-  demo-finetune books clean
+  demo-finetune books pretrained-model clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
@@ -39,6 +39,8 @@ help:
 	@echo "             in $(DEMO_DIR) (DEMO_STEPS=30 for a short one; finished stages are not repeated)"
 	@echo "make demo-finetune  the demo's model learns which package a docstring is from"
 	@echo "make books   the small model of docs/results.md, from BOOKS=DIR with text and vocabulary"
+	@echo "make pretrained-model  a small English model, from TEXT=DIR as experiments/english_small.sh"
+	@echo "             describes it, in $(PRETRAINED_DIR); hours, and the same command goes on"
 	@echo "make clean   delete $(DEMO_DIR) and the tools' caches; $(VENV) stays"
 
 setup: $(READY)
@@ -222,6 +224,14 @@ $(BOOKS_DIR)/model/.trained-$(BOOKS_STEPS): $(BOOKS_DIR)/train-0.tfrecord $(BOOK
 	  --learning_rate=0.001 --num_train_steps=$(BOOKS_STEPS) --num_warmup_steps=800 --seed=12345 \
 	  --save_checkpoints_steps=1000 --iterations_per_loop=50
 	@touch $@
+
+# --- a small English model --------------------------------------------------------------------------
+
+TEXT ?= text
+PRETRAINED_DIR ?= output/english-small
+
+pretrained-model: $(READY)
+	PYTHON=$(RUN) experiments/english_small.sh $(TEXT) $(PRETRAINED_DIR)
 
 clean:
 	rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache .hypothesis

@@ -223,6 +223,11 @@ def figures_of(study, run):
     They are those of the last evaluation, and those of the commands after the training.
     """
     evaluations = history.read(str(run.directory))["eval"]
+    unknown = [name for name in run.figures if name not in evaluations]
+    if unknown:
+        raise UserError(
+            f"row {run.row} has no figure {unknown[0]}. It has {', '.join(evaluations)}"
+        )
     figures = {name: evaluations[name][1][-1] for name in run.figures}
     for measure in study["after"]:
         result = json.loads((run.directory / measure["result"]).read_text())

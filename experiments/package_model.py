@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a packaged model of a pre-training: half-precision weights, figures and a model card.
+
+python experiments/package_model.py output/model albert_tf/models/english-small \
+    --card=experiments/english_small_card.md
+
+The weights are measured on the held-out records of the run, in float32 and in half precision. If
+the masked-LM accuracies differ by more than 0.1 point, nothing is written. The figures go into
+figures.json, with those on experiments/sample/, which the tests compare.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import string
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import albert_tf
+from albert_tf import files, options
+from albert_tf.api import minimal_pairs
+from albert_tf.checkpoints import run_directory, source
+from albert_tf.errors import UserError, exit_code
+
+ROOT = Path(__file__).resolve().parents[1]
+SAMPLE = ROOT / "experiments" / "sample"
+FIGURES, CARD = "figures.json", "README.md"
+LARGEST_DIFFERENCE = 0.001  # of accuracies in float32 and in half precision
+KEY = "masked_lm_accuracy"
+OF_EVALUATION = (  # flags of the training that its evaluations need
+    "max_seq_length", "max_predictions_per_seq", "eval_batch_size", "max_eval_steps",
+    "sentence_loss_weight",
+)  # fmt: skip
+PHASE = {  # column of the card -> flag of the training
+    "length": "max_seq_length", "batch": "train_batch_size", "updates": "num_train_steps",
+    "optimizer": "optimizer", "peak rate": "learning_rate", "share masked": "masked_lm_budget",
+    "longest n-gram": "ngram", "whole words": "do_whole_word_mask",
+    "weight of the order": "sentence_loss_weight",
+}  # fmt: skip
+
+
+# --- Figures -------------------------------------------------------------------------------------
+
+
+def run_script(name, **flags):
+    """Runs a script of the repository.
+
+    Raises:
+        UserError: it failed.
+    """
+    words = [f"--{flag}={value}" for flag, value in flags.items()]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / name), *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise UserError(f"{name} failed: {done.stderr.strip()[-1000:]}")
+
+
+def heldout_figures(checkpoint, config_file, flags, directory):
+    """Figures of a checkpoint on the held-out records of a training.
+
+    Args:
+        checkpoint: str, anything that --init_checkpoint takes.
+        config_file: str.
+        flags: dict of name -> value, flags of the training.
+        directory: str, for what the evaluation writes.
+
+    Returns:
+        dict of figure -> float.
+    """
+    run_script(
+        "run_pretraining.py",
+        do_train=False, do_eval=True, init_checkpoint=checkpoint, albert_config_file=config_file,
+        input_file=flags["eval_input_file"], output_dir=directory,
+        **{name: flags[name] for name in OF_EVALUATION},
+    )  # fmt: skip
+    lines = files.read_text(os.path.join(directory, "eval_results.txt")).splitlines()
+    pairs = [line.split(" = ") for line in lines if " = " in line]
+    return {name: float(value) for name, value in pairs if "_" in name and name != "global_step"}
+
+
+def sample_figures(loaded):
+    """Figures of a model on experiments/sample/.
+
+    Args:
+        loaded: albert_tf.api.loaded.Loaded.
+
+    Returns:
+        dict: `minimal_pairs`, the accuracy on the pairs; `word_accuracy`, the share of the words of
+        the sentences that the model finds when one at a time is masked, among those of one piece.
+    """
+    paradigms = minimal_pairs.read([str(SAMPLE / "pairs.jsonl")])
+    found = minimal_pairs.evaluate(loaded, paradigms, options.SCORE_METHODS[0])
+    texts, answers = [], []
+    for line in files.read_text(str(SAMPLE / "sentences.txt")).splitlines():
+        words = line.split()
+        for number, word in enumerate(words):
+            bare = word.strip(string.punctuation)
+            pieces = loaded.tokenizer.tokenize(bare)
+            if len(pieces) == 1:
+                masked = [*words[:number], word.replace(bare, "[MASK]"), *words[number + 1 :]]
+                texts.append(" ".join(masked))
+                answers.append(pieces[0])
+    filled = loaded.fill_mask(texts, top_k=1)
+    correct = sum(
+        best["piece"] == answer for ((best,),), answer in zip(filled, answers, strict=True)
+    )
+    return {
+        "minimal_pairs": found["overall"]["accuracy"],
+        "word_accuracy": correct / len(answers),
+    }
+
+
+# --- The card ------------------------------------------------------------------------------------
+
+
+def phases_of(run):
+    """Settings of a training and of those whose weights it started from, the first one first.
+
+    Args:
+        run: str, directory of a training.
+
+    Returns:
+        list of run_directory.RunSettings.
+    """
+    settings = run_directory.RunDirectory(run).settings
+    if settings is None:
+        raise UserError(f"{run} holds no {run_directory.SETTINGS}: name a training's --output_dir")
+    earlier = settings.flags.get("init_checkpoint")
+    return [*(phases_of(run_directory.directory_of(earlier)) if earlier else []), settings]
+
+
+def card(template, name, config, phases, figures, tables):
+    """The model card: str, Markdown.
+
+    Args:
+        template: str, with places such as $parameters.
+        name: str, of the model.
+        config: AlbertConfig.
+        phases: list from `phases_of`.
+        figures: dict, as in figures.json.
+        tables: list of str, Markdown files with further figures.
+    """
+    rows = [["phase", *PHASE], ["---"] * (len(PHASE) + 1)]
+    for number, settings in enumerate(phases, 1):
+        rows.append([number, *(settings.flags.get(flag, "") for flag in PHASE.values())])
+    percent = {
+        key: f"{100 * value:.1f}"
+        for part in ("heldout", "sample")
+        for key, value in figures[part].items()
+    }
+    return string.Template(template).substitute(
+        vars(config) | percent,
+        name=name,
+        parameters=f"{phases[-1].parameter_count / 1e6:.1f}",
+        phases="\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows),
+        float32_accuracy=f"{100 * figures['heldout_float32'][KEY]:.1f}",
+        tables="\n".join(files.read_text(path).partition("\n")[2].strip() for path in tables),
+    )
+
+
+# --- The command ---------------------------------------------------------------------------------
+
+
+def package(run, model_dir, checkpoint_name, template, tables):
+    """Makes the directory of a packaged model, in place of one that is there.
+
+    Args:
+        run: str, directory of a pre-training.
+        model_dir: str, to make; its last part is the model's name.
+        checkpoint_name: str, in `run`.
+        template: str, of the card.
+        tables: list of str, as of `card`.
+
+    Returns:
+        str, a line for each figure.
+
+    Raises:
+        UserError: a file is missing, or half precision changes the accuracy.
+    """
+    phases = phases_of(run)
+    flags = phases[-1].flags
+    if not flags.get("eval_input_file"):
+        raise UserError(f"{run} was trained without --eval_input_file: nothing is held out")
+    config = source.Source(run).read_config()
+    with tempfile.TemporaryDirectory() as work:
+        made = os.path.join(work, "model")
+        run_script(
+            "export_checkpoints.py",
+            albert_directory=run, checkpoint_name=checkpoint_name, export_path=made,
+            export_format="hf", dtype="fp16",
+        )  # fmt: skip
+        config_file = os.path.join(made, "config.json")
+        figures = {
+            key: heldout_figures(checkpoint, config_file, flags, os.path.join(work, key))
+            for key, checkpoint in (
+                ("heldout", made),
+                ("heldout_float32", os.path.join(run, checkpoint_name)),
+            )
+        }
+        half, whole = (figures[key][KEY] for key in ("heldout", "heldout_float32"))
+        accuracies = f"{100 * whole:.2f}% in float32, {100 * half:.2f}% in half precision"
+        if abs(half - whole) > LARGEST_DIFFERENCE:
+            raise UserError(f"the masked-LM accuracy is {accuracies}: the difference is too large")
+        figures["sample"] = sample_figures(albert_tf.load(made))
+        files.write_text(os.path.join(made, FIGURES), json.dumps(figures, indent=2) + "\n")
+        name = os.path.basename(model_dir.rstrip("/"))
+        text = card(template, name, config, phases, figures, tables)
+        files.write_text(os.path.join(made, CARD), text)
+        shutil.rmtree(model_dir, ignore_errors=True)
+        shutil.copytree(made, model_dir)
+    sample = ", ".join(f"{key} {100 * value:.1f}%" for key, value in figures["sample"].items())
+    return f"held-out masked-LM accuracy {accuracies}\nsample: {sample}\nwrote {model_dir}"
+
+
+def main(arguments=None):
+    """Runs the command; returns what it prints."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", help="--output_dir of the pre-training")
+    parser.add_argument("model_dir", help="directory to make, named as the model")
+    parser.add_argument("--checkpoint_name", default=run_directory.BEST, help="checkpoint in it")
+    parser.add_argument("--card", required=True, help="template of the model card")
+    parser.add_argument(
+        "--tables", nargs="*", default=[], help="Markdown files with figures for the card"
+    )
+    given = parser.parse_args(arguments)
+    template = files.read_text(given.card)
+    return package(given.run, given.model_dir, given.checkpoint_name, template, given.tables)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code("experiments/package_model.py", main))

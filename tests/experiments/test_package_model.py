@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a tiny text to a packaged model; the models of the package have the figures they state."""
+
+import gzip
+import importlib.util
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import albert_tf
+from albert_tf import models
+from albert_tf.api import minimal_pairs
+from albert_tf.errors import UserError
+from tests import ROOT
+from tests.api import sources
+
+_specification = importlib.util.spec_from_file_location(
+    "package_model", ROOT / "experiments/package_model.py"
+)
+package_model = importlib.util.module_from_spec(_specification)
+_specification.loader.exec_module(package_model)
+
+CARD = ROOT / "experiments" / "english_small_card.md"
+# What each model of the package must reach: part of figures.json -> figure -> least value.
+AT_LEAST = {}
+TOLERANCE = 0.02  # of figures on the sample: other processors round otherwise
+FILES = {
+    "README.md", "config.json", "figures.json", "model.safetensors", "spiece.model",
+    "tokenizer.json", "tokenizer_config.json",
+}  # fmt: skip
+SENTENCES = (package_model.SAMPLE / "sentences.txt").read_text().splitlines()
+STUDY = """\
+title = "A tiny training"
+script = "run_pretraining.py"
+figures = ["masked_lm_accuracy"]
+
+[config]
+vocab_size = 300
+embedding_size = 16
+hidden_size = 32
+num_hidden_layers = 2
+num_attention_heads = 2
+intermediate_size = 64
+max_position_embeddings = 64
+
+[flags]
+spm_model_file = "{output}/spm.model"
+input_file = "{output}/records/*-train-64.tfrecord"
+eval_input_file = "{output}/records/*-heldout-64.tfrecord"
+do_train = true
+do_eval = true
+max_seq_length = 64
+max_predictions_per_seq = 13
+masked_lm_budget = 0.2
+train_batch_size = 8
+optimizer = "adamw"
+num_warmup_steps = 0
+
+[rows.first.flags]
+num_train_steps = 40
+learning_rate = 0.01
+
+[rows.second.flags]
+init_checkpoint = "{output}/runs/first/seed-1"
+num_train_steps = 5
+learning_rate = 0.001
+"""
+
+
+def write_text(directory):
+    """JSON lines of Wikipedia and books, a document of random sentences each."""
+    rng = random.Random(1)
+    for source in ("wikipedia", "books"):
+        (directory / source).mkdir(parents=True)
+        for part, count in (("train", 12), ("heldout", 6)):
+            with gzip.open(directory / source / f"{part}-0.jsonl.gz", "wt") as file:
+                for _ in range(count):
+                    text = " ".join(rng.sample(SENTENCES, 12))
+                    file.write(json.dumps({"text": text}) + "\n")
+
+
+def check_files(directory):
+    """Checks the files of a packaged model, but not its figures."""
+    assert {path.name for path in directory.iterdir()} == FILES
+    weights = safetensors.numpy.load_file(directory / "model.safetensors").values()
+    assert {array.dtype for array in weights} == {np.dtype(np.float16)}
+    card = (directory / "README.md").read_text(encoding="utf-8")
+    assert f'albert_tf.load("{directory.name}")' in card
+    assert "CC BY-SA 4.0" in card and not re.search(r"\$[a-z{]", card)
+    figures = json.loads((directory / "figures.json").read_text())
+    half, whole = (figures[key]["masked_lm_accuracy"] for key in ("heldout", "heldout_float32"))
+    assert abs(half - whole) <= package_model.LARGEST_DIFFERENCE
+    assert f"{100 * half:.1f}% ({100 * whole:.1f}%)" in card
+    return figures
+
+
+def check_model(directory):
+    """Checks that a packaged model is deterministic and has the figures that it states."""
+    figures = check_files(directory)
+    loaded = albert_tf.load(directory)
+    found = package_model.sample_figures(loaded)
+    assert found == pytest.approx(figures["sample"], abs=TOLERANCE)
+    assert loaded.embed(SENTENCES).shape == (60, loaded.config.hidden_size)
+    assert loaded.fill_mask("The [MASK] was closed.") == albert_tf.load(directory).fill_mask(
+        "The [MASK] was closed."
+    )
+
+
+def test_the_models_of_the_package():
+    for name, path in models.paths().items():
+        check_model(package_model.Path(path))
+        figures = json.loads((package_model.Path(path) / "figures.json").read_text())
+        for part, least in AT_LEAST[name].items():
+            for figure, value in least.items():
+                assert figures[part][figure] >= value, (name, part, figure)
+        size = sum(file.stat().st_size for file in package_model.Path(path).iterdir())
+        assert size < 12e6, name
+
+
+@pytest.mark.long
+def test_a_text_becomes_a_packaged_model(tmp_path):
+    write_text(tmp_path / "text")
+    (tmp_path / "study.toml").write_text(STUDY)
+    environment = {"PYTHON": sys.executable, "STUDY": str(tmp_path / "study.toml")}
+    environment |= {"VOCAB_SIZE": "300", "LENGTHS": "64"}
+    command = ["bash", "experiments/english_small.sh", f"{tmp_path}/text", f"{tmp_path}/output"]
+
+    def run():
+        return subprocess.run(
+            command, cwd=ROOT, env=os.environ | environment, check=True, text=True,
+            stdout=subprocess.PIPE,
+        ).stdout  # fmt: skip
+
+    assert "wrote" in run()
+    directory = tmp_path / "output" / "english-small"
+    check_model(directory)
+    card = (directory / "README.md").read_text()
+    assert "| 1 | 64 | 8 | 40 | adamw | 0.01 | 0.2 | 3 | True | 1.0 |" in card
+    assert "| 2 | 64 | 8 | 5 | adamw | 0.001 |" in card
+    before = (tmp_path / "output" / "records" / "books-train-64.tfrecord").stat().st_mtime_ns
+    (directory / "README.md").unlink()
+    again = run()  # only the last step is done again
+    assert "first, seed 1" not in again
+    assert before == (tmp_path / "output/records/books-train-64.tfrecord").stat().st_mtime_ns
+    check_files(directory)
+
+
+# --- Parts ---------------------------------------------------------------------------------------
+
+
+def test_the_sample_has_a_pair_of_each_paradigm():
+    paradigms = minimal_pairs.read([str(package_model.SAMPLE / "pairs.jsonl")])
+    assert len(paradigms) == 67
+    assert {len(paradigm.sentences) for paradigm in paradigms} == {2}
+    assert all(good != bad for good, bad in (paradigm.sentences for paradigm in paradigms))
+    assert len(SENTENCES) == len(set(SENTENCES)) == 60
+
+
+class Knowing:
+    """Stands for a model that knows some words: `fill_mask` gives one of them for each mask."""
+
+    def __init__(self, tokenizer, text, right):
+        self.tokenizer, self._words, self._right = tokenizer, text.split(), right
+
+    def fill_mask(self, texts, top_k):
+        assert top_k == 1
+        found = []
+        for text in texts:
+            (number,) = (i for i, word in enumerate(text.split()) if "[MASK]" in word)
+            bare = self._words[number].strip('.,"')
+            piece = "▁" + (bare.lower() if bare in self._right else "x")
+            found.append([[{"piece": piece}]])
+        return found
+
+
+def test_word_accuracy_counts_words_of_one_piece(tmp_path, monkeypatch):
+    text = 'The man said, "Zyxwvut."'
+    (tmp_path / "sentences.txt").write_text(text)
+    monkeypatch.setattr(package_model, "SAMPLE", tmp_path)
+    monkeypatch.setattr(minimal_pairs, "read", lambda paths: [])
+    monkeypatch.setattr(
+        minimal_pairs, "evaluate", lambda loaded, *_: {"overall": {"accuracy": 0.75}}
+    )
+    tokenizer = albert_tf.FullTokenizer(spm_model_file=str(sources.VOCABULARY))
+    assert [len(tokenizer.tokenize(word)) > 1 for word in ("The", "man", "said", "Zyxwvut")] == [
+        False, False, False, True
+    ]  # fmt: skip
+    found = package_model.sample_figures(Knowing(tokenizer, text, {"The", "man"}))
+    assert found == {"minimal_pairs": 0.75, "word_accuracy": pytest.approx(2 / 3)}
+
+
+def test_nothing_is_written_if_half_precision_changes_the_accuracy(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    run.mkdir()
+    record = {"config": sources.WIDE, "text": {}, "flags": {"eval_input_file": "x"}}
+    (run / "run.json").write_text(json.dumps(record))
+    monkeypatch.setattr(package_model, "run_script", lambda *_, **flags: None)
+    accuracies = iter((0.4215, 0.42))
+    monkeypatch.setattr(
+        package_model, "heldout_figures", lambda *_: {"masked_lm_accuracy": next(accuracies)}
+    )
+    with pytest.raises(UserError, match=r"is 42\.00% in float32, 42\.15% in half precision: "):
+        package_model.main([str(run), str(tmp_path / "model"), f"--card={CARD}"])
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_directory_that_is_no_training_is_an_error(tmp_path):
+    with pytest.raises(UserError, match=r"holds no run\.json"):
+        package_model.main([str(tmp_path), str(tmp_path / "model"), f"--card={CARD}"])
