@@ -19,8 +19,8 @@ FUZZ_CASES ?= 200
 FUZZ_CRASHES ?= 24
 FUZZ_SEED ?= 1
 
-.PHONY: help setup test test-slow test-long test-killed test-beam test-onednn-off lint docs docs-check fuzz demo \
-  demo-finetune books pretrained-model clean
+.PHONY: help setup test test-slow test-long test-killed test-beam test-install test-onednn-off lint docs docs-check \
+  fuzz demo demo-finetune books pretrained-model clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
@@ -28,9 +28,10 @@ help:
 	@echo "make test-slow  more cases of what the default tests show; they take long"
 	@echo "make test-long  tests that take more than some seconds"
 	@echo "make test-killed  tests of runs that are killed, and of workers that are lost"
+	@echo "make test-install  builds the package and uses it without the checkout: 4 minutes"
 	@echo "make test-beam  create_pretraining_data.py --runner, with Apache Beam in $(VENV)-beam"
 	@echo "make test-onednn-off  the tests of the model's figures, with TensorFlow's other kernels"
-	@echo "make lint    ruff: rules and format"
+	@echo "make lint    ruff: rules and format; mypy: types of the public names"
 	@echo "make docs    the documentation site, in output/site; links and pages are checked"
 	@echo "make docs-check  the commands of README.md and docs/, with tiny models and data: 7 minutes"
 	@echo "make fuzz    the scripts on damaged input, and killed while they write: FUZZ_CASES=200,"
@@ -84,6 +85,9 @@ $(BEAM_READY): requirements-beam.txt $(READY)
 test-beam: $(BEAM_READY)
 	TF_CPP_MIN_LOG_LEVEL=3 $(VENV)-beam/bin/python -m pytest -m 'not slow' tests/corpus/test_beam_pipeline.py
 
+test-install:
+	tests/install.sh $(PYTHON)
+
 # Other processors use other kernels, whose sums are rounded differently.
 NUMERIC := model scripts/test_run_squad.py
 
@@ -94,6 +98,7 @@ test-onednn-off: test
 lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
 
 DOCS_READY := $(VENV)-docs/.requirements-installed
 
@@ -234,5 +239,5 @@ pretrained-model: $(READY)
 	PYTHON=$(RUN) experiments/english_small.sh $(TEXT) $(PRETRAINED_DIR)
 
 clean:
-	rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO_DIR) .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find albert_tf demo tests -name __pycache__ -prune -exec rm -rf {} +

@@ -4,7 +4,9 @@
 import dataclasses
 import difflib
 import json
+import os
 from collections.abc import Mapping
+from typing import Any
 
 from absl import logging
 
@@ -139,7 +141,7 @@ class AlbertConfig:
             )
 
     @property
-    def num_parameters(self):
+    def num_parameters(self) -> int:
         """Number of parameters of the encoder, without heads (as counted in Table 1)."""
         embedding, hidden = self.embedding_size, self.hidden_size
         rows = self.vocab_size + self.type_vocab_size + self.max_position_embeddings
@@ -151,7 +153,7 @@ class AlbertConfig:
         blocks = self.num_attention_groups * attention + self.num_ffn_groups * ffn
         return embeddings + mapping + self.inner_group_num * blocks + square
 
-    def check_vocabulary(self, tokenizer):
+    def check_vocabulary(self, tokenizer: Any) -> None:
         """Prints a warning if a tokenizer has far fewer pieces than the model has embeddings.
 
         Args:
@@ -168,29 +170,29 @@ class AlbertConfig:
             print(f"Warning: {found}: one may belong to another model.")
 
     @property
-    def head_size(self):
+    def head_size(self) -> int:
         """Number of features of one attention head: D = H / N."""
         return self.hidden_size // self.num_attention_heads
 
-    def group_of_layer(self, layer):
+    def group_of_layer(self, layer: int) -> int:
         """Parameter group of a layer, computed in floating point as in the original."""
         return int(layer / self.num_hidden_layers * self.num_hidden_groups)
 
-    def attention_group(self, layer):
+    def attention_group(self, layer: int) -> int:
         """Index of the set of attention parameters that a layer uses (Table 4)."""
         return self.group_of_layer(layer) if self._shares("attention") else layer
 
-    def ffn_group(self, layer):
+    def ffn_group(self, layer: int) -> int:
         """Index of the set of feed-forward parameters that a layer uses (Table 4)."""
         return self.group_of_layer(layer) if self._shares("ffn") else layer
 
     @property
-    def num_attention_groups(self):
+    def num_attention_groups(self) -> int:
         """Number of sets of attention parameters in the model."""
         return self.num_hidden_groups if self._shares("attention") else self.num_hidden_layers
 
     @property
-    def num_ffn_groups(self):
+    def num_ffn_groups(self) -> int:
         """Number of sets of feed-forward parameters in the model."""
         return self.num_hidden_groups if self._shares("ffn") else self.num_hidden_layers
 
@@ -198,7 +200,7 @@ class AlbertConfig:
         return self.parameter_sharing in ("all", part)
 
     @classmethod
-    def from_dict(cls, values):
+    def from_dict(cls, values: Mapping[str, Any]) -> "AlbertConfig":
         """Makes a config from a dict. Unknown keys are logged, and kept for writing.
 
         Args:
@@ -221,7 +223,7 @@ class AlbertConfig:
         return cls(**known, unknown_keys=unknown)
 
     @classmethod
-    def from_json_file(cls, path):
+    def from_json_file(cls, path: str | os.PathLike[str]) -> "AlbertConfig":
         """Reads `albert_config.json`.
 
         Args:
@@ -235,7 +237,7 @@ class AlbertConfig:
         return cls.from_json(files.read_bytes(path), path)
 
     @classmethod
-    def from_json(cls, content, path):
+    def from_json(cls, content: str | bytes, path: str | os.PathLike[str]) -> "AlbertConfig":
         """Makes a config from the content of `albert_config.json`.
 
         Args:
@@ -253,7 +255,7 @@ class AlbertConfig:
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """Dict of all keys, including the unknown ones."""
         values = dataclasses.asdict(self)
         unknown = values.pop("unknown_keys")
@@ -261,6 +263,6 @@ class AlbertConfig:
             del values["parameter_sharing"]  # the default; released files lack the key
         return unknown | values
 
-    def to_json_string(self):
+    def to_json_string(self) -> str:
         """JSON in the original's layout: indent 2, keys sorted, newline at the end."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"

@@ -3,6 +3,7 @@
 
 import numbers
 import os
+from collections.abc import Callable, Sequence
 
 from albert_tf import options
 from albert_tf.api.loaded import Loaded
@@ -27,18 +28,18 @@ LENGTH_OF_SQUAD = 384  # as run_squad.py has it
 
 
 def load(
-    path,
+    path: str | os.PathLike[str],
     *,
-    spm_model_file=None,
-    vocab_file=None,
-    do_lower_case=None,
-    strip_accents=None,
-    config=None,
-    task=None,
-    labels=None,
-    max_seq_length=None,
-    batch_size=32,
-):
+    spm_model_file: str | os.PathLike[str] | None = None,
+    vocab_file: str | os.PathLike[str] | None = None,
+    do_lower_case: bool | None = None,
+    strip_accents: bool | None = None,
+    config: AlbertConfig | None = None,
+    task: str | None = None,
+    labels: Sequence[str] | None = None,
+    max_seq_length: int | None = None,
+    batch_size: int = 32,
+) -> Loaded:
     """Loads a model with its tokenizer, and prints a line on the checkpoint.
 
     Args:
@@ -75,10 +76,10 @@ def load(
             "config must be an AlbertConfig, such as AlbertConfig.from_json_file(path) returns. "
             f"Received: {config!r:.80}"
         )
-    for name, value in (
+    for name, given in (
         ("path", path), ("spm_model_file", spm_model_file), ("vocab_file", vocab_file)
     ):  # fmt: skip
-        options.check_path(name, os.fspath(value or ""))
+        options.check_path(name, os.fspath(given or ""))
     found = source.find(path)
     choice = source.Choice(
         found,
@@ -93,6 +94,7 @@ def load(
     shapes = readers.open_reader(found.checkpoint).shapes
     kind = kind_of(found, shapes, task, labels)
     of_kind = kind and make_task(kind, text, found)
+    fill: Callable[..., loading.Report]
     if of_kind:
         model, fill = of_kind.make_model(config), loading.load_all
     else:

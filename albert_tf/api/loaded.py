@@ -2,14 +2,20 @@
 """A loaded model with its tokenizer: embeddings, masks, sentence order and predictions."""
 
 import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from albert_tf.api import masked_text, scoring
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
+from albert_tf.text.sequences import Texts
+from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.steps import Predictor
 from albert_tf.training.task import Split
 
@@ -34,19 +40,31 @@ class Loaded:
         shows_progress: bool, whether the progress of long work is shown on stderr.
     """
 
-    def __init__(self, model, text, config, checkpoint, task, absent, batch_size):
+    def __init__(
+        self,
+        model: Any,
+        text: Any,
+        config: AlbertConfig,
+        checkpoint: str,
+        task: Any,
+        absent: set[str],
+        batch_size: int,
+    ) -> None:
         self.model, self.config, self.checkpoint = model, config, checkpoint
-        self.tokenizer, self.max_seq_length = text.tokenizer, text.max_seq_length
-        self.labels = task.labels if task else None
+        self.tokenizer: FullTokenizer = text.tokenizer
+        self.max_seq_length: int = text.max_seq_length
+        self.labels: tuple[str, ...] | None = task.labels if task else None
         self._task, self._absent, self._batch_size = task, absent, batch_size
         self._strategy = tf.distribute.get_strategy()
         self.shows_progress = True
-        self._predictors = {}
+        self._predictors: dict[Any, Any] = {}
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<{type(self.model).__name__} of {self.checkpoint}>"
 
-    def embed(self, texts, pairs=None, pooling="pooled"):
+    def embed(
+        self, texts: str | Texts, pairs: str | Texts | None = None, pooling: str = "pooled"
+    ) -> npt.NDArray[np.float32]:
         """Embeddings of texts.
 
         Args:
@@ -73,7 +91,12 @@ class Loaded:
         vectors = found.get(pooling, np.zeros([0, self.config.hidden_size], np.float32))
         return vectors[0] if isinstance(texts, str) else vectors
 
-    def fill_mask(self, texts, top_k=5):
+    @overload
+    def fill_mask(self, texts: str, top_k: int = 5) -> list[list[dict[str, Any]]]: ...
+    @overload
+    def fill_mask(self, texts: Texts, top_k: int = 5) -> list[list[list[dict[str, Any]]]]: ...
+
+    def fill_mask(self, texts: str | Texts, top_k: int = 5) -> list[Any]:
         """Predicts the most probable pieces for each [MASK].
 
         Args:
@@ -101,7 +124,22 @@ class Loaded:
         )
         return found[0] if isinstance(texts, str) else found
 
-    def score(self, texts, method="within_word_l2r", per_piece=False, places=None):
+    @overload
+    def score(
+        self, texts: str, method: str = ..., per_piece: bool = ..., places: list[str] | None = ...
+    ) -> dict[str, Any]: ...
+    @overload
+    def score(
+        self, texts: Texts, method: str = ..., per_piece: bool = ..., places: list[str] | None = ...
+    ) -> list[dict[str, Any]]: ...
+
+    def score(
+        self,
+        texts: str | Texts,
+        method: str = "within_word_l2r",
+        per_piece: bool = False,
+        places: list[str] | None = None,
+    ) -> dict[str, Any] | list[dict[str, Any]]:
         """The pseudo-log-likelihood of texts: how likely the model finds them.
 
         Each piece is masked in turn, and the log-probabilities of the masked pieces are summed
@@ -144,7 +182,9 @@ class Loaded:
                 del score["log_probs"]
         return found[0] if isinstance(texts, str) else found
 
-    def pseudo_perplexity(self, texts, method="within_word_l2r"):
+    def pseudo_perplexity(
+        self, texts: str | Texts, method: str = "within_word_l2r"
+    ) -> dict[str, float]:
         """The pseudo-perplexity of all texts together, from their scores.
 
         Args:
@@ -160,7 +200,14 @@ class Loaded:
         """
         return scoring.total(self.score(sequences.as_texts(texts), method))
 
-    def sentence_order(self, firsts, seconds=None):
+    @overload
+    def sentence_order(self, firsts: str, seconds: str) -> float: ...
+    @overload
+    def sentence_order(self, firsts: Texts, seconds: Texts) -> npt.NDArray[np.float32]: ...
+
+    def sentence_order(
+        self, firsts: str | Texts, seconds: str | Texts | None = None
+    ) -> float | npt.NDArray[np.float32]:
         """Probability that the second text follows the first, rather than the reverse.
 
         Args:
@@ -183,7 +230,19 @@ class Loaded:
         values = found.get("in_order", np.zeros([0], np.float32))
         return float(values[0]) if isinstance(firsts, str) else values
 
-    def predict(self, *inputs, **named):
+    # A type checker takes the first that fits: one str, or a list of options, is one example.
+    @overload
+    def predict(self, *inputs: str, **named: str) -> dict[str, Any]: ...  # type: ignore[overload-overlap]
+    @overload
+    def predict(  # type: ignore[overload-overlap]
+        self, article: str, question: str, options: Texts
+    ) -> dict[str, Any]: ...
+    @overload
+    def predict(
+        self, *inputs: str | Texts | Sequence[Texts], **named: str | Texts | Sequence[Texts] | None
+    ) -> list[dict[str, Any]]: ...
+
+    def predict(self, *inputs: Any, **named: Any) -> dict[str, Any] | list[dict[str, Any]]:
         """Predictions of a fine-tuned model.
 
         Classification and regression: `predict(texts)`, or `predict(texts, pairs)` for pairs. Named
@@ -211,7 +270,7 @@ class Loaded:
         found = self.answers(examples)
         return found[0] if is_single else found
 
-    def answers(self, examples):
+    def answers(self, examples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Predictions for examples.
 
         Args:
@@ -229,12 +288,12 @@ class Loaded:
         return task.answers(split, self._run("task", self.model, arrays))
 
     @property
-    def inputs(self):
+    def inputs(self) -> tuple[str, ...]:
         """Names of the inputs of an example: tuple of str; () if the model is not fine-tuned."""
         return self._task.input_names if self._task else ()
 
     @property
-    def optional_inputs(self):
+    def optional_inputs(self) -> tuple[str, ...]:
         """Names of the `inputs` that an example may lack: tuple of str."""
         return getattr(self._task, "optional_inputs", ())
 
@@ -279,11 +338,11 @@ class Loaded:
         return getattr(self.model, "encoder", self.model)
 
     @property
-    def has_pooler(self):
+    def has_pooler(self) -> bool:
         """Whether the checkpoint has the pooler (bool); otherwise it is random."""
         return "pooler" not in self._absent
 
-    def check_head(self, head, method):
+    def check_head(self, head: str, method: str) -> None:
         """Raises UserError if the model lacks a head, `masked_lm` or `sentence_order`."""
         if not hasattr(self.model, head) or head in self._absent:
             raise UserError(

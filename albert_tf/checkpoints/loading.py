@@ -5,6 +5,8 @@ A file that does not fill the whole encoder is rejected. Variables that stay ran
 """
 
 import dataclasses
+import os
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -41,7 +43,12 @@ class Report:
         return "\n".join(lines)
 
 
-def load(path, named, init_from_group0=False, reads_pooler=True):
+def load(
+    path: str | os.PathLike[str],
+    named: dict[str, Any],
+    init_from_group0: bool = False,
+    reads_pooler: bool = True,
+) -> Report:
     """Loads the weights of a checkpoint from any source; moments and step are not changed.
 
     Args:

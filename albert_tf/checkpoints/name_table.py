@@ -8,7 +8,7 @@ sources are translated to those of the original when they are read.
 
 import operator
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 GLOBAL_STEP = "global_step"
 SLOTS = ("adam_m", "adam_v")
@@ -165,7 +165,7 @@ def _encoder_variables(encoder):
     return named | _pick(encoder, _TABLE["pooler"])
 
 
-def named_variables(model):
+def named_variables(model: Any) -> dict[str, Any]:
     """Maps the original's names to the variables of a model.
 
     Args:

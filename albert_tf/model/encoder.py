@@ -14,10 +14,12 @@ import collections
 import functools
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
 
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import fused, recompute
 from albert_tf.model.dropout import draw, dropout
@@ -272,7 +274,13 @@ class AlbertModel(ConfiguredModel):
             block again, instead of keeping them. The numbers are the same.
     """
 
-    def __init__(self, config, use_one_hot_embeddings=False, recompute=False, **kwargs):
+    def __init__(
+        self,
+        config: AlbertConfig,
+        use_one_hot_embeddings: bool = False,
+        recompute: bool = False,
+        **kwargs: Any,
+    ) -> None:
         options = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
         super().__init__(config, options, **kwargs)
         self._recompute, policy = recompute, self.dtype_policy
@@ -295,12 +303,12 @@ class AlbertModel(ConfiguredModel):
         self.pooler = Linear(hidden, hidden, stddev, dtype=policy)
 
     @property
-    def attention_groups(self):
+    def attention_groups(self) -> list[Any]:
         """The attention blocks of each parameter group: list of lists."""
         return self._grouped(self.attention_blocks)
 
     @property
-    def ffn_groups(self):
+    def ffn_groups(self) -> list[Any]:
         """The feed-forward blocks of each parameter group: list of lists."""
         return self._grouped(self.ffn_blocks)
 
@@ -309,11 +317,17 @@ class AlbertModel(ConfiguredModel):
         return [blocks[start : start + inner] for start in range(0, len(blocks), inner)]
 
     @property
-    def embedding_table(self):
+    def embedding_table(self) -> Any:
         """The word embeddings, float32 [V, E]; the masked-LM head is tied to it."""
         return self.embeddings.word
 
-    def call(self, input_ids, input_mask=None, token_type_ids=None, training=False):
+    def call(
+        self,
+        input_ids: Any,
+        input_mask: Any = None,
+        token_type_ids: Any = None,
+        training: Any = False,
+    ) -> dict[str, Any]:
         if isinstance(input_ids, Mapping):
             input_ids, input_mask, token_type_ids = model_inputs(input_ids)
         input_ids = self._of_checked_length(input_ids)

@@ -6,9 +6,12 @@ Shapes:
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
+from albert_tf.config import AlbertConfig
 from albert_tf.model.dropout import dropout
 from albert_tf.model.encoder import (
     AlbertModel,
@@ -83,7 +86,14 @@ class ModelWithHead(ConfiguredModel):
         **kwargs: of tf_keras.Model.
     """
 
-    def __init__(self, config, head, use_one_hot_embeddings=False, recompute=False, **kwargs):
+    def __init__(
+        self,
+        config: AlbertConfig,
+        head: dict[str, Any],
+        use_one_hot_embeddings: bool = False,
+        recompute: bool = False,
+        **kwargs: Any,
+    ) -> None:
         options = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
         super().__init__(config, head | options, **kwargs)
         self.encoder = AlbertModel(config, **options, dtype=self.dtype_policy)
@@ -107,12 +117,12 @@ class PretrainingModel(ModelWithHead):
         **options: of AlbertModel and of tf_keras.Model.
     """
 
-    def __init__(self, config, **options):
+    def __init__(self, config: AlbertConfig, **options: Any) -> None:
         super().__init__(config, {}, **options)
         self.masked_lm = MaskedLM(config, dtype=self.dtype_policy)
         self.sentence_order = self._output_weights(2, config.initializer_range)
 
-    def call(self, features, training=False):
+    def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
         encoded = self.encoder(features, training=training)
         return {
             "masked_lm_logits": self.masked_lm(
@@ -144,12 +154,14 @@ class ClassificationModel(ModelWithHead):
     reads_pooler = True
     classes_option = "num_outputs"
 
-    def __init__(self, config, num_outputs, dropout_prob=0.1, **options):
+    def __init__(
+        self, config: AlbertConfig, num_outputs: int, dropout_prob: float = 0.1, **options: Any
+    ) -> None:
         head = {"num_outputs": num_outputs, "dropout_prob": dropout_prob}
         super().__init__(config, head, **options)
         self.classifier = self._output_weights(num_outputs)
 
-    def call(self, features, training=False):
+    def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
         encoded = self.encoder(features, training=training)
         pooled = dropout(encoded["pooled_output"], self.dropout_prob, training)
         return {"logits": self.classifier(pooled)}
@@ -171,11 +183,13 @@ class MultipleChoiceModel(ModelWithHead):
 
     reads_pooler = True
 
-    def __init__(self, config, dropout_prob=0.1, choices=4, **options):
+    def __init__(
+        self, config: AlbertConfig, dropout_prob: float = 0.1, choices: int = 4, **options: Any
+    ) -> None:
         super().__init__(config, {"dropout_prob": dropout_prob, "choices": choices}, **options)
         self.classifier = self._output_weights(1)
 
-    def call(self, features, training=False):
+    def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
         batch = tf.shape(features["input_ids"])[0]
         names = ("input_ids", "input_mask", "token_type_ids")
         options = {  # [B, 4 * T] -> [4 * B, T]
@@ -206,12 +220,19 @@ class TokenClassificationModel(ModelWithHead):
 
     classes_option = "num_labels"
 
-    def __init__(self, config, num_labels, dropout_prob=0.1, predicted_length=None, **options):
+    def __init__(
+        self,
+        config: AlbertConfig,
+        num_labels: int,
+        dropout_prob: float = 0.1,
+        predicted_length: int | None = None,
+        **options: Any,
+    ) -> None:
         head = {"num_labels": num_labels, "dropout_prob": dropout_prob}
         super().__init__(config, head | {"predicted_length": predicted_length}, **options)
         self.classifier = self._output_weights(num_labels)
 
-    def call(self, features, training=False):
+    def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
         x = self.encoder(features, training=training)["sequence_output"]
         logits = _on_rows(self.classifier, dropout(x, self.dropout_prob, training))
         if not training and self.predicted_length:
@@ -241,11 +262,13 @@ class SquadV1Model(ModelWithHead):
         **options: of AlbertModel and of tf_keras.Model.
     """
 
-    def __init__(self, config, predicted_length=None, **options):
+    def __init__(
+        self, config: AlbertConfig, predicted_length: int | None = None, **options: Any
+    ) -> None:
         super().__init__(config, {"predicted_length": predicted_length}, **options)
         self.squad = self._output_weights(2)
 
-    def call(self, features, training=False):
+    def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
         x = self.encoder(features, training=training)["sequence_output"]
         start_logits, end_logits = tf.unstack(_on_rows(self.squad, x), axis=-1)
         if not training and self.predicted_length:
@@ -282,7 +305,14 @@ class SquadV2Model(ModelWithHead):
         **options: of AlbertModel and of tf_keras.Model.
     """
 
-    def __init__(self, config, start_n_top=5, end_n_top=5, dropout_prob=0.1, **options):
+    def __init__(
+        self,
+        config: AlbertConfig,
+        start_n_top: int = 5,
+        end_n_top: int = 5,
+        dropout_prob: float = 0.1,
+        **options: Any,
+    ) -> None:
         head = {"start_n_top": start_n_top, "end_n_top": end_n_top, "dropout_prob": dropout_prob}
         super().__init__(config, head, **options)
         policy = self.dtype_policy
@@ -293,7 +323,7 @@ class SquadV2Model(ModelWithHead):
         self.end_logits = EndLogits(config, dtype=policy)
         self.answer_class = AnswerClass(config, dropout_prob, dtype=policy)
 
-    def call(self, features, training=False):
+    def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
         x = self.encoder(features, training=training)["sequence_output"]
         forbidden = tf.cast(features["p_mask"], tf.float32)
         start_logits = _masked(_on_rows(self.start_logits, x)[..., 0], forbidden)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base class of all models, which Keras saves and loads and checkpoints fill."""
 
+import os
 from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -32,16 +34,17 @@ class ConfiguredModel(tf_keras.Model):
         classes_option: str or None, the argument that is the number of a classifier's outputs.
     """
 
-    reads_pooler, classes_option = False, None
+    reads_pooler = False
+    classes_option: str | None = None
 
-    def __init__(self, config, options, **kwargs):
+    def __init__(self, config: AlbertConfig, options: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)
         self.config = config
         self._options = tuple(options.items())
-        self._frozen = None
+        self._frozen: tuple[int, ...] | None = None
         self.built = True  # the constructors of the layers make all variables
 
-    def fit(self, x=None, *args, **kwargs):
+    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
         """`fit` of tf_keras.Model; refuses texts, which would fail deep in a graph."""
         spec = getattr(x, "element_spec", x)  # of a tf.data.Dataset
         spec = spec[0] if isinstance(spec, tuple) and spec else spec
@@ -49,10 +52,10 @@ class ConfiguredModel(tf_keras.Model):
             model_inputs(spec)
         return super().fit(x, *args, **kwargs)
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Any = None) -> None:
         """Does nothing: the variables exist already."""
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, as JSON values."""
         return {
             "name": self.name,
@@ -64,7 +67,7 @@ class ConfiguredModel(tf_keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes a model from the result of `get_config`, with random weights."""
         config = config | {"config": AlbertConfig.from_dict(config["config"])}
         frozen = config.pop("frozen", ())
@@ -73,7 +76,7 @@ class ConfiguredModel(tf_keras.Model):
         model._frozen = tuple(frozen)
         return model
 
-    def finalize_state(self):
+    def finalize_state(self) -> None:
         """Freezes layers again: for a SavedModel, Keras sets `trainable` after `from_config`."""
         if hasattr(self, "_serialized_attributes") and self._frozen is not None:
             self._freeze(self._frozen)
@@ -94,7 +97,7 @@ class ConfiguredModel(tf_keras.Model):
         ]
 
     @classmethod
-    def from_checkpoint(cls, path, **options):
+    def from_checkpoint(cls, path: str | os.PathLike[str], **options: Any) -> Self:
         """Makes a model with the weights of any source; prints which weights are loaded.
 
         Args:

@@ -5,6 +5,9 @@ Neither optimizer corrects the bias of its moments, and epsilon stands outside t
 packages' optimizers of these names give other numbers.
 """
 
+from collections.abc import Callable
+from typing import Any, Self
+
 import tensorflow as tf
 import tf_keras
 
@@ -32,12 +35,19 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
         start_warmup_step: int, step at which the warm-up begins.
     """
 
-    def __init__(self, peak, train_steps, warmup_steps=0, power=1.0, start_warmup_step=0):
+    def __init__(
+        self,
+        peak: float,
+        train_steps: int,
+        warmup_steps: int = 0,
+        power: float = 1.0,
+        start_warmup_step: int = 0,
+    ) -> None:
         super().__init__()
         self.peak, self.train_steps, self.power = peak, train_steps, power
         self.warmup_steps, self.start_warmup_step = warmup_steps, start_warmup_step
 
-    def __call__(self, step):
+    def __call__(self, step: Any) -> Any:
         step = tf.cast(step, tf.float32)
         done = tf.minimum(step, float(self.train_steps)) / float(self.train_steps)
         decayed = self.peak * tf.pow(1.0 - done, self.power)
@@ -47,7 +57,7 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
         rising = self.peak * (warm / float(self.warmup_steps))
         return tf.where(warm < float(self.warmup_steps), rising, decayed)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return {
             "peak": self.peak,
@@ -101,15 +111,15 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        learning_rate,
-        weight_decay_rate=options.ORIGINAL_OPTIMIZER.weight_decay_rate,
-        beta_1=options.ORIGINAL_OPTIMIZER.beta_1,
-        beta_2=options.ORIGINAL_OPTIMIZER.beta_2,
-        epsilon=options.ORIGINAL_OPTIMIZER.epsilon,
-        decayed=is_decayed,
-        name="AdamW",
-        **kwargs,
-    ):
+        learning_rate: Any,
+        weight_decay_rate: float = options.ORIGINAL_OPTIMIZER.weight_decay_rate,
+        beta_1: float = options.ORIGINAL_OPTIMIZER.beta_1,
+        beta_2: float = options.ORIGINAL_OPTIMIZER.beta_2,
+        epsilon: float = options.ORIGINAL_OPTIMIZER.epsilon,
+        decayed: Callable[[Any], bool] = is_decayed,
+        name: str = "AdamW",
+        **kwargs: Any,
+    ) -> None:
         # Keras' own weight decay, at its default of 0, would rewrite every variable at every step.
         keras = {"jit_compile": False, "weight_decay": None, **kwargs}
         super().__init__(name=name, **keras)
@@ -117,7 +127,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.weight_decay_rate, self.decayed = weight_decay_rate, decayed
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
-    def build(self, var_list):
+    def build(self, var_list: Any) -> None:
         """Creates the moments, initially zero. Calling it again does nothing."""
         super().build(var_list)
         if getattr(self, "_built", False):
@@ -126,7 +136,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.adam_m = [self.add_variable_from_reference(v, "adam_m") for v in var_list]
         self.adam_v = [self.add_variable_from_reference(v, "adam_v") for v in var_list]
 
-    def apply_gradients(self, grads_and_vars, *args, **kwargs):
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """Updates variables from gradients, sparse ones too, which are made dense to be clipped.
 
         Variables without a gradient, such as the pooler's in SQuAD, stay as they are; Keras would
@@ -138,7 +148,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         reached = [(tf.convert_to_tensor(g), variable) for g, variable in pairs if g is not None]
         return super().apply_gradients(reached, *args, **kwargs)
 
-    def update_step(self, gradient, variable):
+    def update_step(self, gradient: Any, variable: Any) -> None:
         """Updates one variable from its dense gradient."""
         index = self._index_dict[self._var_key(variable)]
         moments = self.adam_m[index], self.adam_v[index]
@@ -154,7 +164,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def _trust_ratio(self, variable, direction):
         return 1.0
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return {
             **super().get_config(),
@@ -167,7 +177,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         }
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
         """Makes an optimizer from the result of `get_config`; `decayed` has to be registered."""
         decayed = tf_keras.saving.deserialize_keras_object(config["decayed"], custom_objects)
         return super().from_config(config | {"decayed": decayed}, custom_objects)
@@ -181,7 +191,7 @@ class LAMB(AdamW):
     variables: a shared kernel is one variable; query, key and value are three.
     """
 
-    def __init__(self, learning_rate, name="LAMB", **kwargs):
+    def __init__(self, learning_rate: Any, name: str = "LAMB", **kwargs: Any) -> None:
         super().__init__(learning_rate, name=name, **kwargs)
 
     def _trust_ratio(self, variable, direction):

@@ -2,12 +2,15 @@
 """Builds the sequence that a model reads from one or two texts: [CLS] a [SEP] b [SEP]."""
 
 import itertools
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from albert_tf.errors import UserError
 from albert_tf.options import NUM_SPECIALS
 
+Texts = list[str] | tuple[str, ...] | npt.NDArray[Any]  # several texts; arrays are of str
 SHORTEST = NUM_SPECIALS + 2  # length of a sequence with one piece of each text
 # Name in records -> name in the output of a tokenizer.
 _OUTPUTS = {"input_ids": "input_ids", "input_mask": "input_mask", "segment_ids": "token_type_ids"}
@@ -66,7 +69,7 @@ def pack_segments(firsts, seconds, special_ids, max_length):
     }
 
 
-def as_texts(texts, name="texts"):
+def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
     """Converts one text or several to a list of str.
 
     Args:

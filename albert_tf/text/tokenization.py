@@ -10,13 +10,16 @@ import hashlib
 import itertools
 import string
 import unicodedata
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import sentencepiece
 
 from albert_tf.errors import UserError
 from albert_tf.text import sequences
+from albert_tf.text.sequences import Texts
 
 WORD_START = "▁"  # U+2581, SentencePiece's mark of a space
 UNKNOWN = "[UNK]"
@@ -321,30 +324,49 @@ class FullTokenizer:
       UserError: neither file is given, or it cannot be used.
     """
 
+    # Of the subclasses.
+    is_sentencepiece: bool
+    _remedy: str
+    _load_vocab: Callable[[], dict[str, int]]
+    _content: Callable[[], bytes]
+    _pieces: Callable[[str], list[str]]
+    _missing_id: Callable[[str], int]
+
     def __new__(cls, vocab_file=None, do_lower_case=True, spm_model_file=None, strip_accents=True):
         if cls is FullTokenizer:
             cls = SentencePieceTokenizer if spm_model_file else WordPieceTokenizer
         return super().__new__(cls)
 
     def __init__(
-        self, vocab_file=None, do_lower_case=True, spm_model_file=None, strip_accents=True
-    ):
-        self.path = spm_model_file or vocab_file
-        if not self.path:
+        self,
+        vocab_file: str | None = None,
+        do_lower_case: bool = True,
+        spm_model_file: str | None = None,
+        strip_accents: bool = True,
+    ) -> None:
+        path = spm_model_file or vocab_file
+        if not path:
             raise UserError("a tokenizer needs a file: give spm_model_file or vocab_file")
+        self.path = path
         self.do_lower_case, self.strip_accents = do_lower_case, strip_accents
-        self.vocab = self._load_vocab()
+        self.vocab: dict[str, int] = self._load_vocab()
         self.inv_vocab = {id_: piece for piece, id_ in self.vocab.items()}
 
     @staticmethod
-    def from_file(path, do_lower_case=True, strip_accents=True):
+    def from_file(
+        path: str, do_lower_case: bool = True, strip_accents: bool = True
+    ) -> "FullTokenizer":
         """Makes a tokenizer from a vocabulary file (str): WordPiece if its name ends in .txt."""
-        kind = "vocab_file" if path.endswith(".txt") else "spm_model_file"
-        return FullTokenizer(
-            **{kind: path}, do_lower_case=do_lower_case, strip_accents=strip_accents
-        )
+        model, vocabulary = (None, path) if path.endswith(".txt") else (path, None)
+        return FullTokenizer(vocabulary, do_lower_case, model, strip_accents)
 
-    def __call__(self, texts, pairs=None, max_length=512, return_tensors=None):
+    def __call__(
+        self,
+        texts: str | Texts,
+        pairs: str | Texts | None = None,
+        max_length: int = 512,
+        return_tensors: str | None = None,
+    ) -> dict[str, Any]:
         """Encodes texts as inputs of a model: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
         A text that is too long loses its end; in a pair, the longer text does, as in the scripts.
@@ -365,12 +387,12 @@ class FullTokenizer:
         return sequences.encode(self, texts, pairs, max_length, return_tensors)
 
     @property
-    def vocab_size(self):
+    def vocab_size(self) -> int:
         """Number of different pieces (int)."""
         return len(self.vocab)
 
     @property
-    def arguments(self):
+    def arguments(self) -> dict[str, str | bool]:
         """The constructor's arguments (dict) that make the same tokenizer."""
         return {
             "spm_model_file" if self.is_sentencepiece else "vocab_file": self.path,
@@ -378,18 +400,18 @@ class FullTokenizer:
         }
 
     @property
-    def casing(self):
+    def casing(self) -> dict[str, bool]:
         """The arguments on casing: dict of `do_lower_case` and `strip_accents`."""
         return {"do_lower_case": self.do_lower_case, "strip_accents": self.strip_accents}
 
     @property
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """Hash (str) of all that determines pieces and ids: vocabulary, kind and clean-up."""
         accents = "" if self.strip_accents else "accents "
         kind = f"{self.is_sentencepiece} {self.do_lower_case} {accents}"
         return hashlib.sha256(kind.encode() + self._content()).hexdigest()
 
-    def normalize(self, text):
+    def normalize(self, text: str | bytes) -> str:
         """Cleans text up for the vocabulary; WordPiece only decodes, as `tokenize` does the rest.
 
         Args:
@@ -400,7 +422,7 @@ class FullTokenizer:
         """
         return _decoded(text)
 
-    def normalize_batch(self, texts):
+    def normalize_batch(self, texts: list[str]) -> list[str]:
         """Applies `normalize` to many texts, faster than one by one.
 
         Args:
@@ -411,7 +433,7 @@ class FullTokenizer:
         """
         return [self.normalize(text) for text in texts]
 
-    def tokenize(self, text, is_normalized=False):
+    def tokenize(self, text: str | bytes, is_normalized: bool = False) -> list[str]:
         """Pieces of a text.
 
         Args:
@@ -424,7 +446,7 @@ class FullTokenizer:
         """
         return self._pieces(_decoded(text) if is_normalized else self.normalize(text))
 
-    def convert_tokens_to_ids(self, tokens):
+    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
         """Ids of pieces.
 
         Args:
@@ -439,7 +461,7 @@ class FullTokenizer:
         vocab, missing_id = self.vocab, self._missing_id
         return [vocab[token] if token in vocab else missing_id(token) for token in tokens]
 
-    def convert_ids_to_tokens(self, ids):
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
         """Pieces of ids.
 
         Args:
@@ -459,7 +481,7 @@ class FullTokenizer:
                 f"its ids go from 0 to {self.vocab_size - 1}"
             ) from error
 
-    def encode_ids(self, text, is_normalized=False):
+    def encode_ids(self, text: str | bytes, is_normalized: bool = False) -> list[int]:
         """Ids of `tokenize`, with the same arguments.
 
         Returns:
@@ -467,7 +489,7 @@ class FullTokenizer:
         """
         return self.convert_tokens_to_ids(self.tokenize(text, is_normalized))
 
-    def encode_batch(self, texts):
+    def encode_batch(self, texts: list[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Ids of many texts, faster than one by one.
 
         In SentencePiece mode, all unknown pieces share one id, and the rule of `encode_pieces` for
@@ -481,11 +503,11 @@ class FullTokenizer:
         """
         return _flat([self.encode_ids(text, is_normalized=True) for text in texts])
 
-    def needs_pieces(self, id_):
+    def needs_pieces(self, id_: int) -> bool:
         """Whether a text with this id (int) from `encode_batch` has to go through `tokenize`."""
         return False
 
-    def special_ids(self, with_mask=True):
+    def special_ids(self, with_mask: bool = True) -> SpecialIds:
         """Ids of the special pieces.
 
         Args:
@@ -505,7 +527,7 @@ class FullTokenizer:
             PAD_ID, self.vocab["[CLS]"], self.vocab["[SEP]"], self.vocab.get("[MASK]")
         )
 
-    def is_start_piece(self, piece):
+    def is_start_piece(self, piece: str) -> bool:
         """Whether a piece (str, as tokenised) starts a word: see the function `is_start_piece`."""
         return is_start_piece(piece, self.is_sentencepiece)
 
@@ -524,11 +546,11 @@ class SentencePieceTokenizer(FullTokenizer):
     def _content(self):
         return self._processor.serialized_model_proto()
 
-    def normalize(self, text):
+    def normalize(self, text: str | bytes) -> str:
         text = super().normalize(text)
         return preprocess_text(text, self.do_lower_case, strip_accents=self.strip_accents)
 
-    def normalize_batch(self, texts):
+    def normalize_batch(self, texts: list[str]) -> list[str]:
         return preprocess_lines(texts, self.do_lower_case, self.strip_accents)
 
     def _pieces(self, text):
@@ -537,10 +559,10 @@ class SentencePieceTokenizer(FullTokenizer):
     def _missing_id(self, token):
         return self._processor.unk_id()
 
-    def encode_batch(self, texts):
+    def encode_batch(self, texts: list[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         return _flat(self._processor.encode(texts, num_threads=1))
 
-    def needs_pieces(self, id_):
+    def needs_pieces(self, id_: int) -> bool:
         return id_ == self._processor.unk_id() or _is_number_and_comma(self.inv_vocab[id_])
 
 
@@ -564,7 +586,7 @@ class WordPieceTokenizer(FullTokenizer):
     def _missing_id(self, token):
         raise UserError(f"{self.path} has no token {token!r}; {self._remedy}")
 
-    def encode_batch(self, texts):
+    def encode_batch(self, texts: list[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         # No step of the tokenization looks beyond a space, so each word can be encoded separately.
         chain = itertools.chain.from_iterable
         ids = self._ids_of_words.__getitem__
