@@ -11,8 +11,12 @@ def text_of(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_the_citation_names_this_version():
-    assert re.findall(r"^version: (.+)$", text_of("CITATION.cff"), re.M) == [albert_tf.__version__]
+def test_changelog_and_citation_name_this_version_and_its_date():
+    headings = re.findall(r"^## (.+)$", text_of("CHANGELOG.md"), re.M)
+    citation = dict(re.findall(r"^(version|date-released): (.+)$", text_of("CITATION.cff"), re.M))
+    newest = f"{albert_tf.__version__} ({citation['date-released']})"
+    assert headings[:2] == ["vNext", newest]
+    assert citation["version"] == albert_tf.__version__
 
 
 def test_pre_commit_runs_the_ruff_of_the_requirements():
