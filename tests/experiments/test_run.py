@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """experiments/run.py: rows of a study, with a script that writes curves at once."""
 
+import importlib
 import importlib.util
 import json
+import re
+import shlex
 import textwrap
 
 import pytest
 
+from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError
 from tests import ROOT
+from tests.script_flags import flags_of
 
 _specification = importlib.util.spec_from_file_location(
     "experiments_run", ROOT / "experiments/run.py"
@@ -16,6 +21,7 @@ _specification = importlib.util.spec_from_file_location(
 experiments_run = importlib.util.module_from_spec(_specification)
 _specification.loader.exec_module(experiments_run)
 
+STUDIES = ROOT / "experiments"
 STUDY = """\
     title = "A study"
     script = "{tmp}/train.py"
@@ -205,14 +211,14 @@ def test_a_wrong_study_is_a_plain_error(study, old, new, message):
         run("--rows=base")
 
 
-def test_the_study_of_the_small_model_gives_commands():
-    lines = experiments_run.main(
-        [
-            str(ROOT / "experiments/english_small.toml"),
-            "--output_dir=x",
-            "--set",
-            "data=D",
-            "--dry_run",
-        ]
-    )
-    assert lines.startswith("python run_pretraining.py ")
+@pytest.mark.parametrize("name", sorted(path.stem for path in STUDIES.glob("*.toml")))
+def test_the_scripts_take_the_flags_of_the_studies(name):
+    path = STUDIES / f"{name}.toml"
+    places = set(re.findall(r"{(\w+)}", path.read_text())) - {"run"}
+    values = [word for place in sorted(places) for word in ("--set", f"{place}=X")]
+    lines = experiments_run.main([str(path), "--output_dir=x", "--dry_run", *values])
+    for line in lines.splitlines():
+        _, script, *words = shlex.split(line)
+        with flags_of(importlib.import_module(script.removesuffix(".py"))) as known:
+            assert known([script, *words]) == [script], line
+            flag_groups.check_values()
