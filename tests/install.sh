@@ -12,7 +12,7 @@ unset PYTHONPATH
 
 # Of a copy of the files under version control, which leaves no build in the checkout.
 mkdir "$scratch/source" "$scratch/work"
-(cd "$root" && git ls-files -z | xargs -0 cp --parents -t "$scratch/source")
+(cd "$root" && git ls-files -z | tar -c --null -T - -f -) | tar -x -f - -C "$scratch/source"
 "$1" -m venv "$scratch/venv"
 PATH=$scratch/venv/bin:$PATH
 hash -r
@@ -45,8 +45,9 @@ print(*metadata.distribution("albert_tf").entry_points.names)'); do
       $size --num_train_steps=2 --num_warmup_steps=1 --train_batch_size=4
     albert-predict --model=model --fill_mask="The [MASK] of a file." --top_k=1
   fi
-  python -c 'import albert_tf
+  python -c 'import albert_tf, os
 from albert_tf import models
+assert os.path.exists(os.path.join(os.path.dirname(albert_tf.__file__), "py.typed"))
 for name in ["model", *models.paths()]:
     (filling,) = albert_tf.load(name).fill_mask("The [MASK] of a file.", top_k=1)
     print(name, filling)'
