@@ -5,7 +5,7 @@ import argparse
 import sys
 
 import numpy as np
-import scipy.stats
+import scipy
 
 from albert_tf import options
 from albert_tf.api.load import load

@@ -56,6 +56,8 @@ def run(main):
     Args:
         main: callable that takes the arguments that are not flags.
     """
+    # Without it, TensorFlow imports Keras 3 too, which no script uses.
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     script = os.path.splitext(os.path.basename(sys.argv[0]))[0]
     logging.set_verbosity(logging.WARNING)
 

@@ -8,7 +8,7 @@ import os
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import scipy.special
+import scipy
 
 from albert_tf import files
 from albert_tf.records import feature_cache, input_pipeline, schemas

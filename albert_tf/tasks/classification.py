@@ -9,9 +9,7 @@ import warnings
 from typing import ClassVar
 
 import numpy as np
-import scipy.special
-import scipy.stats
-import sklearn.metrics
+import scipy
 import tensorflow as tf
 
 from albert_tf.checkpoints.run_directory import FinetunedTask
@@ -270,8 +268,20 @@ def _classes(logits):
     return np.argmax(logits, axis=-1)
 
 
-def _correlation(function, outputs, labels):
-    return function(outputs, labels).statistic if len(labels) > 1 else math.nan
+def _correlation(name, outputs, labels):
+    return getattr(scipy.stats, name)(outputs, labels).statistic if len(labels) > 1 else math.nan
+
+
+def _matthews(logits, ids):
+    import sklearn.metrics  # here, since it takes half a second, which predictions do not need
+
+    return sklearn.metrics.matthews_corrcoef(ids, _classes(logits))
+
+
+def _f1(logits, ids):
+    import sklearn.metrics
+
+    return sklearn.metrics.f1_score(ids, _classes(logits), zero_division=0.0)
 
 
 # name in the results -> f(logits [n, C] or scores [n], label ids [n] or scores [n])
@@ -279,10 +289,10 @@ METRICS = {
     "eval_accuracy": lambda logits, ids: np.mean(_classes(logits) == ids),
     # `loss` of the results is the mean over batches, this one over examples.
     "eval_loss": lambda outputs, labels: np.mean(_losses(outputs, labels)),
-    "matthew_corr": lambda logits, ids: sklearn.metrics.matthews_corrcoef(ids, _classes(logits)),
-    "f1": lambda logits, ids: sklearn.metrics.f1_score(ids, _classes(logits), zero_division=0.0),
-    "pearson": functools.partial(_correlation, scipy.stats.pearsonr),
-    "spearman": functools.partial(_correlation, scipy.stats.spearmanr),
+    "matthew_corr": _matthews,
+    "f1": _f1,
+    "pearson": functools.partial(_correlation, "pearsonr"),
+    "spearman": functools.partial(_correlation, "spearmanr"),
     "MSE": lambda outputs, labels: np.mean(_losses(outputs, labels)),
 }
 

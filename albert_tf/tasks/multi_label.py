@@ -5,8 +5,7 @@ import dataclasses
 import os
 
 import numpy as np
-import scipy.special
-import sklearn.metrics
+import scipy
 import tensorflow as tf
 
 from albert_tf import state
@@ -119,6 +118,8 @@ class MultiLabelTask(classification.ClassificationTask):
 
     def figures(self, split, outputs, batch_size):
         """Micro and macro F1 at the best threshold, that threshold, losses."""
+        import sklearn.metrics
+
         logits, gold = outputs["logits"].astype(float), split.arrays["label_ids"]
         scores = self.probabilities(logits)
         threshold = best_threshold(scores, gold)

@@ -15,12 +15,8 @@ import reprlib
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import scipy.special
+import scipy
 import tensorflow as tf
-from seqeval.metrics.sequence_labeling import (
-    classification_report,
-    precision_recall_fscore_support,
-)
 
 from albert_tf import files
 from albert_tf.checkpoints.run_directory import FinetunedTask
@@ -331,6 +327,8 @@ class NerTask(base.Task):
         An entity counts as found if its first and last word and its type are right, as by
         conlleval. `loss` is the mean over batches of rows.
         """
+        from seqeval.metrics import sequence_labeling  # here: it imports scikit-learn
+
         gold = true_labels(split.content)
         if not all(itertools.chain.from_iterable(gold)):
             return {}
@@ -339,7 +337,9 @@ class NerTask(base.Task):
         losses = base.cross_entropy(logits, label_ids)
         of_rows = np.bincount(np.nonzero(mask)[0], losses)
         found = self.predicted_labels(split, outputs)
-        scores = precision_recall_fscore_support(gold, found, average="micro", zero_division=0)
+        scores = sequence_labeling.precision_recall_fscore_support(
+            gold, found, average="micro", zero_division=0
+        )
         return dict(zip(("precision", "recall", "f1"), map(float, scores), strict=False)) | {
             "eval_accuracy": float(np.mean(np.argmax(logits, axis=-1) == label_ids)),
             "eval_loss": float(np.mean(losses)),
@@ -405,6 +405,8 @@ class NerData(base.DataSet):
 
     def write_predictions(self, splits, members, batch_size):
         """Writes the files, and prints figures, also those of each type of entity."""
+        from seqeval.metrics import sequence_labeling
+
         super().write_predictions(splits, members, batch_size)
         split = splits[""]
         gold = true_labels(split.content)
@@ -415,4 +417,4 @@ class NerData(base.DataSet):
             and split.content.has_labels
             and {*itertools.chain(*gold, *found)} != {"O"}
         ):
-            print(classification_report(gold, found, zero_division=0))
+            print(sequence_labeling.classification_report(gold, found, zero_division=0))

@@ -10,7 +10,7 @@ import reprlib
 from typing import NamedTuple
 
 import numpy as np
-import scipy.special
+import scipy
 import tensorflow as tf
 
 from albert_tf import files

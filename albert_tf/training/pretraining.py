@@ -6,7 +6,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-import scipy.stats
+import scipy
 
 from albert_tf import progress
 from albert_tf.checkpoints import run_directory
@@ -163,7 +163,7 @@ def _checked_source(config, options, paths, *, may_be_masked):
             )
     record_files.check_records(first, schema, _record_flags(schema))
     _, counts = np.unique(np.concatenate(pieces), return_counts=True)
-    return _Source(paths, schema, masking, scipy.stats.entropy(counts))
+    return _Source(paths, schema, masking, scipy.special.entr(counts / counts.sum()).sum())
 
 
 def _is_masked(features):

@@ -19,6 +19,9 @@ from albert_tf.checkpoints import name_table
 from albert_tf.model import dropout, fused, objectives, optimization
 from albert_tf.training import devices
 
+# AutoGraph would rewrite all code of the model, which takes seconds. No branch asks a tensor.
+_traced = functools.partial(tf.function, autograph=False)
+
 
 def inner_optimizer(optimizer):
     """The optimizer that holds moments and step, under a loss scale or not."""
@@ -96,11 +99,11 @@ class TrainStep:
         self._fuses = not compiled and devices.is_cpu(strategy)
         if compiled and not on_tpu:  # a TPU always compiles
             part = "_replica_step" if strategy.num_replicas_in_sync == 1 else "_gradients"
-            setattr(self, part, tf.function(getattr(self, part), jit_compile=True))
+            setattr(self, part, _traced(getattr(self, part), jit_compile=True))
         # A TPU runs many steps per call by itself. Elsewhere the host counts the steps, which costs
         # nothing and lets it show progress and stop at once.
         self.most_steps = 1000 if on_tpu else 1
-        step = tf.function(self._steps_on_device if on_tpu else self._step)
+        step = tf.function(self._steps_on_device) if on_tpu else _traced(self._step)
         self._run = devices.quiet_at_first(step)
 
     def __call__(self, iterator, steps):
@@ -216,7 +219,7 @@ def evaluation_step(strategy, model, objective):
         sums = _sums(terms, objective.figures)
         return _all_reduce(tf.concat([sums, [objective.loss(terms, totals)]], axis=0))
 
-    @tf.function(reduce_retracing=True)
+    @functools.partial(_traced, reduce_retracing=True)
     def step(batch):
         row = strategy.run(replica_step, args=(batch,))
         return strategy.experimental_local_results(row)[0]
@@ -291,9 +294,9 @@ class Predictor:
         forward = functools.partial(self._model, training=False)
         if not self._is_one:
             run = self._strategy.run
-            return tf.function(lambda shares: run(forward, args=(shares,)), reduce_retracing=True)
+            return _traced(lambda shares: run(forward, args=(shares,)), reduce_retracing=True)
         signature = {
             name: tf.TensorSpec([None] * values.ndim, values.dtype)
             for name, values in features.items()
         }
-        return tf.function(forward, input_signature=[signature])
+        return _traced(forward, input_signature=[signature])

@@ -2,6 +2,9 @@
 """What scripts share: checks of flags, locks, the one line of an error."""
 
 import contextlib
+import os
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -17,6 +20,7 @@ from albert_tf import locks, options
 from albert_tf.cli import launch
 from albert_tf.errors import UserError, one_line
 from albert_tf.training import devices, runs
+from tests import ROOT
 
 PATHS = {"data_dir": "none", "output_dir": "out", "albert_config_file": "none", "input_file": "x"}
 PATHS |= {
@@ -151,3 +155,21 @@ def test_a_file_in_place_of_a_directory(run_main, script, tmp_path):
     (tmp_path / "model.ckpt").write_text("x")
     with pytest.raises(UserError, match="is a file: give a directory"):
         run_main(script, albert_directory=tmp_path / "model.ckpt", export_path=tmp_path / "out")
+
+
+def test_a_script_imports_neither_keras_3_nor_what_only_evaluations_need():
+    code = """
+import sys
+from albert_tf.cli import launch
+
+def main(_):
+    import albert_tf.api.load
+    print({"keras", "sklearn", "scipy.stats"} & {*sys.modules}, "tf_keras" in sys.modules)
+
+sys.argv = ["script.py"]
+launch.run(main)
+"""
+    clean = {name: text for name, text in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
+    assert done.stdout == "set() True\n"

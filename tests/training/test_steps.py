@@ -160,3 +160,13 @@ def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale(float16, 
     assert steps.inner_optimizer(optimizer).iterations.numpy() == 1
     for name, value in values(model).items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)
+
+
+def test_no_code_is_rewritten_by_autograph():
+    def model(features, training):
+        assert tf.__internal__.autograph.control_status_ctx().status.name != "ENABLED"
+        return {"doubled": 2 * features["x"]}
+
+    predict = steps.Predictor(tf.distribute.get_strategy(), model, shows_progress=False)
+    found = predict([(np.arange(2), {"x": np.array([[1], [2]], np.int32)})], 2)
+    np.testing.assert_array_equal(found["doubled"], [[2], [4]])
