@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two workers exchange in a training step: shared parameters against parameters of their own.
+"""Measures what two workers exchange in a training step, with shared and unshared parameters.
 
 Section 3.1 of the paper: with shared parameters, less has to be communicated. The script starts two
 processes on this machine, which compute gradients of the masked-LM loss and add them up over

@@ -68,7 +68,7 @@ def their_score(directory, masked_only):
 
 
 def serve(args):
-    """What the other process does: answers each line of rows with seconds and scores."""
+    """Runs in the other process: answers each line of rows with seconds and scores."""
     both = [their_score(args.hf_directory, masked_only) for masked_only in (False, True)]
     for line in sys.stdin:
         content, answers = json.loads(line), []

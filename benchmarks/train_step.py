@@ -208,7 +208,7 @@ WORKERS = {
 
 
 def work(who, case):
-    """What the process of one of WORKERS does."""
+    """Runs in the process of one of WORKERS."""
 
     def prepare():
         devices.set_precision(case["dtype"])

@@ -284,7 +284,7 @@ def write_results(study, results, output_dir):
 
 
 def _changes(row):
-    """What a row changes, in words."""
+    """The changes of a row, in words."""
     changes = [row.get("config", {}), row.get("flags", {})]
     return (
         ", ".join(f"{name} {value}" for part in changes for name, value in part.items()) or "base"

@@ -200,7 +200,7 @@ def _compare(pieces, scores, i):
 
 
 def settings_of(loaded, paradigms, method):
-    """What the results depend on: dict of str -> str, with fingerprints of weights and pairs."""
+    """Settings behind the results: dict of str -> str, with fingerprints of weights and pairs."""
     named = name_table.named_variables(loaded.model)
     # A source may lack these, which are random then.
     others = (*name_table.POOLER, *name_table.HEAD_NAMES["sentence_order"])

@@ -97,7 +97,7 @@ def _keras_metadata(directory):
 
 
 def casing(directory, name):
-    """What a module says about the casing of its text; None if unknown.
+    """Reads the casing of its text from a module; None if unknown.
 
     Args:
         directory: str, the directory of the module.

@@ -115,7 +115,7 @@ def check_exist(*names):
 
 
 def _problem(kind, path):
-    """What is wrong with a path of some kind, as the rest of a message; None if nothing is."""
+    """Returns the rest of a message if a path of some kind is wrong, else None."""
     exists, is_directory = os.path.exists(path), os.path.isdir(path)
     if kind == "directory" and not is_directory:
         return f"={path} is a file: give a directory" if exists else f"={path} is not a directory"

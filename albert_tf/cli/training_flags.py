@@ -94,7 +94,7 @@ def check_pairs():
 
 
 def read_pairs(config, tokenizer):
-    """What measures the model on --minimal_pairs_file, a callable; None without the flag.
+    """A callable that measures the model on --minimal_pairs_file; None without the flag.
 
     Args:
         config: AlbertConfig.

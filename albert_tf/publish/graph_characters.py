@@ -162,7 +162,7 @@ class CodePointTable:
 
 
 class Replacement:
-    """What the clean-up makes of each character: mostly one other, sometimes none or several.
+    """Replaces each character in the clean-up: mostly by one other, sometimes by none or several.
 
     Args:
       function: str of one character -> str.
@@ -193,7 +193,7 @@ class Replacement:
 
 @functools.cache
 def _replacements(function):
-    """What a function (str of one character -> str) makes of all characters; see `Replacement`.
+    """Applies a function (str of one character -> str) to all characters; see `Replacement`.
 
     Returns:
       (pages of what to add to each code point, lengths, first places, codes of the entries).

@@ -18,7 +18,7 @@ from albert_tf.training.task import Evaluation, RecordFiles, Split
 
 
 class TextInput(NamedTuple):
-    """What all tasks need to turn text into ids.
+    """Settings that all tasks need to turn text into ids.
 
     Attributes:
         tokenizer: FullTokenizer.

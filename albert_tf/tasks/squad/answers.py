@@ -22,7 +22,7 @@ ROUNDING = 1e-4  # logits that differ by less may change their order on another 
 
 
 class Predictions(NamedTuple):
-    """What the model answers; dicts from question id, in the order of the examples.
+    """The answers of a model: dicts from question id, in the order of the examples.
 
     Args:
         nbest: lists of dicts text, probability, start_log_prob, end_log_prob, best first. Version 1

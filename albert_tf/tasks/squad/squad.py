@@ -30,7 +30,7 @@ EVEN_CHANCE = 0.0  # the no-answer logit at which an answer is as likely as none
 
 
 class Version(NamedTuple):
-    """What differs between the versions of SQuAD.
+    """The differences between the versions of SQuAD.
 
     Attributes:
         has_negatives: bool, whether questions may have no answer.
