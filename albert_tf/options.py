@@ -50,7 +50,7 @@ _STRIP_ACCENTS = (
 _KEEP_EVALUATED = "Checkpoints to keep of those that were evaluated, besides the best; 0 for all."
 _PAIRS = "Take the first pairs of each paradigm, such as 100 for a quick look; 0 for all."
 _METHOD = (
-    "What is masked while a piece is scored. within_word_l2r: the piece and the later ones of its "
+    "Masked pieces while a piece is scored. within_word_l2r: the piece and the later ones of its "
     "word; original: the piece."
 )
 _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
@@ -761,7 +761,7 @@ class TextFormat(Options):
     file_is_document: bool = option(False, help=
         "The end of a file ends a document. It does not in the original.")
     on_decode_error: str = option("stop", choices=ON_DECODE_ERROR, help=
-        "What to do with a line that is not UTF-8: stop, or skip it; the summary counts them.")
+        "How to treat a line that is not UTF-8: stop, or skip it; the summary counts them.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -800,7 +800,7 @@ class WordStart(Options):
     """Where words begin, for whole-word masking."""
 
     word_start: str = option("original", choices=WORD_STARTS, help=
-        "What begins a word. original: pieces with anything but the letters a-z and some "
+        "Which pieces begin a word. original: pieces with anything but the letters a-z and some "
         "punctuation, which suits only English. piece: SentencePiece's mark of a space.")
 
 
@@ -817,7 +817,7 @@ class Instances(Options):
         "Draw n-gram lengths n with probability proportional to 1/n; if false, the probabilities "
         "are reversed, so that the longest are the most frequent.")
     random_next_sentence: bool = option(False, help=
-        "What the sentence-level task is. False: sentence order (ALBERT), negatives are the two "
+        "The sentence-level task. False: sentence order (ALBERT), negatives are the two "
         "segments swapped. True: next sentence (BERT), the second segment of negatives is from a "
         "random document. In the records, next_sentence_labels is 0 for segments in order, 1 for "
         "swapped or random. A text of a single sentence cannot be swapped: it gets a random second "
@@ -1013,7 +1013,7 @@ class Examples(Options):
     predict_batch_size: int = option(8, "Examples that are computed together.", low=1)
 
 
-@group("What --model does not tell")
+@group("Settings that --model does not record")
 class TrainedModel(Options):
     """Settings that the directory of a model may lack."""
 
@@ -1026,12 +1026,12 @@ class TrainedModel(Options):
     max_seq_length: int | None = option(None, "Longest sequence, in pieces.")
 
 
-@group("What --model does not tell")
+@group("Settings that --model does not record")
 class TrainedTask(Options):
     """The task of a fine-tuned model, which its directory may lack."""
 
     task_name: str | None = option(None, help=
-        "What the model is fine-tuned for: a task of GLUE, tsv, multi_label, regression, ner or "
+        "The task of the fine-tuned model: a task of GLUE, tsv, multi_label, regression, ner or "
         "race.")
     labels: list | None = option(None, "Its classes in the order of their ids.")
 
