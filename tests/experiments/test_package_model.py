@@ -29,7 +29,12 @@ _specification.loader.exec_module(package_model)
 
 CARD = ROOT / "experiments" / "english_small_card.md"
 # What each model of the package must reach: part of figures.json -> figure -> least value.
-AT_LEAST = {}
+AT_LEAST = {
+    "english-small": {
+        "heldout": {"masked_lm_accuracy": 0.42, "sentence_order_accuracy": 0.75},
+        "sample": {"minimal_pairs": 0.6, "word_accuracy": 0.2},
+    }
+}
 TOLERANCE = 0.02  # of figures on the sample: other processors round otherwise
 FILES = {
     "README.md", "config.json", "figures.json", "model.safetensors", "spiece.model",
@@ -117,6 +122,7 @@ def test_the_models_of_the_package():
     for name, path in models.paths().items():
         check_model(package_model.Path(path))
         figures = json.loads((package_model.Path(path) / "figures.json").read_text())
+        assert name in AT_LEAST, f"say in AT_LEAST what {name} must reach"
         for part, least in AT_LEAST[name].items():
             for figure, value in least.items():
                 assert figures[part][figure] >= value, (name, part, figure)
