@@ -35,7 +35,7 @@ AT_LEAST = {
         "sample": {"minimal_pairs": 0.6, "word_accuracy": 0.2},
     }
 }
-TOLERANCE = 0.02  # of figures on the sample: other processors round otherwise
+TOLERANCE = 0.03  # of figures on the sample, two pairs: other graphs and processors round otherwise
 FILES = {
     "README.md", "config.json", "figures.json", "model.safetensors", "spiece.model",
     "tokenizer.json", "tokenizer_config.json",
