@@ -269,7 +269,7 @@ def test_embeddings_are_the_encoders(classifier, predicted):
             ids = tokenizer.encode_ids(text)
             expected = model.encoder(tf.constant([[special.cls, *ids, special.sep]]))[name][0]
             assert set(line) == {name}
-            np.testing.assert_allclose(line[name], expected, rtol=0, atol=CLOSE)
+            np.testing.assert_allclose(line[name], expected, rtol=0, atol=CLOSE_ENCODED)
 
 
 def test_exports_follow_the_training(classifier, run_main, tmp_path, signatures_of):
