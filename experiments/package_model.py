@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import string
 import subprocess
 import sys
@@ -62,7 +63,9 @@ def run_script(name, **flags):
 
 
 def heldout_figures(checkpoint, config_file, flags, directory):
-    """Figures of a checkpoint on the held-out records of a training.
+    """Figures of a checkpoint on the held-out records of a training: means of those of each file.
+
+    Every file counts the same, however many records it has.
 
     Args:
         checkpoint: str, anything that --init_checkpoint takes.
@@ -73,15 +76,24 @@ def heldout_figures(checkpoint, config_file, flags, directory):
     Returns:
         dict of figure -> float.
     """
-    run_script(
-        "run_pretraining.py",
-        do_train=False, do_eval=True, init_checkpoint=checkpoint, albert_config_file=config_file,
-        input_file=flags["eval_input_file"], output_dir=directory,
-        **{name: flags[name] for name in OF_EVALUATION},
-    )  # fmt: skip
-    lines = files.read_text(os.path.join(directory, "eval_results.txt")).splitlines()
-    pairs = [line.split(" = ") for line in lines if " = " in line]
-    return {name: float(value) for name, value in pairs if "_" in name and name != "global_step"}
+    found = []
+    for number, path in enumerate(
+        files.expand_patterns(flags["eval_input_file"], "eval_input_file")
+    ):
+        output = os.path.join(directory, str(number))
+        run_script(
+            "run_pretraining.py",
+            do_train=False, do_eval=True, init_checkpoint=checkpoint,
+            albert_config_file=config_file, input_file=path, output_dir=output,
+            **{name: flags[name] for name in OF_EVALUATION},
+        )  # fmt: skip
+        lines = files.read_text(os.path.join(output, "eval_results.txt")).splitlines()
+        found.append(dict(line.split(" = ") for line in lines if " = " in line))
+    return {
+        name: statistics.mean(float(figures[name]) for figures in found)
+        for name in found[0]
+        if "_" in name and name != "global_step"
+    }
 
 
 def sample_figures(loaded):
@@ -212,8 +224,9 @@ def package(run, model_dir, checkpoint_name, template, tables):
         name = os.path.basename(model_dir.rstrip("/"))
         text = card(template, name, config, phases, figures, tables)
         files.write_text(os.path.join(made, CARD), text)
-        shutil.rmtree(model_dir, ignore_errors=True)
-        shutil.copytree(made, model_dir)
+        with files.replacing_directory(model_dir) as directory:
+            shutil.copytree(made, directory, dirs_exist_ok=True)
+            files.remove(model_dir)
     sample = ", ".join(f"{key} {100 * value:.1f}%" for key, value in figures["sample"].items())
     return f"held-out masked-LM accuracy {accuracies}\nsample: {sample}\nwrote {model_dir}"
 

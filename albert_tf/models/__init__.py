@@ -20,4 +20,5 @@ def paths():
 
 def hint():
     """The end of a message about a path that is none: names the models, if there are any."""
-    return f", or the name of a packaged model: {', '.join(paths())}" if paths() else ""
+    names = ", ".join(paths())
+    return f", or the name of a packaged model: {names}" if names else ""

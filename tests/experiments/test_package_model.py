@@ -202,6 +202,28 @@ def test_word_accuracy_counts_words_of_one_piece(tmp_path, monkeypatch):
     assert found == {"minimal_pairs": 0.75, "word_accuracy": pytest.approx(2 / 3)}
 
 
+def test_heldout_files_count_the_same(tmp_path, monkeypatch):
+    for name in ("books", "wiki"):
+        (tmp_path / name).touch()
+
+    def evaluate(script, input_file, output_dir, **flags):
+        assert (script, flags["init_checkpoint"], flags["max_seq_length"]) == (
+            "run_pretraining.py", "model", 64,
+        )  # fmt: skip
+        accuracy = {"books": 0.25, "wiki": 0.5}[package_model.Path(input_file).name]
+        package_model.Path(output_dir).mkdir(parents=True)
+        (package_model.Path(output_dir) / "eval_results.txt").write_text(
+            f"***** Eval results *****\nglobal_step = 0\nmasked_lm_accuracy = {accuracy}\n"
+        )
+
+    monkeypatch.setattr(package_model, "run_script", evaluate)
+    flags = dict.fromkeys(package_model.OF_EVALUATION, 64) | {
+        "eval_input_file": f"{tmp_path}/books,{tmp_path}/wiki"
+    }
+    found = package_model.heldout_figures("model", "config.json", flags, str(tmp_path / "work"))
+    assert found == {"masked_lm_accuracy": 0.375}
+
+
 def test_nothing_is_written_if_half_precision_changes_the_accuracy(tmp_path, monkeypatch):
     run = tmp_path / "run"
     run.mkdir()
