@@ -248,15 +248,15 @@ class Devices(Options):
     num_gpus: int | None = option(None, "GPUs to use; all by default.")
     use_tpu: bool = option(False, "Same as --distribution_strategy=tpu.")
     tpu_name: str | None = option(None, "Cloud TPU name or grpc address; none for a local TPU.")
-    tpu_zone: str | None = option(None, "Zone of the Cloud TPU, if it cannot be found out.")
-    gcp_project: str | None = option(None, "Project of the Cloud TPU, if it cannot be found out.")
+    tpu_zone: str | None = option(None, "Zone of the Cloud TPU, if it cannot be detected.")
+    gcp_project: str | None = option(None, "Project of the Cloud TPU, if it cannot be detected.")
     dtype: str = option("fp32", choices=PRECISIONS, help=
         "Computation type; variables stay in fp32. bf16 for TPUs and new CPUs, fp16 for GPUs; tf32 "
         "is fp32 with faster, less exact products on GPUs.")
-    enable_xla: bool = option(False, "Compile the step of training with XLA; a TPU always does.")
+    enable_xla: bool = option(False, "Compile the training step with XLA; a TPU always does.")
     seed: int | None = option(None, low=0, high=2**32 - 1, help=
-        "Fixes weights, dropout and the order of records. By default the seed of the run that is "
-        "resumed, or a new one.")
+        "Seed of initial weights, dropout and the order of records. By default a resumed run keeps "
+        "its seed, and a new run draws one.")
 
 
 @group("Optimizer")
@@ -278,7 +278,7 @@ class Clipping(Options):
     """Limit on the size of an update."""
 
     gradient_clip_norm: float = option(1.0, above=0, help=
-        "Gradients of a batch are scaled down to this joint norm.")
+        "Largest norm of the gradient of a whole batch; larger gradients are scaled down.")
 
 
 @group("Checkpoints and curves")
@@ -287,18 +287,17 @@ class Checkpoints(Options):
 
     save_checkpoints_steps: int = option(1000, "Updates between checkpoints.", low=1)
     iterations_per_loop: int = option(1000, low=1, help=
-        "Updates between two points of the curves. If it is not given, a hundredth of the training "
-        "and 1000 at most.")
+        "Updates between two points of the curves. By default a hundredth of the training, at most "
+        "1000.")
     steps_per_loop: int | None = option(None, low=1, help=
         "The Model Garden's name of --iterations_per_loop.")
     continuous_eval_timeout: float = option(0.0, low=0, help=
-        "Without --do_train: seconds to wait for a newer checkpoint of a run that goes on "
-        "elsewhere.")
+        "Without --do_train: seconds to wait for the next checkpoint of a training in another "
+        "process.")
     save_moments_for_best: bool = option(False, help=
-        "Keep the moments of the optimizer in model.ckpt-best, which is three times as large then.")
+        "Keep the optimizer's moments in model.ckpt-best, which makes it three times as large.")
     allow_changes_on_resume: bool = option(False, help=
-        "Resume a run even if optimizer, architecture or batch size are not those of its record, "
-        "run.json, any more.")
+        "Resume a run even if optimizer, architecture or batch size differ from those in run.json.")
     stop_on_divergence: float = option(0.0, above=1, or_zero=True, help=
         "End the training when the loss exceeds this multiple of its running mean, such as 2; 0 "
         "for never.")
@@ -309,8 +308,8 @@ class Memory(Options):
     """Settings that trade memory for speed, and profiling."""
 
     gradient_accumulation_steps: int = option(1, low=1, help=
-        "Parts in which a device computes its share of a batch, one after another. Less memory for "
-        "the same batch.")
+        "Number of parts in which a device computes its share of a batch, one after another: the "
+        "same batch in less memory.")
     recompute: bool = option(False, help=
         "Compute the activations of each block again in the backward pass: less memory, more time.")
     profile_steps: str | None = option(None, help=
@@ -326,8 +325,8 @@ class Operations(Options):
     """Statistics on the operations of an update."""
 
     peak_tflops: float | None = option(None, low=0, help=
-        "What the devices could compute together, in 10^12 operations per second, to show which "
-        "share of it the products of the model take.")
+        "Peak speed of all devices together, in 10^12 operations per second. The progress line "
+        "then shows how much of it the model's matrix products reach.")
 
 
 NO_EFFECT = "Accepted and without effect"  # flags of the original that have no meaning any more
@@ -352,7 +351,7 @@ class Einsum(Options):
 class SquadLeftovers(Options):
     """Flags of the original for files."""
 
-    predict_feature_left_file: str | None = option(None, "What it held is computed in every run.")
+    predict_feature_left_file: str | None = option(None, "Its contents are computed in every run.")
 
 
 @group()
@@ -398,14 +397,14 @@ class FineTunedModel(Options):
         "JSON file with the model's architecture: albert_config.json, or config.json of the "
         "transformers library.")
     spm_model_file: str | None = option(None, path="file", help=
-        "SentencePiece model; empty or unset where --vocab_file is given.")
+        "SentencePiece model. Leave it out if you give --vocab_file.")
     vocab_file: str | None = option(None, path="file", help=
         "WordPiece vocabulary, for models without a SentencePiece model.")
     init_checkpoint: str | None = option(None, path="checkpoint", help=
         "Encoder weights to start from: a prefix, its .index file, a directory, model.safetensors "
         "of the transformers library, or the name of a packaged model. The head is initialized "
-        "randomly. Without --do_train: a fine-tuned model to evaluate or predict with. Not read "
-        "if --output_dir holds a run.")
+        "randomly. Without --do_train: a fine-tuned model to evaluate or predict with. Ignored "
+        "if --output_dir contains a run.")
     albert_hub_module_handle: str | None = option(None, path="directory", help=
         "Local directory of an exported module, of TensorFlow 1 or 2, in place of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
@@ -420,12 +419,12 @@ class FineTunedModel(Options):
 class FineTuningUpdates(Options):
     """Batches and updates of fine-tuning."""
 
-    train_batch_size: int = option(32, "Examples of an update, over all replicas.", low=1)
-    eval_batch_size: int = option(8, "Examples of an evaluation batch.", low=1)
-    predict_batch_size: int = option(8, "Examples of a prediction batch.", low=1)
+    train_batch_size: int = option(32, "Examples per update, over all replicas.", low=1)
+    eval_batch_size: int = option(8, "Examples per evaluation batch.", low=1)
+    predict_batch_size: int = option(8, "Examples per prediction batch.", low=1)
     shuffle_buffer_size: int = option(WINDOW, low=1, help=
-        "Records that are shuffled together; more, up to all, where a larger file is sorted. 1 "
-        "keeps the order.")
+        "Number of records that are shuffled together. Use more if a larger file is sorted, up to "
+        "its size. 1 keeps the order.")
     learning_rate: float = option(5e-5, "Peak learning rate.", low=0)
     optimizer: str = option("adamw", "Optimizer.", choices=OPTIMIZERS)
 
@@ -434,7 +433,8 @@ class FineTuningUpdates(Options):
 class FineTuningSteps(Options):
     """The length of training, counted in updates."""
 
-    train_step: int = option(1000, "Updates in all; the decay ends there.", low=1)
+    train_step: int = option(1000, low=1, help=
+        "Total number of updates; the learning rate decays until then.")
     num_train_epochs: float | None = option(None, above=0, high=INT32_MAX, help=
         "Passes over the training data, in place of --train_step.")
     warmup_step: int = option(0, "Updates of the linear warm-up.", low=0)
@@ -448,8 +448,8 @@ class Export(Options):
         "Where to write the best checkpoint as a SavedModel, in a folder named after the time: ids "
         "in or text in, predictions out. predict.py runs it. Settings of text are the training's.")
     export_text: bool = option(True, help=
-        "Let the SavedModel take text too, which needs tensorflow-text to be loaded; without, it "
-        "takes only ids, and tensorflow suffices.")
+        "Let the SavedModel take text and ids; loading it then needs tensorflow-text. If false, it "
+        "takes only ids and needs only tensorflow.")
     export_tflite: bool = option(False, help=
         "Write TFLite files of the model into --export_dir too: float32, float16 and int8.")
 
@@ -504,30 +504,30 @@ class ClassifierData(Options):
     """The task and its files."""
 
     data_dir: str | None = option(None, path="directory", help=
-        "Directory of the GLUE data, a folder for each task. Not needed for only --predict_file or "
-        "--export_dir.")
+        "Directory of the GLUE data, with a folder for each task, or of your own files. Not needed "
+        "to predict --predict_file or to export.")
     task_name: str | None = option(None, help=
         "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv: "
         "train.tsv, dev.tsv and test.tsv, or train.csv and so on, in --data_dir; or ner: "
-        "train.conll, dev.conll and test.conll there, a word and its label on each line. For only "
-        "--predict_file or --export_dir it is taken from the run's record.")
+        "train.conll, dev.conll and test.conll there, a word and its label on each line. With "
+        "--predict_file or --export_dir, it can be read from the directory of the run.")
     cached_dir: str | None = option(None, path="output", help=
         "Where the TFRecords of features are kept; --output_dir by default.")
     text_column: str | None = option("0", "tsv: column of the text, a name or a number from 0.")
     text_pair_column: str | None = option(None, "tsv: column of a second text.")
     label_column: str | None = option(None, "tsv: column of the label.")
-    labels: list | None = option(None, "tsv, ner: the classes; the training file's by default.")
-    regression: bool = option(False, "tsv: whether labels are numbers to be predicted.")
+    labels: list | None = option(None, "tsv, ner: the classes; by default those of the training.")
+    regression: bool = option(False, "tsv: whether the labels are numbers to predict.")
     multi_label: bool = option(False, help=
-        "tsv: whether a text has any number of labels: separated by | in --label_column, or with a "
-        "column of 0 and 1 for each label there, separated by commas.")
+        "tsv: whether a text can have several labels. They are separated by | in --label_column, "
+        "or --label_column names a column of 0 and 1 for each label, separated by commas.")
     num_trials: int = option(1, low=1, help=
-        "Runs with seeds of their own, in folders of their own; the best is kept. The paper "
-        "reports the median of five.")
+        "Number of runs, each with its own seed and folder; the best is kept. The paper reports "
+        "the median of five.")
     glue_submission_dir: str | None = option(None, path="output", help=
         "Where to write predictions as the GLUE server takes them.")
     threshold_to_export: float = option(math.nan, help=
-        "A number to give back with the export's predictions.")
+        "A number that the export returns with its predictions.")
 
 
 @group("Training and evaluation")
@@ -542,10 +542,10 @@ class PredictedFile(Options):
     """A file to predict in place of the test set."""
 
     predict_file: str | None = option(None, path="file", help=
-        "File that --do_predict predicts in place of the test set: tab-separated columns, of which "
-        "--text_column and --text_pair_column are read, those of the training by default; for ner "
-        "a word on each line. What was trained is taken from the run's record.")
-    id_column: str | None = option(None, "Column of it to be written next to the predictions.")
+        "File that --do_predict predicts instead of the test set. It has tab-separated columns; "
+        "--text_column and --text_pair_column name those with the texts, by default as in the "
+        "training. For ner it has a word on each line. Task and model are read from --output_dir.")
+    id_column: str | None = option(None, "Column of --predict_file to copy to the predictions.")
 
 
 # === run_race.py =================================================================================
@@ -561,9 +561,10 @@ class Race(Options):
     eval_file: str | None = option(None, _FEATURES.format("development"), path="output")
     predict_file: str | None = option(None, _FEATURES.format("test"), path="output")
     dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1)
-    max_qa_length: int = option(128, "Longest question and option; its last pieces are kept.")
-    high_only: bool = option(False, "Only the high school's questions.")
-    middle_only: bool = option(False, "Only the middle school's questions.")
+    max_qa_length: int = option(128, help=
+        "Most pieces of question and option together; the last ones are kept.")
+    high_only: bool = option(False, "Only the questions of high school.")
+    middle_only: bool = option(False, "Only the questions of middle school.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -587,8 +588,8 @@ class Squad(Options):
 
     train_file: str | None = option(None, "SQuAD JSON to train on.", path="file")
     predict_file: str | None = option(None, path="file", help=
-        "SQuAD JSON to answer. With answers in it, every checkpoint is evaluated on it and the one "
-        "with the best f1 is kept.")
+        "SQuAD JSON with the questions to answer. If it has answers too, every checkpoint is "
+        "evaluated on it, and the one with the best f1 is kept.")
     train_feature_file: str | None = option(None, path="output", help=
         "TFRecord file for the features to train; in --output_dir by default.")
     predict_feature_file: str | None = option(None, path="output", help=
@@ -597,14 +598,15 @@ class Squad(Options):
         "Whether questions may have no answer (SQuAD 2.0). Read from --train_file by default or, "
         "without --do_train, from the checkpoint.")
     null_score_diff_threshold: float | None = option(None, help=
-        "Version 2: questions whose no-answer logit is not below it get no answer. By default it "
-        "is tuned where --predict_file has answers, and else the one tuned last is taken.")
+        "Version 2: a question gets an answer only if its no-answer logit is below this. By "
+        "default it is tuned if --predict_file has answers; otherwise the one tuned last is used.")
     ensemble_dirs: list = option((), path="directory", help=
-        "Directories of trained runs to predict with together: their scores are averaged. Each "
-        "with its albert_config.json; in place of --albert_config_file and --init_checkpoint.")
+        "Comma-separated directories of trained runs. They predict together: their scores are "
+        "averaged. Each has its albert_config.json. Replaces --albert_config_file and "
+        "--init_checkpoint.")
     doc_stride: int = option(128, "Pieces from one window of a paragraph to the next.")
     max_query_length: int = option(64, "Pieces of a question; the rest is cut off.", low=1)
-    n_best_size: int = option(20, "Longest list of answers to a question.", low=1)
+    n_best_size: int = option(20, "Most answers to list for a question.", low=1)
     max_answer_length: int = option(30, "Longest answer, in pieces.", low=1)
     start_n_top: int = option(5, "Version 2: starts in the beam.", low=1)
     end_n_top: int = option(5, "Version 2: ends in the beam of each start.", low=1)
@@ -637,12 +639,12 @@ class PretrainingData(Options):
     input_file: str | None = option(None, path="files", help=
         "Comma-separated globs of TFRecords to train on.")
     eval_input_file: str | None = option(None, path="files", help=
-        "Comma-separated globs of held-out TFRecords. Unset, --input_file is evaluated on, as in "
-        "the original, which says little about other text.")
+        "Comma-separated globs of held-out TFRecords to evaluate on. By default, as in the "
+        "original, --input_file, which says little about other text.")
     output_dir: str | None = option(None, "Directory for checkpoints and results.", path="output")
     init_checkpoint: str | None = option(None, path="checkpoint", help=
         "Weights to start from: a prefix, its .index file, a directory or the name of a packaged "
-        "model. Step and moments are not taken. Not read if --output_dir holds a run to resume.")
+        "model. Step and moments are not read. Ignored if --output_dir contains a run to resume.")
     init_from_group0: bool = option(False, help=
         "Fill every parameter group from the checkpoint's group 0.")
     max_seq_length: int = option(512, low=1, help=
@@ -660,17 +662,18 @@ class PretrainingUpdates(Options):
         "Weight of the sentence-order loss; 0 leaves it out.")
     do_train: bool = option(True, "Train.")
     do_eval: bool = option(False, help=
-        "Evaluate every checkpoint when written; without --do_train, the newest of --output_dir.")
-    train_batch_size: int = option(4096, "Sequences of an update, over all replicas.", low=1)
-    eval_batch_size: int = option(64, "Sequences of an evaluation batch.", low=1)
+        "Evaluate every checkpoint when it is written; without --do_train, only the newest one.")
+    train_batch_size: int = option(4096, "Sequences per update, over all replicas.", low=1)
+    eval_batch_size: int = option(64, "Sequences per evaluation batch.", low=1)
     optimizer: str = option("lamb", "Optimizer.", choices=OPTIMIZERS)
     learning_rate: float = option(0.00176, "Peak learning rate, for a batch of 4096.", low=0)
     poly_power: float = option(1.0, "Exponent of the polynomial decay.", low=0)
-    num_train_steps: int = option(125000, "Updates in all; the decay ends there.", low=1)
+    num_train_steps: int = option(125000, low=1, help=
+        "Total number of updates; the learning rate decays until then.")
     num_warmup_steps: int = option(3125, "Updates of the linear warm-up.", low=0)
     start_warmup_step: int = option(0, "Step at which the warm-up begins.", low=0)
     keep_checkpoint_max: int = option(5, "Newest checkpoints to keep; 0 for all.", low=0)
-    max_eval_steps: int = option(100, "Most batches of an evaluation.", low=1)
+    max_eval_steps: int = option(100, "Largest number of batches of an evaluation.", low=1)
     shuffle_buffer_size: int = option(WINDOW, low=1, help=
         "Records that are shuffled together, after the files; twice as many are in memory. 1 keeps "
         "the order of files and records.")
@@ -681,8 +684,9 @@ class OnlineMasking(Options):
     """Masking of records while they are read, with the names of create_pretraining_data.py."""
 
     masked_lm_budget: float = option(0.0, low=0, below=1, help=
-        "Share of the pieces to mask, such as 0.15, others in each epoch: for records made with "
-        "create_pretraining_data.py --masked_lm_prob=0. 0 for records that are masked.")
+        "Share of the pieces to mask, such as 0.15, for records made with "
+        "create_pretraining_data.py --masked_lm_prob=0. Each epoch has new masks. 0 if the records "
+        "have masks.")
     ngram: int = option(3, "With --masked_lm_budget: longest n-gram to mask, in words.", low=1)
     favor_shorter_ngram: bool = option(True, help=
         "With --masked_lm_budget: draw n-gram lengths n with probability proportional to 1/n; if "
@@ -695,9 +699,9 @@ class OnlineMasking(Options):
     vocab_file: str | None = option(None, path="file", help=
         "With --masked_lm_budget: WordPiece vocabulary of the records.")
     length_buckets: list | None = option(None, help=
-        "Comma-separated lengths, such as 64,128,256: sequences up to the first share batches, "
-        "those up to the second, and so on, and batches are cut to these lengths. For texts of "
-        "short documents. By default all batches are of --max_seq_length.")
+        "Comma-separated lengths of batches, such as 64,128,256. Sequences of similar length are "
+        "batched together, and each batch is padded only to the next of these lengths. Saves time "
+        "with short documents. By default all batches have --max_seq_length.")
 
 
 @group("Minimal pairs")
@@ -705,8 +709,8 @@ class TrainingPairs(Options):
     """Minimal pairs on which a model is measured while it is trained."""
 
     minimal_pairs_file: str | None = option(None, path="files", help=
-        "Comma-separated globs of files with minimal pairs, as of minimal_pairs.py --input_file. "
-        "The accuracies go into the curves.")
+        "Comma-separated globs of files with minimal pairs, in the formats of minimal_pairs.py. "
+        "The accuracies appear in the curves.")
     minimal_pairs_every: int = option(10_000, low=1, help=
         "Updates between two measurements; the last is at the end of the training.")
     pairs_per_paradigm: int = option(0, low=0, help=_PAIRS)
@@ -786,13 +790,13 @@ class Selection(Options):
     """Which documents of a corpus to leave out or hold out."""
 
     drop_duplicates: bool = option(False, help=
-        "Leave out documents whose tokens are those of an earlier one; the summary counts them.")
+        "Leave out documents with the same tokens as an earlier one; the summary counts them.")
     drop_near_duplicates: float = option(0.0, low=0.5, high=1, or_zero=True, help=
-        "Leave out documents that are this similar to an earlier one, for instance 0.8: the share "
-        "of their sequences of five tokens that both have. 0 keeps them.")
+        "Leave out documents that are at least this similar to an earlier one, such as 0.8. The "
+        "similarity is the share of sequences of five tokens that both have. 0 keeps all.")
     heldout_fraction: float = option(0.0, low=0, below=1, help=
-        "About which share of the documents goes to --heldout_output_file instead. The choice "
-        "depends only on the tokens of a document.")
+        "Approximate share of the documents to write to --heldout_output_file instead. Whether a "
+        "document is held out depends only on its tokens.")
 
 
 @group("Choice of documents")
@@ -824,10 +828,10 @@ class Instances(Options):
         "segment, label 1, either way.")
     # two tokens are the shortest target of a short sequence
     max_seq_length: int = option(512, low=NUM_SPECIALS + 2, high=_LONGEST, help=
-        "Tokens per instance at most, with [CLS] and both [SEP]; the rest is 0.")
+        "Most tokens per instance, with [CLS] and both [SEP]; the rest is padded with 0.")
     ngram: int = option(3, "Longest n-gram to mask, in words.", low=1, high=_LONGEST)
     max_predictions_per_seq: int = option(20, low=1, high=_LONGEST, help=
-        "Tokens to predict per instance at most.")
+        "Most tokens to predict per instance.")
     random_seed: int = option(12345, low=0, high=2**64 - 1, help=
         "Seed; the same seed gives the same records.")
     dupe_factor: int = option(40, low=1, high=10_000, help=
@@ -849,12 +853,12 @@ class RecordFiles(Options):
         "Names that end in .gz are compressed. name@64 stands for 64 files: name-00000-of-00064 "
         "and so on.")
     heldout_output_file: str | None = option(None, path="output", help=
-        "As --output_file, for the documents held out.")
+        "Like --output_file, for the held-out documents.")
     num_output_shards: int | None = option(None, low=1, help=
-        "Files to write, if --output_file is a single name: as name@N.")
+        "Number of files to write, if --output_file is a single name; the same as name@N.")
     num_workers: int = option(1, low=1, help=
-        "Processes. The records do not depend on it. Each file is written by one process, so name "
-        "at least as many files.")
+        "Number of processes. It does not change the records. Each file is written by one process, "
+        "so name at least as many files.")
     work_directory: str | None = option(None, path="output", help=
         "Directory on a local disk (with --runner: a shared one, such as gs://...) for the "
         "tokenised text and the state of the run. It is kept, and a later run with other settings "
@@ -868,8 +872,8 @@ class Runner(Options):
 
     runner: str | None = option(None, help=
         "Apache Beam runner that does the work: DataflowRunner, FlinkRunner, SparkRunner, "
-        "DaskRunner, DirectRunner (this machine) or another one that Beam knows. All paths must be "
-        "within reach of all machines. The records are those of a run without it.")
+        "DaskRunner, DirectRunner (this machine) or another one that Beam knows. All machines must "
+        "be able to read all paths. The records are the same as without it.")
     beam_pipeline_options: list = option((), help=
         "With --runner: Beam's pipeline options, such as project=my-project,region=us-east1.")
 
@@ -887,10 +891,10 @@ class SentencePiece(Options):
     """A SentencePiece model to train, with SentencePiece's names."""
 
     vocab_size: int = option(30000, low=_SMALLEST_VOCABULARY, high=INT32_MAX, help=
-        "Pieces, with the special ones.")
+        "Number of pieces, including the special ones.")
     # SentencePiece's limit; its 0 means all
     input_sentence_size: int = option(10_000_000, low=101, high=INT32_MAX, help=
-        "Sentences to train on; of a larger text, random ones are taken. They are held in memory.")
+        "Most sentences to train on. A larger text is sampled at random. They are held in memory.")
     max_sentence_length: int = option(4192, low=10, high=2**30, help=
         "Longest sentence to train on, in bytes; longer ones are left out and counted.")
     # SentencePiece's limit
@@ -923,8 +927,8 @@ class CheckpointExport(Options):
     checkpoint_name: str = option("model.ckpt-best", path="output", help=
         "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.")
     do_lower_case: bool = option(True, help=
-        "For --export_format=hf: whether its tokenizer lower-cases; as run.json of the training "
-        "run says, where that is there.")
+        "For --export_format=hf: whether the tokenizer lower-cases. By default as in run.json "
+        "of the training, if there is one.")
     strip_accents: bool = option(True, _STRIP_ACCENTS)
     export_path: str | None = option(None, path="output", help=
         "Prefix to write; for --export_format=hf a directory.")
@@ -949,9 +953,9 @@ class HubExport(Options):
     strip_accents: bool = option(True, _STRIP_ACCENTS)
     # [CLS], a piece, [SEP]
     max_seq_length: int | None = option(None, low=3, help=
-        "Preprocessing: pieces of its output; by default 128, or the model's positions if "
-        "albert_config.json is there and has fewer.")
-    export_path: str | None = option(None, "Directory to make.", path="output")
+        "Preprocessing: length of its output in pieces. By default 128, or fewer if "
+        "albert_config.json is there and has fewer positions.")
+    export_path: str | None = option(None, "Directory to write.", path="output")
     export_type: str = option("model", choices=("model", "preprocessing"), help=
         "model: the encoder, with .mlm and .sop where the heads are there. preprocessing: text to "
         "the encoder's inputs.")
@@ -965,11 +969,11 @@ class PredictedModel(Options):
     """The model to run."""
 
     saved_model: str | None = option(None, path="directory", help=
-        "Directory of the export, or one of several: then the newest is taken.")
+        "Directory of an export, or a directory with several exports: the newest is used.")
     model: str | None = option(None, path="checkpoint", help=
         "In place of --saved_model: directory of a training, an unpacked release, a hub module or "
         "of the transformers library, the prefix of a checkpoint, or the name of a packaged model. "
-        "Of a fine-tuned directory the best checkpoint is taken.")
+        "In a fine-tuned directory the best checkpoint is used.")
 
 
 @group("Examples and predictions")
@@ -984,7 +988,7 @@ class Examples(Options):
     options: list | None = option(None, repeated=True, help=
         "An example's options; give the flag four times.")
     input_file: str | None = option(None, path="file", help=
-        "File of examples, one a line; standard input if no text is given.")
+        "File with an example on each line; by default standard input, if no text is given.")
     header: bool | None = option(None, help=
         "Whether the first line names the columns; by default it does if the model's inputs are "
         "named there.")
@@ -995,22 +999,22 @@ class Examples(Options):
     id_column: str | None = option(None, help=
         "Column that is copied to the predictions as `id`; needs --text_column.")
     output_file: str | None = option(None, path="output", help=
-        "Where the lines go; standard output by default.")
+        "File for the predictions; by default standard output.")
     fill_mask: list | None = option(None, repeated=True, help=
         "A text with [MASK] in it, for a pre-trained --model; may be repeated.")
     top_k: int = option(5, "Pieces that --fill_mask shows for each [MASK].", low=1)
     sentence_order: list | None = option(None, repeated=True, help=
-        "Give it twice, for two texts: how probably do they stand in this order? For a pre-trained "
-        "--model.")
+        "A text; give the flag twice. Prints the probability that the two texts are in this order. "
+        "For a pre-trained --model.")
     score: bool | None = option(None, help=
-        "How likely does a pre-trained --model find each text? Their pseudo-log-likelihoods, and "
-        "on standard error the pseudo-perplexity of all texts.")
+        "Print the pseudo-log-likelihood of each text under a pre-trained --model, and the "
+        "pseudo-perplexity of all texts on standard error.")
     method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, help=_METHOD)
     embeddings: list = option((), choices=EMBEDDINGS, repeated=True, help=
-        "The encoder's output instead of predictions: of each text, of each piece, or both; for "
-        "RACE a list with one entry for each option, for SQuAD for each window of the context. A "
-        "--model gives pooled_output, of text and text_pair.")
-    predict_batch_size: int = option(8, "Examples that are computed together.", low=1)
+        "Print the encoder's output instead of predictions, for each text, each piece, or both. "
+        "RACE gives a list with an entry for each option, SQuAD for each window of the context. "
+        "--model only gives pooled_output, of text and text_pair.")
+    predict_batch_size: int = option(8, "Number of examples that are computed together.", low=1)
 
 
 @group("Settings that --model does not record")
@@ -1033,7 +1037,7 @@ class TrainedTask(Options):
     task_name: str | None = option(None, help=
         "The task of the fine-tuned model: a task of GLUE, tsv, multi_label, regression, ner or "
         "race.")
-    labels: list | None = option(None, "Its classes in the order of their ids.")
+    labels: list | None = option(None, "The classes of the model in the order of their ids.")
 
 
 
@@ -1052,8 +1056,8 @@ class MinimalPairs(Options):
         "sentence_bad and perhaps UID, field, linguistics_term, as in BLiMP; a good and a bad "
         "sentence with a tab between them; or a line for each, the good one first.")
     output_file: str | None = option(None, path="output", help=
-        "JSON file for the figures. It is written as they are found, and a run that was stopped "
-        "goes on from it.")
+        "JSON file for the figures. It is updated during the run, and a stopped run resumes from "
+        "it.")
     pairs_per_paradigm: int = option(0, low=0, help=_PAIRS)
     method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, help=_METHOD)
 

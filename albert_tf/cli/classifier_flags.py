@@ -62,7 +62,7 @@ def _name_of(kind, directory):
 
     if kind is None:
         raise UserError(
-            f"{directory} holds no {run_directory.TASK} to tell what was trained: give --task_name"
+            f"{directory} holds no {run_directory.TASK} with the model's task: give --task_name"
         )
     if kind.task_name not in (*options.GLUE_TASKS, *options.OWN_FILES):
         raise UserError(f"{directory} was trained for {kind}, which is not for run_classifier.py")
@@ -142,7 +142,7 @@ def check():
             raise UserError("--predict_file needs --do_predict")
         if FLAGS.glue_submission_dir:
             raise UserError(
-                "--glue_submission_dir is for test sets: leave it or --predict_file out"
+                "--glue_submission_dir is for test sets: leave out this flag or --predict_file"
             )
         flag_groups.check_exist("predict_file")
     elif FLAGS.id_column:

@@ -164,15 +164,15 @@ def follow_all(sources):
             if None not in (first, value) and first != value:
                 raise UserError(
                     f"{recorded[0].settings_file} has {source.as_flag(name, first)} and "
-                    f"{found.settings_file} {source.as_flag(name, value)}: models predict together "
-                    "that were trained on the same windows of text"
+                    f"{found.settings_file} {source.as_flag(name, value)}: models of an "
+                    "ensemble must be trained on the same windows of text"
                 )
         first, other = recorded[0].settings.vocabulary, found.settings.vocabulary
         if first and other and first.sha256 != other.sha256:
             raise UserError(
                 f"{recorded[0].settings_file} has the vocabulary {first.path} and "
-                f"{found.settings_file} another one, {other.path}: models predict together that "
-                "have the same vocabulary"
+                f"{found.settings_file} another one, {other.path}: models of an "
+                "ensemble must have the same vocabulary"
             )
     return choices
 

@@ -67,7 +67,7 @@ def main(_):
     flag_groups.check_exist("input_file")
     if not FLAGS.model_prefix or FLAGS.model_prefix.endswith("/"):
         raise UserError(
-            f"--model_prefix={FLAGS.model_prefix}: give a name for the files, as dir/spm"
+            f"--model_prefix={FLAGS.model_prefix}: give a name for the files, such as dir/spm"
         )
 
     import tensorflow as tf

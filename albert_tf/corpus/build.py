@@ -180,8 +180,8 @@ def _make(work, part, flag, outputs, settings, vocabulary, runner):
     counts = [figures["instances"] for figures in planned]
     if sum(counts) < len(outputs):
         raise UserError(
-            f"--{flag}: {len(outputs)} files for {sum(counts)} records, and training takes no "
-            "empty file; name fewer files, or give more text"
+            f"--{flag}: {len(outputs)} files for {sum(counts)} records, but training needs "
+            "a record in each file; name fewer files, or give more text"
         )
     notes = _state(work, "notes", *key, list(map(_same_path, outputs)))
     writer = stages.RecordWriter(planner, counts, outputs, notes, *vocabulary)

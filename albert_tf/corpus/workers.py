@@ -67,7 +67,7 @@ class WorkerPool:
         except futures.process.BrokenProcessPool as error:
             raise UserError(
                 "a worker process was killed, perhaps for lack of memory. Run the same command "
-                "again to go on from here, with a smaller --num_workers if memory is short"
+                "again to resume, with a smaller --num_workers if memory is short"
             ) from error
 
     def _results(self, task, items, advance):

@@ -420,7 +420,7 @@ def read_rows(task, data_dir, split):
             is_example = header[:1] and header[0].strip().isdecimal()
         if is_example:
             raise UserError(
-                f"{path}, line 1: the file has no header, with which files of this task begin: "
+                f"{path}, line 1: the file has no header, but files of this task need one: "
                 "put a line with the names of the columns first"
             )
     return rows, left_out

@@ -108,7 +108,7 @@ def _check_columns(corpus):
         if found != count:
             raise UserError(
                 f"{corpus.path}, line {word.line}: {found} columns, but line {first.line} has "
-                f"{count}: a line is a word, with what is known of it in further columns. For text "
+                f"{count}: each line has a word and the same number of columns. For text "
                 "with several words on a line use predict.py"
             )
 

@@ -93,8 +93,8 @@ def start(run, input_files, **weights):
     print(run.initialize(**weights))
     if len(set(devices.gather(run.strategy, str(run.step)).values())) > 1:
         raise UserError(
-            f"the workers do not go on from the same step, this one from {run.step}: "
-            f"--output_dir={directory} must be a directory that all share"
+            f"the workers do not resume from the same step, this one from {run.step}: "
+            f"--output_dir={directory} must be a directory that all workers share"
         )
     if run.is_chief:
         run_settings.write(directory, settings, run)

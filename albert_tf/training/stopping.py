@@ -131,6 +131,6 @@ def naming_the_cause(strategy, output_dir):
             raise
         raise UserError(
             "another worker ended or cannot be reached; its own output says why. Start all workers "
-            f"again with the same commands: they go on from the newest checkpoint in {output_dir} "
+            f"again with the same commands: they resume from the newest checkpoint in {output_dir} "
             f"({type(error).__name__})"
         ) from error

@@ -65,4 +65,4 @@ def test_a_lost_worker_ends_the_other_with_an_error(flags, tmp_path, lost):
         assert processes[1 - lost].wait(timeout=60) == 1
     last = log_of(tmp_path, 1 - lost).strip().splitlines()[-1]
     assert last.startswith("run_pretraining: error: another worker ended or cannot be reached")
-    assert "go on from the newest checkpoint" in last
+    assert "resume from the newest checkpoint" in last

@@ -209,7 +209,7 @@ def _check_outputs(run, features):
         if len(values) != len(features):
             raise UserError(
                 f"the model's {name} have {len(values)} rows and not {len(features)}, one for each "
-                "window: they are not of these features, or incomplete"
+                "window: they are incomplete, or belong to other features"
             )
         if np.isnan(values).any():
             raise UserError(f"the model's {name} hold NaN: its weights are damaged")

@@ -167,8 +167,8 @@ def _answer_to_learn(qa, answers, context, where):
         return "", -1, True
     if len(answers) != 1:
         raise UserError(
-            f"{where}: {len(answers)} answers; to train on it takes exactly one, "
-            "or is_impossible. A dev file has several: is it given as the training file?"
+            f"{where}: {len(answers)} answers, but training needs exactly one, "
+            "or is_impossible. Is this a dev file? Its questions have several answers"
         )
     (text,) = answers
     start = json_file.field(qa["answers"][0], "answer_start", int, where)

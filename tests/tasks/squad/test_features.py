@@ -140,7 +140,7 @@ def test_a_table_is_no_squad_file(line, tmp_path):
 @pytest.mark.parametrize(
     "bad, message",
     [
-        (question(answers=()), "question q1: 0 answers; to train on it takes exactly one"),
+        (question(answers=()), "question q1: 0 answers, but training needs exactly one"),
         (question(answers=(("a", 0), ("b", 1))), "question q1: 2 answers"),
         (question(answers=(("ideas", 14),)), "'ideas' from answer_start=14 does not lie in the"),
         (question(answers=(("ideas", -1),)), "answer_start=-1 does not lie"),
