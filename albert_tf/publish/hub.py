@@ -36,7 +36,7 @@ class _Callable(tf.Module):
         self.variables = list(variables)
         self.trainable_variables = list(variables)
         self.regularization_losses = []
-        self.__call__ = tf.function(function)
+        self.__call__ = tf.function(function, autograph=False)
         inputs = id_specs(names)
         for training in (False, True):
             self.__call__.get_concrete_function(inputs, training=training)
