@@ -5,6 +5,7 @@ python export_checkpoints.py \
   --albert_directory=output/model --export_path=released/model.ckpt-best --export_format=tf1
 """
 
+import dataclasses
 import os
 
 from absl import flags
@@ -36,6 +37,8 @@ def check_flags():
         )
     if FLAGS.dtype != "fp32" and FLAGS.export_format != "hf":
         raise UserError(f"--dtype={FLAGS.dtype} needs --export_format=hf")
+    if FLAGS.card_file and FLAGS.export_format != "hf":
+        raise UserError(f"--card_file={FLAGS.card_file} needs --export_format=hf")
     flag_groups.check_albert_directory(CONFIGS)
 
 
@@ -135,7 +138,7 @@ def export_to_transformers(config):
 
     from albert_tf import files
     from albert_tf.checkpoints import huggingface, readers, run_directory
-    from albert_tf.publish import saved_models
+    from albert_tf.publish import cards, saved_models
 
     try:
         huggingface.check_expressible(config)
@@ -155,6 +158,17 @@ def export_to_transformers(config):
         written = huggingface.write(directory, their_config, tensors, tokenizer_files, dtype)
         if head:
             run_directory.RunDirectory(directory).write_task(head)
+        card = cards.card(
+            "transformers_card.md",
+            prefix,
+            FLAGS.card_file,
+            **dataclasses.asdict(config),
+            architecture=architecture,
+            parameters=f"{sum(tensors[name].size for name in written):,}",
+            dtype=FLAGS.dtype,
+            path=FLAGS.export_path,
+        )
+        files.write_text(os.path.join(directory, cards.FILE), card)
     left_out = [name for name in tensors if name not in written]
     if left_out:
         print(f"  {architecture} has no place for: {', '.join(left_out)}")

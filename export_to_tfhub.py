@@ -74,7 +74,9 @@ def export_model(tokenizer):
     )
     signatures = module.signatures()
     special_ids = tokenizer.special_ids(with_mask=False)
-    card = hub.model_card(config, module, signatures, FLAGS.export_path, special_ids)
+    card = hub.model_card(
+        config, module, signatures, FLAGS.export_path, special_ids, report.prefix, FLAGS.card_file
+    )
     saved_models.save_module(module, FLAGS.export_path, signatures, card)
 
 
@@ -106,7 +108,7 @@ def export_preprocessing(tokenizer):
 
     length = preprocessing_length()
     module = hub.Preprocessing(tokenizer, length)
-    card = hub.preprocessing_card(tokenizer, length, FLAGS.export_path)
+    card = hub.preprocessing_card(tokenizer, length, FLAGS.export_path, FLAGS.card_file)
     saved_models.save_module(module, FLAGS.export_path, card=card)
     if tokenizer.is_sentencepiece:
         print(hub.EQUAL_SPLITS)

@@ -47,6 +47,10 @@ _STRIP_ACCENTS = (
     "Drop the marks of letters, as the published models need: \u00e9 becomes e, \u0439 becomes "
     "\u0438. With a WordPiece vocabulary, only if --do_lower_case is set too."
 )
+_CARD = (
+    "A Markdown file on data, licence and use of the model, for the README.md of the export. The "
+    "rest of the card comes from the record of the training."
+)
 _KEEP_EVALUATED = "Checkpoints to keep of those that were evaluated, besides the best; 0 for all."
 _PAIRS = "Take the first pairs of each paradigm, such as 100 for a quick look; 0 for all."
 _METHOD = (
@@ -452,11 +456,14 @@ class Export(Options):
         "takes only ids and needs only tensorflow.")
     export_tflite: bool = option(False, help=
         "Write TFLite files of the model into --export_dir too: float32, float16 and int8.")
+    card_file: str | None = option(None, path="file", help=_CARD)
 
     def __post_init__(self):
         super().__post_init__()
         if self.export_tflite and not self.export_dir:
             raise UserError("--export_tflite needs --export_dir")
+        if self.card_file and not self.export_dir:
+            raise UserError("--card_file needs --export_dir")
         if not (self.export_text or self.export_dir):
             raise UserError("--export_text=false needs --export_dir")
 
@@ -936,8 +943,9 @@ class CheckpointExport(Options):
         "tf1: the original's form, which every TensorFlow reads. tf2: this project's. hf: a "
         "directory that from_pretrained of the transformers library reads.")
     dtype: str = option("fp32", choices=("fp32", "fp16"), help=
-        "For --export_format=hf: type of the weights in the file. fp16 halves it; whoever loads it "
-        "computes in float32 all the same.")
+        "For --export_format=hf: type of the weights in the file. fp16 halves it; albert_tf still "
+        "computes in float32.")
+    card_file: str | None = option(None, path="file", help=f"For --export_format=hf: {_CARD}")
 
 
 @group("Flags")
@@ -959,6 +967,7 @@ class HubExport(Options):
     export_type: str = option("model", choices=("model", "preprocessing"), help=
         "model: the encoder, with .mlm and .sop where the heads are there. preprocessing: text to "
         "the encoder's inputs.")
+    card_file: str | None = option(None, path="file", help=_CARD)
 
 
 # === predict.py ==================================================================================

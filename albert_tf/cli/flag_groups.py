@@ -189,7 +189,7 @@ def check_albert_directory(configs):
     Args:
         configs: sequence of str, possible names of the config; empty if none is needed.
     """
-    check_exist("albert_directory")
+    check_exist("albert_directory", "card_file")
     directory = FLAGS.albert_directory
     if "://" in directory or not configs:
         return

@@ -2,13 +2,12 @@
 """Modules for TensorFlow Hub: the encoder, and the preprocessing of text; their `README.md`."""
 
 import dataclasses
-import importlib.resources
 import os
-import string
 
 import tensorflow as tf
 
 from albert_tf.checkpoints import name_table
+from albert_tf.publish import cards
 from albert_tf.publish.graph_inputs import FEATURES, HUB_INPUTS, HUB_NAMES, POSITIONS, pack
 from albert_tf.publish.graph_tokenization import STRINGS, GraphTokenizer
 from albert_tf.publish.signatures import id_specs, traced
@@ -222,7 +221,7 @@ class _Tokenize(tf.Module):
 # --- Cards: README.md of modules, made from the templates next to this file ----------------------
 
 
-def model_card(config, module, signatures, path, special_ids):
+def model_card(config, module, signatures, path, special_ids, prefix, card_file=None):
     """Text of the `README.md` that goes with an encoder module.
 
     Args:
@@ -231,6 +230,8 @@ def model_card(config, module, signatures, path, special_ids):
         signatures: iterable of str, their names.
         path: str, where the module will lie; for the example.
         special_ids: SpecialIds of the tokenizer; for the example.
+        prefix: str, the checkpoint.
+        card_file: str or None, as of `cards.card`.
     """
     outputs = (
         ("mlm", "mlm_logits", f"[B, P, {config.vocab_size}], for `{POSITIONS}` int32 [B, P]"),
@@ -238,47 +239,42 @@ def model_card(config, module, signatures, path, special_ids):
     )
     rows = [f"| `{n}` | adds `{o}` | {text} |\n" for n, o, text in outputs if hasattr(module, n)]
     count = sum(v.shape.num_elements() for v in module.trainable_variables)
-    return _filled(
+    return cards.card(
         "encoder_card.md",
+        prefix,
+        card_file,
         **dataclasses.asdict(config),
         parameters=f"{count:,}",
         vocabulary=os.path.basename(module.vocabulary.asset_path.numpy().decode()),
         casing="lower-cased" if module.do_lower_case.numpy() else "with its capitals",
         accents="dropped" if module.strip_accents.numpy() else "kept",
-        inputs=_listed(HUB_INPUTS),
+        inputs=cards.listed(HUB_INPUTS),
         heads="".join(rows),
-        signatures=_listed(signatures),
-        signature_inputs=_listed(FEATURES),
+        signatures=cards.listed(signatures),
+        signature_inputs=cards.listed(FEATURES),
         path=path,
         ids=f"{special_ids.cls}, 5, {special_ids.sep}",
     )
 
 
-def preprocessing_card(tokenizer, seq_length, path):
+def preprocessing_card(tokenizer, seq_length, path, card_file=None):
     """Text of the `README.md` that goes with a preprocessing module.
 
     Args:
         tokenizer: FullTokenizer.
         seq_length: int, of the module's output.
         path: str, where the module will lie; for the example.
+        card_file: str or None, as of `cards.card`.
     """
-    return _filled(
+    return cards.card(
         "preprocessing_card.md",
+        card_file=card_file,
         vocabulary=os.path.basename(tokenizer.path),
         casing="lower-cased by it" if tokenizer.do_lower_case else "taken with its capitals",
         accents="dropped" if tokenizer.strip_accents else "kept",
-        inputs=_listed(HUB_INPUTS),
+        inputs=cards.listed(HUB_INPUTS),
         seq_length=seq_length,
         note=f"{EQUAL_SPLITS}\n\n" if tokenizer.is_sentencepiece else "",
         path=path,
         length=min(16, seq_length),
     )
-
-
-def _filled(template, **values):
-    text = importlib.resources.files(__package__).joinpath(template).read_text(encoding="utf-8")
-    return string.Template(text).substitute(values)
-
-
-def _listed(names):
-    return f"`{'`, `'.join(names)}`"

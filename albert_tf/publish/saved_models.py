@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports of fine-tuned models as SavedModels."""
 
+import dataclasses
 import os
 import shlex
 import tempfile
@@ -12,7 +13,7 @@ from albert_tf import files
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError, as_called
-from albert_tf.publish import tflite_files
+from albert_tf.publish import cards, tflite_files
 
 LABELS_FILE = "labels.txt"
 
@@ -69,7 +70,7 @@ def save_module(module, path, signatures=None, card=None):
     with files.replacing_directory(path) as directory:
         tf.saved_model.save(module, directory, signatures=signatures)
         if card:
-            files.write_text(os.path.join(directory, "README.md"), card)
+            files.write_text(os.path.join(directory, cards.FILE), card)
 
 
 class Holder(tf.Module):
@@ -83,20 +84,21 @@ class Holder(tf.Module):
             setattr(self, name, tf.saved_model.Asset(path))
 
 
-def export(functions, config, settings, source, folder=""):
+def export(functions, config, settings, task, prefix, source):
     """Writes a fine-tuned model; says what and where.
 
     Args:
         functions: signatures.ServedFunctions of the model with its weights.
         config: AlbertConfig.
         settings: options.FineTuning.
+        task: tasks.base.Task.
+        prefix: str, the checkpoint.
         source: str, the checkpoint, for the message.
-        folder: str, where in the directory the folders named after the time lie.
     """
     tokenizer, tflite = functions.texts.tokenizer, {}
     if settings.export_tflite:  # first: nothing is written if it fails
         tflite = tflite_files.convert(Holder(functions.model), functions, config.vocab_size)
-    path = new_directory(os.path.join(settings.export_dir, folder))
+    path = new_directory(os.path.join(settings.export_dir, task.export_folder))
     contents = {CONFIG_FILE: config.to_json_string()}
     if functions.labels is not None:
         contents[LABELS_FILE] = "".join(f"{label}\n" for label in functions.labels)
@@ -107,7 +109,9 @@ def export(functions, config, settings, source, folder=""):
             files.write_text(os.path.join(directory, name), content)
         # Without the tokenizer, it can be loaded without tensorflow-text.
         module = Holder(functions.model, tokenizer if settings.export_text else None, assets)
-        save_module(module, path, functions.signatures(settings.export_text))
+        signatures = functions.signatures(settings.export_text)
+        card = finetuned_card(functions, config, task.name, prefix, signatures, path, settings)
+        save_module(module, path, signatures, card)
     if settings.export_text:
         texts = " ".join(f"--{name}=..." for name in functions.texts.signature)
         print(f"Exported {source}.")
@@ -115,3 +119,49 @@ def export(functions, config, settings, source, folder=""):
     else:
         print(f"Exported {source}, for ids only: {path}")
     tflite_files.save(settings.export_dir, tflite)
+
+
+def finetuned_card(functions, config, task_name, prefix, signatures, path, settings):
+    """Text of the `README.md` of an exported fine-tuned model; arguments as of `export`."""
+    tokenizer = functions.texts.tokenizer
+    count = sum(v.shape.num_elements() for v in functions.model.trainable_variables)
+    rows = [
+        (f"`{name}`", _tensors(_inputs(call)), _tensors(call.structured_outputs))
+        for name, call in signatures.items()
+    ]
+    return cards.card(
+        "finetuned_card.md",
+        prefix,
+        settings.card_file,
+        **dataclasses.asdict(config),
+        task=task_name,
+        parameters=f"{count:,}",
+        vocabulary=os.path.basename(tokenizer.path),
+        labels=", ".join(functions.labels or ["none"]),
+        casing="lower-cased" if tokenizer.do_lower_case else "with its capitals",
+        accents="dropped" if tokenizer.strip_accents else "kept",
+        max_seq_length=functions.texts.max_seq_length,
+        imports=", tensorflow_text" if settings.export_text else "",
+        example=_example(functions.texts) if settings.export_text else "print(list(signatures))",
+        path=path,
+        signatures=cards.table(("signature", "inputs", "outputs"), *rows),
+    )
+
+
+def _inputs(call):
+    positional, named = call.structured_input_signature
+    return {spec.name: spec for spec in positional} | named
+
+
+def _tensors(specs):
+    return ", ".join(f"`{name}` {x.dtype.name} {x.shape}" for name, x in sorted(specs.items()))
+
+
+def _example(texts):
+    """A call of the signature `text`, with dots for each text."""
+    dots = (
+        '["..."]' if x.shape.rank == 1 else f'[["..."] * {x.shape[1]}]'
+        for x in texts.signature.values()
+    )
+    arguments = (f"{name}=tf.constant({x})" for name, x in zip(texts.signature, dots, strict=True))
+    return f'print(signatures["text"]({", ".join(arguments)}))'

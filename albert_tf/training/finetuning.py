@@ -266,7 +266,7 @@ def _export(task, config, options):
         model, graph_tokenization.GraphTokenizer(task.text.tokenizer), prefix
     )
     source = evaluation.describe(prefix, task.key_metric)
-    saved_models.export(functions, config, options, source, task.export_folder)
+    saved_models.export(functions, config, options, task, prefix, source)
 
 
 def model_outputs(run, task, splits, batch_size, max_seq_length):

@@ -612,6 +612,23 @@ def test_the_window_with_most_context_is_the_scripts():
         np.testing.assert_array_equal(found & inside, expected)
 
 
+# --- The card ---
+
+
+@pytest.mark.parametrize("name", ["RTE", "2.0"])
+def test_the_card_shows_how_to_call_the_export(name, exported):
+    script, flags, _ = SERVED[name]
+    out, export = exported(script, **flags)
+    card = (export / "README.md").read_text()
+    seed = json.loads((out / "run.json").read_text())["seed"]
+    assert f"| seed | {seed} |" in card and "| updates | " in card
+    assert "## Evaluation" in card and "|  |" not in card
+    code = re.search(r"```python\n(.*?)```", card, re.DOTALL)[1]
+    names = {}
+    exec(code, names)
+    assert "text" in names["signatures"]
+
+
 # --- Elsewhere ---
 
 
@@ -899,6 +916,12 @@ def test_weights_of_another_architecture(classifier):
             "--null_score_diff_threshold must be a number",
         ),
         (run_squad, {"export_dir": "x", "ensemble_dirs": "a,b"}, "cannot be combined with"),
+        (
+            run_squad,
+            {"export_dir": "x", "card_file": "no.md"},
+            "--card_file=no.md: there is no such",
+        ),
+        (run_squad, {"do_predict": True, "card_file": __file__}, "--card_file needs --export_dir"),
         (run_race, {"export_text": False, "data_dir": GLUE}, "--export_text=false needs"),
         (
             run_classifier,

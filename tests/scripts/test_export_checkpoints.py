@@ -161,9 +161,12 @@ def test_directory_for_transformers(export, with_vocabulary, capsys):
     folder, _ = with_vocabulary()
     directory = export(folder, "hf", export_format="hf", do_lower_case=False)
     assert sorted(contents_of(directory)) == [
-        "config.json", "model.safetensors", "spiece.model", "tokenizer.json",
+        "README.md", "config.json", "model.safetensors", "spiece.model", "tokenizer.json",
         "tokenizer_config.json",
     ]  # fmt: skip
+    card = (directory / "README.md").read_text()
+    assert f'AlbertForPreTraining.from_pretrained("{directory}")' in card
+    assert "## Training" in card and "Not recorded. Describe" in card
     config = json.loads((directory / "config.json").read_text())
     assert config["hidden_act"] == "gelu_new" and config["vocab_size"] == 3000
     assert [config[f"{name}_token_id"] for name in ("pad", "bos", "eos")] == [0, 2, 3]
@@ -402,6 +405,7 @@ def without(variant, part):
             "--export_format=hf: .*parameter_sharing='attention'",
         ),
         ({}, {"dtype": "fp16"}, "--dtype=fp16 needs --export_format=hf"),
+        ({}, {"card_file": "card.md"}, "--card_file=card.md needs --export_format=hf"),
         ({}, {"checkpoint_name": ""}, "--checkpoint_name is empty"),
         ({}, {"checkpoint_name": ".."}, r"--checkpoint_name=\.\. leads out of --albert_directory"),
         ({}, {"checkpoint_name": "a/../../x"}, "leads out of --albert_directory"),

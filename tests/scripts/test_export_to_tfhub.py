@@ -267,8 +267,11 @@ def test_the_module_is_a_source_of_weights(exported):
 
 
 @pytest.mark.long
-def test_card(directory, run):
-    card = (run(directory("inner2")) / "README.md").read_text()
+def test_card(directory, run, tmp_path):
+    (tmp_path / "about.md").write_text("Trained on books.")
+    module = run(directory("inner2"), card_file=tmp_path / "about.md")
+    card = (module / "README.md").read_text()
+    assert card.endswith("## Data and licence\n\nTrained on books.\n")
     for line in (
         "| embedding E, hidden H | 16, 32 |",
         "| layers L, heads N | 2, 4 |",

@@ -192,6 +192,7 @@ class SquadTask(base.Task):
         directory: str, the run's, where a threshold that was tuned is kept.
     """
 
+    name = "squad"
     input_names = ("question", "context")
     labels = None
     key_metric = "f1"

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model cards: the `README.md` of an export, from a template and the record of the training."""
+
+import importlib.resources
+import os
+import string
+
+from albert_tf import files
+from albert_tf.checkpoints import loading
+from albert_tf.checkpoints.run_directory import RunDirectory
+
+FILE = "README.md"
+_SETTINGS = (  # flags of a training that the card shows
+    "task_name", "init_checkpoint", "albert_hub_module_handle", "optimizer", "learning_rate",
+    "num_train_steps", "train_step", "num_train_epochs", "num_warmup_steps", "warmup_step",
+    "warmup_proportion", "train_batch_size", "gradient_accumulation_steps", "weight_decay_rate",
+    "max_seq_length", "masked_lm_budget", "dtype",
+)  # fmt: skip
+_MOST_FILES = 10  # input files to name
+_RESULTS = "eval_results.txt"
+_NO_RECORD = (
+    "Not recorded: there is no `run.json` next to the checkpoint. Describe the training here."
+)
+_NO_FIGURES = "Not recorded: this checkpoint was not evaluated in its training run."
+_LIMITS = (
+    "The model knows only the language, the casing and the kind of text that it was trained on. It "
+    "can repeat errors and prejudices of that text. Test it on your own data before you rely on it."
+)
+_NO_DATA = (
+    "Not recorded. Describe here the data that the model was trained on and the "
+    "licences of the data and the model before you publish it. `--card_file` takes this text from "
+    "a file."
+)
+
+
+def card(template, prefix=None, card_file=None, **values):
+    """Text of a model card.
+
+    Args:
+        template: str, name of a Markdown file next to this one.
+        prefix: str, the checkpoint that was exported; None: the export has no weights.
+        card_file: str or None, a Markdown file on data, licence and use, from the user.
+        **values: str or numbers, for the places of the template.
+
+    Returns:
+        str, Markdown.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    text = importlib.resources.files(__package__).joinpath(template).read_text(encoding="utf-8")
+    parts = [string.Template(text).substitute(values, limits=_LIMITS).strip()]
+    if prefix:
+        run, step = RunDirectory(os.path.dirname(prefix)), loading.step_in(prefix)
+        parts += ["## Training", _training(run.settings, step)]
+        parts += ["## Evaluation", _evaluation(run, step)]
+    about = files.read_text(card_file).strip() if card_file else ""
+    return "\n\n".join([*parts, "## Data and licence", about or _NO_DATA]) + "\n"
+
+
+def listed(names):
+    """Names as code, with commas between them."""
+    return f"`{'`, `'.join(names)}`"
+
+
+def table(*rows):
+    """A Markdown table: the first row is its head."""
+    head, *body = rows
+    return "\n".join(
+        f"| {' | '.join(map(str, row))} |" for row in [head, ["---"] * len(head), *body]
+    )
+
+
+def _training(settings, step):
+    if settings is None:
+        return _NO_RECORD
+    rows = [("setting", "value"), ("updates", step)]
+    for name in _SETTINGS:
+        if settings.flags.get(name):
+            rows.append((f"`--{name}`", _short(settings.flags[name])))
+    names = [f"{_short(path)} ({size} bytes)" for path, size in settings.input_files.items()]
+    if len(names) > _MOST_FILES:
+        names[_MOST_FILES:] = [f"{len(names) - _MOST_FILES} more"]
+    rows += [
+        ("seed", settings.seed),
+        ("input files", ", ".join(names)),
+        ("devices", ", ".join(str(name).rpartition("device:")[2] for name in settings.devices)),
+        ("versions", ", ".join(f"{name} {value}" for name, value in settings.versions.items())),
+    ]
+    return f"From `run.json` of the training:\n\n{table(*rows)}"
+
+
+def _short(value):
+    """The end of a path, which tells nothing of the machine; other values as they are."""
+    return "/".join(value.rstrip("/").split("/")[-2:]) if isinstance(value, str) else value
+
+
+def _evaluation(run, step):
+    figures = _figures(files.read_text(run.file(_RESULTS)), step)
+    if not figures:
+        return _NO_FIGURES
+    return (
+        f"From `{_RESULTS}` of the training, for this checkpoint (update {step}). The data are "
+        f"those that the training evaluates on.\n\n{table(('figure', 'value'), *figures.items())}"
+    )
+
+
+def _figures(text, step):
+    """Figures of the last evaluation of a step: dict of name -> str.
+
+    Args:
+        text: str, content of `eval_results.txt`: lines `name = value`. An evaluation ends where a
+            name comes again.
+        step: int.
+    """
+    block, found = {}, {}
+    for line in text.splitlines():
+        name, equals, value = line.partition(" = ")
+        if name in block:
+            block = {}
+        if equals:
+            block[name] = value
+        if block.get("global_step") == str(step):
+            found = block
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in ("global_step", "best", "best f1")
+    }

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cards: what the README.md of an export says of training, evaluation, data and licence."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.checkpoints import writers
+from albert_tf.publish import cards
+from tests import TINY_CONFIG
+
+VALUES = TINY_CONFIG | {
+    "architecture": "AlbertModel", "parameters": "5", "dtype": "fp32", "path": "out"
+}  # fmt: skip
+RECORD = {
+    "flags": {
+        "task_name": "RTE", "init_checkpoint": "/home/me/models/albert_base/", "train_step": 3,
+        "learning_rate": 3e-5, "masked_lm_budget": 0, "vocab_file": "", "do_train": True,
+    },
+    "config": TINY_CONFIG,
+    "text": {},
+    "versions": {"python": "3.11.7", "tensorflow": "2.20.0"},
+    "devices": ["/job:localhost/replica:0/task:0/device:CPU:0"],
+    "input_files": {f"/data/glue/RTE/part-{i}.tsv": 10 * i for i in range(12)},
+    "seed": 7,
+}  # fmt: skip
+RESULTS = """\
+eval_accuracy = 0.5
+global_step = 0
+loss = 0.9
+best = -1
+==================================================
+eval_accuracy = 0.75
+global_step = 3
+saved a to b
+loss = 0.5
+best = 0.5
+==================================================
+eval_accuracy = 0.25
+global_step = 6
+loss = 0.7
+best = 0.75
+"""
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    """A checkpoint of step 3."""
+    path = str(tmp_path / "model.ckpt-best")
+    writers.WRITERS["tf1"](path, {"global_step": np.int64(3)})
+    return path
+
+
+def made(prefix=None, card_file=None):
+    """The sections of a card: dict of heading -> text."""
+    text = cards.card("transformers_card.md", prefix, card_file, **VALUES)
+    parts = (part.partition("\n\n") for part in text.split("\n## ")[1:])
+    return {heading: body for heading, _, body in parts}
+
+
+def test_what_was_recorded_is_shown(prefix, tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps(RECORD))
+    (tmp_path / "eval_results.txt").write_text(RESULTS)
+    found = made(prefix)
+    for line in (
+        "| updates | 3 |",
+        "| `--task_name` | RTE |",
+        "| `--init_checkpoint` | models/albert_base |",  # tells nothing of the user's machine
+        "| `--learning_rate` | 3e-05 |",
+        "| seed | 7 |",
+        "| devices | CPU:0 |",
+        "| versions | python 3.11.7, tensorflow 2.20.0 |",
+    ):
+        assert line in found["Training"]
+    assert "RTE/part-9.tsv (90 bytes), 2 more |" in found["Training"]
+    assert "masked_lm_budget" not in found["Training"]  # 0: not used
+    assert "vocab_file" not in found["Training"] and "/home" not in found["Training"]
+    assert (
+        found["Evaluation"]
+        .rstrip()
+        .endswith(
+            "(update 3). The data are those that the training evaluates on.\n\n"
+            "| figure | value |\n| --- | --- |\n| eval_accuracy | 0.75 |\n| loss | 0.5 |"
+        )
+    )
+
+
+def test_what_is_not_known_is_to_be_filled_in(prefix):
+    found = made(prefix)
+    assert "there is no `run.json`" in found["Training"]
+    assert "was not evaluated" in found["Evaluation"]
+    assert "Not recorded. Describe" in found["Data and licence"]
+    assert "Test it on your own data" in found["Intended use and limits"]
+
+
+def test_the_user_describes_the_data(prefix, tmp_path):
+    path = tmp_path / "about.md"
+    path.write_text("English Wikipedia, CC BY-SA 4.0; costs $5.\n")
+    assert made(prefix, str(path))["Data and licence"] == path.read_text()
+
+
+def test_an_export_without_weights_has_no_training():
+    assert list(made()) == ["Use", "Intended use and limits", "Data and licence"]
+
+
+def test_figures_are_those_of_the_last_evaluation_of_the_step():
+    again = RESULTS + "eval_accuracy = 0.8\nglobal_step = 3\nloss = 0.4\n"
+    assert cards._figures(again, 3) == {"eval_accuracy": "0.8", "loss": "0.4"}
+    assert cards._figures(RESULTS, 4) == {} == cards._figures("damaged", 0)
