@@ -26,23 +26,6 @@ CASES = [key for key in EXAMPLES if not key.endswith("/labels")]
 TSV = {"text_column": "text", "text_pair_column": None, "label_column": "label"}
 
 
-@pytest.fixture(scope="module")
-def tokenizers():
-    folder = GOLDEN / "tokenization"
-    return {
-        "spm_uncased": FullTokenizer(spm_model_file=str(folder / "spm_uncased.model")),
-        "spm_cased": FullTokenizer(
-            spm_model_file=str(folder / "spm_cased.model"), do_lower_case=False
-        ),
-        "wordpiece": FullTokenizer(vocab_file=str(folder / "vocab.txt")),
-    }
-
-
-@pytest.fixture
-def tokenizer(tokenizers):
-    return tokenizers["spm_uncased"]
-
-
 def write(folder, name, *lines):
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -203,22 +186,38 @@ def test_missing_file(tokenizer, tmp_path):
         read("rte", tmp_path / "nowhere", "dev", tokenizer)
 
 
-def test_empty_file(tokenizer, tmp_path):
-    write(tmp_path, "RTE/dev.tsv")
-    with pytest.raises(ValueError, match=r"RTE/dev.tsv is empty"):
-        read("rte", tmp_path, "dev", tokenizer)
-    write(tmp_path, "RTE/dev.tsv", "index\tsentence1\tsentence2\tlabel", "")
-    with pytest.raises(ValueError, match=r"RTE/dev.tsv holds no example"):
-        read("rte", tmp_path, "dev", tokenizer)
-
-
-def test_short_row(tokenizer, tmp_path):
+SCORE = "0\tg\tf\ty\to\ts\ts\ta\tb\t"
+NO_NUMBER = r"line 3: the label must be a number. Received: "
+BAD_FILES = {  # what is wrong -> task, file of RTE or STS-B, its lines, message
+    "empty": ("rte", "RTE/dev", [], " is empty"),
+    "no example": ("rte", "RTE/dev", ["header", ""], " holds no example"),
     # With three columns, the last would be taken for both the second text and the label.
-    write(tmp_path, "RTE/dev.tsv", "header", "0\ta\tb\tentailment", "1\ta\tentailment")
-    with pytest.raises(
-        ValueError, match=r"RTE/dev.tsv, line 3: 3 columns, at least 4 are expected"
-    ):
-        read("rte", tmp_path, "dev", tokenizer)
+    "short row": (
+        "rte", "RTE/dev", ["header", "0\ta\tb\tentailment", "1\ta\tentailment"],
+        ", line 3: 3 columns, at least 4 are expected",
+    ),
+    "unknown label": (
+        "rte", "RTE/train", ["header", "0\ta\tb\tentailment", "1\ta\tb\tneutral"],
+        ", line 3: unknown label 'neutral'; known are entailment, not_entailment",
+    ),
+    "not UTF-8": (
+        "rte", "RTE/dev", ["header", "0\ta\tb\tentailment", "1\tcaf\udce9\tb\tentailment"],
+        ", line 3: not UTF-8 text",
+    ),
+} | {
+    f"score {label!r}": (
+        "sts-b", "STS-B/dev", ["header", f"{SCORE}2.5", SCORE + label], f", {NO_NUMBER}'{label}'",
+    )
+    for label in ("high", "nan", "inf", "")
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "file", "lines", "message"), BAD_FILES.values(), ids=BAD_FILES)
+def test_a_bad_file_is_named(task, file, lines, message, tokenizer, tmp_path):
+    path = write(tmp_path, f"{file}.tsv")
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
+    with pytest.raises(UserError, match=f"{file}.tsv{message}"):
+        read(task, tmp_path, file.rpartition("/")[2], tokenizer)
 
 
 def test_short_row_of_qqp_counts_but_not_in_test(tokenizer, tmp_path):
@@ -235,30 +234,6 @@ def test_blank_lines_count(tokenizer, tmp_path):
     write(tmp_path, "RTE/dev.tsv", "header", "", "0\ta\tb\tentailment", "")
     examples, skipped = read("rte", tmp_path, "dev", tokenizer)
     assert (len(examples), skipped) == (1, 2)
-
-
-def test_unknown_label(tokenizer, tmp_path):
-    write(tmp_path, "RTE/train.tsv", "header", "0\ta\tb\tentailment", "1\ta\tb\tneutral")
-    message = r"train.tsv, line 3: unknown label 'neutral'; known are entailment, not_entailment"
-    with pytest.raises(ValueError, match=message):
-        read("rte", tmp_path, "train", tokenizer)
-
-
-@pytest.mark.parametrize("label", ["high", "nan", "inf", ""])
-def test_score_is_no_number(label, tokenizer, tmp_path):
-    row = "0\tg\tf\ty\to\ts\ts\ta\tb\t"
-    write(tmp_path, "STS-B/dev.tsv", "header", row + "2.5", row + label)
-    with pytest.raises(
-        ValueError, match=rf"line 3: the label must be a number. Received: '{label}'"
-    ):
-        read("sts-b", tmp_path, "dev", tokenizer)
-
-
-def test_not_utf8(tokenizer, tmp_path):
-    path = write(tmp_path, "RTE/dev.tsv", "header", "0\ta\tb\tentailment")
-    path.write_bytes(path.read_bytes() + b"1\tcaf\xe9\tb\tentailment\n")
-    with pytest.raises(ValueError, match=r"dev.tsv, line 3: not UTF-8 text"):
-        read("rte", tmp_path, "dev", tokenizer)
 
 
 def test_reading_quotes_line_ends_and_byte_order_mark(tmp_path):
@@ -345,12 +320,6 @@ def test_an_empty_label_is_no_class(tokenizer, tmp_path):
         glue.read_examples(task, str(tmp_path), "dev", tokenizer)
 
 
-def test_two_columns_of_one_name(tmp_path):
-    write(tmp_path, "train.tsv", "text\tlabel\ttext", "a\tyes\tb")
-    with pytest.raises(UserError, match=r"train.tsv: two columns are named 'text'"):
-        glue.tsv_task(**TSV, data_dir=str(tmp_path))
-
-
 ROW_WITHOUT_HEADER = {  # (task, split) -> an example where the header belongs
     ("rte", "dev"): "0\ta\tb\tentailment",
     ("mnli", "train"): "0\t1\t2\t3\t4\t5\t6\t7\ta\tb\tx\tneutral",
@@ -410,10 +379,7 @@ def test_tsv_by_name(tokenizer, tmp_path):
         Example("train-1", "buy now", None, "Spam"),
         Example("train-2", "hello", None, "Ham"),
     ]
-    assert features(examples, task, tokenizer, 8)["label_ids"].tolist() == [
-        1,
-        0,
-    ]
+    assert features(examples, task, tokenizer, 8)["label_ids"].tolist() == [1, 0]
     test, _ = glue.read_examples(task, str(tmp_path), "test", tokenizer)
     assert test == [Example("0", "hello", None, "Ham"), Example("1", "buy", None, "Ham")]
 
@@ -426,10 +392,7 @@ def test_tsv_by_number_and_given_labels(tokenizer, tmp_path):
         Example("dev-0", "one", "two", "yes"),
         Example("dev-1", "three", "four", "no"),
     ]
-    assert features(examples, task, tokenizer, 8)["label_ids"].tolist() == [
-        0,
-        1,
-    ]
+    assert features(examples, task, tokenizer, 8)["label_ids"].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("header", [[], ["text"]])
@@ -459,22 +422,28 @@ def test_tsv_regression(tokenizer, tmp_path):
     assert (task.metrics[0], task.num_outputs) == ("pearson", 1)
 
 
-def test_tsv_missing_column(tmp_path):
-    write(tmp_path, "train.tsv", "text\tclass", "a\tb")
-    with pytest.raises(ValueError, match=r"no column 'label' in its header; .* 'text', 'class'"):
-        glue.tsv_task(**TSV, data_dir=str(tmp_path))
-
-
-def test_tsv_unlooked_for_header(tmp_path):
-    write(tmp_path, "train.tsv", "text\tlabel", "a\t0", "b\t1")
-    with pytest.raises(ValueError, match=r"train.tsv, line 1: label 'label' occurs only here"):
-        glue.tsv_task(0, None, 1, data_dir=str(tmp_path))
-
-
-def test_tsv_one_label_only(tmp_path):
-    write(tmp_path, "train.tsv", "text\tlabel", "a\t0", "b\t0")
-    with pytest.raises(ValueError, match=r"at least two different labels .* Received: \['0'\]"):
-        glue.tsv_task(**TSV, data_dir=str(tmp_path))
+@pytest.mark.parametrize(
+    ("lines", "columns", "message"),
+    [
+        (["text\tclass", "a\tb"], TSV, "no column 'label' in its header; .* 'text', 'class'"),
+        (
+            ["text\tlabel", "a\t0", "b\t0"],
+            TSV,
+            r"at least two different labels .* Received: \['0'\]",
+        ),
+        (["text\tlabel\ttext", "a\tyes\tb"], TSV, "train.tsv: two columns are named 'text'"),
+        (
+            ["text\tlabel", "a\t0", "b\t1"],
+            {"text_column": 0, "text_pair_column": None, "label_column": 1},  # no names: no header
+            "train.tsv, line 1: label 'label' occurs only here",
+        ),
+    ],
+    ids=["missing column", "one label", "two columns of one name", "header"],
+)
+def test_bad_tsv(lines, columns, message, tmp_path):
+    write(tmp_path, "train.tsv", *lines)
+    with pytest.raises(UserError, match=message):
+        glue.tsv_task(**columns, data_dir=str(tmp_path))
 
 
 def test_tsv_labels_without_training_file(tmp_path):
@@ -590,18 +559,10 @@ def test_prediction_files_of_scores():
 def test_submission_files():
     names = {name: task.submission_file for name, task in glue.TASKS.items()}
     assert names == {
-        "cola": "CoLA.tsv",
-        "mnli": "MNLI-m.tsv",
-        "mismnli": "MNLI-mm.tsv",
-        "mrpc": "MRPC.tsv",
-        "sst-2": "SST-2.tsv",
-        "sts-b": "STS-B.tsv",
-        "qqp": "QQP.tsv",
-        "qnli": "QNLI.tsv",
-        "rte": "RTE.tsv",
-        "wnli": "WNLI.tsv",
-        "ax": "AX.tsv",
-    }
+        "cola": "CoLA.tsv", "mnli": "MNLI-m.tsv", "mismnli": "MNLI-mm.tsv", "mrpc": "MRPC.tsv",
+        "sst-2": "SST-2.tsv", "sts-b": "STS-B.tsv", "qqp": "QQP.tsv", "qnli": "QNLI.tsv",
+        "rte": "RTE.tsv", "wnli": "WNLI.tsv", "ax": "AX.tsv",
+    }  # fmt: skip
 
 
 def test_no_submission():

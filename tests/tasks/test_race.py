@@ -34,20 +34,6 @@ PASSAGE = {
 }
 
 
-@pytest.fixture(scope="module")
-def tokenizers():
-    folder = GOLDEN / "tokenization"
-    return {
-        "spm_uncased": FullTokenizer(spm_model_file=str(folder / "spm_uncased.model")),
-        "wordpiece": FullTokenizer(vocab_file=str(folder / "vocab.txt")),
-    }
-
-
-@pytest.fixture
-def tokenizer(tokenizers):
-    return tokenizers["spm_uncased"]
-
-
 def write(folder, name, text):
     path = folder / "RACE" / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -243,10 +229,7 @@ def test_malformed_files(tokenizer, tmp_path):
             "7.txt, question 2: 'option' is not valid Unicode",
         ),
         (json.dumps(PASSAGE)[:-1] + "\0}", "7.txt is not JSON"),
-        (
-            json.dumps(PASSAGE | {"questions": ["a", [[["deep"] * 99] * 99]]}),
-            "2: 'question' is ",
-        ),
+        (json.dumps(PASSAGE | {"questions": ["a", [[["deep"] * 99] * 99]]}), "2: 'question' is "),
         ("", "7.txt is not JSON"),
     ],
 )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SQuAD answers from model outputs: against the original's files and a plain reference."""
 
+import functools
 import gzip
 import json
 import math
@@ -34,19 +35,15 @@ def golden_arrays(name):
 
 
 @pytest.fixture(scope="module")
-def dev():
+def dev(tokenizer):
     """Returns a function (version, window) -> (examples, features), made once each."""
-    processor = FullTokenizer(spm_model_file=str(GOLDEN / "tokenization" / "spm_uncased.model"))
-    made = {}
 
+    @functools.cache
     def convert(version, window="L64_S24_Q12"):
-        if (version, window) not in made:
-            path = GOLDEN / "finetune" / "squad_data" / f"dev_{version}.json"
-            examples = squad_questions.read_examples(str(path), training=False)
-            settings = WindowSettings(*WINDOWS[window])
-            features = squad_features.convert_examples(examples, processor, settings, False)
-            made[version, window] = examples, features
-        return made[version, window]
+        path = GOLDEN / "finetune" / "squad_data" / f"dev_{version}.json"
+        examples = squad_questions.read_examples(str(path), training=False)
+        settings = WindowSettings(*WINDOWS[window])
+        return examples, squad_features.convert_examples(examples, tokenizer, settings, False)
 
     return convert
 

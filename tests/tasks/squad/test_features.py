@@ -40,16 +40,6 @@ def data_file(version, split):
     return str(FINETUNE / "squad_data" / f"{split}_{version}.json")
 
 
-def tokenizer(kind="spm_uncased"):
-    path = str(GOLDEN / "tokenization" / f"{kind}.model")
-    return FullTokenizer(spm_model_file=path, do_lower_case=kind == "spm_uncased")
-
-
-@pytest.fixture(scope="module")
-def uncased():
-    return tokenizer()
-
-
 def write(path, questions, context="Green ideas sleep."):
     """A SQuAD file of one paragraph; returns its path as str."""
     paragraphs = [{"context": context, "qas": questions}]
@@ -212,14 +202,14 @@ def test_answers_of_the_real_data_are_where_they_should_be(shared_data, capsys):
     assert not capsys.readouterr().out
 
 
-def test_strange_characters_have_features(uncased):
+def test_strange_characters_have_features(tokenizer):
     """NUL, a question without text, a paragraph without a letter."""
     examples = [
         SquadExample("q1", "who\0?", "the \0 count shrugged"),
         SquadExample("q2", " ", "the count shrugged"),
         SquadExample("q3", "who?", "\0"),
     ]
-    features = squad_features.convert_examples(examples, uncased, SMALL, False)
+    features = squad_features.convert_examples(examples, tokenizer, SMALL, False)
     assert {0, 1} <= set(features.example_index.tolist())
 
 
@@ -373,23 +363,13 @@ STRANGE = (
 
 
 @pytest.mark.parametrize("kind", ["spm_uncased", "spm_cased"])
-def test_links_of_normalised_texts_are_those_of_the_reference(kind):
+def test_links_of_normalised_texts_are_those_of_the_reference(kind, tokenizers):
     """The trivial way around the table, and the table, on texts as they come."""
     random = np.random.RandomState(2)
-    words = [
-        "the",
-        "count",
-        "Broad",
-        "shoulders.",
-        "résumé",
-        "1,000,000",
-        "2,000,",
-        "  ",
-        "\n",
-        *STRANGE.split(" "),
-    ]
+    words = ["the", "count", "Broad", "shoulders.", "résumé", "1,000,000", "2,000,", "  ", "\n"]
+    words += STRANGE.split(" ")
     lower = kind == "spm_uncased"
-    processor = tokenizer(kind)
+    processor = tokenizers[kind]
     tables = 0
     for length in range(2, 40):
         chosen = [words[i] for i in random.randint(0, len(words), length)]
@@ -450,10 +430,10 @@ def test_memory_for_links_grows_with_the_text():
     assert peak < 8e6
 
 
-def test_a_text_with_little_in_common_needs_no_table(monkeypatch, uncased):
+def test_a_text_with_little_in_common_needs_no_table(monkeypatch, tokenizer):
     monkeypatch.setattr(squad_alignment, "_ScoreTable", None)
     text = "the count" + " " * 500 + "shrugged"
-    assert squad_alignment.align(text, uncased) is None
+    assert squad_alignment.align(text, tokenizer) is None
 
 
 def test_position_conversion_is_that_of_the_original():
@@ -473,11 +453,11 @@ def test_positions_are_converted_all_at_once():
         assert found.tolist() == expected
 
 
-def test_alignment_fails_under_four_fifths(uncased):
-    assert squad_alignment.align("½" * 20, uncased) is None
-    assert squad_alignment.align("\u0301", uncased) is None  # no piece is left
-    assert squad_alignment.align("th ½", uncased) is None  # 3 of 4
-    aligned = squad_alignment.align("the ½", uncased)  # 4 of 5
+def test_alignment_fails_under_four_fifths(tokenizer):
+    assert squad_alignment.align("½" * 20, tokenizer) is None
+    assert squad_alignment.align("\u0301", tokenizer) is None  # no piece is left
+    assert squad_alignment.align("th ½", tokenizer) is None  # 3 of 4
+    aligned = squad_alignment.align("the ½", tokenizer)  # 4 of 5
     assert aligned.links.tolist() == [1, 2, 3, 4, squad_alignment.UNLINKED]
 
 
@@ -485,14 +465,14 @@ def test_alignment_fails_under_four_fifths(uncased):
 
 
 @pytest.fixture(scope="module", params=FEATURE_FILES)
-def converted(request):
+def converted(request, tokenizers):
     """Features of one golden file: (its content, examples, Features, tokenizer)."""
     _, version, split, _, case, *_ = request.param.split("_")
     golden = golden_json(request.param)
     settings = WindowSettings(
-        *(golden[name] for name in ("max_seq_length", "doc_stride", "max_query_length")),
+        *(golden[name] for name in ("max_seq_length", "doc_stride", "max_query_length"))
     )
-    processor = tokenizer(f"spm_{case}")
+    processor = tokenizers[f"spm_{case}"]
     assert processor.do_lower_case == golden["do_lower_case"]
     examples = squad_questions.read_examples(data_file(version, split), golden["is_training"])
     features = squad_features.convert_examples(examples, processor, settings, golden["is_training"])
@@ -512,9 +492,9 @@ def test_features_are_the_originals(converted):
     assert len(features.skipped(examples)) == golden["mismatch_dropped"]
 
 
-def test_skipped_questions_are_named(uncased):
+def test_skipped_questions_are_named(tokenizer):
     examples = squad_questions.read_examples(data_file("v1.1", "dev"), False)
-    features = squad_features.convert_examples(examples, uncased, SMALL, False)
+    features = squad_features.convert_examples(examples, tokenizer, SMALL, False)
     assert features.skipped(examples) == ["q031", "q032"]
 
 
@@ -529,13 +509,13 @@ def data_set(tokenizer, folder, version, windows=SMALL, **files):
 
 
 @pytest.mark.parametrize("version", ["v1.1", "v2.0"])
-def test_training_records_are_the_originals(tmp_path, capsys, version, uncased, monkeypatch):
+def test_training_records_are_the_originals(tmp_path, capsys, version, tokenizer, monkeypatch):
     monkeypatch.setattr(squad_questions, "shuffled", list)
     name = f"squad_{version}_train_spm_uncased_L64_S24_Q12.tfrecord.gz"
     original = tmp_path / "original"
     original.write_bytes(gzip.decompress((FINETUNE / name).read_bytes()))
     made, source = str(tmp_path / "train.tf_record"), data_file(version, "train")
-    data = data_set(uncased, tmp_path, version, train_file=source, train_feature_file=made)
+    data = data_set(tokenizer, tmp_path, version, train_file=source, train_feature_file=made)
     assert data.training_records().paths == [made]
     schema = schemas.squad_schema(64, training=True)
     assert record_files.find_bad_record([made], schema, {}) is None
@@ -549,9 +529,9 @@ def test_training_records_are_the_originals(tmp_path, capsys, version, uncased, 
     assert "Using features again" in out and skipped in out
 
 
-def test_training_records_of_other_settings_have_names_of_their_own(tmp_path, uncased):
+def test_training_records_of_other_settings_have_names_of_their_own(tmp_path, tokenizer):
     for windows in (SMALL, dataclasses.replace(SMALL, doc_stride=30)):
-        data = data_set(uncased, tmp_path, "v2.0", windows, train_file=data_file("v2.0", "train"))
+        data = data_set(tokenizer, tmp_path, "v2.0", windows, train_file=data_file("v2.0", "train"))
         data.training_records()
     assert len(list(tmp_path.glob("squad_train-????????.tf_record"))) == 2
 
@@ -567,11 +547,11 @@ def read_all(path):
     ]
 
 
-def test_prediction_records(tmp_path, capsys, uncased):
+def test_prediction_records(tmp_path, capsys, tokenizer):
     source = data_file("v2.0", "dev")
     counts = []
     for windows in (SMALL, dataclasses.replace(SMALL, doc_stride=30)):
-        data = data_set(uncased, tmp_path, "v2.0", windows, predict_file=source)
+        data = data_set(tokenizer, tmp_path, "v2.0", windows, predict_file=source)
         (split,) = data.prediction_splits().values()
         assert "2 of 52 questions are skipped" in capsys.readouterr().out
         records = read_all(str(tmp_path / "squad_predict.tf_record"))
@@ -587,28 +567,28 @@ def test_prediction_records(tmp_path, capsys, uncased):
     ]  # fmt: skip
 
 
-def test_a_list_of_skipped_questions_goes_when_none_is_skipped(tmp_path, uncased):
+def test_a_list_of_skipped_questions_goes_when_none_is_skipped(tmp_path, tokenizer):
     listing = tmp_path / "train.skipped.txt"
     listing.write_text("q031\n")
     examples = [SquadExample("q1", "who?", "the count")]
-    features = squad_features.convert_examples(examples, uncased, SMALL, False)
+    features = squad_features.convert_examples(examples, tokenizer, SMALL, False)
     assert squad_features.list_skipped(features, examples, str(tmp_path / "train")) == 0
     assert not listing.exists()
 
 
-def test_an_answer_no_piece_holds_is_skipped(uncased):
+def test_an_answer_no_piece_holds_is_skipped(tokenizer):
     # The accent leaves nothing behind: a start there would be in the next word, an end in this one.
     text = "the count\u0301 shrugged his shoulders"
     lost = SquadExample("lost", "who?", text, orig_answer_text="\u0301", start_position=9)
     kept = SquadExample("kept", "who?", text, orig_answer_text="count\u0301", start_position=4)
-    features = squad_features.convert_examples([lost, kept], uncased, SMALL, True)
+    features = squad_features.convert_examples([lost, kept], tokenizer, SMALL, True)
     assert features.skipped([lost, kept]) == ["lost"]
     assert features.example_index.tolist() == [1]
-    (dict_,) = original_features(features, uncased)
+    (dict_,) = original_features(features, tokenizer)
     assert dict_["tokens"][dict_["start_position"]] == "▁count"
     assert dict_["start_position"] == dict_["end_position"]
     # Without its label there is nothing to lose.
-    assert len(squad_features.convert_examples([lost], uncased, SMALL, False)) == 1
+    assert len(squad_features.convert_examples([lost], tokenizer, SMALL, False)) == 1
 
 
 def naive_windows(pieces, width, stride):
@@ -669,9 +649,9 @@ def test_the_best_window_of_a_piece_in_a_long_paragraph():
             assert found == [holders[int(np.argmax(scores))]]
 
 
-def test_questions_without_answer_and_out_of_window_teach_cls(uncased):
+def test_questions_without_answer_and_out_of_window_teach_cls(tokenizer):
     examples = squad_questions.read_examples(data_file("v2.0", "train"), True)
-    features = squad_features.convert_examples(examples, uncased, SMALL, True)
+    features = squad_features.convert_examples(examples, tokenizer, SMALL, True)
     impossible = [examples[e].is_impossible for e in features.example_index]
     labels = features.labels
     outside = labels["is_impossible"] == 1
@@ -700,17 +680,16 @@ def test_settings_without_a_window_are_errors(change, message):
         dataclasses.replace(SMALL, **change)
 
 
-def test_a_question_that_fills_the_sequence_is_an_error(uncased):
+def test_a_question_that_fills_the_sequence_is_an_error(tokenizer):
     examples = [SquadExample("q7", "who are you and who is he?", "the count")]
-    pieces = len(uncased.encode_ids(preprocess_text(examples[0].question_text, lower=True)))
+    pieces = len(tokenizer.encode_ids(preprocess_text(examples[0].question_text, lower=True)))
     fits = WindowSettings(pieces + 4, 1, 64)
-    assert len(squad_features.convert_examples(examples, uncased, fits, False)) > 1
+    assert len(squad_features.convert_examples(examples, tokenizer, fits, False)) > 1
     with pytest.raises(ValueError, match=f"question q7 has {pieces} pieces and leaves no room"):
         tight = dataclasses.replace(fits, max_seq_length=pieces + 3)
-        squad_features.convert_examples(examples, uncased, tight, False)
+        squad_features.convert_examples(examples, tokenizer, tight, False)
 
 
-def test_wordpiece_is_an_error():
-    wordpiece = FullTokenizer(vocab_file=str(GOLDEN / "tokenization" / "vocab.txt"))
+def test_wordpiece_is_an_error(tokenizers):
     with pytest.raises(ValueError, match="SQuAD needs a SentencePiece model"):
-        squad_features.convert_examples([], wordpiece, SMALL, False)
+        squad_features.convert_examples([], tokenizers["wordpiece"], SMALL, False)

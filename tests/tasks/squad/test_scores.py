@@ -4,8 +4,6 @@
 import functools
 import gzip
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,8 @@ import pytest
 from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
 from albert_tf.tasks.squad import scores as squad_metrics
-from tests import GOLDEN, ROOT
+from tests import GOLDEN
+from tests.processes import run_python
 
 FINETUNE = GOLDEN / "finetune"
 
@@ -45,7 +44,7 @@ def v2():
 
 def test_importing_it_imports_no_tensorflow():
     code = "import sys, albert_tf.squad_metrics; sys.exit('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+    assert run_python("-c", code).returncode == 0
 
 
 # === One answer ===
@@ -262,9 +261,8 @@ def test_command_v2(capsys, prediction_file, v2):
 
 def test_command_runs_as_a_module(prediction_file):
     predictions = prediction_file("v1_L64_S24_Q12_predictions.json")
-    command = [sys.executable, "-m", "albert_tf.squad_metrics", "--data_file", data_file("v1.1")]
-    command += ["--predictions_file", str(predictions)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    words = ["--data_file", data_file("v1.1"), "--predictions_file", predictions]
+    done = run_python("-m", "albert_tf.squad_metrics", *words, check=True)
     assert set(json.loads(done.stdout)) == {"exact_match", "f1"}
 
 
