@@ -15,11 +15,9 @@ from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import encoder, fused
 from albert_tf.model.heads import PretrainingModel
-from tests import GOLDEN
+from tests.checkpoints.golden_models import MODELS, VARIANTS, golden_config
 from tests.model.small_config import PLAIN
 
-DATA = GOLDEN / "model"
-VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
 FORWARD = 2e-5  # absolute, as tests/golden/README.md says
 
 TINY = dataclasses.replace(PLAIN, num_hidden_layers=4)
@@ -27,16 +25,14 @@ TINY = dataclasses.replace(PLAIN, num_hidden_layers=4)
 
 def golden_encoder(variant, **kwargs):
     """The encoder of a variant with the original's weights."""
-    config = AlbertConfig.from_json_file(str(DATA / variant / "albert_config.json"))
-    model = PretrainingModel(config, **kwargs)
+    model = PretrainingModel(golden_config(variant), **kwargs)
     named = name_table.named_variables(model)
-    report = loading.load(str(DATA / variant / "model.ckpt"), named)
-    assert not report.missing
+    assert not loading.load(str(MODELS / variant / "model.ckpt"), named).missing
     return model.encoder
 
 
 def encode_golden(encoder, variant, **overrides):
-    inputs = np.load(DATA / variant / "inputs.npz")
+    inputs = np.load(MODELS / variant / "inputs.npz")
     given = {"input_mask": inputs["input_mask"], "token_type_ids": inputs["segment_ids"]}
     return encoder(inputs["input_ids"], **{**given, **overrides})
 
@@ -74,12 +70,12 @@ def randomise(model, seed=0):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_output_is_the_originals(variant):
-    expected = np.load(DATA / variant / "outputs.npz")
+    expected = np.load(MODELS / variant / "outputs.npz")
     outputs = encode_golden(golden_encoder(variant), variant)
     for name in ("word_embedding_output", "embedding_output", "sequence_output", "pooled_output"):
         assert_close(outputs[name], expected[name])
     layers = [name for name in expected.files if name.startswith("encoder_layer_")]
-    meta = json.loads((DATA / variant / "variables.json").read_text())
+    meta = json.loads((MODELS / variant / "variables.json").read_text())
     assert len(outputs["encoder_outputs"]) == len(layers) == meta["num_encoder_layer_outputs"]
     for index, output in enumerate(outputs["encoder_outputs"]):
         assert_close(output, expected[f"encoder_layer_{index}"])
@@ -88,15 +84,15 @@ def test_every_output_is_the_originals(variant):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_outputs_without_mask_and_types_are_the_originals(variant):
-    expected = np.load(DATA / variant / "outputs_nomask_notypes.npz")
-    inputs = np.load(DATA / variant / "inputs.npz")
+    expected = np.load(MODELS / variant / "outputs_nomask_notypes.npz")
+    inputs = np.load(MODELS / variant / "inputs.npz")
     outputs = golden_encoder(variant)(inputs["input_ids"])
     for name in expected.files:
         assert_close(outputs[name], expected[name])
 
 
 def test_a_row_without_any_token_is_the_originals():
-    expected = np.load(DATA / "base" / "allmasked_row.npz")
+    expected = np.load(MODELS / "base" / "allmasked_row.npz")
     assert not expected["input_mask"][3].any()
     outputs = encode_golden(golden_encoder("base"), "base", input_mask=expected["input_mask"])
     outputs["encoder_layer_0"] = outputs["encoder_outputs"][0]
@@ -107,11 +103,11 @@ def test_a_row_without_any_token_is_the_originals():
 
 def test_a_traced_model_of_unknown_shape_gives_the_same():
     encoder = golden_encoder("base")
-    inputs = np.load(DATA / "base" / "inputs.npz")
+    inputs = np.load(MODELS / "base" / "inputs.npz")
     unknown = tf.TensorSpec([None, None], tf.int32)
     traced = tf.function(lambda *args: encoder(*args), input_signature=[unknown] * 3)
     outputs = traced(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"])
-    expected = np.load(DATA / "base" / "outputs.npz")
+    expected = np.load(MODELS / "base" / "outputs.npz")
     assert_close(outputs["sequence_output"], expected["sequence_output"])
     assert_close(outputs["pooled_output"], expected["pooled_output"])
 
@@ -446,20 +442,12 @@ def test_attention_probabilities_are_dropped_one_by_one(no_norm):
 # --- Precision ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def policy():
-    """Sets the global precision; the old one comes back."""
-    before = tf_keras.mixed_precision.global_policy()
-    yield tf_keras.mixed_precision.set_global_policy
-    tf_keras.mixed_precision.set_global_policy(before)
-
-
 # Relative errors of the root mean square; one rounding of bfloat16 is 4e-3, of float16 5e-4.
 @pytest.mark.parametrize("name, error", [("mixed_bfloat16", 1.5e-2), ("mixed_float16", 2e-3)])
 def test_mixed_precision_is_near_and_gives_float32(name, error, policy):
     policy(name)
     outputs = encode_golden(golden_encoder("base"), "base")
-    expected = np.load(DATA / "base" / "outputs.npz")
+    expected = np.load(MODELS / "base" / "outputs.npz")
     for key in ("embedding_output", "sequence_output", "pooled_output"):
         assert outputs[key].dtype == tf.float32
         difference = np.sqrt(np.mean((outputs[key] - expected[key]) ** 2))

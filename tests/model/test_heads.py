@@ -12,8 +12,8 @@ from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import fused, heads, objectives
 from tests import GOLDEN, TINY_CONFIG
+from tests.checkpoints.golden_models import VARIANTS
 
-VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
 FORWARD, GRADIENT = 2e-5, 1e-5  # absolute, as tests/golden/README.md says
 
 
@@ -200,13 +200,10 @@ def test_masked_lm_is_tied_to_the_word_embeddings():
 
 
 @pytest.mark.parametrize("name", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision_logits_are_float32_and_near(name):
-    before = tf_keras.mixed_precision.global_policy()
-    tf_keras.mixed_precision.set_global_policy(name)
-    try:
-        model, named = golden_model(GOLDEN / "model" / "base")
-    finally:
-        tf_keras.mixed_precision.set_global_policy(before)
+def test_mixed_precision_logits_are_float32_and_near(name, policy):
+    policy(name)
+    model, named = golden_model(GOLDEN / "model" / "base")
+    policy("float32")  # a model keeps that of its making
     features = golden_features("base")
     outputs = model(features)
     assert {output.dtype for output in outputs.values()} == {tf.float32}
@@ -426,13 +423,10 @@ def test_v2_dropout_is_on_in_training_alone():
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("name", SQUAD_MODELS)
-def test_mixed_precision_scores_are_float32_finite_and_near(name, precision):
-    before = tf_keras.mixed_precision.global_policy()
-    tf_keras.mixed_precision.set_global_policy(precision)
-    try:
-        model, named, features = squad_model(name)
-    finally:
-        tf_keras.mixed_precision.set_global_policy(before)
+def test_mixed_precision_scores_are_float32_finite_and_near(name, precision, policy):
+    policy(precision)
+    model, named, features = squad_model(name)
+    policy("float32")  # a model keeps that of its making
     with tf.GradientTape() as tape:
         loss = objectives.mean_loss(SQUAD_MODELS[name][2](features, model(features, training=True)))
     expected = float(np.load(GOLDEN / "heads" / name / "outputs.npz")["total_loss"])
