@@ -3,6 +3,7 @@
 
 import faulthandler
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import sys
 import pytest
 
 from tests import ROOT, SHARED
+from tests.processes import run_python
 from tests.script_flags import flags_of
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -106,6 +108,29 @@ def run_main():
     return run
 
 
+@pytest.fixture(scope="session")
+def run_once(tmp_path_factory, run_main):
+    """Runs a script once with the same flags: run_once(script, config, **flags) -> its folder.
+
+    The folder holds config.json, `out` and, with export=True, `export`. Others read it too: who
+    changes a file of it copies it first.
+    """
+    folders = {}
+
+    def run(script, config, export=False, **flags):
+        key = repr((script.__name__, config, export, sorted(flags.items())))
+        if key not in folders:
+            folder = folders[key] = tmp_path_factory.mktemp(script.__name__)
+            (folder / "config.json").write_text(json.dumps(config))
+            places = {"albert_config_file": folder / "config.json", "output_dir": folder / "out"}
+            if export:
+                places["export_dir"] = folder / "export"
+            run_main(script, **flags, **places)
+        return folders[key]
+
+    return run
+
+
 @pytest.fixture
 def launched(capsys, monkeypatch):
     """As `run_script`, but in this process: launched(module, *words, flag=value, ...)."""
@@ -127,15 +152,7 @@ def run_script():
     """Runs a script as a user does: run_script("run_x", flag=value, ...) -> completed process."""
 
     def run(script, cwd=None, environment=None, **values):
-        path = ROOT / f"{script}.py"
-        return subprocess.run(
-            [sys.executable, str(path), *_arguments(values)],
-            cwd=cwd,
-            env={**os.environ, **(environment or {})},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        path, env = ROOT / f"{script}.py", {**os.environ, **(environment or {})}
+        return run_python(path, *_arguments(values), cwd=cwd, env=env)
 
     return run

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from albert_tf.checkpoints import name_table, writers
+from albert_tf.checkpoints import name_table, run_directory, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from tests import GOLDEN, TINY_CONFIG
@@ -28,3 +28,13 @@ def write_release(directory, kind=heads.PretrainingModel, config=WIDE, **options
     model = kind(AlbertConfig.from_dict(config), **options)
     write_checkpoint(directory / "model.ckpt-best", name_table.named_variables(model))
     return directory
+
+
+def write_record(directory, vocabulary, config=WIDE, **text):
+    """Writes the run.json of a training with this SentencePiece model; returns its content."""
+    path = str(vocabulary)
+    sha256 = run_directory.sha256(path)
+    of_vocabulary = {"flag": "spm_model_file", "path": path, "sha256": sha256}
+    record = {"config": config, "text": text, "vocabulary": of_vocabulary}
+    (directory / "run.json").write_text(json.dumps(record))
+    return record

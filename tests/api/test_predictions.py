@@ -147,36 +147,21 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def trained(eagerly, tmp_path_factory, run_main):
+def trained(eagerly, tmp_path_factory, run_once):
     """Trains one update, predicts and exports, once for each kind: trained(kind) -> directory."""
-    done = {}
+    tagged = tmp_path_factory.mktemp("tagged")
+    for split in ("train", "dev", "test"):
+        (tagged / f"{split}.conll").write_text(TAGGED)
 
     def train(kind):
-        if kind not in done:
-            script, flags, _ = KINDS[kind]
-            folder = tmp_path_factory.mktemp("run")
-            data = {"data_dir": DATA, **STEPS}
-            if kind == "ner":
-                for split in ("train", "dev", "test"):
-                    (folder / f"{split}.conll").write_text(TAGGED)
-                data["data_dir"] = folder
-            elif script is run_squad:
-                data = {
-                    f"{use}_file": SQUAD / f"{split}_{kind}.json"
-                    for use, split in (("train", "train"), ("predict", "dev"))
-                }
-            (folder / "config.json").write_text(json.dumps(sources.WIDE))
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(sys, "argv", [script.__name__])  # whose flags are recorded
-                run_main(
-                    script,
-                    **FLAGS | data | flags,
-                    albert_config_file=folder / "config.json",
-                    output_dir=folder / "out",
-                    export_dir=folder / "out" / "export",
-                )
-            done[kind] = folder / "out"
-        return done[kind]
+        script, flags, _ = KINDS[kind]
+        data = {"data_dir": tagged if kind == "ner" else DATA, **STEPS}
+        if script is run_squad:
+            data = {"train_file": SQUAD / f"train_{kind}.json"}
+            data["predict_file"] = SQUAD / f"dev_{kind}.json"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", [script.__name__])  # whose flags are recorded
+            return run_once(script, sources.WIDE, export=True, **FLAGS | data | flags) / "out"
 
     return train
 
@@ -235,7 +220,7 @@ def test_every_way_to_a_prediction_gives_the_same(kind, trained, lines_of, capsy
 def test_an_export_gives_the_predictions_of_the_script(kind, trained, lines_of):
     directory = trained(kind)
     inputs, written = KINDS[kind][2](directory)
-    assert_same(lines_of(inputs, saved_model=directory / "export"), written)
+    assert_same(lines_of(inputs, saved_model=directory.parent / "export"), written)
 
 
 # --- Arguments -----------------------------------------------------------------------------------
@@ -307,7 +292,7 @@ def test_a_context_that_cannot_be_aligned_has_no_answer(kind, trained, lines_of)
         {"question": "Who?", "context": context} for context in (TABLE, PLAIN, LIGATURES, " ")
     ]
     together, alone = loaded.answers(inputs), [loaded.answers([row])[0] for row in inputs]
-    of_export = lines_of(inputs, saved_model=directory / "export")
+    of_export = lines_of(inputs, saved_model=directory.parent / "export")
     assert_same(together, alone)
     assert_same(of_export, together)
     for number, (python, export) in enumerate(zip(together, of_export, strict=True)):

@@ -24,18 +24,14 @@ from albert_tf.cli import predict
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.publish import (
-    graph_inputs,
-    saved_models,
-    signatures,
-    tflite_files,
-)
+from albert_tf.publish import graph_inputs, saved_models, signatures, tflite_files
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import glue, race
 from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN, TINY_CONFIG
+from tests.processes import lines_of_code
 
 pytestmark = pytest.mark.long  # each export takes a training
 
@@ -46,7 +42,7 @@ WORDPIECE = GOLDEN / "tokenization" / "vocab.txt"
 CLOSE = 1e-5  # between two graphs of one model, absolute: probabilities and scores
 CLOSE_ENCODED = 1e-4  # the same of the encoder's outputs, which are larger
 CONFIG = TINY_CONFIG | {
-    "initializer_range": 0.5,  # so that random models tell texts apart
+    "initializer_range": 0.5  # so that random models tell texts apart
 }
 RUN = {
     "spm_model_file": SPM,
@@ -59,12 +55,7 @@ RUN = {
     "seed": 1,
 }
 # A rate at which models still tell texts apart, by more than CLOSE.
-CLASSIFIER = RUN | {
-    "data_dir": GLUE,
-    "train_step": 2,
-    "train_batch_size": 2,
-    "learning_rate": 1e-4,
-}
+CLASSIFIER = RUN | {"data_dir": GLUE, "train_step": 2, "train_batch_size": 2, "learning_rate": 1e-4}
 RACE = CLASSIFIER | {
     "max_qa_length": 12,
     "warmup_step": 0,
@@ -87,24 +78,12 @@ SQUAD_RUN = RUN | {
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory, run_main):
+def exported(run_once):
     """Runs a script once with --export_dir: exported(script, **flags) -> (output_dir, export)."""
-    made = {}
 
     def make(script, **flags):
-        key = (script.__name__, *sorted(map(str, flags.items())))
-        if key not in made:
-            folder = tmp_path_factory.mktemp(script.__name__)
-            (folder / "config.json").write_text(json.dumps(CONFIG))
-            run_main(
-                script,
-                **flags,
-                albert_config_file=folder / "config.json",
-                output_dir=folder / "out",
-                export_dir=folder / "export",
-            )
-            made[key] = folder / "out", Path(predict.find_export(str(folder / "export")))
-        return made[key]
+        folder = run_once(script, CONFIG, export=True, **flags)
+        return folder / "out", Path(predict.find_export(str(folder / "export")))
 
     return make
 
@@ -113,6 +92,19 @@ def exported(tmp_path_factory, run_main):
 def classifier(exported):
     """Trains and exports a GLUE task: classifier(task) -> (output_dir, export)."""
     return lambda name: exported(run_classifier, **CLASSIFIER | TASKS[name] | {"task_name": name})
+
+
+@pytest.fixture
+def export_again(run_main, tmp_path):
+    """Exports a trained GLUE task once more: export_again(task, output_dir, **flags) -> export."""
+
+    def run(name, directory, **flags):
+        flags = {"albert_config_file": directory.parent / "config.json"} | flags
+        flags |= {"task_name": name, "data_dir": GLUE, "output_dir": directory}
+        run_main(run_classifier, **flags, export_dir=tmp_path / "export")
+        return Path(predict.find_export(str(tmp_path / "export")))
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -272,41 +264,27 @@ def test_embeddings_are_the_encoders(classifier, predicted):
             np.testing.assert_allclose(line[name], expected, rtol=0, atol=CLOSE_ENCODED)
 
 
-def test_exports_follow_the_training(classifier, run_main, tmp_path, signatures_of):
+def test_exports_follow_the_training(classifier, export_again, signatures_of):
     """Length and vocabulary are those of the training, its precision is not."""
     directory, export = classifier("CoLA")
-    run_main(
-        run_classifier,
-        task_name="CoLA",
-        data_dir=GLUE,
-        dtype="bf16",
-        albert_config_file=directory.parent / "config.json",
-        output_dir=directory,
-        export_dir=tmp_path,
-    )
-    again = predict.find_export(str(tmp_path))
+    again = export_again("CoLA", directory, dtype="bf16")
     texts = tf.constant(["a", "one word after the other " * 20])  # one is cut
     first, second = (signatures_of(path)["text"](text=texts) for path in (export, again))
     np.testing.assert_allclose(first["probabilities"], second["probabilities"], rtol=0, atol=CLOSE)
-    vocabulary = Path(again) / "assets" / WORDPIECE.name
+    vocabulary = again / "assets" / WORDPIECE.name
     assert vocabulary.read_bytes() == WORDPIECE.read_bytes()
 
 
-def test_exports_keep_the_accents_of_the_training(classifier, run_main, tmp_path, signatures_of):
+def test_exports_keep_the_accents_of_the_training(
+    classifier, export_again, tmp_path, signatures_of
+):
     directory, _ = classifier("CoLA")
     trained = shutil.copytree(directory, tmp_path / "trained")
+    config = directory.parent / "config.json"
     record = json.loads((trained / "run.json").read_text())
     record["text"]["strip_accents"] = False
     (trained / "run.json").write_text(json.dumps(record))
-    run_main(
-        run_classifier,
-        task_name="CoLA",
-        data_dir=GLUE,
-        albert_config_file=directory.parent / "config.json",
-        output_dir=trained,
-        export_dir=tmp_path / "export",
-    )
-    export = predict.find_export(str(tmp_path / "export"))
+    export = export_again("CoLA", trained, albert_config_file=config)
     texts = tf.constant(["the end", "thé end"])  # an unknown word
     plain, marked = signatures_of(export)["text"](text=texts)["probabilities"].numpy()
     assert abs(plain - marked).max() > CLOSE
@@ -315,11 +293,7 @@ def test_exports_keep_the_accents_of_the_training(classifier, run_main, tmp_path
 def test_the_record_of_a_run(classifier):
     directory, _ = classifier("CoLA")
     record = json.loads((directory / "run.json").read_text())
-    assert record["text"] == {
-        "do_lower_case": True,
-        "strip_accents": True,
-        "max_seq_length": 40,
-    }
+    assert record["text"] == {"do_lower_case": True, "strip_accents": True, "max_seq_length": 40}
     assert record["vocabulary"] == {
         "flag": "vocab_file",
         "path": str(WORDPIECE),
@@ -341,13 +315,11 @@ def other_config(directory):
     return {"albert_config_file": path}
 
 
-def damaged(**parts):
-    def damage(directory):
-        path = directory / "run.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | parts))
-        return {}
-
-    return damage
+def damaged(directory):
+    """In one of the ways of tests/test_state.py, for all of which there is one reader."""
+    path = directory / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"text": []}))
+    return {}
 
 
 def gone(directory):
@@ -364,34 +336,21 @@ def gone(directory):
         (lambda _: {"spm_model_file": SPM}, f"{SPM.name} is not the vocabulary .*{WORDPIECE.name}"),
         (other_config, "num_attention_heads=4, but the model was trained with 2"),
         (gone, "gone.txt, the vocabulary .*run.json, is gone .* --vocab_file"),
-        (damaged(text=[]), "run.json is damaged: delete it"),
-        (damaged(text={"max_seq_length": True}), "run.json is damaged"),
-        (damaged(vocabulary={"path": 1}), "run.json is damaged"),
-        (damaged(config=None), "run.json is damaged"),
+        (damaged, "run.json is damaged: delete it"),
     ],
 )  # fmt: skip
-def test_flags_that_contradict_the_training(change, message, classifier, run_main, tmp_path):
+def test_flags_that_contradict_the_training(change, message, classifier, export_again, tmp_path):
     directory, _ = classifier("CoLA")
     out = Path(shutil.copytree(directory, tmp_path / "out"))
     config = {"albert_config_file": directory.parent / "config.json"} | change(out)
     with pytest.raises(UserError, match=message):
-        run_main(run_classifier, task_name="CoLA", data_dir=GLUE, output_dir=out,
-                 export_dir=tmp_path / "export", **config)  # fmt: skip
+        export_again("CoLA", out, **config)
 
 
-def test_an_export_for_ids_alone(classifier, exported, run_main, tmp_path, signatures_of):
+def test_an_export_for_ids_alone(classifier, export_again, tmp_path, signatures_of):
     """Loads where tensorflow-text is not."""
     directory, export = classifier("RTE")
-    run_main(
-        run_classifier,
-        task_name="RTE",
-        data_dir=GLUE,
-        albert_config_file=directory.parent / "config.json",
-        output_dir=directory,
-        export_dir=tmp_path / "export",
-        export_text=False,
-    )
-    path = predict.find_export(str(tmp_path / "export"))
+    path = str(export_again("RTE", directory, export_text=False))
     code = f"""
 import sys
 sys.modules["tensorflow_text"] = None  # any import of it fails
@@ -402,7 +361,7 @@ ids = tf.constant([[2, 5, 6, 3]])
 found = signatures["ids"](input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids)
 print(*found["probabilities"].numpy()[0])
 """
-    names, probabilities = python(code, tmp_path)[-2:]
+    names, probabilities = lines_of_code(code, tmp_path)[-2:]
     assert set(names.split()) == {"serving_default", "ids"}
     ids = tf.constant([[2, 5, 6, 3]])
     found = signatures_of(export)["ids"](
@@ -587,12 +546,7 @@ def test_nothing_to_read_gives_no_answer(version, exported, signatures_of):
 
 def test_the_window_with_most_context_is_the_scripts():
     """Whatever the stride; a window before the neighbour's may show a piece too."""
-    for width, stride, pieces in (
-        (9, 1, 30),
-        (9, 2, 31),
-        (9, 4, 10),
-        (9, 9, 40),
-    ):
+    for width, stride, pieces in ((9, 1, 30), (9, 2, 31), (9, 4, 10), (9, 9, 40)):
         counts = [pieces, 0, 5]
         example, first, length = squad_features._windows(
             np.array(counts), np.full(3, width), stride
@@ -630,15 +584,6 @@ def test_the_card_shows_how_to_call_the_export(name, exported):
 
 
 # --- Elsewhere ---
-
-
-def python(code, cwd):
-    """Runs code in a fresh process elsewhere; returns the lines it prints."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code], cwd=cwd, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()
 
 
 QUESTIONS = {  # of one window, of several, and of none
@@ -749,7 +694,7 @@ def answered(context):
 before = answered("The cat sat.")
 print(answered("The cat sat on the mat. " * 4000) - before)
 """
-    grown = int(python(code, tmp_path)[-1])
+    grown = int(lines_of_code(code, tmp_path)[-1])
     for (name, signature), outputs in expected.items():
         with np.load(tmp_path / f"{name}_{signature}.npz") as found:
             strings = {k: v.astype(bytes) if v.dtype == object else v for k, v in outputs.items()}
@@ -886,35 +831,22 @@ def test_weights_of_another_architecture(classifier):
 
 # --- Bad input ---
 
+RTE = {"task_name": "RTE", "do_predict": True}
+NO_THRESHOLD = "--null_score_diff_threshold must be a number"
+
 
 @pytest.mark.parametrize(
     ("script", "flags", "message"),
     [
-        (
-            run_classifier,
-            {"export_tflite": True, "task_name": "RTE", "do_predict": True},
-            "needs --export_dir",
-        ),
-        (
-            run_classifier,
-            {"threshold_to_export": 1, "task_name": "RTE", "do_predict": True},
-            "needs --export_dir",
-        ),
+        (run_classifier, RTE | {"export_tflite": True}, "needs --export_dir"),
+        (run_classifier, RTE | {"threshold_to_export": 1}, "needs --export_dir"),
         (
             run_classifier,
             {"threshold_to_export": "inf", "task_name": "RTE", "export_dir": "x"},
             "--threshold_to_export=inf is not finite",
         ),
-        (
-            run_squad,
-            {"null_score_diff_threshold": "nan", "export_dir": "x"},
-            "--null_score_diff_threshold must be a number",
-        ),
-        (
-            run_squad,
-            {"null_score_diff_threshold": "-inf", "export_dir": "x"},
-            "--null_score_diff_threshold must be a number",
-        ),
+        (run_squad, {"null_score_diff_threshold": "nan", "export_dir": "x"}, NO_THRESHOLD),
+        (run_squad, {"null_score_diff_threshold": "-inf", "export_dir": "x"}, NO_THRESHOLD),
         (run_squad, {"export_dir": "x", "ensemble_dirs": "a,b"}, "cannot be combined with"),
         (
             run_squad,
@@ -936,15 +868,11 @@ def test_flags_that_do_not_go_together(script, flags, message, run_main, tmp_pat
                  output_dir=tmp_path / "out", **flags)  # fmt: skip
 
 
-def test_no_checkpoint_to_export(run_main, tmp_path):
+def test_no_checkpoint_to_export(export_again, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     (tmp_path / "out").mkdir()
     with pytest.raises(ValueError, match="holds no checkpoint to export"):
-        run_main(
-            run_classifier, task_name="RTE", data_dir=GLUE, spm_model_file=SPM, max_seq_length=40,
-            output_dir=tmp_path / "out", albert_config_file=tmp_path / "config.json",
-            export_dir=tmp_path / "export",
-        )  # fmt: skip
+        export_again("RTE", tmp_path / "out", spm_model_file=SPM, max_seq_length=40)
     assert not list(tmp_path.glob("export/*"))
 
 

@@ -69,13 +69,9 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def learnt(tmp_path_factory, run_main, data):
+def learnt(run_once, data):
     """(output_dir, export) of a model that has learnt the set."""
-    folder = tmp_path_factory.mktemp("run")
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    places = {"output_dir": folder / "out", "export_dir": folder / "export"}
-    config = folder / "config.json"
-    run_main(run_classifier, **LEARN, data_dir=data, albert_config_file=config, **places)
+    folder = run_once(run_classifier, CONFIG, export=True, **LEARN, data_dir=data)
     return folder / "out", folder / "export"
 
 

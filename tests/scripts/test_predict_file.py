@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_classifier.py --predict_file: any file, with nothing but the directory of a training."""
 
+import functools
 import json
 import re
 import shutil
@@ -43,28 +44,23 @@ TASKS = {
 
 
 @pytest.fixture(scope="module")
-def train_once(eagerly, tmp_path_factory, run_main):
+def train_once(eagerly, tmp_path_factory, run_once):
     """Trains once: train_once(a key of TASKS) -> its output directory, its data gone."""
-    folders = {}
 
+    @functools.cache
     def train(name):
-        if name not in folders:
-            folder = tmp_path_factory.mktemp(name)
-            content, columns = TASKS[name]
-            config, data = folder / "config.json", folder / "data"
-            config.write_text(json.dumps(TINY_CONFIG))
-            data.mkdir()
-            task = name if name in ("ner", "cola") else "tsv"
-            if content is None:
-                shutil.copytree(GOLDEN / "finetune" / "glue_data" / "CoLA", data / "CoLA")
-            else:
-                (data / f"train.{'conll' if task == 'ner' else 'tsv'}").write_text(content)
-            paths = {"data_dir": data, "albert_config_file": config, "output_dir": folder / "out"}
-            run_main(run_classifier, **TRAIN | paths, **columns, task_name=task)
-            shutil.rmtree(data)
-            config.unlink()
-            folders[name] = folder / "out"
-        return folders[name]
+        data = tmp_path_factory.mktemp(name)
+        content, columns = TASKS[name]
+        task = name if name in ("ner", "cola") else "tsv"
+        if content is None:
+            shutil.copytree(GOLDEN / "finetune" / "glue_data" / "CoLA", data / "CoLA")
+        else:
+            (data / f"train.{'conll' if task == 'ner' else 'tsv'}").write_text(content)
+        flags = TRAIN | columns | {"data_dir": data, "task_name": task}
+        folder = run_once(run_classifier, TINY_CONFIG, **flags)
+        shutil.rmtree(data)
+        (folder / "config.json").unlink()
+        return folder / "out"
 
     return train
 

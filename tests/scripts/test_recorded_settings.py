@@ -14,7 +14,6 @@ import run_classifier
 import run_pretraining
 import run_race
 import run_squad
-from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError
 from tests import GOLDEN, TINY_CONFIG
@@ -84,19 +83,13 @@ def parts(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def trained(eagerly, parts, tmp_path_factory, run_main):
+def trained(eagerly, parts, run_once):
     """Trains once: trained(a key of SCRIPTS) -> the output directory."""
-    made = {}
 
     def train(name):
-        if name not in made:
-            script, data, text, training, _ = SCRIPTS[name]
-            out = tmp_path_factory.mktemp(name) / "out"
-            flags = SHARED | data | text | training
-            flags |= {"albert_config_file": parts / "config.json"}
-            run_main(script, **flags, spm_model_file=parts / "spm.model", output_dir=out)
-            made[name] = out
-        return made[name]
+        script, data, text, training, _ = SCRIPTS[name]
+        flags = SHARED | data | text | training | {"spm_model_file": parts / "spm.model"}
+        return run_once(script, CONFIG, **flags) / "out"
 
     return train
 
@@ -216,17 +209,7 @@ def pretrained(parts, tmp_path):
     folder.mkdir()
     sources.write_release(folder, config=CONFIG)
     (folder / "30k-clean.model").unlink()
-    vocabulary = parts / "spm.model"
-    record = {
-        "config": CONFIG,
-        "text": {"max_seq_length": 64} | CASED,
-        "vocabulary": {
-            "flag": "spm_model_file",
-            "path": str(vocabulary),
-            "sha256": run_directory.sha256(str(vocabulary)),
-        },
-    }
-    (folder / "run.json").write_text(json.dumps(record))
+    sources.write_record(folder, parts / "spm.model", CONFIG, **CASED, max_seq_length=64)
     return folder
 
 

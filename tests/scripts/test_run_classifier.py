@@ -2,6 +2,7 @@
 """run_classifier.py through its real main, on the original's tiny GLUE files."""
 
 import contextlib
+import functools
 import io
 import json
 import re
@@ -23,7 +24,7 @@ from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import devices, figures, finetuning, history
-from tests import GOLDEN
+from tests import GOLDEN, TINY_CONFIG
 from tests.scripts import tiny_runs
 from tests.scripts.tiny_runs import EVALUATE, PREDICT, write_config
 
@@ -40,25 +41,18 @@ def flags(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def train_once(eagerly, tmp_path_factory, run_main):
+def train_once(eagerly, run_once, tmp_path_factory):
     """Trains, evaluates and predicts a task once: train_once(task) -> its output directory."""
-    folders = {}
+    submissions = tmp_path_factory.mktemp("submissions")
 
+    @functools.cache
     def train(task):
-        if task not in folders:
-            folder = tmp_path_factory.mktemp(task)
-            config = write_config(folder / "config.json")
-            printed = io.StringIO()
-            with contextlib.redirect_stdout(printed):
-                run_main(
-                    run_classifier,
-                    **BASE | {"task_name": task, "albert_config_file": config},
-                    output_dir=folder / "out",
-                    glue_submission_dir=folder / "out" / "glue",
-                )
-            (folder / "out" / "printed.txt").write_text(printed.getvalue())
-            folders[task] = folder / "out"
-        return folders[task]
+        flags = BASE | {"task_name": task, "glue_submission_dir": submissions / task}
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            out = run_once(run_classifier, TINY_CONFIG, **flags) / "out"
+        (out / "printed.txt").write_text(printed.getvalue())
+        shutil.copytree(submissions / task, out / "glue")
+        return out
 
     return train
 
@@ -136,10 +130,7 @@ def test_mnli_is_measured_on_both_of_its_sets(train_once):
 def test_figures_of_the_mismatched_set_are_its_own(run_main, flags, train_once, tmp_path):
     """They equal those of the task mismnli with the same weights."""
     best = train_once("MNLI") / "model.ckpt-best"
-    run_main(
-        run_classifier,
-        **flags | EVALUATE | {"task_name": "mismnli", "init_checkpoint": best},
-    )
+    run_main(run_classifier, **flags | EVALUATE | {"task_name": "mismnli", "init_checkpoint": best})
     alone = dict(line.split(" = ") for line in blocks(tmp_path / "out")[0].splitlines())
     together = next(
         dict(line.split(" = ") for line in block.splitlines())

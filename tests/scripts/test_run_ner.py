@@ -67,19 +67,12 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, run_main, data):
+def run(run_once, data):
     """Trains, predicts and exports: run(config, **flags) -> (output_dir, export)."""
 
     def make(config, **flags):
-        folder = tmp_path_factory.mktemp("run")
-        (folder / "config.json").write_text(json.dumps(config))
-        run_main(
-            run_classifier,
-            **LEARN | {"data_dir": data} | flags,
-            albert_config_file=folder / "config.json",
-            output_dir=folder / "out",
-            export_dir=folder / "export",
-        )
+        flags = LEARN | {"data_dir": data} | flags
+        folder = run_once(run_classifier, config, export=True, **flags)
         return folder / "out", Path(predict.find_export(str(folder / "export")))
 
     return make
@@ -95,11 +88,7 @@ def flags(learnt, data, tmp_path):
     """Flags to go on with a copy of that run."""
     shutil.copytree(learnt[0], tmp_path / "out")
     config = learnt[0] / "albert_config.json"
-    return LEARN | {
-        "data_dir": data,
-        "albert_config_file": config,
-        "output_dir": tmp_path / "out",
-    }
+    return LEARN | {"data_dir": data, "albert_config_file": config, "output_dir": tmp_path / "out"}
 
 
 def test_lines(directory):

@@ -16,7 +16,7 @@ from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import base, race
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import devices, finetuning
-from tests import GOLDEN
+from tests import GOLDEN, TINY_CONFIG
 from tests.scripts import tiny_runs
 from tests.scripts.tiny_runs import EVALUATE, NO_DROPOUT, PREDICT, write_config
 
@@ -36,12 +36,9 @@ def flags(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def first_run(eagerly, tmp_path_factory, run_main):
+def first_run(eagerly, run_once):
     """Output directory of a run that was trained, evaluated and predicted with."""
-    folder = tmp_path_factory.mktemp("race")
-    config = write_config(folder / "config.json", **NO_DROPOUT)
-    run_main(run_race, **FLAGS | {"albert_config_file": config}, output_dir=folder / "out")
-    return folder / "out"
+    return run_once(run_race, TINY_CONFIG | NO_DROPOUT, **FLAGS) / "out"
 
 
 @pytest.fixture
