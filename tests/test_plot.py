@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m albert_tf.plot`: which panels it draws, and what it says of bad input."""
 
-import subprocess
-import sys
-
 import pytest
 import tensorflow as tf
 from matplotlib.figure import Figure
@@ -11,7 +8,7 @@ from matplotlib.figure import Figure
 from albert_tf import plot
 from albert_tf.errors import UserError
 from albert_tf.training import history
-from tests import ROOT
+from tests.processes import run_python
 
 TRAINED = {"loss": 2.0, "masked_lm_accuracy": 0.1, "masked_lm_loss": 1.0, "gradient_norm": 1.0}
 TRAINED |= {"learning_rate": 0.1, "sequences_per_second": 5.0}
@@ -27,13 +24,7 @@ def run_dir(tmp_path):
 
 
 def plotted(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "albert_tf.plot", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_python("-m", "albert_tf.plot", *arguments)
 
 
 def test_figures_that_are_shown(run_dir):

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -23,8 +21,9 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.tasks import race
-from tests import GOLDEN, ROOT
+from tests import GOLDEN
 from tests.api import sources
+from tests.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -52,8 +51,7 @@ def copied(release, tmp_path):
 
 def test_importing_the_package_imports_nothing_else():
     code = "import sys, albert_tf; dir(albert_tf); print([m for m in sys.modules if '.' not in m])"
-    command = [sys.executable, "-S", "-c", code]  # no site-packages: there is nothing to import
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = run_python("-S", "-c", code, check=True)  # no site-packages: there is nothing to import
     assert "albert_tf" in done.stdout
     assert not {"tensorflow", "numpy", "absl", "sentencepiece"} & set(eval(done.stdout))
 
@@ -69,14 +67,7 @@ head = tf.keras.Sequential([tf.keras.layers.Dense(1)])  # next to the tf_keras m
 print(head(loaded.embed(["a", "b"])).shape)
 """
     clean = {name: text for name, text in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=clean,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python("-c", code, env=clean, check=True)
     assert re.search(r"^False 3\.\S+\n\(2, 1\)$", done.stdout, re.MULTILINE)
 
 
@@ -136,16 +127,8 @@ def test_the_best_checkpoint_is_taken_and_named(copied, loaded, capsys):
 def test_the_record_of_a_training_tells_vocabulary_casing_and_length(copied, tmp_path):
     spm = GOLDEN / "tokenization" / "spm_cased.model"
     (copied / "30k-clean.model").unlink()
-    record = {
-        "config": json.loads((copied / "albert_config.json").read_text()),
-        "text": {"do_lower_case": False, "strip_accents": False, "max_seq_length": 20},
-        "vocabulary": {
-            "flag": "spm_model_file",
-            "path": str(spm),
-            "sha256": run_directory.sha256(str(spm)),
-        },
-    }
-    (copied / "run.json").write_text(json.dumps(record))
+    text = {"do_lower_case": False, "strip_accents": False, "max_seq_length": 20}
+    record = sources.write_record(copied, spm, **text)
     found = albert_tf.load(copied)
     assert found.tokenizer.normalize("The") == "The" and found.max_seq_length == 20
     assert found.tokenizer.normalize("e\u0301") == "e\u0301"

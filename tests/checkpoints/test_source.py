@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import albert_tf
-from albert_tf.checkpoints import run_directory, source
+from albert_tf.checkpoints import source
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
@@ -24,17 +24,8 @@ def recorded(tmp_path_factory):
     """A directory with a checkpoint and the record of a cased training."""
     folder = tmp_path_factory.mktemp("recorded")
     sources.write_release(folder)
-    vocabulary = folder / "30k-clean.model"
-    record = {
-        "config": sources.WIDE,
-        "text": {"do_lower_case": False, "strip_accents": False, "max_seq_length": 20},
-        "vocabulary": {
-            "flag": "spm_model_file",
-            "path": str(vocabulary),
-            "sha256": run_directory.sha256(str(vocabulary)),
-        },
-    }
-    (folder / "run.json").write_text(json.dumps(record))
+    text = {"do_lower_case": False, "strip_accents": False, "max_seq_length": 20}
+    sources.write_record(folder, folder / "30k-clean.model", **text)
     return folder
 
 

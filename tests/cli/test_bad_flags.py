@@ -3,7 +3,6 @@
 
 import json
 import re
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ from albert_tf.cli import flag_groups, launch
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import COMMANDS, as_called
 from tests import ROOT
+from tests.processes import run_python
 from tests.script_flags import flags_of, module_of
 
 
@@ -260,10 +260,7 @@ def said_without_tensorflow(tmp_path_factory):
     calls = [
         (script, [w.replace("{here}", str(here)) for w in words]) for script, words, _ in MISTAKES
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, json.dumps(calls)],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    done = run_python("-c", RUN, json.dumps(calls))
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
     assert len(lines) == 2 * len(MISTAKES), done.stderr

@@ -2,26 +2,19 @@
 """What --help prints, and how mistakes in flags are answered."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from albert_tf.tasks import glue
 from tests import ROOT
+from tests.processes import run_python
 
 SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py"))
 
 
-def run(*words):
-    return subprocess.run(
-        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-    )
-
-
 @pytest.fixture(scope="module")
 def helps():
-    return {name: run(f"{name}.py", "--help") for name in SCRIPTS}
+    return {name: run_python(f"{name}.py", "--help") for name in SCRIPTS}
 
 
 def test_help_ends_well_and_describes_every_flag_once(helps):
@@ -58,7 +51,7 @@ def test_help_does_not_import_tensorflow():
         "assert not heavy, heavy\n"
     )
     for name in SCRIPTS:
-        done = run("-c", code, f"{name}.py")
+        done = run_python("-c", code, f"{name}.py")
         assert done.returncode == 0, f"{name}: {done.stderr}"
 
 
@@ -82,5 +75,5 @@ def test_help_does_not_import_tensorflow():
     ],
 )
 def test_mistakes_in_flags_take_one_line(words, line):
-    done = run("run_race.py", *words)
+    done = run_python("run_race.py", *words)
     assert (done.returncode, done.stderr) == (1, f"run_race: error: {line}\n")

@@ -3,8 +3,6 @@
 
 import contextlib
 import os
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -20,7 +18,7 @@ from albert_tf import locks, options
 from albert_tf.cli import launch
 from albert_tf.errors import UserError, one_line
 from albert_tf.training import devices, runs
-from tests import ROOT
+from tests.processes import run_python
 
 PATHS = {"data_dir": "none", "output_dir": "out", "albert_config_file": "none", "input_file": "x"}
 PATHS |= {
@@ -170,6 +168,5 @@ sys.argv = ["script.py"]
 launch.run(main)
 """
     clean = {name: text for name, text in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
+    done = run_python("-c", code, env=clean, check=True)
     assert done.stdout == "set() True\n"

@@ -124,10 +124,7 @@ def test_documents_are_dropped_and_held_out(tmp_path, tokenizer, small_parts, se
     source.write_text("\n\n".join([*documents, *longer, *documents[:40], *copies]))
     summaries = {}
     for name, runner in {"local": None, "beam": beam_runner()}.items():
-        options = {
-            "selection": selection,
-            "heldout_outputs": [f"{tmp_path}/{name}/heldout"],
-        }
+        options = {"selection": selection, "heldout_outputs": [f"{tmp_path}/{name}/heldout"]}
         summary, paths = make([str(source)], tmp_path / name, tokenizer, runner=runner, **options)
         written = contents([*paths, *options["heldout_outputs"]])
         dropped = summary.counts["documents_dropped"], summary.counts["near_duplicates_dropped"]

@@ -30,12 +30,14 @@ from albert_tf.errors import UserError
 from albert_tf.records import graph_masking, input_pipeline, schemas
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import GOLDEN, ROOT, SHARED
+from tests.processes import run_python
 from tests.text import languages
 
 TOKENIZATION = GOLDEN / "tokenization"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##d", "##e", "."]
 PAD, UNK, CLS, SEP, MASK, A, B, C, D, E, DOT = range(len(PIECES))
 SPECIAL_IDS = SpecialIds(PAD, CLS, SEP, MASK)
+SCRIPT = ROOT / "create_pretraining_data.py"
 
 
 @pytest.fixture(scope="module")
@@ -651,11 +653,8 @@ def test_the_summary_counts_what_was_written(tmp_path, tokenizer):
         [str(tmp_path / "out")], schemas.pretraining_schema(16, 4), 10_000
     )
     lengths = batch["input_mask"].numpy().sum(axis=1)
-    assert (
-        summary.counts["documents"],
-        summary.counts["sentences"],
-        summary.counts["lines_dropped"],
-    ) == (4, 61, 1)
+    names = ("documents", "sentences", "lines_dropped")
+    assert [summary.counts[name] for name in names] == [4, 61, 1]
     assert summary.counts["tokens"] == 4 * 5 * 13 + 2
     assert summary.unknown_share == 2 / summary.counts["tokens"]
     assert summary.counts["instances"] == len(lengths)
@@ -717,29 +716,12 @@ def test_a_vocabulary_without_the_special_pieces(tmp_path):
 # --- the script ---
 
 
-def run_script(directory, *arguments, module=False):
-    how = ["-m", "create_pretraining_data"] if module else [ROOT / "create_pretraining_data.py"]
-    return subprocess.run(
-        [sys.executable, *how, *arguments],
-        cwd=ROOT if module else directory,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.long
 def test_script_from_another_directory(tmp_path, tokenizer, vocab_file):
     (tmp_path / "in.txt").write_text(TEXT)
-    done = run_script(
-        tmp_path,
-        "--input_file=*.txt",
-        "--output_file=out_1,out_2",
-        f"--vocab_file={vocab_file}",
-        "--max_seq_length=16",
-        "--max_predictions_per_seq=4",
-        "--dupe_factor=3",
-    )
+    arguments = ["--input_file=*.txt", "--output_file=out_1,out_2", f"--vocab_file={vocab_file}"]
+    arguments += ["--max_seq_length=16", "--max_predictions_per_seq=4", "--dupe_factor=3"]
+    done = run_python(SCRIPT, *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "text: 4 documents, 60 sentences" in done.stdout
     names = [str(tmp_path / "out_1"), str(tmp_path / "out_2")]
@@ -752,13 +734,9 @@ def test_script_from_another_directory(tmp_path, tokenizer, vocab_file):
 
 @pytest.mark.long
 def test_script_ends_in_one_line_on_bad_input(tmp_path):
-    done = run_script(
-        tmp_path,
-        f"--input_file={tmp_path}/absent*",
-        f"--output_file={tmp_path}/out",
-        f"--spm_model_file={TOKENIZATION / 'spm_uncased.model'}",
-        module=True,
-    )
+    arguments = [f"--input_file={tmp_path}/absent*", f"--output_file={tmp_path}/out"]
+    arguments += [f"--spm_model_file={TOKENIZATION / 'spm_uncased.model'}"]
+    done = run_python("-m", "create_pretraining_data", *arguments)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1] == (
@@ -771,8 +749,8 @@ def test_a_killed_run_leaves_nothing_that_a_pattern_matches(tmp_path, vocab_file
     (tmp_path / "in.txt").write_text(TEXT)
     arguments = ["--input_file=in.txt", "--output_file=out-1,out-2", f"--vocab_file={vocab_file}"]
     arguments += ["--max_seq_length=16", "--max_predictions_per_seq=4"]
-    script = [sys.executable, ROOT / "create_pretraining_data.py", *arguments]
-    running = subprocess.Popen([*script, "--dupe_factor=10000"], cwd=tmp_path)
+    command = [sys.executable, SCRIPT, *arguments, "--dupe_factor=10000"]
+    running = subprocess.Popen(command, cwd=tmp_path)
     try:
         while not (leftovers := list(tmp_path.glob(".albert_tf-work-*/plans-*/*.bin"))):
             assert running.poll() is None
@@ -784,14 +762,10 @@ def test_a_killed_run_leaves_nothing_that_a_pattern_matches(tmp_path, vocab_file
     for pattern in ("out-*", "*out*", "*.tmp"):
         with pytest.raises(UserError, match="no file matches"):
             files.expand_patterns(f"{tmp_path}/{pattern}", "input_file")
-    done = run_script(tmp_path, *arguments, "--dupe_factor=1")
+    done = run_python(SCRIPT, *arguments, "--dupe_factor=1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "in.txt",
-        "out-1",
-        "out-2",
-        "summary-out-1.json",
-    ]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["in.txt", "out-1", "out-2", "summary-out-1.json"]
 
 
 # --- the distribution of the original's output ---

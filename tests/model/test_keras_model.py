@@ -4,7 +4,6 @@
 import dataclasses
 import logging
 import os
-import subprocess
 import sys
 import warnings
 
@@ -19,9 +18,9 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads, optimization
 from albert_tf.model.encoder import AlbertModel
-from tests import ROOT
 from tests.api import sources
 from tests.model.small_config import PLAIN
+from tests.processes import run_python
 
 CONFIG = dataclasses.replace(PLAIN, num_hidden_groups=2, inner_group_num=2, initializer_range=0.3)
 ONE_BLOCK = dataclasses.replace(  # tracing its training takes less time
@@ -49,14 +48,6 @@ def quiet(caplog):
         warnings.simplefilter("error")
         yield
     assert not [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
-
-
-@pytest.fixture(autouse=True)
-def policy():
-    """The precision is that of the process again after a test."""
-    before = tf_keras.mixed_precision.global_policy()
-    yield
-    tf_keras.mixed_precision.set_global_policy(before)
 
 
 def features(rows=8, length=10):
@@ -198,8 +189,8 @@ def test_the_encoder_is_a_layer_of_a_functional_model(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("policy_name", POLICIES)
-def test_fit_learns_and_goes_on_after_loading(policy_name, tmp_path):
-    tf_keras.mixed_precision.set_global_policy(policy_name)
+def test_fit_learns_and_goes_on_after_loading(policy_name, policy, tmp_path):
+    policy(policy_name)
     tf_keras.utils.set_random_seed(0)
     model = compiled(make("classifier", ONE_BLOCK))
     history = model.fit(batches(), epochs=15, verbose=0).history["loss"]
@@ -214,16 +205,9 @@ def test_fit_learns_and_goes_on_after_loading(policy_name, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("policy_name", ["float32", "mixed_bfloat16"])
 def test_fit_on_two_replicas(policy_name, tmp_path):
-    command = [sys.executable, "-W", "error", "-m", "tests.model.test_keras_model", policy_name]
-    ran = subprocess.run(
-        [*command, str(tmp_path / "model.keras")],
-        cwd=ROOT,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},  # TensorFlow looks for GPUs, and says so
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    words = ["-W", "error", "-m", "tests.model.test_keras_model", policy_name]
+    quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}  # TensorFlow looks for GPUs, and says so
+    ran = run_python(*words, tmp_path / "model.keras", env=quiet)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "2 replicas\n", "")
 
 

@@ -4,8 +4,6 @@
 import collections
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 from absl import flags
@@ -15,6 +13,7 @@ from albert_tf.training import history
 from demo import make_corpus, show_model
 from tests import ROOT
 from tests.api import sources
+from tests.processes import run_python
 
 DOCSTRING = """Fit the model to the data. It takes e.g. an array, i.e. numbers.
 
@@ -51,13 +50,7 @@ SENTENCES = [
 
 def run_module(name, *arguments):
     """Runs a script of the demo as the Makefile does."""
-    return subprocess.run(
-        [sys.executable, "-m", f"demo.{name}", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_python("-m", f"demo.{name}", *arguments)
 
 
 # --- corpus ---------------------------------------------------------------------------------------

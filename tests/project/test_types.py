@@ -5,13 +5,12 @@ import ast
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 
 import pytest
 
 import albert_tf
 from tests import ROOT
+from tests.processes import run_python
 
 PROGRAM = """
 import albert_tf
@@ -46,10 +45,7 @@ def checked(program, tmp_path):
     """Lines that mypy prints of a program."""
     path = tmp_path / "program.py"
     path.write_text(program)
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", f"--cache-dir={tmp_path}", str(path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_python("-m", "mypy", f"--cache-dir={tmp_path}", path)
     assert not done.stderr
     return done.stdout.splitlines()
 

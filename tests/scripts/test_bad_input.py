@@ -65,11 +65,7 @@ def below_a_file(flag):
     ("script", "changed", "message"),
     [
         (run_classifier, OWN | {"task_name": "csv"}, "csv is unknown; .* Did you mean tsv?"),
-        (
-            run_classifier,
-            OWN,
-            "--label_column=label: the columns have names, so give --text_col",
-        ),
+        (run_classifier, OWN, "--label_column=label: the columns have names, so give --text_col"),
         (run_classifier, NOTHING, "nothing to do"),
         (run_classifier, WORKERS, "is for run_pretraining.py"),
         (run_classifier, {"spm_model_file": "missing.model"}, "missing.model"),

@@ -17,16 +17,10 @@ from albert_tf.checkpoints import name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, optimization
 from tests import GOLDEN
+from tests.api import sources
+from tests.checkpoints.golden_models import MODELS, VARIANTS, read
 
-MODELS = GOLDEN / "model"
-VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
 EXPRESSIBLE = [variant for variant in VARIANTS if variant != "noproj"]
-
-
-def read(prefix):
-    """All tensors of a file, by the names they have in it."""
-    reader = tf.train.load_checkpoint(str(prefix))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
 def write(prefix, tensors):
@@ -353,14 +347,8 @@ def test_the_length_of_the_training_goes_along(with_vocabulary, export):
 def test_the_vocabulary_of_the_run_is_found(with_vocabulary, export, tmp_path):
     folder, _ = with_vocabulary()
     path = (folder / "30k-clean.model").rename(tmp_path / "elsewhere.model")
-    vocabulary = {
-        "flag": "spm_model_file",
-        "path": str(path),
-        "sha256": run_directory.sha256(str(path)),
-    }
     config = json.loads((folder / "albert_config.json").read_text())
-    record = {"config": config, "text": {"do_lower_case": False}, "vocabulary": vocabulary}
-    (folder / "run.json").write_text(json.dumps(record))
+    sources.write_record(folder, path, config, do_lower_case=False)
     directory = export(folder, "hf", export_format="hf")
     assert not json.loads((directory / "tokenizer_config.json").read_text())["do_lower_case"]
     path.write_bytes(b"another file")

@@ -6,8 +6,6 @@ import functools
 import json
 import re
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -20,8 +18,9 @@ from albert_tf.model import heads
 from albert_tf.publish import graph_inputs, hub, saved_models
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
+from tests.checkpoints.golden_models import VARIANTS
+from tests.processes import lines_of_code
 
-VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
 FORWARD = 2e-5  # absolute, as tests/golden/README.md says
 POSITIONS = 40  # of the golden models
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "an", "answer", "a", "question", "?", "."]
@@ -81,15 +80,6 @@ def assert_close(actual, expected, atol=FORWARD):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
 
 
-def python(code, cwd):
-    """Runs code in a process that cannot import this project; returns what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code], cwd=cwd, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
 def example_of(module):
     """The Python example of a module's card."""
     return re.search(r"```python\n(.*?)```", (module / "README.md").read_text(), re.DOTALL)[1]
@@ -125,11 +115,7 @@ def test_figures_of_the_original(variant, exported):
     assert_close(module.sop(encoder_inputs)["sop_log_probs"], expected["sop_log_probs"])
 
     renamed = dict(
-        zip(
-            graph_inputs.FEATURES,
-            (inputs[name] for name in graph_inputs.HUB_INPUTS),
-            strict=True,
-        )
+        zip(graph_inputs.FEATURES, (inputs[name] for name in graph_inputs.HUB_INPUTS), strict=True)
     )
     signatures = module.signatures
     assert_close(signatures["tokens"](**renamed)["sequence_output"], expected["sequence_output"])
@@ -228,7 +214,7 @@ def test_elsewhere(exported, tmp_path):
     module = exported()
     code = ELSEWHERE.replace("PATH", repr(str(module))) + example_of(module)
     # 25 variables of the encoder; 5 more of the masked-LM head. Key biases have no gradient.
-    assert python(code, tmp_path).splitlines()[-5:] == [
+    assert lines_of_code(code, tmp_path)[-5:] == [
         "25 25 0", "30 True", "[CLS] True", "25 True True", "(1, 32)",
     ]  # fmt: skip
 
@@ -315,16 +301,12 @@ def test_preprocessing(run_main, tmp_path, capsys):
 print(module.tokenize(tf.constant({texts!r})).to_list())
 print(module(tf.constant({texts!r}))["input_word_ids"].shape)
 """
-    assert python(code, tmp_path).splitlines()[-6:] == expected
+    assert lines_of_code(code, tmp_path)[-6:] == expected
 
 
 @pytest.mark.parametrize(
     ("positions", "flag", "expected"),
-    [
-        (64, {}, 64),
-        (512, {}, 128),
-        (64, {"max_seq_length": 20}, 20),
-    ],
+    [(64, {}, 64), (512, {}, 128), (64, {"max_seq_length": 20}, 20)],
 )
 @pytest.mark.slow
 def test_length_of_the_preprocessing(positions, flag, expected, directory, run):
@@ -362,7 +344,8 @@ with tf.Graph().as_default(), tf.compat.v1.Session() as session:
 @pytest.mark.long
 def test_servers_load_it(exported, tmp_path):
     module = exported()
-    assert python(SERVED.replace("PATH", repr(str(module))), tmp_path).split()[-1] == "[CLS]"
+    *_, last = lines_of_code(SERVED.replace("PATH", repr(str(module))), tmp_path)
+    assert last.split()[-1] == "[CLS]"
     signatures = tf.saved_model.load(str(module)).signatures
     ids = tf.constant([[2, 5, 6, 3], [2, 7, 8, 3]])
     inputs = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": 0 * ids}

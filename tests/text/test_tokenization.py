@@ -3,7 +3,6 @@ import io
 import json
 import multiprocessing
 import pickle
-import subprocess
 import sys
 import unicodedata
 
@@ -13,7 +12,8 @@ import sentencepiece
 
 from albert_tf.text import tokenization
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds, preprocess_text
-from tests import GOLDEN, ROOT, SHARED
+from tests import GOLDEN, SHARED
+from tests.processes import run_python
 from tests.text import languages
 
 DATA = GOLDEN / "tokenization"
@@ -396,7 +396,7 @@ def test_spawned_worker_encodes_without_tensorflow(spm, wordpiece):
 
 def test_import_is_cheap():
     code = "import sys, albert_tf.text.tokenization; sys.exit('tensorflow' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+    assert run_python("-c", code).returncode == 0
 
 
 # --- Files ---

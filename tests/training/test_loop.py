@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 
@@ -23,16 +22,10 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import input_pipeline, schemas
-from albert_tf.training import (
-    devices,
-    evaluation,
-    figures,
-    loop,
-    saving,
-    steps,
-)
+from albert_tf.training import devices, evaluation, figures, loop, saving, steps
 from albert_tf.training.task import Evaluation
 from tests import GOLDEN, ROOT
+from tests.processes import run_python
 from tests.training.clusters import cluster
 
 DATA = GOLDEN / "optimizers"
@@ -112,17 +105,10 @@ def resume_on(strategy, parts, rows, whole):
 @functools.cache
 def run_in_fresh_process(kind):
     """Logical devices have to be set before TensorFlow starts, so each case has its process."""
-    root = ROOT
     with socket.create_server(("localhost", 0)) as free:
         address = f"localhost:{free.getsockname()[1]}"
-    done = subprocess.run(
-        [sys.executable, __file__, kind],
-        env={**os.environ, "PYTHONPATH": str(root), "TF_CONFIG": cluster([address])},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    environment = {"PYTHONPATH": str(ROOT), "TF_CONFIG": cluster([address])}
+    done = run_python(__file__, kind, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
