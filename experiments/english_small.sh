@@ -12,9 +12,9 @@ set -euo pipefail
 TEXT=${1:?"the directory of the text"}
 OUTPUT=${2:?"a directory to write into"}
 PYTHON=${PYTHON:-.venv/bin/python}
-STUDY=${STUDY:-experiments/english_small_training.toml} # its last row is packaged
+STUDY=${STUDY:-experiments/english_small_training.toml} # rows short and long
 VOCAB_SIZE=${VOCAB_SIZE:-8000}
-LENGTHS=${LENGTHS:-64 128} # of the records
+LENGTHS=${LENGTHS:-64 128} # of the records of the two rows
 
 mkdir -p "$OUTPUT/records"
 VOCABULARY=$OUTPUT/spm.model
@@ -37,7 +37,12 @@ for length in $LENGTHS; do
   done
 done
 
-"$PYTHON" experiments/run.py "$STUDY" --output_dir="$OUTPUT/runs" --set output="$OUTPUT"
-last=$(sed -n 's/^\[rows\.\([^].]*\).*\]$/\1/p' "$STUDY" | tail -n 1)
-"$PYTHON" experiments/package_model.py "$OUTPUT/runs/$last/seed-1" "$OUTPUT/english-small" \
+train() {
+  "$PYTHON" experiments/run.py "$STUDY" --output_dir="$OUTPUT/runs" --set output="$OUTPUT" --rows="$1"
+}
+train short
+[[ -e $OUTPUT/longer ]] || "$PYTHON" experiments/repeat_positions.py "$OUTPUT/runs/short/seed-1" "${LENGTHS%% *}" \
+  "$OUTPUT/longer"
+train long
+"$PYTHON" experiments/package_model.py "$OUTPUT/runs/long/seed-1" "$OUTPUT/english-small" \
   --card=experiments/english_small_card.md

@@ -12,6 +12,7 @@ figures.json, with those on experiments/sample/, which the tests compare.
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import string
@@ -160,7 +161,12 @@ def card(template, name, config, phases, figures, tables):
     """
     rows = [["phase", *PHASE], ["---"] * (len(PHASE) + 1)]
     for number, settings in enumerate(phases, 1):
-        rows.append([number, *(settings.flags.get(flag, "") for flag in PHASE.values())])
+        values = {flag: settings.flags.get(flag, "") for flag in PHASE.values()}
+        for later in phases[number : number + 1]:  # it may have started from before the end
+            step = re.search(r"ckpt-(\d+)$", later.flags["init_checkpoint"])
+            if step:
+                values["num_train_steps"] = f"{step[1]} of {values['num_train_steps']}"
+        rows.append([number, *values.values()])
     percent = {
         key: f"{100 * value:.1f}"
         for part in ("heldout", "sample")
