@@ -9,7 +9,7 @@ VENV ?= .venv
 TESTS ?= tests
 DEMO_DIR ?= output/demo
 DEMO_STEPS ?= 10000
-DEMO_FINETUNE_STEPS ?= 200
+DEMO_FINETUNE_STEPS ?= 400
 
 READY := $(VENV)/.requirements-installed
 RUN := $(VENV)/bin/python
@@ -38,7 +38,7 @@ help:
 	@echo "             FUZZ_CRASHES=24; another FUZZ_SEED gives others"
 	@echo "make demo    corpus -> SentencePiece -> records -> pre-training -> filled masks and curves,"
 	@echo "             in $(DEMO_DIR) (DEMO_STEPS=30 for a short one; finished stages are not repeated)"
-	@echo "make demo-finetune  the demo's model learns which package a docstring is from"
+	@echo "make demo-finetune  the packaged model english-small learns which package a docstring is from"
 	@echo "make books   the small model of docs/results.md, from BOOKS=DIR with text and vocabulary"
 	@echo "make pretrained-model  a small English model, from TEXT=DIR as experiments/english_small.sh"
 	@echo "             describes it, in $(PRETRAINED_DIR); hours, and the same command goes on"
@@ -179,18 +179,17 @@ $(MODEL)/summary.txt: $(MODEL)/.trained demo/show_model.py | $(READY)
 	$(RUN) -m demo.show_model --run_dir=$(MODEL) --spm_model_file=$(DATA)/spm.model \
 	  --summary_file=$@ > /dev/null
 
-PACKAGES := $(DEMO_DIR)/packages-$(DEMO_STEPS)-steps
+PACKAGES := $(DEMO_DIR)/packages
 PACKAGES_TASK := --task_name=tsv --data_dir=$(DATA)/packages --text_column=text \
-  --label_column=package --output_dir=$(PACKAGES) --albert_config_file=demo/albert_config.json \
-  --spm_model_file=$(DATA)/spm.model
+  --label_column=package --init_checkpoint=english-small --output_dir=$(PACKAGES)
 
 # Less than a minute each. A finished training is not repeated.
-demo-finetune: $(MODEL)/summary.txt
-	$(RUN) run_classifier.py --do_train --do_eval --init_checkpoint=$(MODEL) $(PACKAGES_TASK) \
-	  --max_seq_length=32 --train_batch_size=16 --learning_rate=3e-4 --seed=12345 \
+demo-finetune: $(DATA)/train.txt
+	$(RUN) run_classifier.py --do_train --do_eval $(PACKAGES_TASK) \
+	  --max_seq_length=64 --train_batch_size=16 --learning_rate=1e-4 --seed=12345 \
 	  --train_step=$(DEMO_FINETUNE_STEPS) --warmup_step=$$(($(DEMO_FINETUNE_STEPS) / 10)) \
 	  --save_checkpoints_steps=$$(($(DEMO_FINETUNE_STEPS) / 2))
-	$(RUN) run_classifier.py --export_dir=$(PACKAGES)/export $(PACKAGES_TASK) --max_seq_length=32
+	$(RUN) run_classifier.py --export_dir=$(PACKAGES)/export --output_dir=$(PACKAGES)
 	$(RUN) predict.py --saved_model=$(PACKAGES)/export --text="Draw the axes and the legend."
 
 # --- the first result of docs/results.md: a small ALBERT pre-trained on English books ---------------

@@ -44,7 +44,7 @@ def output_of(command, directory, small):
     outcome = processes.run_script([program, *arguments], directory, SECONDS)
     if outcome.code:
         raise RuntimeError(f"{command}: {outcome.errors[-3000:]}")
-    lines = outcome.output.replace(f"{directory}/", "").splitlines()
+    lines = outcome.output.replace(f"{directory}/", "").replace(f"{ROOT}/", "").splitlines()
     if len(lines) > KEPT:
         half = KEPT // 2
         lines[half:-half] = [f"[{len(lines) - 2 * half} lines are left out here]"]

@@ -51,12 +51,12 @@ def test_outputs_are_neutral_and_short_and_sizes_lowered_on_request(tmp_path, mo
 
     def run_script(argv, *_):
         calls.append(argv)
-        return outcome(f"in {tmp_path}/a\n" + "line\n" * 40)
+        return outcome(f"in {tmp_path}/a of {ROOT}/b\n" + "line\n" * 40)
 
     monkeypatch.setattr(processes, "run_script", run_script)
     command = "python -m demo.make_corpus --train_file=t"
     text = first_hour.output_of(command, tmp_path, small=False).splitlines()
-    assert text[0] == "in a" and len(text) == first_hour.KEPT + 1
+    assert text[0] == "in a of b" and len(text) == first_hour.KEPT + 1
     assert text[8] == "[25 lines are left out here]"
     first_hour.output_of(command, tmp_path, small=True)
     assert calls[0] == ["demo.make_corpus", "--train_file=t"]
