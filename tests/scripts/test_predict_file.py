@@ -195,7 +195,7 @@ def test_a_directory_without_records(predict, train_once, tmp_path):
         "albert_config_file": out / "albert_config.json",
         "max_seq_length": 16,
     }
-    with pytest.raises(UserError, match=r"no finetuned_task\.json to tell what .* --task_name"):
+    with pytest.raises(UserError, match=r"holds no finetuned_task\.json with .* give --task_name"):
         predict("tsv", "good film\n", **flags)
     flags |= {"task_name": "tsv"}
     with pytest.raises(UserError, match=r"no train\.tsv or train\.csv .* as --labels"):
@@ -222,7 +222,7 @@ def test_a_directory_without_records(predict, train_once, tmp_path):
         ("pairs", "a\n", {"text_column": 0}, "has pairs of texts: give --text_pair_column"),
         ("cola", "a\n", {}, "needs --text_column with a model of GLUE"),
         ("cola", "a\n", {"text_column": 0, "labels": "a,b"}, "--labels: for --task_name=tsv"),
-        ("ner", "John walked\nto the shop\n", {}, "line 2: 3 columns, but line 1 has 2: a line is"),
+        ("ner", "John walked\nto the shop\n", {}, "line 2: 3 columns, but line 1 has 2: each"),
         ("ner", "John\n", {"id_column": 0}, "--id_column is a column of --predict_file, of texts"),
         ("ner", "John\n", {"text_column": 1}, "--text_column: for --task_name=tsv only"),
     ],
