@@ -55,3 +55,20 @@ def test_a_total_may_be_unknown(clock, capsys):
         clock.now += 31
         lines.update(2_000_000)
     assert capsys.readouterr().err == "reading: 2.00MB, 00:31\n"
+
+
+def test_a_line_without_a_terminal_needs_no_bar(capsys, monkeypatch):
+    def fail(text):
+        raise AssertionError("a signal may come here")
+
+    monkeypatch.setattr(progress.tqdm, "write", fail)
+    progress.say("a line")
+    assert capsys.readouterr() == ("a line\n", "")
+
+
+def test_a_line_in_a_terminal_goes_above_the_bar(monkeypatch):
+    lines = []
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(progress.tqdm, "write", lines.append)
+    progress.say("a line")
+    assert lines == ["a line"]
