@@ -13,7 +13,7 @@ _BAR_SECONDS = 0.5
 def say(text):
     """Prints a line, above a progress bar if there is one."""
     sys.stderr.flush()
-    # Without a terminal there is no bar. A signal that in tqdm.write may find its lock half made.
+    # Without a terminal there is no bar. A signal within tqdm.write may find its lock half made.
     (tqdm.write if sys.stderr.isatty() else print)(text)
     sys.stdout.flush()
 
