@@ -183,7 +183,7 @@ PACKAGES := $(DEMO_DIR)/packages
 PACKAGES_TASK := --task_name=tsv --data_dir=$(DATA)/packages --text_column=text \
   --label_column=package --init_checkpoint=english-small --output_dir=$(PACKAGES)
 
-# Less than a minute each. A finished training is not repeated.
+# A minute or two. A finished training is not repeated.
 demo-finetune: $(DATA)/train.txt
 	$(RUN) run_classifier.py --do_train --do_eval $(PACKAGES_TASK) \
 	  --max_seq_length=64 --train_batch_size=16 --learning_rate=1e-4 --seed=12345 \

@@ -5,7 +5,7 @@
 #   experiments/english_small.sh TEXT OUTPUT
 #
 # TEXT holds wikipedia/train*.jsonl.gz and books/train*.jsonl.gz, JSON lines with the key text, a document each, and
-# heldout*.jsonl.gz next to them. What is finished is not done again, so the same command goes on after a stop.
+# heldout*.jsonl.gz next to them. Run it in the root of the repository. What is finished is not done again, but for the packaging.
 # The model is OUTPUT/english-small.
 set -euo pipefail
 
