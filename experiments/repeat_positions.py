@@ -5,7 +5,8 @@ python experiments/repeat_positions.py output/short 64 output/longer
 
 The positions after the first 64 were never trained. Each gets the embedding of the position 64
 places before it, as in Longformer (Beltagy et al., 2020), so that a training on longer sequences
-does not start with random ones. The copy holds the weights, run.json and the config.
+does not start with random ones. Position 0 is always that of [CLS]: where it would be repeated,
+the middle one is taken instead. The copy holds the weights, run.json and the config.
 """
 
 import argparse
@@ -38,7 +39,10 @@ def repeated(positions, length):
         UserError: there are not more than `length` positions.
     """
     if not 1 < length < len(positions):
-        raise UserError(f"LENGTH={length}: the model has {len(positions)} positions")
+        raise UserError(
+            f"LENGTH={length}: give 2 to {len(positions) - 1}, because the model has "
+            f"{len(positions)} positions"
+        )
     places = [*range(length)]
     while len(places) < len(positions):
         places += [length // 2, *range(1, length)]  # the first place is that of [CLS]: not again

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a study: trainings that differ from a base in a few settings, and a table of their results.
 
-python experiments/run.py experiments/english_small.toml --output_dir=output/english-small \
+python experiments/run.py experiments/english_small.toml --output_dir=output/pilots \
     --set data=DIR --dry_run
 
 A study is a TOML file; experiments/README.md describes it. What is done is not done again: a row

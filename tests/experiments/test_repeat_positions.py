@@ -28,7 +28,7 @@ def test_each_position_gets_that_of_as_many_places_before():
 
 @pytest.mark.parametrize("length", [1, 11, 12])
 def test_a_length_that_leaves_nothing_to_repeat_is_an_error(length):
-    with pytest.raises(UserError, match=rf"^LENGTH={length}: the model has 11 positions$"):
+    with pytest.raises(UserError, match=rf"^LENGTH={length}: give 2 to 10, because"):
         repeat_positions.repeated(np.zeros([11, 2]), length)
 
 
