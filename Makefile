@@ -31,7 +31,7 @@ help:
 	@echo "make test-install  builds the package and uses it without the checkout: 4 minutes"
 	@echo "make test-beam  create_pretraining_data.py --runner, with Apache Beam in $(VENV)-beam"
 	@echo "make test-onednn-off  the tests of the model's figures, with TensorFlow's other kernels"
-	@echo "make lint    ruff: rules and format; mypy: types of the public names"
+	@echo "make lint    ruff: rules, format; import-linter: layers; mypy: types of the public names"
 	@echo "make docs    the documentation site, in output/site; links and pages are checked"
 	@echo "make docs-check  the commands of README.md and docs/, with tiny models and data: 7 minutes"
 	@echo "make fuzz    the scripts on damaged input, and killed while they write: FUZZ_CASES=200,"
@@ -98,6 +98,7 @@ test-onednn-off: test
 lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/lint-imports --no-cache
 	$(VENV)/bin/mypy
 
 DOCS_READY := $(VENV)-docs/.requirements-installed

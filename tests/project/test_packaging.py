@@ -13,7 +13,7 @@ import pytest
 
 from albert_tf.errors import EXTRAS, UserError, import_extra
 from tests import ROOT
-from tests.project.test_layering import imports
+from tests.project.test_source_rules import imports
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 VERSIONS = ("3.11", "3.12", "3.13")
