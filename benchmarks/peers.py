@@ -44,11 +44,12 @@ def random_features(case):
     """A batch of random pieces without padding: dict of numpy arrays."""
     state = np.random.RandomState(0)
     batch, length, predictions = case["batch"], case["length"], case["predictions"]
+    pieces = case["vocab_size"]
     shapes = {
-        "input_ids": (30000, length),
+        "input_ids": (pieces, length),
         "segment_ids": (2, length),
         "masked_lm_positions": (length, predictions),
-        "masked_lm_ids": (30000, predictions),
+        "masked_lm_ids": (pieces, predictions),
         "next_sentence_labels": (2, 1),
     }
     return {

@@ -29,6 +29,7 @@ from albert_tf.training import devices
 
 SIZES = {  # layers, hidden, intermediate, heads: Table 1, and smaller ones
     "tiny": (2, 64, 128, 2),
+    "demo": (2, 128, 512, 4),
     "mini": (4, 256, 1024, 4),
     "base": (12, 768, 3072, 12),
     "large": (24, 1024, 4096, 16),
@@ -46,7 +47,7 @@ def config_of(case):
     """The AlbertConfig of a case."""
     layers, hidden, intermediate, num_heads = SIZES[case["size"]]
     return AlbertConfig(
-        vocab_size=30000,
+        vocab_size=case["vocab_size"],
         num_hidden_layers=case["layers"] or layers,
         hidden_size=hidden,
         intermediate_size=intermediate,
@@ -76,7 +77,8 @@ def our_step(case, compiled=True):
         forward = tf.function(lambda: model(features)["masked_lm_logits"])
         return lambda: forward().numpy()
     tf.function(lambda: model(features), autograph=False).get_concrete_function()  # the variables
-    variables, optimizer = model.trainable_variables, optimization.LAMB(1e-4)
+    variables = model.trainable_variables
+    optimizer = optimization.create_optimizer(case["optimizer"], 1e-4)
     optimizer.build(variables)
 
     @tf.function(autograph=False)
@@ -273,7 +275,7 @@ def measure(case, names, rounds):
             **{name: case[name] for name in ("size", "length", "batch", "dtype")},
             "layers": config.num_hidden_layers,
             "who": worker.who + (" recompute" if case["recompute"] and not is_limit else ""),
-            "step s": round(seconds, 3),
+            "step s": round(seconds, 4 if seconds < 0.1 else 3),
             "CPU s": round(worker.best("cpu"), 3),
             "of products": f"{limits[0] / seconds:.0%}" if limits else "",
             "GFLOP/s": round(operations / seconds / 1e9),
@@ -317,6 +319,10 @@ def arguments():
     parser.add_argument("--batch_sizes", type=listed(int), default=[8], help="one per length")
     parser.add_argument("--dtypes", type=listed(str), default=["fp32"], help="fp32, bf16")
     parser.add_argument("--predictions", type=int, default=20, help="masked pieces of a sequence")
+    parser.add_argument("--vocab_size", type=int, default=30000)
+    parser.add_argument(
+        "--optimizer", default="lamb", help="of ours: lamb, or adamw as with PyTorch"
+    )
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--recompute", action="store_true", help="measure it too")
     parser.add_argument("--plain", action="store_true", help="measure the plain operations too")
@@ -355,7 +361,8 @@ def main():
         for recompute in [False, True] if args.recompute else [False]:
             case = {**given, "predictions": args.predictions, "dropout": args.dropout}
             case |= {"recompute": recompute, "forward_only": args.forward_only}
-            case |= {"peer_python": args.peer_python}
+            case |= {"peer_python": args.peer_python, "optimizer": args.optimizer}
+            case |= {"vocab_size": args.vocab_size}
             rows += measure(case, ["ours"] if recompute else names, args.rounds)
     print(table_of(rows))
     if args.plot:
