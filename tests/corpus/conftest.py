@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several tests of this folder use."""
+"""Fixtures that several tests of this folder use."""
 
 import pytest
 

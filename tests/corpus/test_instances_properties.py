@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for the records of any text: Hypothesis makes the documents."""
+"""Properties of the records of any text: Hypothesis makes the documents."""
 
 import itertools
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for the mask of any sequence: Hypothesis makes the sequences."""
+"""Properties of the mask of any sequence: Hypothesis makes the sequences."""
 
 import itertools
 
@@ -86,7 +86,7 @@ def test_words_are_masked_whole(batch, options, seed):
 @settings(derandomize=True, deadline=None, max_examples=20)
 @given(batches(), SETTINGS, st.integers(0, 2**32))
 def test_masks_made_while_reading(batch, options, seed):
-    """What holds for written masks, and words are masked whole or not at all."""
+    """Properties of written masks; words are masked whole or not at all."""
     ids, lengths, starts, may_mask = batch
     features = {
         "input_ids": ids.astype(np.int32),

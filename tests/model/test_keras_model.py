@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tf_keras does with the models: summary, fit, saving, loading, without a warning."""
+"""The models in tf_keras: summary, fit, saving, loading, without a warning."""
 
 import dataclasses
 import logging

@@ -140,7 +140,7 @@ def test_the_distribution_is_that_of_written_masks(do_whole_word_mask, favor_sho
 
 
 def figures_of(where, after, ids):
-    """What masks may differ in, for each sequence or each prediction: dict of float arrays."""
+    """Properties of masks, for each sequence or each prediction: dict of float arrays."""
     edges = np.diff(np.pad(where, ((0, 0), (1, 1))).astype(int), axis=1)
     runs = np.nonzero(edges == -1)[1] - np.nonzero(edges == 1)[1]
     middle = where.shape[1] // 2

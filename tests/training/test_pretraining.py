@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pre-training looks at before it begins."""
+"""Checks of pre-training before it begins."""
 
 import builtins
 import collections

@@ -25,7 +25,7 @@ FLAGS = {"optimizer": "lamb", "train_batch_size": 4, "output_dir": "out", "seed"
 
 @pytest.fixture
 def run():
-    """What a record takes of a run, at step 2."""
+    """The parts of a run that its settings are made of, at step 2."""
     variables = {"a": tf.Variable(tf.zeros([2, 3]))}
     strategy = tf.distribute.OneDeviceStrategy("cpu:0")
     return types.SimpleNamespace(step=2, is_chief=True, strategy=strategy, variables=variables)
@@ -142,7 +142,7 @@ def test_a_hub_module_is_named_as_the_source_of_the_config(written, run):
 
 
 def test_records_of_before_are_read(written, run, capsys):
-    """Of the original nothing is there; of older versions a part."""
+    """Directories of the original have no settings; those of older versions have a part."""
     rewrite(written, seed=None, starts=None, flags=None, input_files=None, devices=None)
     check(written, run, optimizer="adamw")
     assert "--optimizer: before none, now adamw" in capsys.readouterr().out
