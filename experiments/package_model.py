@@ -135,17 +135,24 @@ def sample_figures(loaded):
 def phases_of(run):
     """Settings of a training and of those whose weights it started from, the first one first.
 
+    Weights without a record, such as a release, begin no phase.
+
     Args:
         run: str, directory of a training.
 
     Returns:
         list of run_directory.RunSettings.
+
+    Raises:
+        UserError: the directory has no record.
     """
     settings = run_directory.RunDirectory(run).settings
     if settings is None:
         raise UserError(f"{run} holds no {run_directory.SETTINGS}: name a training's --output_dir")
     earlier = settings.flags.get("init_checkpoint")
-    return [*(phases_of(run_directory.directory_of(earlier)) if earlier else []), settings]
+    directory = run_directory.directory_of(earlier) if earlier else run
+    has_record = earlier and run_directory.RunDirectory(directory).settings
+    return [*(phases_of(directory) if has_record else []), settings]
 
 
 def card(template, name, config, phases, figures, tables):
@@ -237,6 +244,12 @@ def package(run, model_dir, checkpoint_name, template, tables):
     return f"held-out masked-LM accuracy {accuracies}\nsample: {sample}\nwrote {model_dir}"
 
 
+def _existing_file(path):
+    if not os.path.isfile(path):
+        raise argparse.ArgumentTypeError(f"{path} is no file")
+    return path
+
+
 def main(arguments=None):
     """Runs the command; returns what it prints."""
     parser = argparse.ArgumentParser(
@@ -245,9 +258,15 @@ def main(arguments=None):
     parser.add_argument("run", help="--output_dir of the pre-training")
     parser.add_argument("model_dir", help="directory to make, named as the model")
     parser.add_argument("--checkpoint_name", default=run_directory.BEST, help="checkpoint in it")
-    parser.add_argument("--card", required=True, help="template of the model card")
     parser.add_argument(
-        "--tables", nargs="*", default=[], help="Markdown files with figures for the card"
+        "--card", type=_existing_file, required=True, help="template of the model card"
+    )
+    parser.add_argument(
+        "--tables",
+        type=_existing_file,
+        nargs="*",
+        default=[],
+        help="Markdown files with figures for the card",
     )
     given = parser.parse_args(arguments)
     template = files.read_text(given.card)

@@ -76,8 +76,10 @@ def read_study(path, values):
         dict of the study.
 
     Raises:
-        UserError: the file is not TOML, a key is unknown, or a place has no value.
+        UserError: there is no such file, it is not TOML, a key is unknown, or a place has no value.
     """
+    if not os.path.isfile(path):
+        raise UserError(f"{path} is no file: give the TOML file of a study")
     try:
         study = tomllib.loads(files.read_text(path))
     except tomllib.TOMLDecodeError as error:

@@ -266,3 +266,21 @@ def test_nothing_is_written_if_half_precision_changes_the_accuracy(tmp_path, mon
 def test_a_directory_that_is_no_training_is_an_error(tmp_path):
     with pytest.raises(UserError, match=r"holds no run\.json"):
         package_model.main([str(tmp_path), str(tmp_path / "model"), f"--card={CARD}"])
+
+
+def test_a_start_without_a_record_is_no_phase(tmp_path):
+    for name, start in {"first": "english-small", "second": tmp_path / "first"}.items():
+        (tmp_path / name).mkdir()
+        record = {"config": sources.WIDE, "text": {}, "flags": {"init_checkpoint": str(start)}}
+        (tmp_path / name / "run.json").write_text(json.dumps(record))
+    phases = package_model.phases_of(str(tmp_path / "second"))
+    assert [settings.flags["init_checkpoint"] for settings in phases] == [
+        "english-small", str(tmp_path / "first")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", ["card", "tables"])
+def test_a_missing_file_is_an_error(flag, capsys):
+    with pytest.raises(SystemExit):
+        package_model.main(["run", "model", f"--card={CARD}", f"--{flag}=missing.md"])
+    assert f"argument --{flag}: missing.md is no file" in capsys.readouterr().err

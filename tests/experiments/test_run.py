@@ -211,6 +211,11 @@ def test_a_wrong_study_is_a_plain_error(study, old, new, message):
         run("--rows=base")
 
 
+def test_a_missing_study_is_an_error():
+    with pytest.raises(UserError, match=r"^missing\.toml is no file: give the TOML file"):
+        experiments_run.main(["missing.toml", "--output_dir=x"])
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in STUDIES.glob("*.toml")))
 def test_the_scripts_take_the_flags_of_the_studies(name):
     path = STUDIES / f"{name}.toml"
