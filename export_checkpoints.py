@@ -164,6 +164,7 @@ def export_to_transformers(config):
             FLAGS.card_file,
             **dataclasses.asdict(config),
             architecture=architecture,
+            example=cards.transformers_example(architecture),
             parameters=f"{sum(tensors[name].size for name in written):,}",
             dtype=FLAGS.dtype,
             path=FLAGS.export_path,

@@ -22,12 +22,15 @@ _BASE = "albert."  # prefix of the encoder's variables; absent in files of only 
 
 # Class in transformers -> its heads. The first class whose heads are all there is written.
 _CLASSIFICATION = "AlbertForSequenceClassification"
-_CHOICE = "AlbertForMultipleChoice"
+MULTIPLE_CHOICE = "AlbertForMultipleChoice"
 _TOKENS = "AlbertForTokenClassification"
-_OF_TASK = {"race": _CHOICE, "ner": _TOKENS}  # classes with the same head, told apart by the task
+_OF_TASK = {
+    "race": MULTIPLE_CHOICE,
+    "ner": _TOKENS,
+}  # classes with the same head, told apart by the task
 _ARCHITECTURES = {
     "AlbertForQuestionAnswering": ("squad",),
-    _CHOICE: ("classifier",),
+    MULTIPLE_CHOICE: ("classifier",),
     _TOKENS: ("classifier",),
     _CLASSIFICATION: ("classifier",),
     "AlbertForPreTraining": ("masked_lm", "sentence_order"),
@@ -225,7 +228,10 @@ def architecture_of(shapes, hidden_size, head=None):
         if all(name in shapes for name in _names_of_heads(architecture))
         and architecture not in of_other_tasks
     )
-    is_choice, is_squad = architecture == _CHOICE, _ARCHITECTURES[architecture] == ("squad",)
+    is_choice, is_squad = (
+        architecture == MULTIPLE_CHOICE,
+        _ARCHITECTURES[architecture] == ("squad",),
+    )
     if not is_squad and _ARCHITECTURES[architecture] != ("classifier",):
         return architecture, {}
     names = _names_of_heads(architecture)

@@ -6,7 +6,7 @@ import os
 import string
 
 from albert_tf import files
-from albert_tf.checkpoints import loading
+from albert_tf.checkpoints import huggingface, loading
 from albert_tf.checkpoints.run_directory import RunDirectory
 
 FILE = "README.md"
@@ -56,6 +56,16 @@ def card(template, prefix=None, card_file=None, **values):
         parts += ["## Evaluation", _evaluation(run, step)]
     about = files.read_text(card_file).strip() if card_file else ""
     return "\n\n".join([*parts, "## Data and licence", about or _NO_DATA]) + "\n"
+
+
+def transformers_example(architecture):
+    """Python lines of a card that call a model of the transformers library; its class is given."""
+    if architecture != huggingface.MULTIPLE_CHOICE:
+        return 'outputs = model(**tokenizer("A sentence.", return_tensors="pt"))'
+    return (
+        'rows = tokenizer(["Why?"] * 2, ["Yes.", "No."], padding=True, return_tensors="pt")\n'
+        "outputs = model(**{name: ids[None] for name, ids in rows.items()})  # [1, choices, T]"
+    )
 
 
 def listed(names):

@@ -11,7 +11,7 @@ from albert_tf.publish import cards
 from tests import TINY_CONFIG
 
 VALUES = TINY_CONFIG | {
-    "architecture": "AlbertModel", "parameters": "5", "dtype": "fp32", "path": "out"
+    "architecture": "AlbertModel", "parameters": "5", "dtype": "fp32", "path": "out", "example": "",
 }  # fmt: skip
 RECORD = {
     "flags": {
@@ -108,3 +108,15 @@ def test_figures_are_those_of_the_last_evaluation_of_the_step():
     again = RESULTS + "eval_accuracy = 0.8\nglobal_step = 3\nloss = 0.4\n"
     assert cards._figures(again, 3) == {"eval_accuracy": "0.8", "loss": "0.4"}
     assert cards._figures(RESULTS, 4) == {} == cards._figures("damaged", 0)
+
+
+@pytest.mark.parametrize(
+    "architecture, lines", [("AlbertModel", 1), (cards.huggingface.MULTIPLE_CHOICE, 2)]
+)
+def test_the_example_fits_the_head(architecture, lines):
+    example = cards.transformers_example(architecture)
+    values = VALUES | {"architecture": architecture, "example": example}
+    text = cards.card("transformers_card.md", **values)
+    assert f'.from_pretrained("$path")\n{example}\n```'.replace("$path", VALUES["path"]) in text
+    assert ("[1, choices, T]" in example) == (lines == 2) == ("\n" in example)
+    compile(example, "card", "exec")
