@@ -32,8 +32,8 @@ CARD = ROOT / "experiments" / "english_small_card.md"
 # What each model of the package must reach: part of figures.json -> figure -> least value.
 AT_LEAST = {
     "english-small": {
-        "heldout": {"masked_lm_accuracy": 0.366, "sentence_order_accuracy": 0.6},
-        "sample": {"minimal_pairs": 0.74, "word_accuracy": 0.43},
+        "heldout": {"masked_lm_accuracy": 0.391, "sentence_order_accuracy": 0.61},
+        "sample": {"minimal_pairs": 0.79, "word_accuracy": 0.46},
     }
 }
 TOLERANCE = 0.03  # of figures on the sample, two pairs: other graphs and processors round otherwise
