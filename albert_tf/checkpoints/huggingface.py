@@ -24,10 +24,8 @@ _BASE = "albert."  # prefix of the encoder's variables; absent in files of only 
 _CLASSIFICATION = "AlbertForSequenceClassification"
 MULTIPLE_CHOICE = "AlbertForMultipleChoice"
 _TOKENS = "AlbertForTokenClassification"
-_OF_TASK = {
-    "race": MULTIPLE_CHOICE,
-    "ner": _TOKENS,
-}  # classes with the same head, told apart by the task
+# Classes with the same head, told apart by the task.
+_OF_TASK = {"race": MULTIPLE_CHOICE, "ner": _TOKENS}
 _ARCHITECTURES = {
     "AlbertForQuestionAnswering": ("squad",),
     MULTIPLE_CHOICE: ("classifier",),
@@ -228,10 +226,8 @@ def architecture_of(shapes, hidden_size, head=None):
         if all(name in shapes for name in _names_of_heads(architecture))
         and architecture not in of_other_tasks
     )
-    is_choice, is_squad = (
-        architecture == MULTIPLE_CHOICE,
-        _ARCHITECTURES[architecture] == ("squad",),
-    )
+    is_choice = architecture == MULTIPLE_CHOICE
+    is_squad = _ARCHITECTURES[architecture] == ("squad",)
     if not is_squad and _ARCHITECTURES[architecture] != ("classifier",):
         return architecture, {}
     names = _names_of_heads(architecture)
