@@ -98,9 +98,8 @@ def training_step(args):
 
     It returns the seconds of the clock, and those that all threads have computed.
     """
-    case = {"size": "base", "layers": 0, "length": args.max_seq_length, "predictions": PREDICTIONS}
-    case |= {"batch": args.train_batch_size, "dtype": args.dtype, "dropout": 0.0}
-    case |= {"recompute": False, "forward_only": False}
+    case = {"size": "base", "length": args.max_seq_length, "predictions": PREDICTIONS}
+    case |= {"batch": args.train_batch_size, "dtype": args.dtype}
     script = str(Path(__file__).with_name("train_step.py"))
     command = [sys.executable, script, "--worker", "ours", json.dumps(case)]
     with subprocess.Popen(

@@ -37,7 +37,6 @@ from albert_tf.records import graph_masking, input_pipeline, record_files, schem
 from albert_tf.text import tokenization
 from albert_tf.training import devices, steps
 
-PREDICTIONS = 20
 WARM_UP = 3  # steps of a turn before the clock runs
 COLUMNS = ("size", "batch", "dtype", "input", "step ms", "step", "CPU", "waiting")
 
@@ -65,11 +64,12 @@ class TimedStep(steps.TrainStep):
 
 def sources_of(args, batch_size):
     """Endless batches: dict from a name to a tf.data.Dataset."""
-    schema = schemas.pretraining_schema(args.max_seq_length, PREDICTIONS)
+    schema = schemas.pretraining_schema(args.max_seq_length, args.max_predictions_per_seq)
     masked = {name: schema[name] for name in schema if name != "token_boundary"}
     unmasked = {name: schema[name] for name in schema if not name.startswith("masked_lm_")}
     settings = instances.Settings(
-        max_seq_length=args.max_seq_length, max_predictions_per_seq=PREDICTIONS
+        max_seq_length=args.max_seq_length,
+        max_predictions_per_seq=args.max_predictions_per_seq,
     )
     tokenizer = tokenization.FullTokenizer(spm_model_file=args.spm_model_file)
     masking = graph_masking.Masking(settings, tokenizer.special_ids(), tokenizer.vocab_size)
@@ -98,7 +98,7 @@ def make_step(strategy, config):
 
 def measure(args, size, batch_size):
     """Rows of the table for one size."""
-    case = {"size": size, "layers": 0, "dropout": 0.0}
+    case = train_step.CASE | {"size": size}
     strategy = devices.create_strategy("one_device")
     step = make_step(strategy, train_step.config_of(case))
     iterators = {
@@ -140,6 +140,9 @@ def main():
     parser.add_argument("--unmasked_file", required=True, help="records without masks")
     parser.add_argument("--spm_model_file", required=True, help="of the records")
     parser.add_argument("--max_seq_length", type=int, default=128, help="of the records")
+    parser.add_argument(
+        "--max_predictions_per_seq", type=int, default=20, help="of the masked records"
+    )
     parser.add_argument("--sizes", default="tiny,mini", help=", ".join(train_step.SIZES))
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--dtype", default="fp32", help="fp32 or bf16")

@@ -37,6 +37,10 @@ SIZES = {  # layers, hidden, intermediate, heads: Table 1, and smaller ones
     "xxlarge": (12, 4096, 16384, 64),
 }
 PEERS = ("official", *peers.STEPS)
+CASE = {  # what a case need not say
+    "layers": 0, "vocab_size": 30000, "optimizer": "lamb", "dropout": 0.0, "recompute": False,
+    "forward_only": False,
+}  # fmt: skip
 COLUMNS = (
     "size", "layers", "length", "batch", "dtype", "who", "step s", "CPU s", "of products",
     "GFLOP/s", "peak GiB", "start s",
@@ -319,9 +323,9 @@ def arguments():
     parser.add_argument("--batch_sizes", type=listed(int), default=[8], help="one per length")
     parser.add_argument("--dtypes", type=listed(str), default=["fp32"], help="fp32, bf16")
     parser.add_argument("--predictions", type=int, default=20, help="masked pieces of a sequence")
-    parser.add_argument("--vocab_size", type=int, default=30000)
+    parser.add_argument("--vocab_size", type=int, default=CASE["vocab_size"])
     parser.add_argument(
-        "--optimizer", default="lamb", help="of ours: lamb, or adamw as with PyTorch"
+        "--optimizer", default=CASE["optimizer"], help="of ours: lamb, or adamw as with PyTorch"
     )
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--recompute", action="store_true", help="measure it too")
@@ -359,10 +363,7 @@ def main():
     ):
         given = {"size": size, "layers": layers, "length": length, "batch": batch, "dtype": dtype}
         for recompute in [False, True] if args.recompute else [False]:
-            case = {**given, "predictions": args.predictions, "dropout": args.dropout}
-            case |= {"recompute": recompute, "forward_only": args.forward_only}
-            case |= {"peer_python": args.peer_python, "optimizer": args.optimizer}
-            case |= {"vocab_size": args.vocab_size}
+            case = vars(args) | given | {"recompute": recompute}
             rows += measure(case, ["ours"] if recompute else names, args.rounds)
     print(table_of(rows))
     if args.plot:
@@ -371,6 +372,6 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--worker"]:
-        work(sys.argv[2], json.loads(sys.argv[3]))
+        work(sys.argv[2], CASE | json.loads(sys.argv[3]))
     else:
         main()

@@ -149,10 +149,13 @@ def phases_of(run):
     settings = run_directory.RunDirectory(run).settings
     if settings is None:
         raise UserError(f"{run} holds no {run_directory.SETTINGS}: name a training's --output_dir")
-    earlier = settings.flags.get("init_checkpoint")
-    directory = run_directory.directory_of(earlier) if earlier else run
-    has_record = earlier and run_directory.RunDirectory(directory).settings
-    return [*(phases_of(directory) if has_record else []), settings]
+    phases = []
+    while settings:
+        phases.insert(0, settings)
+        earlier = settings.flags.get("init_checkpoint")
+        directory = run_directory.directory_of(earlier) if earlier else None
+        settings = directory and run_directory.RunDirectory(directory).settings
+    return phases
 
 
 def card(template, name, config, phases, figures, tables):
