@@ -84,8 +84,6 @@ def main(_):
     classifier_flags.check()
     finetuning_flags.check_model()
 
-    from albert_tf.training import finetuning
-
     classifier_flags.follow_task()
     classifier_flags.check_task()
     name = FLAGS.task_name.lower()
@@ -96,16 +94,8 @@ def main(_):
     data = make_data(task, FLAGS.data_dir or "", FLAGS.output_dir, cached_dir)
     finetuning_flags.check_writable("cached_dir", "glue_submission_dir")
     finetuning_flags.check_task(task.kind)
-    strategy = launch.set_up_devices()
-    settings = finetuning_flags.read_options(
-        data,
-        choice.config,
-        train_steps=finetuning_flags.train_steps(data),
-        warmup_steps=FLAGS.warmup_step,
-        # Without evaluation, another process may evaluate later: until then all have to stay.
-        keep_checkpoint_max=FLAGS.keep_checkpoint_max if FLAGS.do_eval else None,
-    )
-    finetuning.fine_tune(data, choice.config, settings, strategy)
+    keep = FLAGS.keep_checkpoint_max if FLAGS.do_eval else None
+    finetuning_flags.fine_tune(data, choice.config, keep_checkpoint_max=keep)
 
 
 def run():

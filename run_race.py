@@ -68,11 +68,9 @@ def main(_):
     check_flags()
 
     from albert_tf.tasks import race
-    from albert_tf.training import finetuning
 
     levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
     choice = finetuning_flags.follow_run()
-    config = choice.config
     options.check_race_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
     text = model_flags.text_input([choice])
     task = race.RaceTask(text, FLAGS.max_qa_length, FLAGS.dropout_prob)
@@ -88,17 +86,9 @@ def main(_):
     record_files = {flag: data.record_file(split) for split, flag in RECORD_FLAGS.items()}
     finetuning_flags.check_writable(**record_files)
     if FLAGS.do_train:
-        warn_of_version(config)
-    strategy = launch.set_up_devices()
-    settings = finetuning_flags.read_options(
-        data,
-        config,
-        train_steps=finetuning_flags.train_steps(data),
-        warmup_steps=FLAGS.warmup_step,
-        # Without evaluation, another process may evaluate later: until then all have to stay.
-        keep_checkpoint_max=FLAGS.num_keep_checkpoint if FLAGS.do_eval else None,
-    )
-    finetuning.fine_tune(data, config, settings, strategy)
+        warn_of_version(choice.config)
+    keep = FLAGS.num_keep_checkpoint if FLAGS.do_eval else None
+    finetuning_flags.fine_tune(data, choice.config, keep_checkpoint_max=keep)
 
 
 def run():

@@ -101,18 +101,16 @@ def main(_):
     can_evaluate = FLAGS.do_predict and data.is_labelled and not FLAGS.ensemble_dirs
     record_files = {flag: data.record_file(use) for use, flag in RECORD_FLAGS.items()}
     finetuning_flags.check_writable(**record_files)
-    settings = finetuning_flags.read_options(
+    finetuning_flags.fine_tune(
         data,
         configs[0],
         train_steps=steps,
         warmup_steps=int(steps * FLAGS.warmup_proportion),
-        # Without evaluation, another process may evaluate later: until then all have to stay.
         keep_checkpoint_max=KEEP_CHECKPOINTS if FLAGS.do_predict else None,
         do_eval=can_evaluate and bool(FLAGS.do_train or earlier.trained),
         eval_batch_size=FLAGS.predict_batch_size,
         ensemble=tuple(zip(configs, prefixes, strict=True)) if FLAGS.ensemble_dirs else (),
     )
-    finetuning.fine_tune(data, configs[0], settings, launch.set_up_devices())
 
 
 def run():

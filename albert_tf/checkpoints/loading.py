@@ -25,6 +25,11 @@ class Report:
     unused: tuple
     wrong_shape: tuple  # of (name, shape in the file, shape in the model)
 
+    @property
+    def without_place(self):
+        """Weights of an encoder that the model does not have: list of str."""
+        return [n for n in self.unused if name_table.is_encoder(n) and name_table.is_weight(n)]
+
     def __str__(self):
         others = [name for name in self.unused if name_table.is_weight(name)]
         of_run = {name_table.GLOBAL_STEP, *name_table.RUN_STATE}
@@ -102,11 +107,10 @@ def check_fit(report):
     Args:
         report: Report.
     """
-    left = [n for n in report.unused if name_table.is_encoder(n) and name_table.is_weight(n)]
-    if left:
+    if report.without_place:
         raise UserError(
             f"{report.prefix} holds variables that the config has no place for, so it belongs to "
-            f"another config: {', '.join(left)}"
+            f"another config: {', '.join(report.without_place)}"
         )
 
 
@@ -180,10 +184,7 @@ def read_weights(path, config):
     shapes = name_table.pretraining_shapes(config)
     report = _compare(reader, shapes, {name: name for name in shapes})
     _check_encoder_complete(report)
-    unknown = [
-        name for name in report.unused if name_table.is_encoder(name) and name_table.is_weight(name)
-    ]
-    wrong = [name for name, _, _ in report.wrong_shape] + unknown
+    wrong = [name for name, _, _ in report.wrong_shape] + report.without_place
     if wrong:
         raise UserError(
             f"{reader.prefix} does not belong to this config, which has no place for "

@@ -190,8 +190,8 @@ class SafetensorsReader:
         sizes = self.shapes.get(name_table.MAPPING_KERNEL, [])
         if len(set(sizes)) == 1:
             raise UserError(
-                f"{path} maps embeddings of {sizes[0]} features to a hidden size of the same: this "
-                "project has no mapping then, so it cannot compute this model"
+                f"{path} has an embedding projection although embedding_size and hidden_size are "
+                f"both {sizes[0]}, which is not supported"
             )
 
     def __getitem__(self, name):

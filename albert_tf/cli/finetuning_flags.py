@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags of the fine-tuning scripts: checks, and conversion to settings."""
+"""Flags of the fine-tuning scripts: checks, and the run that they describe."""
 
 import sys
 
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, model_flags, training_flags
+from albert_tf.cli import flag_groups, launch, model_flags, training_flags
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -109,12 +109,31 @@ def check_task(kind):
     source.check_task(kind, FLAGS.output_dir, None if FLAGS.do_train else FLAGS.init_checkpoint)
 
 
-def train_steps(data):
-    """Number of updates according to --train_step or --num_train_epochs.
+def fine_tune(data, config, **values):
+    """Trains, evaluates, predicts and exports as the flags say.
 
     Args:
         data: tasks.base.DataSet.
+        config: AlbertConfig.
+        **values: values that are not flags, and replacements for flags, as in
+            `training_flags.settings_of`; by default the number of updates is that of --train_step
+            or --num_train_epochs. `keep_checkpoint_max` must be None without evaluation: another
+            process may evaluate later, and until then all checkpoints have to stay.
     """
+    from albert_tf.training import finetuning
+
+    strategy = launch.set_up_devices()
+    if "train_steps" not in values:
+        values |= {"train_steps": _train_steps(data), "warmup_steps": FLAGS.warmup_step}
+    if FLAGS.do_train:
+        values["init_checkpoint"] = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
+    tokenizer = data.task.text.tokenizer
+    settings = training_flags.settings_of(options.FineTuning, config, tokenizer, **values)
+    finetuning.fine_tune(data, config, settings, strategy)
+
+
+def _train_steps(data):
+    """Number of updates according to --train_step or --num_train_epochs."""
     from albert_tf.records import record_files
     from albert_tf.training import finetuning
 
@@ -124,21 +143,3 @@ def train_steps(data):
         return sys.maxsize  # only the timeout ends a wait for checkpoints
     count = sum(file.count for file in record_files.read_index(data.training_records().paths))
     return finetuning.steps_of_epochs(count, FLAGS.train_batch_size, FLAGS.num_train_epochs)
-
-
-def read_options(data, config, **values):
-    """Makes the settings of a fine-tuning run from the flags.
-
-    Args:
-        data: tasks.base.DataSet.
-        config: AlbertConfig.
-        **values: values that are not flags, and replacements for flags, as in
-            `training_flags.settings_of`.
-
-    Returns:
-        options.FineTuning.
-    """
-    if FLAGS.do_train:
-        values["init_checkpoint"] = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
-    tokenizer = data.task.text.tokenizer
-    return training_flags.settings_of(options.FineTuning, config, tokenizer, **values)
