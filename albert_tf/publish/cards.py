@@ -38,9 +38,9 @@ def card(template, prefix=None, card_file=None, **values):
 
     Args:
         template: str, name of a Markdown file next to this one.
-        prefix: str, the checkpoint that was exported; None: the export has no weights.
+        prefix: str, the exported checkpoint; None for an export without weights.
         card_file: str or None, a Markdown file on data, licence and use, from the user.
-        **values: str or numbers, for the places of the template.
+        **values: str or numbers, for the placeholders of the template.
 
     Returns:
         str, Markdown.
@@ -59,7 +59,7 @@ def card(template, prefix=None, card_file=None, **values):
 
 
 def transformers_example(architecture):
-    """Python lines of a card that call a model of the transformers library; its class is given."""
+    """Python lines of a card that call a model of a class of the transformers library."""
     if architecture != huggingface.MULTIPLE_CHOICE:
         return 'outputs = model(**tokenizer("A sentence.", return_tensors="pt"))'
     return (
@@ -74,7 +74,7 @@ def listed(names):
 
 
 def table(*rows):
-    """A Markdown table: the first row is its head."""
+    """A Markdown table; the first row is its header."""
     head, *body = rows
     return "\n".join(
         f"| {' | '.join(map(str, row))} |" for row in [head, ["---"] * len(head), *body]
@@ -101,7 +101,7 @@ def _training(settings, step):
 
 
 def _short(value):
-    """The end of a path, which tells nothing of the machine; other values as they are."""
+    """The end of a path, without the directories of the machine; other values unchanged."""
     return "/".join(value.rstrip("/").split("/")[-2:]) if isinstance(value, str) else value
 
 

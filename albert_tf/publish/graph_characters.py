@@ -77,12 +77,12 @@ def characters_at(codes, first, offsets):
     """Indices of characters from places in UTF-8 strings.
 
     Args:
-      codes: int32 [N], code points of all strings in a row.
-      first: int32 [P], index of the first character of the string that the place is in.
-      offsets: int [P], the place in its string, in bytes.
+        codes: int32 [N], code points of all strings in a row.
+        first: int32 [P], index of the first character of the string that the place is in.
+        offsets: int [P], the place in its string, in bytes.
 
     Returns:
-      int32 [P], indices into `codes`, or N.
+        int32 [P], indices into `codes`, or N.
     """
     bytes_ = 1 + sum(tf.cast(codes >= more, tf.int32) for more in (0x80, 0x800, 0x10000))
     places = running_total(bytes_)
@@ -118,8 +118,8 @@ def table_of(function, fixed=()):
     """A `CodePointTable` of what a function makes of each character; made once per process.
 
     Args:
-      function: str of one character -> int or bool.
-      fixed: tuple of (first code point, last one, number), which hold whatever `function` says.
+        function: str of one character -> int or bool.
+        fixed: tuple of (first code point, last one, number), which hold whatever `function` says.
     """
     return CodePointTable(_pages_of(function, fixed))
 
@@ -145,8 +145,8 @@ class CodePointTable:
     """A number for every code point, looked up in pages; pages that are equal are kept once.
 
     Args:
-      pages: (int32 array of all pages in a row, int32 array of the place where each page of the
-        code points begins in it), of `_paged`.
+        pages: (int32 array of all pages in a row, int32 array of the place where each page of the
+            code points begins in it), of `_paged`.
     """
 
     def __init__(self, pages):
@@ -165,7 +165,7 @@ class Replacement:
     """Replaces each character in the clean-up: mostly by one other, sometimes by none or several.
 
     Args:
-      function: str of one character -> str.
+        function: str of one character -> str.
     """
 
     def __init__(self, function):
@@ -196,7 +196,7 @@ def _replacements(function):
     """Applies a function (str of one character -> str) to all characters; see `Replacement`.
 
     Returns:
-      (pages of what to add to each code point, lengths, first places, codes of the entries).
+        (pages of what to add to each code point, lengths, first places, codes of the entries).
     """
     change = np.zeros(CODE_POINTS, np.int32)
     entries = {}  # what is not one character; beyond the code points are numbers of these
@@ -251,8 +251,8 @@ class OrderMarks:
     """Puts marks in canonical order, in text in which each character is decomposed by itself.
 
     Args:
-      are_accents_dropped: bool, whether accents (category Mn) are dropped afterwards, so that
-        their order does not matter.
+        are_accents_dropped: bool, whether accents (category Mn) are dropped afterwards, so that
+            their order does not matter.
     """
 
     def __init__(self, are_accents_dropped=False):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts to the inputs of a fine-tuned model inside a graph, as the tasks make them in Python.
+"""Converts texts to the inputs of a fine-tuned model in a graph, as the tasks do in Python.
 
-B examples or texts, T pieces of a text or sequence (those of the longest of the batch), W words of
-a text, N words of all texts in a row, F sequences or windows of all texts.
+B examples or texts, T pieces of the longest text or sequence of the batch, W words of a text, N
+words of all texts, F sequences or windows of all texts.
 """
 
 import functools
@@ -38,23 +38,23 @@ WHITE_SPACE = r"[\s\p{Z}\x0b\x1c-\x1f\x{85}]"
 def pack(segments, seq_length, tokenizer):
     """[CLS] a [SEP] or [CLS] a [SEP] b [SEP], cut and padded to one length.
 
-    A single segment that is too long is cut. Of a pair, the longer one loses its last piece until
-    both fit, and b if they are equally long, as in the original.
+    If a pair is too long, the longer segment loses its last piece until both fit, and b if they are
+    equally long, as in the original.
 
     Args:
-      segments: list of one or two int32 RaggedTensors [B, (T)] or [B, (W), (T)].
-      seq_length: int or int32 scalar tensor; None: the longest row of the batch.
-      tokenizer: GraphTokenizer, for its special ids.
+        segments: list of one or two int32 RaggedTensors [B, (T)] or [B, (W), (T)].
+        seq_length: int or int32 scalar tensor; None for the length of the batch's longest row.
+        tokenizer: GraphTokenizer, for its special ids.
 
     Returns:
-      dict of int32 [B, seq_length]: `input_word_ids`, `input_mask`, `input_type_ids`.
+        dict of int32 [B, seq_length]: `input_word_ids`, `input_mask`, `input_type_ids`.
 
     Raises:
-      UserError: there are not one or two segments.
-      tf.errors.InvalidArgumentError: seq_length has no room for [CLS] and [SEP].
+        UserError: there are not one or two segments.
+        tf.errors.InvalidArgumentError: seq_length has no room for [CLS] and [SEP].
     """
     if len(segments) not in (1, 2):
-        raise UserError(f"segments: got {len(segments)}; a sequence is made of one or of two")
+        raise UserError(f"a sequence has one or two segments. Received: {len(segments)}")
     segments = [x.merge_dims(1, 2) if x.shape.rank == 3 else x for x in segments]
     if seq_length is not None:
         segments = _truncated(segments, seq_length)
@@ -76,11 +76,11 @@ def pack(segments, seq_length, tokenizer):
 def _truncated(segments, seq_length):
     """Segments (int32 ragged [B, (T)]) that fit into `seq_length` with [CLS] and [SEP]s."""
     room = tf.cast(seq_length, tf.int64) - len(segments) - 1
-    too_small = "seq_length has no room for [CLS] and [SEP]; give a larger one"
+    too_small = "seq_length has no room for [CLS] and [SEP]: give a larger one"
     with tf.control_dependencies([tf.debugging.assert_non_negative(room, too_small)]):
         room = tf.identity(room)
     lengths = [segment.row_lengths() for segment in segments]
-    # What is left when the longer one loses its last piece again and again, b on a tie.
+    # The lengths after the longer one has lost its last piece again and again, b on a tie.
     a, b = lengths if len(segments) == 2 else (*lengths, tf.constant(0, tf.int64))
     kept = [
         tf.minimum(a, tf.maximum(room - b, (room + 1) // 2)),
@@ -93,16 +93,16 @@ def _truncated(segments, seq_length):
 
 
 def cut_rows(rows, begin, end, row=None):
-    """Pieces [begin, end) of rows, gathered one by one: a row may be long and be cut often.
+    """Pieces [begin, end) of rows, gathered by index: a row may be long and be cut often.
 
     Args:
-      rows: RaggedTensor [B, (T)].
-      begin: integer tensor [n].
-      end: integer tensor [n].
-      row: int32 [n], the row that each is cut from; None: n = B, each from its own.
+        rows: RaggedTensor [B, (T)].
+        begin: integer tensor [n].
+        end: integer tensor [n].
+        row: int32 [n], the row that each part is cut from; None for one part of each row, n = B.
 
     Returns:
-      RaggedTensor [n, (T)].
+        RaggedTensor [n, (T)].
     """
     row_starts = tf.cast(rows.row_starts(), begin.dtype)
     if row is not None:
@@ -129,11 +129,11 @@ def features_of(packed):
 
 
 class Texts:
-    """Inputs of an export as features of its model; subclasses are called with the inputs.
+    """Converts the inputs of an export to features; subclasses are called with the inputs.
 
     Args:
         tokenizer: GraphTokenizer.
-        max_seq_length: int, pieces of a sequence at most.
+        max_seq_length: int, longest sequence in pieces.
         signature: dict of name -> tf.TensorSpec, the inputs.
 
     Attributes:
@@ -156,7 +156,7 @@ class SentencePairs(Texts):
 
     Args:
         tokenizer: GraphTokenizer.
-        max_seq_length: int, pieces of a sequence at most.
+        max_seq_length: int, longest sequence in pieces.
         has_pair: bool, whether there is a `text_pair`.
     """
 
@@ -165,7 +165,7 @@ class SentencePairs(Texts):
         super().__init__(tokenizer, max_seq_length, dict.fromkeys(names, STRINGS))
 
     def __call__(self, text, text_pair=None):
-        """Features int32 [B, T] of string [B]; an empty second text is none."""
+        """Features int32 [B, T] of string [B]; an empty second text counts as none."""
         first = self.tokenizer.tokenize(text)
         packed = self.packed(first)
         if text_pair is not None:
@@ -183,8 +183,8 @@ class Options(Texts):
 
     Args:
         tokenizer: GraphTokenizer.
-        max_seq_length: int, pieces of each sequence at most.
-        max_qa_length: int, pieces of question and option; the last ones are kept.
+        max_seq_length: int, longest sequence in pieces.
+        max_qa_length: int, longest question with option in pieces; the last pieces are kept.
     """
 
     choices = 4
@@ -200,7 +200,7 @@ class Options(Texts):
         """Features int32 [B, 4 * T] of string [B], [B] and [B, 4]."""
         questions = tf.repeat(question, self.choices)
         options = tf.reshape(options, [-1])
-        if self.tokenizer.is_sentencepiece:  # whose clean-up comes before the joining
+        if self.tokenizer.is_sentencepiece:  # it cleans texts before they are joined
             options = _right_stripped(_left_stripped(options))
         endings = self._endings(questions, options)
         lengths = endings.row_lengths()
@@ -215,7 +215,7 @@ class Options(Texts):
         return {name: tf.reshape(values, [rows, width]) for name, values in features.items()}
 
     def _endings(self, questions, options):
-        """Pieces of each question with its option in the blank, or behind: ragged [4 * B, (T)]."""
+        """Pieces of questions with the option in the blank or at the end: ragged [4 * B, (T)]."""
         parts = tf.strings.split(tf.strings.regex_replace(questions, self._blanks, "_"), "_")
         rows = parts.value_rowids()
         is_first = differs_from_last(rows)
@@ -249,11 +249,11 @@ def _blanks(decomposes):
 
 
 class Sequences(NamedTuple):
-    """The words of texts, and the sequences that they stand in.
+    """The words of texts, and the sequences with their pieces.
 
     Attributes:
         features: dict of input_ids, input_mask and segment_ids, int32 [F, T].
-        counts: int32 [B], sequences of each text.
+        counts: int32 [B], number of sequences of each text.
         words: string RaggedTensor [B, (W)].
         places: int32 [N, 2], sequence and position of the first piece of each word.
     """
@@ -269,8 +269,8 @@ class Words(Texts):
 
     Args:
         tokenizer: GraphTokenizer.
-        max_seq_length: int, pieces of a sequence at most.
-        unknown_id: int, the piece of a word that has none.
+        max_seq_length: int, longest sequence in pieces.
+        unknown_id: int, piece for words that have none.
     """
 
     def __init__(self, tokenizer, max_seq_length, unknown_id):
@@ -301,7 +301,7 @@ class Words(Texts):
         )
 
     def _pieces(self, words):
-        """Pieces of words, one at least: string [N] -> int32 RaggedTensor [N, (T)]."""
+        """Pieces of words, at least one each: string [N] -> int32 RaggedTensor [N, (T)]."""
         pieces = self.tokenizer.tokenize(words)
         is_empty = pieces.row_lengths() == 0
         unknown = tf.fill([tf.math.count_nonzero(is_empty)], self._unknown_id)
@@ -317,7 +317,7 @@ _UNLINKED, _LINKED, _BLANK, _SPACE = range(4)
 
 @functools.cache
 def _link_kind_of(lower, strip_accents):
-    """Function from a character to its kind, which says whether pieces can be linked to it."""
+    """Function from a character to its kind: whether pieces can be linked to it."""
 
     def kind(char):
         found = unicodedata.normalize("NFC", preprocess_text(char, lower, False, strip_accents))
@@ -332,8 +332,8 @@ def _link_kind_of(lower, strip_accents):
 def _are_alignable(context, kind_of):
     """Whether the scripts can align paragraphs with their pieces: `alignment.align` in a graph.
 
-    That takes 0.8 of the characters. The scripts count a longest common subsequence; this counts
-    the characters that the clean-up leaves single. They may differ by the odd character.
+    At least 0.8 of the characters must be linked. The scripts count a longest common subsequence;
+    this counts the characters that the clean-up maps to one character. The two may differ slightly.
 
     Args:
         context: string [B].
@@ -346,7 +346,7 @@ def _are_alignable(context, kind_of):
     kind = kind_of(text.codes)
     solid = kind < _BLANK
     solid_rows = tf.gather(text.rows, indices_of(solid))
-    # Of white space before a word one character is linked, if any of it becomes a space.
+    # One character of the white space before a word is linked, if any of it becomes a space.
     word = running_total(tf.cast(solid, tf.int32))[:-1]  # that follows, for white space
     word_rows = tf.gather(tf.concat([solid_rows, [-1]], axis=0), word)
     is_space = (kind == _SPACE) & (word_rows == text.rows)
@@ -370,12 +370,12 @@ class Windows(NamedTuple):
 
     Attributes:
         features: dict of input_ids, input_mask, segment_ids, p_mask, int32 [F, T].
-        counts: int32 [B], windows of each question, one at least.
-        example: int32 [F], the question that each is of.
+        counts: int32 [B], number of windows of each question, at least 1.
+        example: int32 [F], the question of each window.
         stride: int32 [F], pieces from one window of the question to the next.
-        first_piece: int32 [F], where the window begins in the paragraph.
-        length: int32 [F], pieces of the paragraph in it.
-        offset: int32 [F], where they begin in the sequence.
+        first_piece: int32 [F], the paragraph's piece with which the window begins.
+        length: int32 [F], pieces of the paragraph in the window.
+        offset: int32 [F], position of the first of them in the sequence.
         char_starts, char_ends: int32 RaggedTensors [B, (T)], the characters [start, end) of each
             piece of a paragraph.
     """
@@ -399,7 +399,7 @@ class Paragraphs(Texts):
         settings: tasks.squad.features.WindowSettings.
 
     Attributes:
-        overlap: int, windows at most that show the same piece.
+        overlap: int, maximum number of windows that show the same piece.
     """
 
     def __init__(self, tokenizer, settings):
@@ -410,10 +410,10 @@ class Paragraphs(Texts):
         self.overlap = -(-(settings.max_seq_length - NUM_SPECIALS) // settings.doc_stride)
 
     def __call__(self, question, context):
-        """Windows of string [B] and [B]; a context that cannot be aligned has one, empty."""
+        """Windows of string [B] and [B]; a context that cannot be aligned has one empty window."""
         settings = self._settings
         context = tf.where(_are_alignable(context, self._kind_of), context, "")
-        # A piece of the paragraph shall fit into every window.
+        # Every window must have room for a piece of the paragraph.
         longest = min(settings.max_query_length, settings.max_seq_length - NUM_SPECIALS - 1)
         queries = self.tokenizer.tokenize(question)[:, :longest]
         pieces = self.tokenizer.tokenize_with_offsets(context)
@@ -439,7 +439,7 @@ class Paragraphs(Texts):
 
     @staticmethod
     def answers(context, start, end):
-        """Part [start, end) of each context without white space around, as the scripts have it.
+        """Part [start, end) of each context, without surrounding white space, as in the scripts.
 
         Args:
             context: string [B].
@@ -447,7 +447,7 @@ class Paragraphs(Texts):
             end: int32 [B].
 
         Returns:
-            (string [B], int32 [B], int32 [B]): the texts, where they start and end.
+            (string [B], int32 [B], int32 [B]): the texts, and their start and end.
         """
         whole = tf.strings.substr(context, start, end - start, unit="UTF8_CHAR")
         tail = _left_stripped(whole)

@@ -59,15 +59,15 @@ class GraphTokenizer(tf.Module):
     """`FullTokenizer` and its clean-up as TensorFlow operations: SentencePiece or WordPiece.
 
     Args:
-      tokenizer: FullTokenizer.
+        tokenizer: FullTokenizer.
 
     Attributes:
-      is_sentencepiece, do_lower_case, strip_accents: bool, and path: str, as of the FullTokenizer.
-      special_tokens: dict of int, `vocab_size`, `start_of_sequence_id`, `end_of_segment_id`,
-        `padding_id`, and `mask_id` if the vocabulary has that piece.
+        is_sentencepiece, do_lower_case, strip_accents: bool, and path: str, of the FullTokenizer.
+        special_tokens: dict of int, `vocab_size`, `start_of_sequence_id`, `end_of_segment_id`,
+            `padding_id`, and `mask_id` if the vocabulary has that piece.
 
     Raises:
-      UserError: a piece that is needed is missing.
+        UserError: a piece that is needed is missing.
     """
 
     def __init__(self, tokenizer):
@@ -91,10 +91,10 @@ class GraphTokenizer(tf.Module):
         """Ids of the pieces of texts.
 
         Args:
-          texts: string [B] in UTF-8; bytes that are not valid are dropped.
+            texts: string [B] in UTF-8; bytes that are not valid are dropped.
 
         Returns:
-          int32 RaggedTensor [B, (T)].
+            int32 RaggedTensor [B, (T)].
         """
         return self._mode.tokenize(read_characters(texts)).ids
 
@@ -106,10 +106,10 @@ class GraphTokenizer(tf.Module):
         clean-up drops, such as an accent, belongs to the one before it.
 
         Args:
-          texts: string [B] in UTF-8; bytes that are not valid are dropped.
+            texts: string [B] in UTF-8; bytes that are not valid are dropped.
 
         Returns:
-          Pieces: ids, starts, ends (exclusive), counted in Unicode characters of the text as given.
+            Pieces: ids, starts, ends (exclusive), counted in Unicode characters of the given text.
         """
         return self._mode.tokenize(read_characters(texts))
 
@@ -118,12 +118,12 @@ def _pieces(text, table, splits):
     """Pieces with offsets in the texts as given.
 
     Args:
-      text: Text without white space.
-      table: int32 [P, 3]: id, first character (index into `text`), last one (exclusive).
-      splits: int64 [B + 1], row splits of the pieces.
+        text: Text without white space.
+        table: int32 [P, 3]: id, first character (index into `text`), last one (exclusive).
+        splits: int64 [B + 1], row splits of the pieces.
 
     Returns:
-      Pieces.
+        Pieces.
     """
     ids, first, last = tf.unstack(table, axis=1)
     rows = tf.ragged.row_splits_to_segment_ids(splits)
@@ -190,11 +190,11 @@ class _SentencePieceMode(tf.Module):
         """Takes pieces such as "1990," apart: see `tokenization.encode_pieces`.
 
         Args:
-          pieces: string RaggedTensor [B, (T)].
-          table: int32 [P, 3]: id, first character, last character (exclusive).
+            pieces: string RaggedTensor [B, (T)].
+            table: int32 [P, 3]: id, first character, last character (exclusive).
 
         Returns:
-          (table, row splits) with the new pieces.
+            (table, row splits) with the new pieces.
         """
         is_apart = tf.strings.regex_full_match(pieces.values, self._digit_comma)
         return tf.cond(

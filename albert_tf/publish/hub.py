@@ -105,7 +105,7 @@ class HubModule(_Callable):
 
 
 def _signature(module, names, *more_outputs):
-    """A signature of the original's modules; `names`: dict of its inputs -> those of `module`."""
+    """A signature of the original's modules; `names` maps its inputs to those of `module`."""
 
     def call(**inputs):
         found = module.__call__({names[name]: value for name, value in inputs.items()})
@@ -151,14 +151,14 @@ class Preprocessing(tf.Module):
     """Turns strings into inputs of the encoder, as the Hub's common API for text has it.
 
     It is called with string [B] and has `tokenize`, `tokenize.get_special_tokens_dict`,
-    `bert_pack_inputs` and, in addition, `tokenize_with_offsets`.
+    `bert_pack_inputs` and `tokenize_with_offsets`.
 
     Args:
-      tokenizer: FullTokenizer.
-      seq_length: int, length of a call's output, and of `bert_pack_inputs` where none is given.
+        tokenizer: FullTokenizer.
+        seq_length: int, length of the output; `bert_pack_inputs` may be given another.
 
     Raises:
-      UserError: as `GraphTokenizer`.
+        UserError: `GraphTokenizer` does not support the tokenizer.
     """
 
     def __init__(self, tokenizer, seq_length=DEFAULT_SEQ_LENGTH):
@@ -170,7 +170,7 @@ class Preprocessing(tf.Module):
             tf.RaggedTensorSpec([None] * rank, tf.int32, ragged_rank=rank - 1) for rank in (2, 3)
         )
         pairs = [[a, b] for a in (flat, by_words) for b in (flat, by_words)]
-        for inputs in [[flat], [by_words], *pairs]:  # a SavedModel has what was traced
+        for inputs in [[flat], [by_words], *pairs]:  # a SavedModel holds only traced functions
             self.bert_pack_inputs.get_concrete_function(inputs)
             self.bert_pack_inputs.get_concrete_function(
                 inputs, seq_length=tf.TensorSpec([], tf.int32)
@@ -191,11 +191,11 @@ class Preprocessing(tf.Module):
         """One or two segments as inputs of the encoder: see `pack`.
 
         Args:
-          inputs: list of one or two int32 RaggedTensors [B, (T)] or [B, (W), (T)].
-          seq_length: int32 scalar or int; None: that of the module.
+            inputs: list of one or two int32 RaggedTensors [B, (T)] or [B, (W), (T)].
+            seq_length: int32 scalar or int; None for the module's length.
 
         Returns:
-          dict of int32 [B, seq_length].
+            dict of int32 [B, seq_length].
         """
         if seq_length is None:
             seq_length = self._seq_length
@@ -222,14 +222,14 @@ class _Tokenize(tf.Module):
 
 
 def model_card(config, module, signatures, path, special_ids, prefix, card_file=None):
-    """Text of the `README.md` that goes with an encoder module.
+    """Text of the `README.md` of an encoder module.
 
     Args:
         config: AlbertConfig.
         module: hub.HubModule.
         signatures: iterable of str, their names.
-        path: str, where the module will lie; for the example.
-        special_ids: SpecialIds of the tokenizer; for the example.
+        path: str, the module's future path, for the example.
+        special_ids: SpecialIds of the tokenizer, for the example.
         prefix: str, the checkpoint.
         card_file: str or None, as of `cards.card`.
     """
@@ -258,12 +258,12 @@ def model_card(config, module, signatures, path, special_ids, prefix, card_file=
 
 
 def preprocessing_card(tokenizer, seq_length, path, card_file=None):
-    """Text of the `README.md` that goes with a preprocessing module.
+    """Text of the `README.md` of a preprocessing module.
 
     Args:
         tokenizer: FullTokenizer.
         seq_length: int, of the module's output.
-        path: str, where the module will lie; for the example.
+        path: str, the module's future path, for the example.
         card_file: str or None, as of `cards.card`.
     """
     return cards.card(

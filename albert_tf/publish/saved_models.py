@@ -19,27 +19,27 @@ LABELS_FILE = "labels.txt"
 
 
 def load(model, prefix):
-    """Fills a model that is to be exported with all the weights of its checkpoint.
+    """Loads all weights of a checkpoint into a model, for an export.
 
     Args:
         model: one of `heads`.
-        prefix: str.
+        prefix: str, the checkpoint.
 
     Raises:
-        UserError: they do not fit the model.
+        UserError: the checkpoint does not fit the model.
     """
     loading.check_fit(loading.load_all(prefix, name_table.named_variables(model)))
 
 
 def check_export_path(path, flag):
-    """Checks before any work whether a directory can be written at `path`.
+    """Checks that a directory can be written, before any work.
 
     Args:
-        path: str, where nothing or an empty directory may be.
-        flag: str, name of the flag that gave it.
+        path: str, a new or empty directory.
+        flag: str, name of the flag with the path.
 
     Raises:
-        UserError: something is there, or it cannot be made.
+        UserError: the directory is not empty, or cannot be made.
     """
     if tf.io.gfile.exists(path) and (not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path)):
         raise UserError(f"--{flag}={path} is not empty: give a new directory")
@@ -47,7 +47,7 @@ def check_export_path(path, flag):
 
 
 def new_directory(parent):
-    """Path of a directory that is not there yet, named after the time in seconds, as Estimators'.
+    """Path of a new directory, named after the time in seconds as in exports of Estimators.
 
     Args:
         parent: str, directory of a model's versions.
@@ -59,7 +59,7 @@ def new_directory(parent):
 
 
 def save_module(module, path, signatures=None, card=None):
-    """Saves a module as a SavedModel, whole or not at all.
+    """Saves a module as a SavedModel; the directory appears when it is complete.
 
     Args:
         module: tf.Module.
@@ -85,7 +85,7 @@ class Holder(tf.Module):
 
 
 def export(functions, config, settings, task, prefix, source):
-    """Writes a fine-tuned model; says what and where.
+    """Writes a fine-tuned model as a SavedModel and, if asked, as TFLite files; prints the paths.
 
     Args:
         functions: signatures.ServedFunctions of the model with its weights.
@@ -96,7 +96,7 @@ def export(functions, config, settings, task, prefix, source):
         source: str, the checkpoint, for the message.
     """
     tokenizer, tflite = functions.texts.tokenizer, {}
-    if settings.export_tflite:  # first: nothing is written if it fails
+    if settings.export_tflite:  # first, so that nothing is written if it fails
         tflite = tflite_files.convert(Holder(functions.model), functions, config.vocab_size)
     path = new_directory(os.path.join(settings.export_dir, task.export_folder))
     contents = {CONFIG_FILE: config.to_json_string()}
@@ -158,7 +158,7 @@ def _tensors(specs):
 
 
 def _example(texts):
-    """A call of the signature `text`, with dots for each text."""
+    """Python call of the signature `text`, with dots as texts."""
     dots = (
         '["..."]' if x.shape.rank == 1 else f'[["..."] * {x.shape[1]}]'
         for x in texts.signature.values()

@@ -5,7 +5,7 @@ The first dimension of every output is the batch and no value is infinite, so th
 requests and answer in JSON.
 
 B examples, T pieces, C classes, H hidden, W words of a text or windows of a paragraph, F windows of
-all paragraphs, of each s starts and e ends.
+all paragraphs, s starts and e ends of a window.
 """
 
 import functools
@@ -38,7 +38,7 @@ def id_specs(names, shape=(None, None)):
 
 
 def encoded(encoder, features):
-    """Pooled output [B, H] and sequence output [B, T, H], with the mask that tells the padding."""
+    """Pooled output [B, H] and sequence output [B, T, H], with the mask of the padding."""
     found = encoder(features)
     outputs = {name: found[name] for name in ("pooled_output", "sequence_output")}
     return outputs | {"input_mask": features["input_mask"]}
@@ -201,7 +201,7 @@ class TokenFunctions(ClassifierFunctions):
     """Serving functions of a token classifier.
 
     `serving_default` and `ids` take what a classifier's do and return `predictions` int32 [B, T]
-    and `probabilities` float32 [B, T, C] of every piece; those of padding mean nothing. `text`
+    and `probabilities` float32 [B, T, C] of every piece; those of padding are meaningless. `text`
     takes `text`, string [B], words with white space between them, and returns `words` and `labels`,
     string [B, W], and `scores`, float32 [B, W], the probability of the label; "" and 0 fill up
     texts with fewer words than others. Texts of more than T - 2 pieces are split as in training.
@@ -242,7 +242,7 @@ class AnswerSettings(NamedTuple):
     """How an answer is chosen, named as the flags.
 
     Attributes:
-        n_best_size: int, starts and ends of a window; in version 2 the model's beams say.
+        n_best_size: int, starts and ends of a window in version 1; version 2 has the model's beams.
         max_answer_length: int, in pieces.
         null_threshold: float or None; questions whose no-answer logit is not below it get "".
     """
@@ -269,14 +269,14 @@ class SquadFunctions(ServedFunctions):
     """Serving functions of a SQuAD model of either version.
 
     `serving_default` takes int32 [B, T] input_ids, input_mask and segment_ids, in version 2 p_mask
-    as well, and returns what the model's head does; in version 1 under the original's names,
+    as well, and returns the outputs of the model's head, in version 1 under the original's names,
     `start_log_prob` and `end_log_prob` [B, T]. `text` takes `question` and `context`, string [B],
     cuts long contexts into windows and returns `answer` string [B], where it stands in the context
     (`start` and `end`, int32 [B], characters, the end exclusive) and its `score` float32 [B], which
     is NO_ANSWER where no span can answer; in version 2 also `no_answer_score` and `threshold` [B]:
     an answer is "" where the former is not below the latter. `embeddings` returns `pooled_output`
-    [B, W, H], `sequence_output` [B, W, T, H] and `input_mask` [B, W, T], whatever the number of
-    windows: a question with fewer than others has some whose mask is all 0.
+    [B, W, H], `sequence_output` [B, W, T, H] and `input_mask` [B, W, T]. If a question has fewer
+    windows than others, the mask of the windows that it lacks is all 0.
 
     Args:
         model: heads.SquadV1Model (without predicted_length) or heads.SquadV2Model.
@@ -352,7 +352,7 @@ class SquadFunctions(ServedFunctions):
 
 
 def _is_valid(spans, windows, max_answer_length, overlap):
-    """Which spans answer: inside the paragraph, in order, short, most context at the start.
+    """Whether spans can be answers: in the paragraph, in order, short, and of the best window.
 
     Returns:
         bool [F, s, e].
@@ -367,12 +367,12 @@ def _is_valid(spans, windows, max_answer_length, overlap):
 
 
 def _has_most_context(pieces, windows, overlap):
-    """Whether no other window shows a piece with more context; of equals, the first does.
+    """Whether a window shows a piece with the most context; among equals, the first one does.
 
     Args:
         pieces: int32 [F, s], from the window's first one.
         windows: graph_inputs.Windows.
-        overlap: int, windows at most that show the same piece.
+        overlap: int, maximum number of windows that show the same piece.
     """
     absolute = (pieces + windows.first_piece[:, tf.newaxis])[..., tf.newaxis]  # [F, s, 1]
     # The windows that show a piece are the last one that begins before it, and some before that.
@@ -396,13 +396,13 @@ def _has_most_context(pieces, windows, overlap):
 
 
 def _best_of_questions(spans, is_valid, windows):
-    """The best span of each question, the first of equals.
+    """The best span of each question; among equals, the first one.
 
     Returns:
         (int32 [B, 2]: first and last piece in the paragraph; float64 [B]: score, minus infinity
         where there is no span).
     """
-    # In float64, as `tasks.squad.answers`: ties are decided by the order.
+    # In float64, as in `tasks.squad.answers`, where the order decides ties.
     start_scores, end_scores = (
         tf.cast(scores, tf.float64) for scores in (spans.start_scores, spans.end_scores)
     )
@@ -425,7 +425,7 @@ def _best_of_questions(spans, is_valid, windows):
 
 
 def _characters(windows, best, score):
-    """Where answers start and end (int32 [B]; 0 where there is none), and which exist (bool)."""
+    """First and last character of answers (int32 [B]; 0 without an answer), and which exist."""
     has_answer = score > -np.inf
     row_starts = tf.cast(windows.char_starts.row_starts(), tf.int32)[:, tf.newaxis]
     none = tf.size(windows.char_starts.values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fine-tuned models as TFLite files, each compared with the model before it is written."""
+"""Converts fine-tuned models to TFLite files, and compares each with the model."""
 
 import os
 import warnings
@@ -17,7 +17,7 @@ TFLITE_NAMES = {  # the first one is the original's
     "int8": "albert_model_int8.tflite",
 }
 
-# Largest difference of a TFLite file's outputs from the model's, by the largest of these (or 1).
+# Largest allowed difference between outputs of file and model, divided by the largest output or 1.
 TFLITE_LIMITS = {"float": 1e-3, "float16": 0.05, "int8": 0.5}
 SAMPLES = 8  # sequences on which a TFLite file is compared with the model
 
@@ -38,7 +38,7 @@ def convert(module, functions, vocab_size):
         outputs).
 
     Raises:
-        UserError: outputs of one are NaN, or differ from the model's by more than TFLITE_LIMITS.
+        UserError: outputs are NaN, or differ from the model's by more than TFLITE_LIMITS.
     """
     max_seq_length = functions.texts.max_seq_length
     shape = (1, functions.texts.choices * max_seq_length)
@@ -52,7 +52,7 @@ def convert(module, functions, vocab_size):
     for kind, limit in TFLITE_LIMITS.items():
         content = _converted(function, module, kind)
         difference = _largest_difference(content, samples, expected)
-        if not difference <= limit:  # NaN is neither
+        if not difference <= limit:  # also true for NaN
             raise UserError(
                 f"--export_tflite: the outputs of the {kind} file differ from the model's by "
                 f"{difference:.1e}, where {limit} is allowed: this model cannot be a TFLite file. "
@@ -63,11 +63,11 @@ def convert(module, functions, vocab_size):
 
 
 def save(directory, converted):
-    """Writes TFLite files; prints where they are.
+    """Writes TFLite files, and prints their paths.
 
     Args:
         directory: str.
-        converted: dict, of `convert`.
+        converted: dict, from `convert`.
     """
     paths = [os.path.join(directory, TFLITE_NAMES[kind]) for kind in converted]
     with files.replacing(*paths) as temporary:
@@ -131,7 +131,7 @@ def _largest_difference(content, samples, expected):
 def _differences(name, found, expected):
     """Absolute differences of an output [n, ...].
 
-    Scores of a beam are sorted first, so that two that change places do not differ. Those of ends
+    Scores of a beam are sorted first, so that exchanged places make no difference. Scores of ends
     are compared only where the start is the same; elsewhere the difference is 0 (or NaN).
     """
     ours, theirs = expected[name], found[name]

@@ -58,14 +58,14 @@ def preprocess_text(text, lower=False, remove_space=True, strip_accents=True):
     White space is collapsed before NFKD, so a character that NFKD turns into a space adds one.
 
     Args:
-      text: str.
-      lower: bool, lower-case at the end.
-      remove_space: bool, strip the text and make one space of every run of white space.
-      strip_accents: bool, drop accents, as the original does. If they are kept, they follow their
-        letters; SentencePiece models with the usual NFKC table compose the two.
+        text: str.
+        lower: bool, lower-case at the end.
+        remove_space: bool, strip the text and make one space of every run of white space.
+        strip_accents: bool, drop accents, as the original does. If they are kept, they follow their
+            letters; SentencePiece models with the usual NFKC table compose the two.
 
     Returns:
-      str.
+        str.
     """
     if remove_space:
         text = " ".join(text.split())
@@ -77,12 +77,12 @@ def preprocess_lines(texts, lower=False, strip_accents=True):
     """Applies `preprocess_text` to many texts, faster than one by one.
 
     Args:
-      texts: list of str.
-      lower: bool.
-      strip_accents: bool.
+        texts: list of str.
+        lower: bool.
+        strip_accents: bool.
 
     Returns:
-      list of str.
+        list of str.
     """
     texts = [_decomposed(" ".join(text.split()), strip_accents) for text in texts]
     # The texts contain no line ends, no step adds one, and no step looks beyond one.
@@ -105,13 +105,13 @@ def load_sentencepiece(path):
     """Loads a SentencePiece model.
 
     Args:
-      path: str, anything tf.io.gfile opens (`gs://` too).
+        path: str, anything tf.io.gfile opens (`gs://` too).
 
     Returns:
-      sentencepiece.SentencePieceProcessor, loaded from the serialized model (so it pickles).
+        sentencepiece.SentencePieceProcessor, loaded from the serialized model (so it pickles).
 
     Raises:
-      UserError: the file cannot be read, or is not a SentencePiece model.
+        UserError: the file cannot be read, or is not a SentencePiece model.
     """
     processor = sentencepiece.SentencePieceProcessor()
     try:
@@ -132,14 +132,14 @@ def encode_pieces(processor, text):
     "1990,000" may give "▁199" "▁" "0" "," "000". Dropping it would change ids.
 
     Args:
-      processor: SentencePieceProcessor.
-      text: str, normalised by the caller.
+        processor: SentencePieceProcessor.
+        text: str, normalised by the caller.
 
     Returns:
-      list of str.
+        list of str.
 
     Raises:
-      UserError: the text is not valid Unicode (half of a surrogate pair).
+        UserError: the text is not valid Unicode (half of a surrogate pair).
     """
     pieces = []
     for piece in _encode(processor, text):
@@ -172,13 +172,13 @@ def load_vocabulary(path):
     id, so the ids after it differ from the line numbers; published vocabularies rely on this.
 
     Args:
-      path: str, anything tf.io.gfile opens (`gs://` too).
+        path: str, anything tf.io.gfile opens (`gs://` too).
 
     Returns:
-      dict of token (str) to id (int), in the order of the ids.
+        dict of token (str) to id (int), in the order of the ids.
 
     Raises:
-      UserError: the file cannot be read, is empty or is not UTF-8 text.
+        UserError: the file cannot be read, is empty or is not UTF-8 text.
     """
     try:
         text = _file_content(path, "vocab_file").decode("utf-8")
@@ -201,12 +201,12 @@ def basic_tokens(text, lower=True, strip_accents=True):
     """Words and punctuation marks of a text; every CJK character is a word.
 
     Args:
-      text: str.
-      lower: bool, lower-case.
-      strip_accents: bool, drop accents while lower-casing. Text with its capitals keeps them.
+        text: str.
+        lower: bool, lower-case.
+        strip_accents: bool, drop accents while lower-casing. Text with its capitals keeps them.
 
     Returns:
-      list of str.
+        list of str.
     """
     text = "".join(map(_cached_cleaned, text))
     if lower:
@@ -220,11 +220,11 @@ def wordpieces(word, vocab):
     """Longest pieces of a word from left to right; those inside the word begin with "##".
 
     Args:
-      word: str without white space.
-      vocab: dict of token to id.
+        word: str without white space.
+        vocab: dict of token to id.
 
     Returns:
-      list of str; just "[UNK]" if part of the word is not covered or it has over 200 characters.
+        list of str; just "[UNK]" if part of the word is not covered or it has over 200 characters.
     """
     if len(word) > MAX_CHARS_PER_WORD:
         return [UNKNOWN]
@@ -287,11 +287,11 @@ def is_start_piece(piece, is_sentencepiece=True):
     original's list lacks). The caller has to treat [CLS] and [SEP].
 
     Args:
-      piece: str, the piece as tokenised (as "<unk>" it is always a start).
-      is_sentencepiece: bool, which of the two rules.
+        piece: str, the piece as tokenised (as "<unk>" it is always a start).
+        is_sentencepiece: bool, which of the two rules.
 
     Returns:
-      bool.
+        bool.
     """
     if not is_sentencepiece:
         return not piece.startswith("##")
@@ -307,21 +307,21 @@ class FullTokenizer:
     An object of it is a SentencePieceTokenizer or a WordPieceTokenizer.
 
     Args:
-      vocab_file: str or None, WordPiece vocabulary; ignored when there is a SentencePiece model.
-      do_lower_case: bool, whether text is lower-cased.
-      spm_model_file: str or None, SentencePiece model.
-      strip_accents: bool, whether letters lose their marks, such as those of й and ё. SentencePiece
-        always strips them then, WordPiece with `do_lower_case`.
+        vocab_file: str or None, WordPiece vocabulary; ignored when there is a SentencePiece model.
+        do_lower_case: bool, whether text is lower-cased.
+        spm_model_file: str or None, SentencePiece model.
+        strip_accents: bool, whether letters lose their marks, such as those of й and ё. With
+            WordPiece they lose them only with `do_lower_case`.
 
     Attributes:
-      vocab: dict of piece to id, in the order of the ids.
-      inv_vocab: dict of id to piece.
-      is_sentencepiece: bool.
-      path: str, the file.
-      do_lower_case, strip_accents: bool, as given.
+        vocab: dict of piece to id, in the order of the ids.
+        inv_vocab: dict of id to piece.
+        is_sentencepiece: bool.
+        path: str, the file.
+        do_lower_case, strip_accents: bool, as given.
 
     Raises:
-      UserError: neither file is given, or it cannot be used.
+        UserError: neither file is given, or it cannot be used.
     """
 
     # Of the subclasses.
@@ -372,17 +372,17 @@ class FullTokenizer:
         A text that is too long loses its end; in a pair, the longer text does, as in the scripts.
 
         Args:
-          texts: str or list of n str.
-          pairs: None, or as many second texts; "" for no second text.
-          max_length: int, longest sequence.
-          return_tensors: "tf" for tensors; None for numpy arrays.
+            texts: str or list of n str.
+            pairs: None, or as many second texts; "" for no second text.
+            max_length: int, longest sequence.
+            return_tensors: "tf" for tensors; None for numpy arrays.
 
         Returns:
-          dict of int32 [n, T]: `input_ids`, `input_mask` (1 for pieces, 0 for padding) and
-          `token_type_ids` (1 for the second text); T is the longest of these sequences.
+            dict of int32 [n, T]: `input_ids`, `input_mask` (1 for pieces, 0 for padding) and
+            `token_type_ids` (1 for the second text); T is the longest of these sequences.
 
         Raises:
-          UserError: an argument is invalid.
+            UserError: an argument is invalid.
         """
         return sequences.encode(self, texts, pairs, max_length, return_tensors)
 
@@ -415,10 +415,10 @@ class FullTokenizer:
         """Cleans text up for the vocabulary; WordPiece only decodes, as `tokenize` does the rest.
 
         Args:
-          text: str, or bytes in UTF-8 (invalid bytes are dropped).
+            text: str, or bytes in UTF-8 (invalid bytes are dropped).
 
         Returns:
-          str.
+            str.
         """
         return _decoded(text)
 
@@ -426,10 +426,10 @@ class FullTokenizer:
         """Applies `normalize` to many texts, faster than one by one.
 
         Args:
-          texts: list of str.
+            texts: list of str.
 
         Returns:
-          list of str.
+            list of str.
         """
         return [self.normalize(text) for text in texts]
 
@@ -437,12 +437,12 @@ class FullTokenizer:
         """Pieces of a text.
 
         Args:
-          text: str, or bytes in UTF-8 (invalid bytes are dropped).
-          is_normalized: bool, whether it comes from `normalize`. Normalising some texts twice, such
-            as those with a "\u00a8", changes them again.
+            text: str, or bytes in UTF-8 (invalid bytes are dropped).
+            is_normalized: bool, whether it comes from `normalize`. Some texts, such as those with a
+                "\u00a8", change again when they are normalised twice.
 
         Returns:
-          list of str.
+            list of str.
         """
         return self._pieces(_decoded(text) if is_normalized else self.normalize(text))
 
@@ -450,13 +450,13 @@ class FullTokenizer:
         """Ids of pieces.
 
         Args:
-          tokens: iterable of str.
+            tokens: iterable of str.
 
         Returns:
-          list of int. In SentencePiece mode, a piece that is not in the vocabulary is unknown.
+            list of int. In SentencePiece mode, a piece that is not in the vocabulary is unknown.
 
         Raises:
-          UserError: WordPiece mode and a token is not in the vocabulary.
+            UserError: WordPiece mode and a token is not in the vocabulary.
         """
         vocab, missing_id = self.vocab, self._missing_id
         return [vocab[token] if token in vocab else missing_id(token) for token in tokens]
@@ -465,13 +465,13 @@ class FullTokenizer:
         """Pieces of ids.
 
         Args:
-          ids: iterable of int.
+            ids: iterable of int.
 
         Returns:
-          list of str.
+            list of str.
 
         Raises:
-          UserError: an id is outside the vocabulary.
+            UserError: an id is outside the vocabulary.
         """
         try:
             return [self.inv_vocab[id_] for id_ in ids]
@@ -485,7 +485,7 @@ class FullTokenizer:
         """Ids of `tokenize`, with the same arguments.
 
         Returns:
-          list of int.
+            list of int.
         """
         return self.convert_tokens_to_ids(self.tokenize(text, is_normalized))
 
@@ -496,10 +496,10 @@ class FullTokenizer:
         a number before a comma is not applied; `needs_pieces` tells which ids it may concern.
 
         Args:
-          texts: list of str, from `normalize`.
+            texts: list of str, from `normalize`.
 
         Returns:
-          (int32 array of the ids of all texts, int64 array of how many each has).
+            (int32 array of the ids of all texts, int64 array of how many each has).
         """
         return _flat([self.encode_ids(text, is_normalized=True) for text in texts])
 
@@ -511,13 +511,13 @@ class FullTokenizer:
         """Ids of the special pieces.
 
         Args:
-          with_mask: bool, whether [MASK] has to be there (only pre-training needs it).
+            with_mask: bool, whether [MASK] has to be there (only pre-training needs it).
 
         Returns:
-          SpecialIds.
+            SpecialIds.
 
         Raises:
-          UserError: a piece that is needed is not in the vocabulary.
+            UserError: a piece that is needed is not in the vocabulary.
         """
         needed = ["[CLS]", "[SEP]"] + ["[MASK]"] * with_mask
         missing = [piece for piece in needed if piece not in self.vocab]
