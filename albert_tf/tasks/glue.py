@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks of GLUE (paper, section 4.2) as rows of `TASKS`, and that of a user's own files.
+"""The tasks of GLUE (paper, section 4.2) as rows of `TASKS`, and tasks of a user's own files.
 
 A row says which columns hold texts and labels; `read_examples` reads them.
 """
@@ -29,8 +29,8 @@ _ENOUGH_ROWS = 20  # to tell a column of classes from one of texts
 class Example(NamedTuple):
     """One row of a file: its name, texts (text_b None where there is none) and label.
 
-    The label is the text of a class, in multi-label classification a list of them or, in
-    regression, a float. In the test split it is the first class, or 0.0: a stand-in.
+    The label is a class (str), in multi-label classification a list of them, in regression a float.
+    In the test split it is a stand-in: the first class, or 0.0.
     """
 
     guid: str
@@ -101,7 +101,7 @@ class GlueTask:
 
     @property
     def num_outputs(self):
-        """Numbers the model gives for an example (int)."""
+        """Number of outputs of the model for an example (int)."""
         return 1 if self.is_regression else len(self.labels)
 
     @property
@@ -236,16 +236,16 @@ def tsv_task(
 ):
     """Makes the task of a user's own train.tsv, dev.tsv and test.tsv, where they are needed.
 
-    The files are tab-separated UTF-8 with one example on each line, where quotes are ordinary
-    characters; or CSV, named train.csv and so on. If a column is given by name, every file must
-    begin with a header. If all are given by number (from 0), there is no header. The test file
+    The files are tab-separated UTF-8 with one example per line, where quotes are ordinary
+    characters, or CSV files named train.csv and so on. If a column is given by name, every file
+    must begin with a header. If all are given by number (from 0), no file has one. The test file
     needs no label column.
 
     Args:
         text_column: str or int, column of the text.
         text_pair_column: str, int or None, column of a second text.
-        label_column: str, int or None; None is enough for prediction. With multi_label also a list
-            of columns with 0 or 1, separated by commas.
+        label_column: str, int or None; prediction needs none. With multi_label also a list of
+            columns with 0 or 1, separated by commas.
         labels: list of str in the order of their ids, or None: those of the training file, sorted.
         regression: bool, whether labels are numbers.
         data_dir: str, directory of the files; read only to find the labels.
@@ -262,7 +262,7 @@ def tsv_task(
         if len(labels) != len(label_columns):
             raise UserError(f"{len(labels)} labels, but {len(label_columns)} label columns")
     if regression and labels:
-        raise UserError(f"labels {list(labels)} are given, but regression has none; drop one")
+        raise UserError(f"labels {list(labels)} are given, but regression has none: drop one")
     named = any(isinstance(column, str) for column in (*text, *label_columns))
     task = GlueTask(
         folder="",
@@ -334,10 +334,11 @@ def input_file(task, data_dir, split, remedy=None):
         task: GlueTask.
         data_dir: str.
         split: str, one of SPLITS.
-        remedy: str, end of the message if there is no file; by default what needs the file.
+        remedy: str, end of the message if there is no file; by default it names the flag that needs
+            the file.
 
     Raises:
-        UserError: the task has no such split, or its file does not exist, or in two formats.
+        UserError: the task has no such split, or its file is missing or exists in two formats.
     """
     if split not in task.files:
         raise UserError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON files of questions: their reading, and a check of each value. Needs no TensorFlow."""
+"""Reads JSON files of questions, and checks their values. Needs no TensorFlow."""
 
 import pathlib
 import reprlib
@@ -40,8 +40,8 @@ def field(found, name, kind, where):
     Args:
         found: the JSON value that should be an object with this name.
         name: str.
-        kind: type of the value. A bool is no int, and a str must be valid Unicode: JSON can escape
-            half a character.
+        kind: type of the value. A bool is not accepted as int, and a str must be valid Unicode:
+            JSON can escape half a character.
         where: str, the place in the file, for the message.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multi-label classification: any number of the classes for each text, in one's own files."""
+"""Multi-label classification: any number of labels for each text, from a user's own files."""
 
 import dataclasses
 import os
@@ -29,7 +29,7 @@ class Threshold:
 
 
 def known_threshold(directory):
-    """The threshold that the best evaluation of a run has found; EVEN_CHANCE without evaluation."""
+    """The threshold of the best evaluation of a run; EVEN_CHANCE without evaluation."""
     found = state.read(os.path.join(directory, Threshold.FILE), Threshold)
     return found.threshold if found else EVEN_CHANCE
 
@@ -61,7 +61,7 @@ def terms(features, outputs):
 
 
 class MultiLabelFunctions(signatures.ClassifierFunctions):
-    """As of a classifier, but `predictions` are 0 or 1 for each label, int32 [B, C]."""
+    """Serving functions of a classifier whose `predictions` are 0 or 1 per label, int32 [B, C]."""
 
     def of_ids(self, **features):
         """Predictions for ids."""
@@ -70,7 +70,7 @@ class MultiLabelFunctions(signatures.ClassifierFunctions):
         return {"predictions": predictions, "probabilities": probabilities}
 
     def of_text(self, **texts):
-        """Predictions for texts; `label` has all labels with SEPARATOR between them."""
+        """Predictions for texts; `label` joins all predicted labels with SEPARATOR."""
         found = self.of_ids(**self.texts(**texts))
         labels = tf.broadcast_to(tf.constant(self.labels), tf.shape(found["predictions"]))
         chosen = tf.ragged.boolean_mask(labels, found["predictions"] > 0)
@@ -82,7 +82,7 @@ class MultiLabelTask(classification.ClassificationTask):
 
     Args:
         directory: str, of the run, where the best threshold is kept.
-        *others, **named: of a ClassificationTask.
+        *others, **named: arguments of ClassificationTask.
     """
 
     functions = MultiLabelFunctions
@@ -109,7 +109,7 @@ class MultiLabelTask(classification.ClassificationTask):
         return scipy.special.expit(np.asarray(logits, np.float32))
 
     def answers(self, split, outputs):
-        """`label`, all labels with SEPARATOR between them, and `probabilities` by label."""
+        """`label`, all predicted labels joined with SEPARATOR, and `probabilities` by label."""
         found, threshold = super().answers(split, outputs), known_threshold(self.directory)
         for answer in found:
             chosen = (label for label, p in answer["probabilities"].items() if p > threshold)
@@ -117,7 +117,7 @@ class MultiLabelTask(classification.ClassificationTask):
         return found
 
     def figures(self, split, outputs, batch_size):
-        """Micro and macro F1 at the best threshold, that threshold, losses."""
+        """Micro and macro F1 at the best threshold, the threshold, and losses."""
         import sklearn.metrics
 
         logits, gold = outputs["logits"].astype(float), split.arrays["label_ids"]
@@ -147,7 +147,7 @@ class MultiLabelTask(classification.ClassificationTask):
         return arrays["label_ids"].sum(axis=0)
 
     def warning(self, split, outputs):
-        """None: that all texts have the same labels may be right."""
+        """None: it can be right that all texts have the same labels."""
 
     def target(self, row):
         """The labels of an example."""

@@ -63,7 +63,7 @@ class Corpus(list):
 
     @property
     def has_labels(self):
-        """Whether the words have labels; all have, or none has."""
+        """Whether the words have labels: all of them, or none."""
         return any(word.label for word in self.words)
 
 
@@ -76,7 +76,7 @@ def input_file(data_dir, split, remedy="check --data_dir"):
         remedy: str, for the message.
 
     Raises:
-        UserError: neither is there.
+        UserError: neither file exists.
     """
     paths = [os.path.join(data_dir, f"{split}{ending}") for ending in ENDINGS]
     found = [path for path in paths if tf.io.gfile.exists(path)]
@@ -90,8 +90,8 @@ def read(path, labels=None, needs_labels=True):
 
     Args:
         path: str, in UTF-8.
-        labels: sequence of str, those that the model knows; None for any.
-        needs_labels: bool; if not, the file may be without labels throughout.
+        labels: sequence of str, the labels of the model; None to allow any.
+        needs_labels: bool; if False, the file may have no labels at all.
 
     Returns:
         Corpus.
@@ -118,7 +118,7 @@ def read(path, labels=None, needs_labels=True):
 
 
 def read_words(path):
-    """Reads a file, whatever follows the words on its lines.
+    """Reads a file without checking its labels.
 
     Args:
         path: str, in UTF-8.
@@ -132,7 +132,7 @@ def read_words(path):
     """
     content = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
     lines = re.split(rb"\r\n|\r|\n", content)
-    if not lines[-1]:  # what follows the last line end is no line
+    if not lines[-1]:  # nothing follows the last line end
         lines.pop()
     lines = [decode(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]
     words = [_word(line, number, path) for number, line in enumerate(lines, start=1)]
@@ -144,7 +144,7 @@ def read_words(path):
 
 
 def _word(line, number, path):
-    """The Word on a line; None on a blank one and at the start of a document."""
+    """The Word on a line; None for a blank line and the start of a document."""
     columns = columns_of(line)
     if not line.strip() or columns[0] == DOCUMENT_START:
         return None
@@ -169,7 +169,7 @@ def find_labels(data_dir, given=None):
         tuple of str.
 
     Raises:
-        UserError: the given ones are no labels, or the training file is needed and unusable.
+        UserError: the given labels are invalid, or the training file is needed and unusable.
     """
     if given:
         if len(set(given)) < max(len(given), 2) or not all(map(_LABEL.fullmatch, given)):
@@ -187,7 +187,7 @@ def find_labels(data_dir, given=None):
 
 
 def with_labels(corpus, labels):
-    """Content of a file with the lines of another and labels instead of its own.
+    """Content of a file with the words of another file and new labels.
 
     Args:
         corpus: Corpus.
@@ -256,9 +256,9 @@ class NerTask(base.Task):
 
         Args:
             examples: list of lists of Word.
-            counts: Counter or None, to which is added how many `words` and `sentences` there are,
-                how many words are `without_piece`, how many sentences are `split` and how many
-                pieces are `cut`.
+            counts: Counter or None; the numbers of `words` and `sentences`, of words
+                `without_piece`, of sentences that are `split` and of pieces that are `cut` are
+                added to it.
 
         Returns:
             dict of numpy arrays [n, T], which fit `schema`; rows and their first pieces
@@ -302,7 +302,7 @@ class NerTask(base.Task):
         return " ".join(self.labels[id_] for id_ in row["label_ids"][row["label_mask"] > 0])
 
     def predicted_labels(self, split, outputs):
-        """Predicted labels: a list of lists of str, as the words."""
+        """Predicted labels of the words of each example: list of lists of str."""
         found = iter(np.argmax(self.logits(split, outputs), axis=-1).tolist())
         return [[self.labels[next(found)] for _ in words] for words in split.content]
 
@@ -385,7 +385,7 @@ class NerData(base.DataSet):
         return [input_file(self.data_dir, split)]
 
     def read(self, split):
-        """The Corpus of a split; what is notable is counted with the features."""
+        """The Corpus of a split; its oddities are counted with the features."""
         return read(self.sources(split)[0], self.task.labels, needs_labels=split != "test"), {}
 
     def _say(self, split, counts):

@@ -98,7 +98,7 @@ def read_examples(data_dir, split, tokenizer, levels=LEVELS):
 
     Args:
         data_dir: str, directory that holds the folder RACE.
-        split: str, train, dev or test. Answers may be missing in test, but then in all of it.
+        split: str, train, dev or test. Only test may lack answers, and then all of them.
         tokenizer: FullTokenizer, whose `normalize` cleans passages, questions and options.
         levels: tuple of str, of LEVELS.
 
@@ -129,8 +129,7 @@ def read_passage(passage, place, normalize, level="", needs_answers=False):
     """The questions about a passage.
 
     Args:
-        passage: dict, in the form of the files: id, article, questions, options and, if it must
-            have them, answers.
+        passage: dict, as in the files: id, article, questions, options and, if needed, answers.
         place: str, file and line, for messages.
         normalize: callable, of a FullTokenizer.
         level: str, of LEVELS.
@@ -140,7 +139,7 @@ def read_passage(passage, place, normalize, level="", needs_answers=False):
         list of Example.
 
     Raises:
-        UserError: it is not in this form.
+        UserError: the passage does not have this form.
     """
     field = json_file.field
     passage_id, article = (field(passage, name, str, place) for name in ("id", "article"))
@@ -183,7 +182,7 @@ def _passages(path):
 
 
 def _ending(question, option):
-    # Every underscore, so a gap drawn as "__" takes the option twice: the original's way.
+    # Every underscore is replaced, as in the original: a gap written as "__" gets the option twice.
     return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
 
 
@@ -220,8 +219,8 @@ def evaluate(examples, logits, batch_size):
 def answers_table(examples, answers):
     """Content of the file of answers, one line per question, tab-separated, with a header.
 
-    Its columns: id of the passage, number of the question in it (from 1), predicted letter, right
-    letter (empty if not known), probabilities of A to D.
+    The columns are the passage's id, the question's number in the passage (from 1), the predicted
+    letter, the right letter (empty if unknown) and the probabilities of A to D.
 
     Args:
         examples: list of n Examples.
@@ -239,11 +238,11 @@ def answers_table(examples, answers):
 
 
 class RaceTask(base.Task):
-    """The right one of four options, for a question about a passage.
+    """Choosing the right one of four options for a question about a passage.
 
     Args:
         text: TextInput.
-        max_qa_length: int, pieces of question and option at most.
+        max_qa_length: int, longest question with option in pieces.
         dropout_prob: float, of the pooled output.
     """
 
@@ -290,7 +289,7 @@ class RaceTask(base.Task):
     def features(self, examples, counts=None):
         """Arrays of the records: for each option [CLS] passage [SEP] question and option [SEP].
 
-        Of question and option the last tokens are kept, of the passage the first that still fit.
+        The last tokens of question and option are kept, and as many of the passage's as still fit.
 
         Args:
             examples: list of n Examples.
@@ -357,7 +356,7 @@ class RaceData(base.DataSet):
         return [path for _, path in input_files(self.data_dir, split, self.levels)]
 
     def read(self, split):
-        """The questions of a split; there is nothing notable."""
+        """The questions of a split; no oddities are counted."""
         return read_examples(self.data_dir, split, self.task.text.tokenizer, self.levels), {}
 
     def described(self):

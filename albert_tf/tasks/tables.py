@@ -11,15 +11,14 @@ from albert_tf.errors import UserError, decode
 
 
 def read(path, columns):
-    """Reads a whole file; says so if it is CSV, but its name does not end in .csv.
+    """Reads a whole file; prints a line if it is CSV and its name does not end in .csv.
 
     Args:
         path: str.
-        columns: sequence of the columns that are needed: int from 0, or str for a name in the
-            first line.
+        columns: sequence of the needed columns: int from 0, or str for a name in the first line.
 
     Returns:
-        (list of (number of the row's first line from 1, list of str), a blank line being a row
+        (list of (number of the row's first line from 1, list of str), where a blank line is a row
         without columns; str, the separator: a tab or a comma).
 
     Raises:
@@ -41,9 +40,9 @@ class Row(NamedTuple):
     Attributes:
         place: str, file and line, for messages.
         line: int, its first line from 1.
-        number: int, of the row from 0, the header counted.
+        number: int, of the row from 0, counting the header.
         cells: list of str, all columns.
-        values: list of str, the columns that were asked for.
+        values: list of str, the requested columns.
     """
 
     place: str
@@ -58,11 +57,11 @@ def read_columns(path, columns, *, has_header, keep_blank=False, skip_short=Fals
 
     Args:
         path: str.
-        columns: sequence of int from 0 (-1 is the last, and must be none of the others), or str as
-            in the header.
+        columns: sequence of int from 0 (-1 is the last, which must not be another of them), or str
+            as in the header.
         has_header: bool, whether the first row names the columns.
-        keep_blank: bool, whether a blank row has empty columns; if not, it is left out.
-        skip_short: bool, whether a row that lacks columns is left out; if not, it is an error.
+        keep_blank: bool, whether a blank row counts as empty columns; otherwise it is left out.
+        skip_short: bool, whether a row that lacks columns is left out; otherwise it is an error.
 
     Returns:
         (list of str, the first row; list of Row; int, number of rows left out).
@@ -127,7 +126,7 @@ def find_separator(first_line, path, columns):
 
 
 def rows(lines, name, separator):
-    """Yields (number of its first line from 1, list of str) of each row, as `read`.
+    """Yields (number of the first line from 1, list of str) of each row, as `read` returns them.
 
     With tabs, quotes are ordinary characters, carriage returns are dropped, and only line feeds end
     a row, as in the original. With commas, a column in quotes may hold commas, line ends and

@@ -2,7 +2,7 @@
 """SQuAD answers from model outputs: the best spans of all windows, as text, with n-best lists.
 
 Several runs (checkpoints, seeds) over the same features make an ensemble: their scores are
-averaged. In version 2, a question is left unanswered where its no-answer score is too high.
+averaged. In version 2, a question is left unanswered if its no-answer score is too high.
 """
 
 import bisect
@@ -27,7 +27,7 @@ class Predictions(NamedTuple):
     Args:
         nbest: lists of dicts text, probability, start_log_prob, end_log_prob, best first. Version 1
             has logits under the last two names, as the original.
-        null_odds: float, the no-answer logit: the higher, the less there is an answer. None in
+        null_odds: floats, no-answer logits; a high one means that there is no answer. None in
             version 1.
         spanless: ids of the questions for which no part of the paragraph can be an answer; their
             only entry in `nbest` is the original's stand-in.
@@ -41,7 +41,7 @@ class Predictions(NamedTuple):
         """Answers to the questions, readable for people and programs.
 
         Args:
-            null_threshold: as of `texts`.
+            null_threshold: float or None, as in `texts`.
 
         Returns:
             list of dicts: `answer`, "" for none, and `probability`, its share among the best
@@ -60,8 +60,8 @@ class Predictions(NamedTuple):
         """The answer to each question.
 
         Args:
-            null_threshold: float. Where null_odds is not below it, the answer is "". None: the best
-                text everywhere.
+            null_threshold: float; questions whose null_odds are not below it get the answer "".
+                None for the best text of every question.
 
         Returns:
             dict from question id to str.
@@ -76,8 +76,8 @@ class Predictions(NamedTuple):
     def robust_threshold(self, null_threshold):
         """A threshold that gives the same answers, also where logits are rounded differently.
 
-        That is the middle between the highest logit with an answer and the lowest without. Logits
-        that are nearly the same cannot be told apart: then all of them get no answer.
+        It lies halfway between the highest logit with an answer and the lowest one without. Logits
+        that are nearly equal cannot be told apart, so none of their questions is answered.
 
         Args:
             null_threshold: float, which may be one of the logits.
@@ -85,7 +85,7 @@ class Predictions(NamedTuple):
         Returns:
             float.
         """
-        # Questions without a window have no logit.
+        # Questions without a window have no logit, only a stand-in.
         logits = sorted(v for v in self.null_odds.values() if v < NULL_SCORE_WITHOUT_WINDOW)
         answered = bisect.bisect_left(logits, null_threshold)
         while 0 < answered < len(logits) and logits[answered] - logits[answered - 1] < ROUNDING:
@@ -132,7 +132,7 @@ def predict_v1(examples, features, runs, n_best_size, max_answer_length):
         _check_outputs(run, features)
         starts, start_scores = _top(run["start_logits"], n_best_size)
         ends, end_scores = _top(run["end_logits"], n_best_size)
-        # Every start with every end.
+        # Every start is combined with every end.
         beams = _Beams(starts, start_scores, ends[:, np.newaxis], end_scores[:, np.newaxis])
         candidates.append(_candidates(features, beams, max_answer_length))
     nbest, spanless = _nbest_lists(examples, features, candidates, n_best_size, _FALLBACK_V1)
@@ -216,7 +216,7 @@ def _check_outputs(run, features):
 
 
 def _top(logits, count):
-    """Indices and values [F, count] of the highest logits; of equals, the lower index first."""
+    """Indices and values [F, count] of the highest logits; equal ones in the order of indices."""
     indices = np.argsort(-logits, axis=-1, kind="stable")[:, :count]
     return indices, np.take_along_axis(logits, indices, axis=-1)
 
@@ -225,7 +225,7 @@ def _top(logits, count):
 
 
 class _Candidates(NamedTuple):
-    """Possible answers, by window: arrays [C]; start and end count from its first piece."""
+    """Possible answers: arrays [C]; start and end are counted from the window's first piece."""
 
     feature: np.ndarray
     start: np.ndarray
@@ -235,9 +235,9 @@ class _Candidates(NamedTuple):
 
 
 def _candidates(features, beams, max_answer_length):
-    """The pairs that are spans of the window, by start rank and then end rank.
+    """The pairs of start and end that are spans of the window, by start rank and then end rank.
 
-    The start has to lie in the window where it has most context, so that no span comes twice.
+    A start counts only in the window where it has the most context, so that no span appears twice.
     """
     rows = max(1, PAIRS_AT_ONCE // (beams.starts.shape[1] * beams.ends.shape[2]))
     parts = [
@@ -270,7 +270,7 @@ def _candidates_of(rows, features, beams, max_answer_length):
 
 
 def _averaged(runs):
-    """One `_Candidates` of several: a span's scores are averaged over the runs that have it.
+    """Joins the `_Candidates` of several runs: a span's scores are averaged over runs that have it.
 
     Spans of a window keep the order in which they first appear, run by run.
     """
@@ -290,7 +290,7 @@ def _averaged(runs):
 
 
 def _nbest_lists(examples, features, runs, n_best_size, fallback):
-    """N-best list of every question, by its id; and the ids of those without any span."""
+    """N-best list of every question by id, and the ids of the questions without any span."""
     candidates = _averaged(runs)
     example = features.example_index[candidates.feature]
     bounds = np.searchsorted(example, np.arange(len(examples) + 1))
@@ -307,7 +307,7 @@ def _nbest_lists(examples, features, runs, n_best_size, fallback):
 
 
 def _distinct_texts(text, features, example, candidates, order, n_best_size):
-    """Up to n_best_size (text, start score, end score), in order; a text counts once."""
+    """Up to n_best_size (text, start score, end score), in order, each text once."""
     entries = {}
     for c in order.tolist():
         if len(entries) == n_best_size:
@@ -324,7 +324,7 @@ def _distinct_texts(text, features, example, candidates, order, n_best_size):
 
 def _with_probabilities(entries):
     totals = [start + end for _, start, end in entries]
-    # math.exp, and one by one: the last digits are those of the original.
+    # math.exp on each value, so that the last digits equal the original's.
     weights = [math.exp(total - max(totals)) for total in totals]
     sum_of_weights = sum(weights)
     return [

@@ -40,12 +40,12 @@ def _answer_pieces(example, alignment):
 
 @dataclasses.dataclass(frozen=True)
 class WindowSettings:
-    """How questions and paragraphs are cut, named as the flags.
+    """How questions and paragraphs are cut; names are those of the flags.
 
     Args:
         max_seq_length: int, pieces of a sequence.
         doc_stride: int, pieces from one window of a paragraph to the next.
-        max_query_length: int, pieces of a question; the rest is cut off.
+        max_query_length: int, longest question in pieces; the rest is cut off.
 
     Raises:
         UserError: no window fits.
@@ -71,7 +71,7 @@ class Features:
         settings: WindowSettings.
         special_ids: tokenization.SpecialIds.
         queries: list of E lists of int, ids of the questions, cut.
-        paragraphs: list of Paragraph, each of the distinct ones once.
+        paragraphs: list of Paragraph, without duplicates.
         paragraph_index: int32 array [E], index into `paragraphs`; UNLINKED for a question that was
             skipped, because its paragraph or its answer could not be aligned.
         example_index: int32 array [F].
@@ -128,7 +128,7 @@ class Features:
         return best
 
     def skipped(self, examples):
-        """Ids of the questions that have no features: they, or their answers, were not aligned."""
+        """Ids of questions without features, since paragraph or answer could not be aligned."""
         return [examples[e].qas_id for e in np.flatnonzero(self.paragraph_index == UNLINKED)]
 
     def paragraph(self, example_index):
@@ -154,7 +154,7 @@ class Features:
         answerable = (positions >= offset) & (
             positions < offset + self.span_length[rows, np.newaxis]
         )
-        answerable[:, 0] = True  # [CLS] stands for "no answer"
+        answerable[:, 0] = True  # [CLS] means "no answer"
         return {
             "unique_ids": rows + FIRST_UNIQUE_ID,
             **sequences,
@@ -173,7 +173,7 @@ def convert_examples(examples, tokenizer, settings, training):
         examples: list of SquadExample.
         tokenizer: tokenization.FullTokenizer with a SentencePiece model.
         settings: WindowSettings.
-        training: bool, whether there are to be labels.
+        training: bool, whether to make labels.
 
     Returns:
         Features.
@@ -189,7 +189,7 @@ def convert_examples(examples, tokenizer, settings, training):
     paragraphs, paragraph_index, answers = _align_examples(examples, tokenizer, settings, training)
     counts = np.array([len(paragraph.piece_ids) for paragraph in paragraphs] + [0])
     windows = _windows(
-        # UNLINKED is the last index: no piece, no window.
+        # UNLINKED, -1, picks the last count: no piece, so no window.
         counts[paragraph_index],
         settings.max_seq_length - NUM_SPECIALS - np.array([len(query) for query in queries]),
         settings.doc_stride,
@@ -240,7 +240,7 @@ def _align_examples(examples, tokenizer, settings, training):
 
 
 def _windows(piece_counts, widths, doc_stride):
-    """Windows that cover so many pieces each; the last one ends with them.
+    """Windows that cover the pieces of paragraphs; the last window ends with the last piece.
 
     Args:
         piece_counts: int array [E], 0 for a question without windows.

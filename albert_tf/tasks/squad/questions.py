@@ -17,7 +17,7 @@ class SquadExample:
         qas_id: str.
         question_text: str.
         paragraph_text: str, raw; all questions of a paragraph share the one string.
-        answers: tuple of str, the gold answers for scoring; None if the file does not say.
+        answers: tuple of str, the gold answers for scoring; None if the file has none.
         orig_answer_text: str, the answer to train on ("" if impossible); None for prediction.
         start_position: int, its first character in paragraph_text, -1 if impossible; or None.
         is_impossible: bool, whether training has no answer to learn; False for prediction.
@@ -37,11 +37,11 @@ def entries(path, with_context=True):
 
     Args:
         path: str, JSON.
-        with_context: bool, whether paragraphs need a context; else it is None.
+        with_context: bool, whether paragraphs need a context; otherwise it is None.
 
     Raises:
-        UserError: the file cannot be read or is no SQuAD file, a context is empty, or two questions
-            have one id.
+        UserError: the file cannot be read or is not a SQuAD file, a context is empty, or two
+            questions have the same id.
     """
     field, seen = json_file.field, set()
     for a, article in enumerate(field(json_file.read(path), "data", list, path)):
@@ -76,7 +76,7 @@ def read_examples(path, training):
         list of SquadExample, at least one.
 
     Raises:
-        UserError: the file cannot be read or is no SQuAD file, a context is empty, an id comes
+        UserError: the file cannot be read or is not a SQuAD file, a context is empty, an id appears
             twice or, in training, a question has no answer, several, or one outside its context.
     """
     examples = [
@@ -91,7 +91,7 @@ def is_v2(path):
     """Whether a SQuAD file is of version 2: any of its questions has the key is_impossible.
 
     Raises:
-        UserError: the file cannot be read or is no SQuAD file.
+        UserError: the file cannot be read or is not a SQuAD file.
     """
     return any("is_impossible" in qa for _, _, qa in entries(path))
 
@@ -115,7 +115,7 @@ def unlabelled(examples, version_2):
 
     Args:
         examples: list of SquadExample.
-        version_2: bool. In version 2 an empty list of answers is a label: there is none.
+        version_2: bool. In version 2 an empty list of answers means that there is no answer.
 
     Returns:
         list of str.
@@ -128,7 +128,7 @@ def unlabelled(examples, version_2):
 
 
 def report_oddities(examples, path):
-    """Prints what is odd about questions, which are used nevertheless, as in the original.
+    """Prints oddities of questions; the questions are still used, as in the original.
 
     Args:
         examples: list of SquadExample.

@@ -25,8 +25,8 @@ from albert_tf.options import LARGEST_THRESHOLD
 from albert_tf.tasks import json_file
 from albert_tf.tasks.squad import questions
 
-# The official scripts take a question for unanswerable above this no-answer score. It was meant
-# for probabilities; the original release compares raw logits with it.
+# Above this no-answer score the official script treats a question as unanswerable. It is meant for
+# probabilities; the original release compares raw logits with it.
 NO_ANSWER_ABOVE = 1.0
 
 
@@ -83,14 +83,15 @@ def evaluate_v1(gold, predictions):
     """Scores of evaluate-v1.1: the best over the gold answers, averaged over all questions.
 
     Args:
-        gold: dict from id to tuple of str, none empty.
-        predictions: dict from id to str. A question without one scores 0, with a line on stderr.
+        gold: dict from id to tuple of at least one str.
+        predictions: dict from id to str. A question without a prediction scores 0, and a line on
+            stderr says so.
 
     Returns:
         dict: exact_match, f1 (percent).
 
     Raises:
-        UserError: a question has no gold answer, or there is none.
+        UserError: a question has no gold answer, or there is no question.
     """
     _check_not_empty(gold)
     exact = f1 = 0
@@ -124,11 +125,12 @@ class RawScores(NamedTuple):
 def raw_scores_v2(gold, predictions):
     """Scores of each question: the best over its gold answers.
 
-    Gold answers that normalise to nothing do not count; where none is left, "" is right.
+    Gold answers that are empty after normalisation do not count; if none is left, "" is right.
 
     Args:
         gold: dict from id to tuple of str.
-        predictions: dict from id to str. A question without one is left out, with a line on stderr.
+        predictions: dict from id to str. A question without a prediction is left out, and a line on
+            stderr says so.
 
     Returns:
         RawScores, in the order of `gold`.
@@ -150,15 +152,14 @@ def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE)
 
     Args:
         gold: dict from id to tuple of str.
-        predictions: dict from id to str; questions without one do not count.
-        na_scores: dict from id to float, how much speaks for no answer (probability or logit), or
-            None.
+        predictions: dict from id to str; questions without a prediction do not count.
+        na_scores: dict from id to float, probability or logit of no answer; or None.
         na_threshold: float; a question with a higher score counts as answered with "".
 
     Returns:
-        dict: exact, f1 (percent), total; the same as HasAns_* and NoAns_* over the questions with
-        and without an answer, where there are such; with na_scores also best_exact, best_f1 and
-        their thresholds best_exact_thresh, best_f1_thresh.
+        dict: exact, f1 (percent), total; the same as HasAns_* and NoAns_* for questions with and
+        without an answer, if there are any; with na_scores also best_exact, best_f1 and their
+        thresholds best_exact_thresh, best_f1_thresh.
 
     Raises:
         UserError: no question can be scored, or one lacks its na_score.
@@ -190,8 +191,8 @@ def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE)
 def best_threshold(gold, predictions, scores, na_scores):
     """The no-answer threshold that gives the best average, and that average.
 
-    Questions are taken in the order of na_scores, from the surest to have an answer: at first none
-    is answered, then one more each time.
+    Questions are sorted by na_scores. At first none is answered, then one more each time, beginning
+    with the lowest score.
 
     Args:
         gold: dict from id to tuple of str.
@@ -200,8 +201,8 @@ def best_threshold(gold, predictions, scores, na_scores):
         na_scores: dict from id to float.
 
     Returns:
-        (float, float): percent, and the na_score of the last question to answer; 0.0 if it is best
-        to answer none.
+        (float, float): percent, and the na_score of the last question to answer, or 0.0 if none
+        should be answered.
     """
     current = best = sum(not gold[qas_id] for qas_id in scores)
     threshold = 0.0
@@ -220,14 +221,14 @@ def best_threshold(gold, predictions, scores, na_scores):
 def evaluate_run_v2(gold, texts, null_odds, null_threshold=None):
     """Scores of a model's answers as the original reports them, and the official ones.
 
-    If no threshold is given, the one with the best F1 on the same questions is found first. exact
-    and f1 are the scores of the answers with that threshold; a logit above 1.0 also counts as no
-    answer. Both are as in the original. best_* come from the answers without a threshold.
+    If no threshold is given, the one with the best F1 on the same questions is found first. As in
+    the original, exact and f1 are the scores of the answers with that threshold, a logit above 1.0
+    also counts as no answer, and best_* come from the answers without a threshold.
 
     Args:
         gold: dict from id to tuple of str.
-        texts: callable that takes a threshold, or None for no threshold, and returns the answers
-            (dict from id to str): `answers.Predictions.texts`.
+        texts: callable that takes a threshold or None and returns the answers (dict from id to
+            str), such as `answers.Predictions.texts`.
         null_odds: dict from id to float, no-answer logits.
         null_threshold: float or None.
 

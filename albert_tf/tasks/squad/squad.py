@@ -23,7 +23,7 @@ from albert_tf.training.task import Evaluation, RecordFiles, Split
 
 LABELS = ("start_positions", "end_positions", "is_impossible")
 THRESHOLD = "null_score_diff_threshold"
-EVEN_CHANCE = 0.0  # the no-answer logit at which an answer is as likely as none
+EVEN_CHANCE = 0.0  # the no-answer logit at which both cases are equally likely
 
 
 # --- Versions ------------------------------------------------------------------------------------
@@ -76,11 +76,11 @@ VERSION_2 = Version(
 
 
 def choose_version(prefixes, train_file=None, wanted=None):
-    """The version that the flag says, or else the data or the checkpoints.
+    """Finds the version from the checkpoints, the flag or the data.
 
     Args:
-        prefixes: list of str, checkpoints to predict with; none to train.
-        train_file: str, questions to train on, where there are no checkpoints.
+        prefixes: list of str, checkpoints to predict with; empty for training.
+        train_file: str, questions to train on; read if there are neither checkpoints nor flag.
         wanted: bool or None, --version_2_with_negative.
 
     Returns:
@@ -114,15 +114,15 @@ def choose_version(prefixes, train_file=None, wanted=None):
 
 
 def trained_checkpoints(output_dir, ensemble_dirs=(), given=None):
-    """Prefixes of the checkpoints to predict with: one, or one of each ensemble directory.
+    """Prefixes of the checkpoints to predict with: one, or one for each ensemble directory.
 
     Args:
         output_dir: str, the run's directory.
         ensemble_dirs: sequence of str, directories of runs to predict with in its place.
-        given: str or None, a trained model to take where output_dir holds none.
+        given: str or None, a trained model to use if output_dir holds none.
 
     Raises:
-        UserError: there is none, or one of them is no checkpoint.
+        UserError: a directory holds no checkpoint.
     """
     directories = ensemble_dirs or [output_dir]
     found = [run_directory.RunDirectory(directory).trained for directory in directories]
@@ -155,8 +155,8 @@ def tuned_threshold(output_dir, prefixes):
 
     Args:
         output_dir: str, the run's directory, whose threshold comes first.
-        prefixes: list of str, the checkpoints that predict. Where several models were tuned one by
-            one, their thresholds are averaged as their scores are.
+        prefixes: list of str, the checkpoints that predict. The thresholds of several models are
+            averaged, as their scores are.
 
     Returns:
         float.
@@ -186,10 +186,10 @@ class SquadTask(base.Task):
     """Questions about paragraphs.
 
     Args:
-        text: TextInput, of the smallest model of an ensemble.
+        text: TextInput, made for all models of an ensemble.
         version: Version.
         options: albert_tf.options.Squad, how paragraphs are cut and questions answered.
-        directory: str, the run's, where a threshold that was tuned is kept.
+        directory: str, the run's, where the tuned threshold is kept.
     """
 
     name = "squad"
@@ -310,14 +310,14 @@ class SquadData:
 
     Attributes:
         task: SquadTask.
-        output_dir: str, where answers go, and feature files by default.
+        output_dir: str, for answers and, by default, feature files.
     """
 
     task: SquadTask
     output_dir: str
 
     def record_file(self, purpose):
-        """Path of the features to train or to predict; the former gets a key if it is not given."""
+        """Path of the features to train or predict; a default path for training gets a key."""
         given = getattr(self.task.options, f"{purpose}_feature_file")
         return given or os.path.join(self.output_dir, f"squad_{purpose}.tf_record")
 
@@ -443,10 +443,10 @@ class SquadData:
             answers.write_json(os.path.join(self.output_dir, name), values)
 
     def _keep_threshold(self, predictions, figures):
-        """Keeps the threshold that was tuned in an evaluation, for files without answers.
+        """Keeps the threshold that an evaluation has tuned, for files without answers.
 
-        The threshold in the figures equals one of the logits, as in the official script. The one to
-        keep gives the same answers, but equals none of them.
+        The threshold in the figures equals one of the logits, as in the official script. The
+        threshold that is kept gives the same answers but equals no logit.
         """
         given = self.task.options
         if THRESHOLD in figures and given.null_score_diff_threshold is None:
