@@ -13,6 +13,7 @@ from absl import logging
 from albert_tf.errors import UserError, parse_json
 
 CONFIG_FILE = "albert_config.json"
+LABELS_FILE = "labels.txt"  # next to it in an export: the names of the classes, one per line
 PARAMETER_SHARING = ("all", "attention", "ffn", "none")
 ACTIVATIONS = ("gelu", "relu", "tanh", "linear", "")
 

@@ -30,6 +30,7 @@ from absl import flags
 from albert_tf import options, progress
 from albert_tf.cli import flag_groups, launch, predict_examples
 from albert_tf.cli.predict_examples import INPUTS
+from albert_tf.config import LABELS_FILE
 from albert_tf.errors import UserError, import_extra, one_line
 
 FLAGS = flags.FLAGS
@@ -40,7 +41,6 @@ OVERRIDES = {  # flag for what a --model may lack -> argument of albert_tf.load
     for group in (options.TrainedModel, options.TrainedTask)
     for option in options.options_of(group)
 }
-LABELS_FILE = "labels.txt"
 OUTPUTS = (  # in the order of an output line
     "label", "probabilities", "predictions", "answer", "start", "end", "score", "probability",
     "no_answer_score", "threshold", "words", "labels", "scores",

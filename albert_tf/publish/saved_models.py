@@ -11,11 +11,9 @@ import tensorflow as tf
 
 from albert_tf import files
 from albert_tf.checkpoints import loading, name_table
-from albert_tf.config import CONFIG_FILE
+from albert_tf.config import CONFIG_FILE, LABELS_FILE
 from albert_tf.errors import UserError, as_called
 from albert_tf.publish import cards, tflite_files
-
-LABELS_FILE = "labels.txt"
 
 
 def load(model, prefix):
