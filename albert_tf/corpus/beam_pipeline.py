@@ -2,12 +2,12 @@
 """The stages of making pre-training records as Apache Beam pipelines, for many machines.
 
 Each stage is a pipeline without side inputs, so that simple runners can run it too. All machines
-read and write the work directory. Tokens are there in many files. The index of the corpus (where
-sentences and documents begin) is whole, and every process maps it.
+read and write the work directory. It holds the tokens in many files, and the index of the corpus
+(where sentences and documents begin) in one piece, which every process maps into memory.
 
-The records are those of a run on one machine: the same tasks make them, with the same random draws.
-The last stage fetches tokens by requests: rows that say which tokens of a file are wanted, and
-where they belong. The answers are pieces of segments, which are grouped by block of records.
+The records are the same as from one machine, since the same tasks make them with the same random
+draws. The last stage fetches tokens by requests: rows that say which tokens of a file are wanted,
+and where they belong. The answers are pieces of segments, which are grouped by block of records.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ _RUNNERS = {
 }
 _LOGGERS = {"directrunner": "apache_beam", "daskrunner": "distributed"}
 _CHUNKS_PER_PART = 16  # 4 MiB of text
-# A segment in a request: the place of its record, lengths and kind of the pair, the offset of the
-# segment in the record, and the range of tokens in the corpus or in a file.
+# The columns of a segment in a request: the place of its record, the lengths and kind of the pair,
+# the offset of the segment in the record, and its range of tokens in the corpus or in a file.
 _COLUMNS = ["file", "block", "row", "a_length", "b_length", "kind", "offset", "begin", "end"]
 _OFFSET, _BEGIN, _END = range(6, 9)
 _USER_ERROR = re.compile(r"UserError: (.*?)(?: \[while running .*)?$", re.MULTILINE)
@@ -59,7 +59,7 @@ class BeamRunner:
             runner.
     """
 
-    is_shared = True  # the work directory, between machines
+    is_shared = True  # machines share the work directory
 
     def __init__(self, runner, options=()):
         given = [f"--{option.strip().removeprefix('--')}" for option in options]
@@ -92,7 +92,7 @@ class BeamRunner:
 
         Args:
             stage: str, for messages.
-            items: list, what it begins with.
+            items: list, the elements to begin with.
             *steps: (name, beam.PTransform) of the steps.
 
         Raises:
@@ -107,7 +107,7 @@ class BeamRunner:
             result = pipeline.run()
             try:
                 state = result.wait_until_finish()
-            finally:  # else Dask's local cluster keeps running, and writing after an error
+            finally:  # else Dask's local cluster keeps running and, after an error, writing
                 if client := getattr(result, "client", None):
                     client.close()
         except Exception as error:
@@ -115,7 +115,7 @@ class BeamRunner:
             if found := _USER_ERROR.search(text):
                 raise UserError(found[1]) from error
             if "while running" in text or "Traceback" in text:
-                raise  # a defect of a task
+                raise  # a bug in a task
             raise UserError(f"--runner: {' '.join(text.split())}") from error
         if state not in (None, beam_runner.PipelineState.DONE):
             raise UserError(f"{stage}: the pipeline ended in state {state}; see the runner's log")
@@ -125,7 +125,7 @@ class BeamRunner:
         return [[path, *record_files.state(path).values()] for path in paths]
 
     def write_corpus(self, paths, form, encoder, directory):
-        """Tokenises text files; as `LocalRunner.write_corpus`, but tokens are in many files.
+        """Tokenises text files like `LocalRunner.write_corpus`, but writes tokens to many files.
 
         Args:
             paths: list of str.
@@ -145,7 +145,7 @@ class BeamRunner:
                     ("Gather", beam.GroupByKey()),
                     ("Index", beam.Map(_write_index, name)),
                 )
-                has_index = bool(tf.io.gfile.listdir(name))  # else there was not one byte
+                has_index = bool(tf.io.gfile.listdir(name))  # if not, all text files are empty
                 whole = corpus_files.documents_file(name)
                 found = corpus_files.open_corpus(whole).num_documents if has_index else 0
                 corpus_files.check_not_empty(found, paths)
@@ -154,7 +154,7 @@ class BeamRunner:
             raise
 
     def run(self, stage, task, items, total, done=0.0, path=None):
-        """Runs a task for each item; as `LocalRunner.run`, without a progress bar."""
+        """Runs a task for each item like `LocalRunner.run`, but without a progress bar."""
         write = [("Gather", beam.GroupByKey()), ("Write", beam.Map(_write_in_order, path))]
         self._pipeline(
             stage,
@@ -182,7 +182,7 @@ class BeamRunner:
 
 
 def _numbered(item, task):
-    """(0, (number of an item, result of the task))."""
+    """Returns (0, (number of the item, result of the task))."""
     number, item = item
     return 0, (number, task(item, workers.no_report))
 
@@ -198,7 +198,7 @@ def _write_in_order(item, path):
 
 
 def _text_parts(item, form):
-    """Yields ((file, part), chunks of text) of (file, its path)."""
+    """Yields ((file, part), chunks of text) for an item (file, its path)."""
     number, path = item
     chunks = text_files.chunks([path], form)
     for part in itertools.count():
@@ -208,7 +208,7 @@ def _text_parts(item, form):
 
 
 def _tokenised(item, encoder, tokens):
-    """Writes the tokens of a part; (0, (part, its lines without tokens))."""
+    """Writes the tokens of a part; returns (0, (part, its lines without tokens))."""
     part, chunks = item
     encoded = [encoder(text_files.Chunk(*chunk), workers.no_report) for chunk in chunks]
     path = os.path.join(tokens, _token_file(part))
@@ -275,7 +275,7 @@ def _by_file(segments, starts):
 
 
 def _segments(item, writer):
-    """Yields ((file, block), a piece of a segment) of the requests for a file of tokens."""
+    """Answers requests for a file of tokens: yields ((file, block), piece of a segment)."""
     number, requests = item
     content = files.read_bytes(list(writer.planner.corpus.token_files)[number])
     ids_end = len(content) // corpus_files.TOKEN_BYTES * corpus_files.ID_BYTES
@@ -288,7 +288,7 @@ def _segments(item, writer):
 
 
 def _record_block(item, writer):
-    """Makes the records of a block from pieces of segments: (file, (block, records, counts))."""
+    """Makes a record block from pieces of segments; returns (file, (block, records, counts))."""
     (file, block), pieces = item
     pieces = sorted(pieces)  # by row and offset
     first_of_row = {piece[0]: piece for piece in reversed(pieces)}

@@ -30,11 +30,11 @@ from albert_tf.corpus import (
 from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline, record_files
 
-_FORMAT = 4  # of the work directory; a new number for other files or other random draws
+_FORMAT = 4  # of the work directory; raise it if files or random draws change
 _NUM_LOGGED = 20
 # A sentence this many times longer than an instance is probably a text without line breaks.
 _FAR_LONGER = 4
-_STATE = ("corpus-", "plans-", "notes-")  # beginnings of the names in a work directory
+_STATE = ("corpus-", "plans-", "notes-")  # how names in a work directory begin
 
 
 def create(
@@ -53,30 +53,30 @@ def create(
 ):
     """Makes the pre-training records of text files.
 
-    The instances of all passes, in random order, go to the output files in turn.
+    The instances of all passes are put in random order and written to the output files in turn.
 
     Args:
         inputs: list of str, text files.
         outputs: list of str, TFRecord files to write, compressed if a name ends in .gz. Each
-            appears when it is whole. A summary in JSON is written next to the first.
+            file appears when it is complete. A summary in JSON is written next to the first.
         tokenizer: FullTokenizer.
         settings: instances.Settings.
-        heldout_outputs: list of str, files for the documents held out, if `selection` has any.
+        heldout_outputs: list of str, files for the held-out documents, if there are any.
         form: text_files.Format; None for one sentence per line, and blank lines between
             documents.
         word_start: str, one of options.WORD_STARTS.
         selection: options.Selection; None for all documents.
-        num_workers: int, processes. The records do not depend on it.
-        work_directory: str or None, on a local disk, for intermediate files. By default a hidden
-            one next to the first output, which is removed at the end.
+        num_workers: int, number of processes. The records do not depend on it.
+        work_directory: str or None, directory on a local disk for intermediate files. By default,
+            it is a hidden one next to the first output and is removed at the end.
         runner: beam_pipeline.BeamRunner, or None for `num_workers` processes of this machine.
 
     Returns:
         corpus_summary.Summary.
 
     Raises:
-        UserError: text that cannot be read or is empty, a vocabulary without the special pieces,
-            or outputs that cannot be written.
+        UserError: the text cannot be read or is empty, the vocabulary lacks special pieces, or
+            an output cannot be written.
     """
     started = time.monotonic()
     special_ids = tokenizer.special_ids(with_mask=True)
@@ -136,7 +136,7 @@ def create(
 
 
 def _parts(directory, selection, runner):
-    """(files of the corpora to make records of, Counter of the documents dropped)."""
+    """Returns (files of the corpora to make records of, Counter of the dropped documents)."""
     whole = corpus_files.documents_file(directory)
     if selection == options.Selection():
         return [whole], collections.Counter()
@@ -168,7 +168,7 @@ def _parts(directory, selection, runner):
 
 
 def _make(work, part, flag, outputs, settings, vocabulary, runner):
-    """Makes the output files of a corpus: (Counter of the records, figures of the files)."""
+    """Makes a corpus' output files; returns (Counter of the records, figures of the files)."""
     key = part.removeprefix(work), settings
     planner = stages.Planner(part, _state(work, "plans", *key), settings)
     corpus = corpus_files.open_corpus(part)
@@ -220,12 +220,12 @@ def _work_directory(work, is_kept):
 
 
 def _entries(work):
-    names = (name.rstrip("/") for name in tf.io.gfile.listdir(work))  # of gs:// with a slash
+    names = (name.rstrip("/") for name in tf.io.gfile.listdir(work))  # gs:// adds "/"
     return [os.path.join(work, name) for name in names if name.startswith(_STATE)]
 
 
 def _state(directory, kind, *key):
-    """Path for state that depends on a key of a corpus' file, options or JSON values."""
+    """Path in a directory, named after a kind and the hash of a key of options and JSON values."""
     key = [dataclasses.asdict(k) if dataclasses.is_dataclass(k) else k for k in key]
     return os.path.join(directory, f"{kind}-{_hash(key)}")
 
@@ -260,7 +260,7 @@ def _same_path(path):
 
 
 def _log(path, tokenizer, settings):
-    """Shows some instances, for --verbosity=0."""
+    """Logs some instances, for --verbosity=0."""
     batches = input_pipeline.eval_dataset([path], settings.schema, 1).take(_NUM_LOGGED)
     for number, batch in enumerate(batches.as_numpy_iterator()):
         length, count = int(batch["input_mask"].sum()), int(batch["masked_lm_weights"].sum())

@@ -19,17 +19,17 @@ from albert_tf import files
 from albert_tf.corpus import line_encoder
 from albert_tf.errors import UserError
 
-_MOST_UNKNOWN = 100_000  # different unknown pieces that are told apart
+_MOST_UNKNOWN = 100_000  # maximum number of different unknown pieces that are told apart
 TOKENS = {"ids": np.int32, "opens_word": np.bool_}
 INDEX = {"sentences": np.int64, "documents": np.int64, "unknown": np.int64, "pieces": np.int32}
 ARRAYS = TOKENS | INDEX
-ID_BYTES, TOKEN_BYTES = 4, 5  # of a token, without and with the mark that it opens a word
+ID_BYTES, TOKEN_BYTES = 4, 5  # per token, without and with opens_word
 _MOST_NAMED = 5
 _SENTENCES_TOGETHER = 1 << 20
 _FIGURES = "corpus.json"
 TOKENS_ENDING = "-tokens"  # of the directory of tokens that several machines write
 _COPIED_TOGETHER = 1 << 24  # bytes
-_MOST_COPIES = 6  # of remote files: those of a corpus, and a plan
+_MOST_COPIES = 6  # of remote files: the files of a corpus, and a plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,18 +37,18 @@ class Corpus:
     """Tokenised documents in flat arrays.
 
     Args:
-        ids: int32 [tokens], or None where they are in `token_files`.
+        ids: int32 [tokens], or None if they are in `token_files`.
         opens_word: bool [tokens], whether the piece starts a word; or None.
         sentences: int64 [number of sentences + 1], offsets into `ids`; the last one is its length.
-        documents: int64 [number of documents, 2], the first sentence of each and the end of its
-            last. Sentences of documents that are not used belong to none.
+        documents: int64 [number of documents, 2], the number of each document's first sentence and
+            of the sentence after its last. Sentences of unused documents are in no range.
         unknown: int64 array, ascending offsets into `ids` of pieces not in the vocabulary.
         pieces: int32 array, these pieces as indices into `piece_texts`.
-        piece_texts: list of str; "" stands for all pieces beyond the limit of different ones.
-        counts: Counter of the `counts` of all line_encoder.EncodedLines, and tokens_read. It
-            counts the whole text, also documents that are not used.
-        first_skipped: list of str, where the first lines left out are.
-        token_files: dict from path to number of tokens, in order: files of ids, followed by
+        piece_texts: list of str; "" stands for all pieces beyond the limit on different pieces.
+        counts: Counter, the sum of the `counts` of all line_encoder.EncodedLines. It counts the
+            whole text, including unused documents.
+        first_skipped: list of str, places of the first lines that were left out.
+        token_files: dict from path to number of tokens, in order. Each file holds ids, followed by
             opens_word.
     """
 
@@ -65,17 +65,17 @@ class Corpus:
 
     @property
     def text_bytes(self):
-        """Size of the text, also of documents that are not used."""
+        """Size of the text in bytes, including unused documents."""
         return self.counts["text_bytes"]
 
     @property
     def num_documents(self):
-        """Documents with at least one sentence."""
+        """Number of documents with at least one sentence."""
         return len(self.documents)
 
     @functools.cached_property
     def token_starts(self):
-        """Tokens of the corpus before each of `token_files`, and all: int64 array [n + 1]."""
+        """Number of tokens before each of `token_files`, and of all: int64 array [n + 1]."""
         return np.cumsum([0, *self.token_files.values()])
 
     def ids_between(self, begin, end):
@@ -93,10 +93,10 @@ class Corpus:
         return np.frombuffer(b"".join(contents), np.int32)
 
     def sizes(self, longest):
-        """Counter of the documents, sentences and tokens, and of odd ones among them.
+        """Counter of documents, sentences and tokens, and of the unusual ones among them.
 
         Args:
-            longest: int, tokens of a sentence beyond which it is far too long.
+            longest: int, in tokens; longer sentences count as far too long.
         """
         lengths = np.diff(self.documents)
         sizes = collections.Counter(
@@ -137,12 +137,12 @@ def _are_within(places, ranges):
 
 
 def documents_file(directory):
-    """The file of all documents of a corpus; `open_corpus` takes it."""
+    """Path of the file of all documents of a corpus, for `open_corpus`."""
     return _array_file(directory, "documents")
 
 
 def open_corpus(path):
-    """Opens a corpus; its arrays are mapped, not read.
+    """Opens a corpus; its arrays are mapped into memory, not read.
 
     Args:
         path: str, `documents_file` of a directory that a Writer wrote, or the file of a selection
@@ -197,7 +197,7 @@ def open_array(path, kind, *shape):
     Args:
         path: str. A remote file is copied.
         kind: type of the numbers.
-        *shape: int; without any, the array has one dimension.
+        *shape: int, the shape; by default, the array has one dimension.
 
     Returns:
         numpy array; None if there is no such file.
@@ -248,7 +248,7 @@ class Writer(contextlib.ExitStack):
 
     Args:
         directory: str.
-        arrays: dict, the arrays to write; all, or INDEX.
+        arrays: dict, the arrays to write: ARRAYS or INDEX.
     """
 
     def __init__(self, directory, arrays=ARRAYS):
@@ -303,8 +303,8 @@ class Writer(contextlib.ExitStack):
         """Ends the last document and writes the figures.
 
         Args:
-            token_files: dict from file to its size in bytes, for a corpus whose tokens are in
-                them; the names follow the path of the directory.
+            token_files: dict from name to size in bytes, if the tokens are in files of their own;
+                the names are appended to the path of the directory.
         """
         self._end_documents([self._sentences])
         for file in self._out.values():

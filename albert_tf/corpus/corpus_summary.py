@@ -9,11 +9,11 @@ from albert_tf.errors import as_called
 _MANY_SINGLE_SENTENCES = 0.5  # of the documents
 _MANY_IN_LONG_SENTENCES = 0.05  # of the tokens
 _MANY_UNKNOWN = 0.03  # of the tokens
-# If the share of tokens that begin with a space, and the share of tokens that do not but count as
-# words because of their letters, both reach these limits, the original's rule splits words of the
-# text. With 3,000 pieces, the second is 0% in English, 24% in Russian, 6% in Polish with accents.
+# The original's rule splits words of the text if more than this share of the tokens begin with a
+# space, and more than this share do not, but count as words because of their letters. With 3,000
+# pieces, the second share is 0% in English, 24% in Russian, 6% in Polish with accents.
 _SPLIT_WORDS = 0.05
-_MARKED = 0.1  # share of the tokens that begin with a space in any language that has spaces
+_MARKED = 0.1  # in a language with spaces, at least this share of tokens begins with one
 KINDS = "instances_in_order", "instances_swapped", "instances_with_random_document"
 _LEFT_OUT = {
     "lines_dropped": "dropped: {count} lines in which the tokenizer finds nothing",
@@ -27,7 +27,7 @@ _NAMES = (
     *("unknown_most_common", "sentences_far_too_long", "lines_dropped", "documents_dropped"),
     *("near_duplicates_dropped", "lines_skipped", "instances", *KINDS, "instance_tokens"),
     *("tokens_cut_by_truncation", "predictions", "masked_share", "seconds"),
-)  # of the values in JSON
+)  # names of the values in JSON
 
 
 @dataclasses.dataclass
@@ -35,15 +35,15 @@ class Summary:
     """Figures of the text and its records; `str` gives a readable page.
 
     Args:
-        counts: Counter. Of the text read: the counts of line_encoder.EncodedLines, tokens_read,
-            documents_dropped and near_duplicates_dropped. Of the documents used: the `sizes` of
-            corpus_files.Corpus. Of the records: instances, and of them KINDS, instance_tokens
-            with specials, predictions, tokens_cut_by_truncation; and files_kept, output files of
-            an earlier run.
-        unknown: Counter of the pieces of the documents used that are not in the vocabulary.
-        first_skipped: list of str, where the first lines left out are.
+        counts: Counter. For the text read, it holds the counts of line_encoder.EncodedLines,
+            documents_dropped and near_duplicates_dropped; for the documents used, the `sizes` of
+            corpus_files.Corpus; for the records, instances, the KINDS of instances,
+            instance_tokens (with specials), predictions and tokens_cut_by_truncation. files_kept
+            is the number of output files kept from an earlier run.
+        unknown: Counter of the pieces that are not in the vocabulary, in the documents used.
+        first_skipped: list of str, places of the first lines that were left out.
         word_start: str, one of options.WORD_STARTS.
-        is_split: bool, whether the text was split into sentences; else each line is one.
+        is_split: bool, whether the text was split into sentences; if not, each line is a sentence.
         seconds: float, of this run.
         held_out: Summary of the documents that were held out, or None.
     """
@@ -58,7 +58,7 @@ class Summary:
 
     @property
     def masked_share(self):
-        """Tokens to predict per token, specials included."""
+        """Predictions per token, with special tokens counted."""
         return self.counts["predictions"] / self.counts["instance_tokens"]
 
     @property

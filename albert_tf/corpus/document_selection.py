@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selects documents of a corpus: drops repeated and nearly repeated ones, and holds some out.
 
-Documents that nearly repeat an earlier one have similar MinHash signatures of shingles, which are
-compared by bands: Broder, "On the resemblance and containment of documents" (1997); with shingles
-of five tokens, as Lee et al., "Deduplicating Training Data Makes Language Models Better" (2022),
-section 4.2. The signatures are in a file. Memory holds 40 bytes for each document, and up to 1 KB
-for each that has something in common with another.
+Documents that nearly repeat an earlier one have similar MinHash signatures of shingles (Broder, "On
+the resemblance and containment of documents", 1997). The signatures are compared by bands. A
+shingle has five tokens, as in Lee et al., "Deduplicating Training Data Makes Language Models
+Better" (2022), section 4.2. The signatures are kept in a file. Memory holds 40 bytes for each
+document, and up to 1 KB for each document that shares the value of a band with another.
 """
 
 import collections
@@ -23,7 +23,7 @@ _RECALL = 0.95  # minimum chance that two documents at the similarity limit are 
 _SEED = 1
 _TOKENS_TOGETHER = 1 << 15
 _TOGETHER = 1 << 14  # documents
-_MOST_COMPARED = 64  # documents that stay, of those with one value of a band; bounds the time
+_MOST_COMPARED = 64  # of the documents that stay, per value of a band; limits the time
 _BEYOND = np.uint64(1 << 32)  # in place of a token after the end of a document
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
@@ -33,11 +33,11 @@ def choose(selection, hashes_of):
 
     Args:
         selection: options.Selection.
-        hashes_of: callable, takes `digests` or `signatures`, the type of the numbers and how many
-            a document has; returns the array for all documents.
+        hashes_of: callable that takes `digests` or `signatures`, the type of the numbers and their
+            count per document, and returns the array for all documents.
 
     Returns:
-        (dict from TRAIN and HELD_OUT to bool array [documents], Counter of those in neither).
+        (dict from TRAIN and HELD_OUT to bool array [documents], Counter of dropped documents).
     """
     found = hashes_of(digests, np.uint64, 1).ravel()
     used = np.ones(len(found), bool)
@@ -69,7 +69,7 @@ def digests(ids, bounds):
 
 
 def signatures(ids, bounds):
-    """The signatures of documents: uint32 array [documents, HASHES]; the arguments are as above."""
+    """Signatures of documents: uint32 array [documents, HASHES]; arguments are as in `digests`."""
     found = np.full((len(bounds) - 1, HASHES), np.iinfo(np.uint32).max, np.uint32)
     for start in range(int(bounds[0]), int(bounds[-1]), _TOKENS_TOGETHER):
         stop = min(start + _TOKENS_TOGETHER, int(bounds[-1]))
@@ -99,7 +99,7 @@ def _shingles(ids, bounds, start, stop):
 
 
 def _lower(signatures, hashes, documents):
-    """Lowers the signatures of documents to the smallest values of hash functions."""
+    """Lowers the signatures of documents to the smallest values of the hash functions."""
     firsts = np.flatnonzero(np.diff(documents, prepend=-1))
     here = documents[firsts]
     draws = np.random.SeedSequence(_SEED).generate_state(2 * HASHES, np.uint64).reshape(2, -1)
@@ -119,11 +119,12 @@ def repeats(signatures, used, similarity):
 
     Args:
         signatures: uint32 array [documents, HASHES], which may be a mapped file.
-        used: bool array [documents], those to compare.
-        similarity: float, share of their different shingles that two documents have in common.
+        used: bool array [documents], the documents to compare.
+        similarity: float, share of their different shingles that two documents must have in common
+            to be similar enough.
 
     Returns:
-        bool array [documents], False for those that are not used.
+        bool array [documents], True for near repeats; documents that are not used are False.
     """
     found, staying = np.zeros(len(used), bool), collections.defaultdict(list)
     meetings = _meetings(signatures, np.flatnonzero(used), _rows_of_a_band(similarity))

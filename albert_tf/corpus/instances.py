@@ -4,11 +4,10 @@
 Paper: section 3.1 (sentence-order prediction) and section 4.1 (n-gram masking). A pass over the
 documents is planned first: four offsets and a kind for each instance. Instances are then masked in
 blocks. Each block of documents of a pass, and each block of instances, has its own generator
-derived from the seed, so the records are the same whichever process makes them, and when.
+derived from the seed, so the records do not depend on which process makes them, or when.
 
-The sequences of a block are the rows of arrays [n, T]. For the masks, tokens and words of all rows
-follow one another in flat arrays, and each step of the choice of n-grams is made in all rows
-together.
+The sequences of a block are the rows of arrays [n, T]. For masking, the tokens and words of all
+rows are joined into flat arrays, and each step of choosing n-grams is done for all rows at once.
 """
 
 import functools
@@ -30,7 +29,7 @@ class Settings(options.Instances):
 
     @property
     def max_pair_length(self):
-        """Longest A and B together, in tokens."""
+        """Maximum length of A and B together, in tokens."""
         return self.max_seq_length - NUM_SPECIALS
 
     @functools.cached_property
@@ -42,7 +41,7 @@ class Settings(options.Instances):
         )
 
     def seed_sequence(self, *key):
-        """np.random.SeedSequence of a key of numbers, independent of those of other keys."""
+        """np.random.SeedSequence for a key of numbers; other keys give independent sequences."""
         return np.random.SeedSequence(self.random_seed, spawn_key=key)
 
 
@@ -57,10 +56,10 @@ def plan(corpus, settings, blocks):
     Args:
         corpus: corpus_files.Corpus.
         settings: Settings.
-        blocks: range; the n-th of all `num_blocks` of all passes, counted pass by pass.
+        blocks: range, numbers of blocks; the `num_blocks` of each pass are counted pass by pass.
 
     Yields:
-        (int64 array [pairs, 5] of the columns of `segment_pairs.Pair`, int, tokens cut off them).
+        (int64 array [pairs, 5], the columns of `segment_pairs.Pair`; int, number of tokens cut).
     """
     for number in blocks:
         pass_index, block = divmod(number, num_blocks(corpus))
@@ -85,7 +84,7 @@ class Words(NamedTuple):
     """The words of n sequences, one row after the other.
 
     Attributes:
-        positions: int array [m], the tokens that may be masked, as indices into the flat [n * T].
+        positions: int array [m], the tokens that may be masked, as indices into flat [n * T].
         bounds: int array [w + 1]; word k is positions[bounds[k]:bounds[k + 1]].
         word_of: int array [m + 1], the word of each of `positions`; w at the end.
         firsts: int array [n + 1]; the words of row i are firsts[i] to firsts[i + 1] - 1.
@@ -100,8 +99,8 @@ class Words(NamedTuple):
 def word_groups(opens_word, may_mask, whole_words):
     """Groups the tokens that may be masked into words.
 
-    A piece that starts no word joins the one before it, even across [SEP] (where truncation cut a
-    word), as in the original.
+    A piece that does not start a word joins the piece before it, even across [SEP] (where
+    truncation cut a word), as in the original.
 
     Args:
         opens_word: bool array [n, T], whether a piece starts a word.
@@ -115,7 +114,7 @@ def word_groups(opens_word, may_mask, whole_words):
     positions = np.flatnonzero(may_mask)
     row_ends = np.searchsorted(positions, np.arange(n + 1) * length)
     opens = opens_word.ravel()[positions] if whole_words else np.ones(len(positions), bool)
-    opens[row_ends[:-1][row_ends[:-1] < row_ends[1:]]] = True  # there is no word before to join
+    opens[row_ends[:-1][row_ends[:-1] < row_ends[1:]]] = True  # there is no word before it to join
     bounds = np.append(np.flatnonzero(opens), len(positions))
     word_of = np.append(np.cumsum(opens) - 1, len(bounds) - 1)
     return Words(positions, bounds, word_of, word_of[row_ends])
@@ -124,14 +123,14 @@ def word_groups(opens_word, may_mask, whole_words):
 def choose_ngrams(words, covered, budgets, length_cdf, rng):
     """Chooses random n-grams of words until a number of tokens is reached (paper, section 4.1).
 
-    The words are visited in random order, and at each begins an n-gram of random n. It is shortened
-    to the words that fit into the rest of the budget, and is skipped if not even one word fits or
-    if part of it is covered. Near the end of the text, n-grams are shorter than n.
+    The words are visited in random order, and an n-gram of random length n begins at each of them.
+    It is shortened to the words that fit into the rest of the budget, and is skipped if not even
+    one word fits or if part of it is covered. Near the end of the text, it has fewer than n words.
 
     Args:
         words: Words of n sequences.
-        covered: bool array [w], words already taken; chosen ones are marked.
-        budgets: int array [n], tokens to choose at most.
+        covered: bool array [w], words that are already taken; the chosen words are added to it.
+        budgets: int array [n], maximum number of tokens to choose in each sequence.
         length_cdf: float array, distribution function of n-gram lengths.
         rng: np.random.Generator.
 
@@ -139,7 +138,7 @@ def choose_ngrams(words, covered, budgets, length_cdf, rng):
         bool array [w], the chosen words.
     """
     chosen = np.zeros(len(covered), bool)
-    order = np.arange(len(covered))  # of a row, those before the current step are visited
+    order = np.arange(len(covered))  # in each row, those before the current step are visited
     step, left, rows = 0, budgets.copy(), np.arange(len(budgets))
     while True:
         rows = rows[(left[rows] > 0) & (words.firsts[rows] + step < words.firsts[rows + 1])]
@@ -173,7 +172,7 @@ def mask_tokens(ids, positions, mask_id, vocab_size, rng):
         ids: int array [length].
         positions: int array of the tokens to predict.
         mask_id: int.
-        vocab_size: int; a random piece may be any, special ones too.
+        vocab_size: int; random pieces are drawn from all pieces, including special ones.
         rng: np.random.Generator.
     """
     draws = rng.random(len(positions))
@@ -183,7 +182,7 @@ def mask_tokens(ids, positions, mask_id, vocab_size, rng):
 
 
 def masked(ids, lengths, opens_word, may_mask, settings, mask_id, vocab_size, rng):
-    """Masks, and with `do_permutation` also shuffles, tokens of n sequences.
+    """Masks tokens of n sequences, and with `do_permutation` shuffles other tokens.
 
     Args:
         ids: int array [n, T].
@@ -236,7 +235,7 @@ def instances(corpus, pairs, settings, special_ids, vocab_size, rng):
         rng: np.random.Generator.
 
     Returns:
-        dict from feature name to array [n, length], as `settings.schema` says.
+        dict from feature name to array [n, length], as in `settings.schema`.
     """
     shape = len(pairs), settings.max_seq_length
     ids, opens_word = np.zeros(shape, np.int32), np.zeros(shape, bool)

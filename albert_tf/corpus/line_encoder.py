@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of text to ids, in batches.
+"""Converts lines of text to ids, in batches.
 
 SentencePiece encodes many lines to ids at once, and whether a piece starts a word is looked up by
-its id. Only lines with an id that does not suffice (an unknown piece, or a number before a comma)
-are tokenised into pieces.
+its id. Lines are tokenised into pieces only if they have an id that is not enough (of an unknown
+piece, or of a number before a comma).
 """
 
 import collections
@@ -31,15 +31,15 @@ class EncodedLines(NamedTuple):
     Attributes:
         ids: int32 array [tokens].
         opens_word: bool array [tokens].
-        lengths: int array [lines], tokens of each line; BLANK for one that ends a document, 0 for
-            one with text in which the tokenizer finds no piece.
+        lengths: int array [lines], number of tokens of each line: BLANK if the line ends a
+            document, 0 if the line has text in which the tokenizer finds no piece.
         unknown: int64 array, the places in `ids` of pieces that are not in the vocabulary.
         pieces: list of str, these pieces.
-        skipped: list of str, the lines left out because they are not UTF-8.
-        counts: Counter of text_bytes; tokens_read; lines_dropped, those of length 0;
-            lines_skipped; marked and inner_letters, tokens that begin with SentencePiece's mark
-            of a space, and tokens that do not, but open a word because of letters that are not in
-            a-z. Letters of languages without spaces, such as Chinese, do not count.
+        skipped: list of str, places of the lines left out because they are not UTF-8.
+        counts: Counter of text_bytes, tokens_read, lines_dropped (lines of length 0),
+            lines_skipped, marked (tokens that begin with SentencePiece's mark of a space) and
+            inner_letters (tokens that do not, but open a word because of letters other than a-z;
+            letters of languages without spaces, such as Chinese, do not count).
     """
 
     ids: np.ndarray
@@ -56,8 +56,8 @@ class LineEncoder:
 
     Args:
         tokenizer: FullTokenizer.
-        word_start: str, one of WORD_STARTS; "original": FullTokenizer.is_start_piece; "piece":
-            pieces with SentencePiece's mark of a space.
+        word_start: str, one of WORD_STARTS. With "original", FullTokenizer.is_start_piece decides
+            whether a piece starts a word; with "piece", SentencePiece's mark of a space does.
     """
 
     def __init__(self, tokenizer, word_start=WORD_STARTS[0]):
@@ -79,14 +79,14 @@ class LineEncoder:
         self._is_unknown = np.isin(np.arange(size), unknown)
 
     def __call__(self, chunk, report):
-        """EncodedLines of a Chunk.
+        """Returns the EncodedLines of a Chunk.
 
         Args:
             chunk: Chunk.
             report: callable, takes the number of bytes done.
 
         Raises:
-            UserError: the chunk is not UTF-8, or not of the form.
+            UserError: the chunk is not UTF-8, or does not have its format.
         """
         lines, skipped = text_files.sentences(chunk)
         texts = self._tokenizer.normalize_batch([line.strip() for line in lines])
@@ -106,7 +106,7 @@ class LineEncoder:
         return EncodedLines(ids, opens_word, lengths, unknown, pieces, where, counts)
 
     def _encode(self, texts):
-        """The first five of EncodedLines."""
+        """Returns the first five attributes of EncodedLines."""
         ids, lengths = self._tokenizer.encode_batch(texts)
         if not self._odd.any():  # WordPiece: an unknown word has no text of its own
             unknown = np.flatnonzero(self._is_unknown[ids])
@@ -114,7 +114,7 @@ class LineEncoder:
             return ids.astype(np.int32), self._starts[ids], lengths, unknown, pieces
         ends = np.cumsum(lengths)
         opens_word = self._starts[ids]
-        kept, known_starts, done = [], [], 0  # parts between the lines that are taken apart
+        kept, known_starts, done = [], [], 0  # parts so far, which cover the ids before `done`
         unknown, unknown_pieces, grown = [], [], 0
         for line in np.unique(np.searchsorted(ends, np.flatnonzero(self._odd[ids]), "right")):
             pieces = self._tokenizer.tokenize(texts[line], is_normalized=True)
@@ -123,7 +123,7 @@ class LineEncoder:
                 if piece not in self._known:
                     unknown.append(place)
                     unknown_pieces.append(piece)
-            # By the piece and not by its id: an unknown piece still has the text that decides.
+            # Look up the piece and not its id: the text of an unknown piece decides too.
             starts = list(map(self._is_start_piece.__getitem__, pieces))
             kept += [ids[before], self._tokenizer.convert_tokens_to_ids(pieces)]
             known_starts += [opens_word[before], starts]
@@ -139,6 +139,6 @@ def _is_marked(piece):
 
 
 def _is_foreign_letter(char):
-    """Whether it is a letter, beyond ASCII, of a script that puts spaces between words."""
+    """Whether a character is a letter, beyond ASCII, of a script with spaces between words."""
     is_letter = not char.isascii() and char.isalpha()
     return is_letter and not unicodedata.name(char, "").startswith(_WITHOUT_SPACES)

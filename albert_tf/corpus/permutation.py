@@ -9,8 +9,8 @@ _ROUNDS = 8
 class IndexPermutation:
     """A permutation of the numbers from 0 to size - 1.
 
-    A Feistel network permutes the numbers of an even count of bits. Results of `size` or more go
-    through it again until they are below.
+    A Feistel network permutes all numbers with a fixed, even number of bits. Results that are not
+    below `size` go through the network again until they are.
 
     Args:
         size: int.
@@ -23,7 +23,7 @@ class IndexPermutation:
         self._keys = seed_sequence.generate_state(_ROUNDS, np.uint64)
 
     def __call__(self, places):
-        """Numbers at places of the order.
+        """Returns the numbers at places of the permutation.
 
         Args:
             places: int array of numbers from 0 to size - 1.
@@ -34,7 +34,7 @@ class IndexPermutation:
         return self._walk(places, self._keys, is_inverse=False)
 
     def inverse(self, numbers):
-        """Places of numbers in the order.
+        """Returns the places of numbers in the permutation.
 
         Args:
             numbers: int array of numbers from 0 to size - 1.
@@ -51,7 +51,7 @@ class IndexPermutation:
         return values.astype(np.int64)
 
     def _permuted(self, values, keys, is_inverse):
-        """The network's output; the inverse takes and gives the halves the other way round."""
+        """Output of the network; the inverse exchanges the halves of its input and output."""
         half, mask = np.uint64(self._half), np.uint64((1 << self._half) - 1)
         left, right = values >> half, values & mask
         if is_inverse:

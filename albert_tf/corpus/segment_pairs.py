@@ -58,8 +58,9 @@ def document_pairs(corpus, document, settings, draw):
     """Yields the pairs of one document in one pass (paper, section 3.1), not yet truncated.
 
     Sentences are gathered up to a target length and split at a random sentence into A and B. The
-    pair is in order or swapped with equal chance; with `random_next_sentence`, B is from another
-    document instead of swapped. A single sentence cannot be split: its B is always from another.
+    pair is in order or swapped with equal chance. With `random_next_sentence`, no pair is swapped:
+    B is from another document instead. A single sentence cannot be split, so its B is always from
+    another document.
 
     Args:
         corpus: Corpus.
@@ -79,7 +80,7 @@ def document_pairs(corpus, document, settings, draw):
         if end - begin == 1 or (settings.random_next_sentence and draw.chance(0.5)):
             b = random_segment(corpus, document, target - (middle - first), draw)
             yield Pair(first, middle, *b, RANDOM_DOCUMENT)
-            begin = split  # the unused sentences of B go back
+            begin = split  # the next pair begins with the unused sentences
             continue
         if not settings.random_next_sentence and draw.chance(0.5):
             yield Pair(middle, last, first, middle, SWAPPED)
@@ -89,20 +90,20 @@ def document_pairs(corpus, document, settings, draw):
 
 
 def _sentences_reaching(sentences, begin, stop, length):
-    """End of the fewest sentences from `begin`, at least one, that hold `length` tokens."""
-    # No more than `length` sentences are needed, each has a token.
+    """End of the fewest sentences from `begin` on, at least one, that have `length` tokens."""
+    # At most `length` sentences are needed, since each has a token.
     near = sentences[begin : min(stop, begin + max(1, length)) + 1]
     enough = near.searchsorted(near[0] + length)
     return min(begin + max(1, int(enough)), stop)
 
 
 def random_segment(corpus, document, length, draw):
-    """Sentences from a random place of, if possible, another document.
+    """Sentences from a random place in another document, if possible.
 
     Args:
         corpus: Corpus.
-        document: int, the document to avoid; it is taken after ten draws that hit it.
-        length: int, tokens wanted; the end of the document may come first.
+        document: int, the document to avoid; it is used if ten draws in a row give it.
+        length: int, number of tokens wanted; there are fewer if the document ends before.
         draw: Draws.
 
     Returns:
@@ -121,13 +122,14 @@ def random_segment(corpus, document, length, draw):
 def truncate(pairs, max_length, rng):
     """Shortens pairs to `max_length` tokens.
 
-    One by one, the longer segment (B of equal ones) loses its first or its last token with equal
-    chance. So the difference goes first, then B and A lose in turn, B first; and how many of a
-    segment's lost tokens come off its front is binomial.
+    Tokens are removed one by one: the longer segment (B if both are equally long) loses its first
+    or its last token with equal chance. So the longer segment first shrinks to the length of the
+    other, and then B and A lose tokens in turn, B first. The number of tokens that a segment loses
+    at its front is binomial.
 
     Args:
         pairs: int64 array [n, 5], the columns of `Pair`.
-        max_length: int, tokens of both segments.
+        max_length: int, maximum number of tokens of both segments together.
         rng: np.random.Generator.
 
     Returns:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stages of making pre-training records: tokenised text, plans of the passes, output files.
 
-The tasks of each stage leave files that tell what is done. `LocalRunner` runs them in processes of
-one machine, `beam_pipeline.BeamRunner` on many.
+The tasks of each stage leave files that show what is done. `LocalRunner` runs the tasks in
+processes of one machine, `beam_pipeline.BeamRunner` on many machines.
 """
 
 import collections
@@ -26,10 +26,10 @@ from albert_tf.corpus import (
 )
 from albert_tf.records import record_files, schemas
 
-_RECORDS_PER_BLOCK = 1024  # part of what decides about the records: do not change it lightly
-_BLOCKS_PER_PLAN = 128  # of documents; more where there would be too many plans
+_RECORDS_PER_BLOCK = 1024  # the records depend on it: do not change it lightly
+_BLOCKS_PER_PLAN = 128  # blocks of documents; more if there would be too many plans
 _PAIR_BYTES = 5 * 8
-DOCUMENTS_TOGETHER = 256  # that are hashed
+DOCUMENTS_TOGETHER = 256  # hashed at a time
 _MOST_PLANS = 512  # each is a mapped file, which takes a file descriptor
 
 
@@ -38,7 +38,7 @@ class Hasher:
     """Hashes documents of a corpus.
 
     Args:
-        corpus_file: str, of `corpus_files.open_corpus`.
+        corpus_file: str, argument of `corpus_files.open_corpus`.
         make: picklable callable that takes tokens (int32 array) and the bounds of documents in
             them (int array [n + 1]), and returns an array [n, ...].
     """
@@ -47,7 +47,7 @@ class Hasher:
     make: callable
 
     def __call__(self, first, report):
-        """The bytes of the array that `make` gives for some documents from `first` on."""
+        """Bytes of the array from `make` for DOCUMENTS_TOGETHER documents from `first` on."""
         corpus = self._corpus
         documents = corpus.documents[first : first + DOCUMENTS_TOGETHER]
         bounds = corpus.sentences[np.append(documents[:, 0], documents[-1, 1])]
@@ -66,8 +66,8 @@ class Planner:
     """Plans a part of the passes: writes its pairs to a file and its figures to another.
 
     Args:
-        corpus_file: str, of `corpus_files.open_corpus`.
-        directory: str, of the plans.
+        corpus_file: str, argument of `corpus_files.open_corpus`.
+        directory: str, directory of the plans.
         settings: instances.Settings.
     """
 
@@ -76,7 +76,7 @@ class Planner:
     settings: instances.Settings
 
     def items(self, corpus):
-        """List of (int, range of blocks as `instances.plan` takes it) of all parts."""
+        """All parts: list of (number, range of blocks as in `instances.plan`)."""
         blocks = instances.num_blocks(corpus)
         total = blocks * self.settings.dupe_factor
         together = max(min(_BLOCKS_PER_PLAN, blocks), -(-total // _MOST_PLANS))
@@ -113,7 +113,7 @@ class Planner:
 
     @functools.cached_property
     def corpus(self):
-        """The Corpus, for the processes that run tasks; it is not to be sent to another."""
+        """The Corpus, opened in each process that runs tasks; never send it to another process."""
         return corpus_files.open_corpus(self.corpus_file)
 
     def _file(self, number):
@@ -126,7 +126,7 @@ class RecordWriter:
 
     Args:
         planner: Planner, whose plans are complete.
-        counts: list of int, the pairs of each plan.
+        counts: list of int, number of pairs in each plan.
         outputs: list of str.
         notes: str, a directory.
         special_ids: SpecialIds.
@@ -158,7 +158,7 @@ class RecordWriter:
         self.write(number, blocks())
 
     def write(self, number, blocks):
-        """Writes an output file of its `record_block`s, in their order."""
+        """Writes an output file from its `record_block`s, given in order."""
         path = self.outputs[number]
         lengths, figures = [np.zeros(0, np.int64)], collections.Counter()
         with schemas.open_writers([path]) as (writer,):
@@ -181,13 +181,13 @@ class RecordWriter:
         return os.path.join(self.notes, f"{number:05}.json")
 
     def record_block(self, corpus, pairs, number, block):
-        """Records that are next to each other in an output file.
+        """Makes a block of consecutive records of an output file.
 
         Args:
             corpus: corpus_files.Corpus.
-            pairs: int64 array [n, 5], those of the records, in order.
-            number: int, of the file.
-            block: int, of the block in it.
+            pairs: int64 array [n, 5], the pairs of the records, in order.
+            number: int, number of the file.
+            block: int, number of the block in the file.
 
         Returns:
             (list of bytes, dict of the counts of instance_tokens and predictions).
@@ -217,7 +217,7 @@ class RecordWriter:
         return permutation.IndexPermutation(sum(self.counts), seeds)
 
     def _pairs(self, rows):
-        """Rows of all plans, as if they were one."""
+        """Pairs at some rows of all plans, which are counted as if they were one plan."""
         ends = np.cumsum(self.counts)
         plans = np.searchsorted(ends, rows, side="right")
         rows = rows - (ends - self.counts)[plans]
@@ -237,7 +237,7 @@ class LocalRunner(workers.WorkerPool):
         encoder: line_encoder.LineEncoder.
     """
 
-    is_shared = False  # the work directory, between machines
+    is_shared = False  # one machine uses the work directory
 
     def identify(self, paths):
         """Hashes of the contents of files, to detect changes: list of str.
@@ -254,11 +254,10 @@ class LocalRunner(workers.WorkerPool):
             paths: list of str.
             form: text_files.Format.
             encoder: line_encoder.LineEncoder.
-            directory: str, on a local disk, that the corpus is written to; it appears when all is
-                done.
+            directory: str, directory on a local disk for the corpus; it appears when all is done.
 
         Raises:
-            UserError: a file cannot be read or is not UTF-8, or there is no text in any.
+            UserError: a file cannot be read or is not UTF-8, or no file has any text.
         """
         size = text_files.total_size(paths)
         with (
@@ -276,7 +275,7 @@ class LocalRunner(workers.WorkerPool):
 
         Args:
             stage: str, name of the progress bar.
-            task: picklable callable, takes an item and a callable for the progress.
+            task: picklable callable that takes an item and a callable for the progress.
             items: iterable.
             total: float, the progress at the end.
             done: float, the progress at the beginning.

@@ -19,8 +19,8 @@ from albert_tf.errors import UserError, import_extra
 _BLOCK_BYTES = 1 << 18
 _LONGEST = 1 << 24  # bytes of a line or document; encoding takes about 26 times as much memory
 _WINDOW = 1 << 13  # characters: the splitter's time grows with the square of the length
-_CONTEXT = 256  # characters, far more than what decides whether a sentence ends
-_BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]*\n")  # in a block that begins where a line does
+_CONTEXT = 256  # characters, far more than are needed to tell whether a sentence ends
+_BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]*\n")  # in a block that begins at the start of a line
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which JSON can hold
 _BOM = b"\xef\xbb\xbf"
 
@@ -29,7 +29,7 @@ class Format(options.TextFormat):
     """The form of text files.
 
     Raises:
-        UserError: the sentence splitter is needed, and is not there or lacks the language.
+        UserError: the sentence splitter is needed, but is not installed or lacks the language.
     """
 
     def __post_init__(self):
@@ -44,14 +44,14 @@ class Format(options.TextFormat):
 
 
 class Chunk(NamedTuple):
-    r"""Some whole lines of a file, or whole documents where they are to be split.
+    r"""Some whole lines of a file, or whole documents if they have to be split into sentences.
 
     Attributes:
         content: bytes with the line end "\n".
         path: str.
         first_line: int, number of the first line, from 1.
         form: Format.
-        ends_document: bool, whether a document ends after it.
+        ends_document: bool, whether a document ends after this chunk.
     """
 
     content: bytes
@@ -132,10 +132,10 @@ def blocks(path, unpack=True):
 
     Args:
         path: str.
-        unpack: bool; if False, the bytes as they are.
+        unpack: bool; if False, compressed files are not unpacked.
 
     Raises:
-        UserError: it cannot be read or unpacked.
+        UserError: the file cannot be read or unpacked.
     """
     try:
         with contextlib.ExitStack() as stack:
@@ -156,7 +156,7 @@ def content_hash(path):
     """Hash (str) of the content of a file.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: the file cannot be read.
     """
     content = hashlib.blake2b(digest_size=16)
     for block in blocks(path, unpack=False):
@@ -165,7 +165,7 @@ def content_hash(path):
 
 
 def total_size(paths):
-    """Size of files together, in bytes; None if some are compressed.
+    """Total size of files in bytes; None if some are compressed.
 
     Raises:
         UserError: a file cannot be read.
@@ -181,7 +181,7 @@ def total_size(paths):
 
 
 def sentences(chunk):
-    """The sentences of a chunk, with an empty one where a document ends.
+    """The sentences of a chunk, with an empty string where a document ends.
 
     Args:
         chunk: Chunk.
@@ -213,7 +213,7 @@ def sentences(chunk):
 
 
 def _decoded(chunk):
-    """(list of the lines of a chunk, each with its number; numbers of those left out)."""
+    """Returns (list of (number, line) of a chunk, list of the numbers of lines left out)."""
     try:
         lines = chunk.content.decode().removesuffix("\n").split("\n")
         return list(enumerate(lines, start=chunk.first_line)), []
@@ -234,7 +234,7 @@ def _decoded(chunk):
 
 
 def _texts_of_json(numbered, chunk):
-    """(list of the texts of JSON lines, each with its number; numbers of those left out)."""
+    """Returns (list of (number, text) of JSON lines, list of the numbers of lines left out)."""
     texts, skipped, form = [], [], chunk.form
     for number, line in numbered:
         if not line.strip():
@@ -260,10 +260,10 @@ def _texts_of_json(numbered, chunk):
 
 
 def _in_windows(text, split):
-    """Sentences of a paragraph, in time that grows with its length only.
+    """Splits a paragraph into sentences, in time that grows linearly with its length.
 
     Whether a sentence ends after a word depends on a few words around it. So the last sentence of
-    a window, or its last words if it is very long, is split again together with what follows.
+    a window, or its last words if it is very long, is split again together with the next text.
     """
     found, begun, open_ = [], [], ""  # begun, open_: settled part and rest of the last sentence
     for piece in _pieces(text):
@@ -273,7 +273,7 @@ def _in_windows(text, split):
             begun = []
         open_ = (others or [first])[-1] + " " * piece.endswith(" ")
         settled = max(0, len(open_) - _CONTEXT)
-        if settled:  # up to the end of a word, unless the last one is that long
+        if settled:  # up to the end of a word, unless the last word is that long
             settled = open_.find(" ", settled, -1) + 1 or settled
         begun.append(open_[:settled])
         open_ = open_[settled:]

@@ -24,7 +24,7 @@ def no_report(_):
 class WorkerPool:
     """Processes that run tasks; with `num_workers` = 1, this process runs all of them.
 
-    Use it in a `with`. If the block ends early, running tasks end at their next report.
+    Use it in a `with` statement. If the block ends early, running tasks end at their next report.
 
     Args:
         num_workers: int.
@@ -52,7 +52,7 @@ class WorkerPool:
             self._executor.shutdown(cancel_futures=True)
 
     def in_order(self, task, items, advance):
-        """Yields task(item, report) of each item; report(n) in a task leads to advance(n) here.
+        """Yields task(item, report) for each item; report(n) in a task leads to advance(n) here.
 
         Args:
             task: picklable callable.
@@ -87,10 +87,10 @@ class WorkerPool:
 
 
 def _context():
-    """Start method of the processes. They are not forks of this one, where TensorFlow has threads.
+    """Context with the start method of the processes.
 
-    On Linux they are forks of a process that has only imported TensorFlow, which saves each of
-    them some seconds.
+    The processes are not forks of this one, where TensorFlow has threads. On Linux, they are forks
+    of a process that has only imported TensorFlow, which saves each of them some seconds.
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
