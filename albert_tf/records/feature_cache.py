@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record files that are made once, and again if their settings or input change."""
+"""Record files that are made once, and made again if their settings or input change."""
 
 import collections
 import hashlib
@@ -13,7 +13,7 @@ from albert_tf import files
 from albert_tf.errors import UserError
 from albert_tf.records import record_files, schemas
 
-_CACHE_FORMAT = 2  # raise it when the same text and settings give other features than before
+_CACHE_FORMAT = 2  # raise it if the same text and settings give other features than before
 
 
 class Cache(NamedTuple):
@@ -39,17 +39,18 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
         path: str, the record file.
         schema: dict from feature name to `FeatureSpec`.
         settings: dict of JSON values: everything besides the input that determines the features.
-        inputs: list of str, the files that are read, vocabulary included; their content counts.
+        inputs: list of str, the files that are read, including the vocabulary; compared by
+            content.
         make: callable that takes the `Cache` to be made, whose counts it may fill, and returns
             `batches` of `write_records`.
-        add_key: bool, whether the name gets the first digits of the key. Processes with other
-            settings then use other files, and no file is replaced while it is in use.
+        add_key: bool, whether the file name includes the first digits of the key. Processes with
+            different settings then use different files, and no file is replaced during its use.
 
     Returns:
         Cache.
 
     Raises:
-        UserError: an input cannot be read, the file is damaged, or `write_records` raised it.
+        UserError: an input cannot be read, the file is damaged, or `write_records` raises one.
     """
     hashes = [hashlib.sha256(files.read_bytes(name)).digest() for name in inputs]
     wanted = {

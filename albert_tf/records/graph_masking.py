@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """N-gram masks made while records are read, by TensorFlow operations (paper, section 4.1).
 
-The algorithm is that of `corpus.instances`, and so is the distribution of the masks. The random
-numbers of a record follow from a seed, its content and the epoch. So a record has other masks in
-each epoch, and it does not matter which process reads it, in which batch, or after which stop.
+The algorithm and the distribution of the masks are the same as in `corpus.instances`. The random
+numbers of a record depend only on a seed, its content and the epoch. So a record has different
+masks in each epoch, which do not depend on the process or batch that reads it, or on resuming.
 
-Shapes: B sequences, T tokens, P predictions of a sequence, w words of all sequences together.
+Shapes: B sequences, T tokens, P predictions per sequence, w words of all sequences together.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ import tensorflow as tf
 from albert_tf.options import Instances
 from albert_tf.text.tokenization import SpecialIds
 
-EVALUATION = -1  # stands for the epoch, where records have the same masks every time
+EVALUATION = -1  # in place of the epoch: the masks are the same every time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Masking:
     """Settings of masking, and a callable that masks a batch.
 
     Attributes:
-        settings: options.Instances, of which `masked_lm_prob`, `ngram`,
-            `max_predictions_per_seq`, `favor_shorter_ngram` and `do_whole_word_mask` count here.
+        settings: options.Instances; only `masked_lm_prob`, `ngram`, `max_predictions_per_seq`,
+            `favor_shorter_ngram` and `do_whole_word_mask` are used here.
         special_ids: SpecialIds of the records' vocabulary, with [MASK].
         vocab_size: int, of the same vocabulary; random pieces are drawn from all of it.
     """
@@ -40,7 +40,7 @@ class Masking:
 
         Args:
             features: dict with int32 [B, T]: input_ids, input_mask, token_boundary.
-            keys: int64 tensor [B, 2], of `keys_of`.
+            keys: int64 tensor [B, 2], from `keys_of`.
 
         Returns:
             dict: `features` with masked input_ids, without token_boundary, and with
@@ -97,14 +97,14 @@ def keys_of(serialized, seed, epochs):
     )
 
 
-# === Amounts, the same when masks are made while records are written ===
+# === Amounts, also used when masks are made while records are written ===
 
 
 def num_to_predict(length, settings):
-    """Tokens to mask in sequences. Halves go to even, as in the original.
+    """Number of tokens to mask in sequences. Halves are rounded to even, as in the original.
 
     Args:
-        length: int or int array, tokens of the sequences, specials counted.
+        length: int or int array, number of tokens of the sequences, including specials.
         settings: options.Instances.
     """
     wanted = np.rint(np.asarray(length) * settings.masked_lm_prob).astype(np.int64)
@@ -129,9 +129,9 @@ class _Words(NamedTuple):
     """The words of all sequences, one after the other; see `corpus.instances.Words`.
 
     Attributes:
-        number: int32 tensor [B, T], the word of each token; -1 where it may not be masked.
-        bounds: int32 tensor [w + 1]; of the tokens that may be masked, word k has those from
-            bounds[k] to bounds[k + 1] - 1.
+        number: int32 tensor [B, T], the word of each token; -1 if the token may not be masked.
+        bounds: int32 tensor [w + 1]; word k has the tokens from bounds[k] to bounds[k + 1] - 1,
+            where only tokens that may be masked are counted.
         word_of: int32 tensor [tokens that may be masked + 1], the word of each; w at the end.
         firsts, stops: int32 tensors [B]; a sequence has the words firsts to stops - 1.
     """
@@ -146,7 +146,7 @@ class _Words(NamedTuple):
 def _word_groups(opens_word, may_mask, whole_words):
     """Groups tokens into _Words; the arguments are those of `corpus.instances.word_groups`."""
     count = tf.cast(may_mask, tf.int32)
-    opens = may_mask & (tf.cumsum(count, axis=1) == 1)  # there is no word before to join
+    opens = may_mask & (tf.cumsum(count, axis=1) == 1)  # there is no word before it to join
     opens |= may_mask & (opens_word if whole_words else True)
     flat_opens, flat_may_mask = tf.reshape(opens, [-1]), tf.reshape(may_mask, [-1])
     number = tf.cumsum(tf.cast(flat_opens, tf.int32)) - 1
@@ -166,10 +166,10 @@ def _choose_ngrams(words, budgets, order_draws, ngram_lengths, longest_ngram):
 
     Args:
         words: _Words.
-        budgets: int32 tensor [B], tokens to choose at most.
-        order_draws: float64 tensor [B, T]; words are visited in the order of these.
-        ngram_lengths: int32 tensor [B, T], of the n-gram at the n-th word visited.
-        longest_ngram: int, words of an n-gram at most.
+        budgets: int32 tensor [B], maximum number of tokens to choose in each sequence.
+        order_draws: float64 tensor [B, T]; words are visited in ascending order of these numbers.
+        ngram_lengths: int32 tensor [B, T], n-gram lengths, in the order in which words are visited.
+        longest_ngram: int, longest n-gram in words.
 
     Returns:
         bool tensor [B, T], the chosen tokens.
@@ -222,7 +222,7 @@ def _uniform(keys, count):
 
 
 def _first_places(chosen, count):
-    """Where tokens are chosen, in ascending order: (int32 [B, count], bool [B, count])."""
+    """Ascending positions of chosen tokens (int32 [B, count]), and which exist (bool)."""
     length = chosen.shape[1]
     ranks = tf.where(chosen, tf.range(length, 0, -1), 0)
     found = tf.math.top_k(ranks, min(count, length)).values
@@ -231,7 +231,7 @@ def _first_places(chosen, count):
 
 
 def _replace(ids, positions, is_real, replaced):
-    """Replaces tokens [B, T] at some positions; the other arguments are int32 or bool [B, P]."""
+    """Replaces tokens of ids [B, T] at the positions [B, P] that are real (bool [B, P])."""
     rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, tf.newaxis], tf.shape(positions))
     places = tf.stack([rows[is_real], positions[is_real]], axis=1)
     return tf.tensor_scatter_nd_update(ids, places, replaced[is_real])

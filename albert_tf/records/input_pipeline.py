@@ -5,8 +5,8 @@ An epoch of training contains every record once: the files are put in random ord
 windows of records, and each window is shuffled. The order depends only on the seed and the counts
 of the files, so the records of any step are found without reading earlier ones.
 
-On request, records of a window that belong together, such as those of similar length, share
-batches. Then the order also depends on the records of the window.
+On request, records of a window that belong together, such as records of similar length, are put
+into the same batches. Then the order also depends on the records of the window.
 """
 
 import functools
@@ -18,12 +18,12 @@ from albert_tf.errors import UserError
 from albert_tf.options import WINDOW
 from albert_tf.records import graph_masking, record_files, schemas
 
-# Padding that is cut off is cut to a multiple of this: kernels are prepared again for each length.
+# Padding is cut so that lengths are multiples of this: kernels are prepared for each new length.
 LENGTH_STEP = 8
 LARGEST_WINDOW = 10**7
 _READ_BYTES = 2**18
 _COPIED_TOGETHER = 64  # records that are copied out of a window at a time
-_UNSHUFFLED_WINDOW = 1000  # records read at a time where the order stays as it is
+_UNSHUFFLED_WINDOW = 1000  # records read at a time if they are not shuffled
 _MEASURED_TOGETHER = 256  # records that are assigned to groups at a time
 # Keys of an epoch: 0 for the files, 1 + n for window n, _BATCH_KEYS + n for the batches in it.
 _EPOCH_KEYS, _BATCH_KEYS = 2**32, 2**31
@@ -48,29 +48,29 @@ def train_batches(
 ):
     """Endless shuffled batches, starting at any step; each is a dict of int32 and float32 tensors.
 
-    Global batch k depends on seed, window and the counts of the files only, not on shares and
-    splits: all elements for step k, share after share, hold its rows in their order.
+    Global batch k depends only on seed, window and the counts of the files, not on shares and
+    splits: the elements for step k, joined share after share, are its rows in order.
 
     Args:
         files: list of record_files.IndexedFile.
         schema: dict from feature name to `FeatureSpec`; other features of the records are
             ignored.
-        batch_size: int, B, sequences of a global batch.
-        seed: int; the caller draws one where the user gave none.
+        batch_size: int, B, number of sequences in a global batch.
+        seed: int; the caller draws one if the user gave none.
         window: int, records that are shuffled together. 1 or less keeps the order of files and
             records.
         first_step: int, the global batch to begin with: 0, or the step that a run resumes at.
-        num_shares: int n, into how many parts global batches are cut, one per worker.
-        share: int, which part to read: rows of others are not parsed.
-        splits: int s, into how many elements a share is cut, one per replica of the worker. Each
-            is [B / (n * s), length].
-        trim_to: int T, the length the records are padded to, to have each element cut to its
-            longest sequence; None leaves them as they are, as a TPU needs them.
-        length_step: int, what lengths are cut to a multiple of; `coarse_length_step` where each
+        num_shares: int n, number of parts of a global batch, one per worker.
+        share: int, the part to read; rows of other parts are not parsed.
+        splits: int s, number of elements of a share, one per replica of the worker. Each is
+            [B / (n * s), length].
+        trim_to: int T, the padded length of the records, to cut each element to its longest
+            sequence; None to keep the padding, as a TPU needs.
+        length_step: int; trimmed lengths are multiples of it. Use `coarse_length_step` if each
             new length costs a compilation.
-        length_buckets: tuple of int or None, ascending lengths up to T, to have sequences batched
-            together that belong to the same one, and each element cut to its bucket. `trim_to` has
-            no effect then. Global batches depend on the lengths of the records, too.
+        length_buckets: tuple of int or None, ascending lengths up to T. If given, sequences of the
+            same bucket are batched together, and each element is cut to its bucket. Then `trim_to`
+            has no effect, and global batches also depend on the lengths of the records.
         masking: graph_masking.Masking or None, to mask the records differently in each epoch.
 
     Raises:
@@ -120,7 +120,7 @@ def parsed_batches(serialized, schema, batch_size, drop_remainder, *, masking=No
         batch_size: int.
         drop_remainder: bool, whether to leave out a last batch smaller than batch_size.
         masking: graph_masking.Masking or None, to mask the records.
-        seed: int, of the masks.
+        seed: int, seed of the masks.
     """
     fixed = {
         name: tf.io.FixedLenFeature([feature.length], feature.dtype)
@@ -139,7 +139,7 @@ def parsed_batches(serialized, schema, batch_size, drop_remainder, *, masking=No
 
 
 def _checked(name, values, feature):
-    """Values in the types of batches; fails if one is out of range, where a GPU would read 0."""
+    """Casts values to the types of batches; fails if one is out of range: a GPU would read 0."""
     smallest, largest = feature.limits
     is_good = tf.reduce_all((values >= smallest) & (values <= largest))
     message = f"feature {name} holds a value that is not in {smallest} to {largest}"
@@ -174,17 +174,17 @@ def load_arrays(path, schema):
 
 
 def prediction_batches(arrays, batch_size, max_seq_length, *, fixed_shape=False):
-    """Batches for prediction, of rows of similar length and cut to the longest.
+    """Batches for prediction: rows of similar length, cut to the longest of them.
 
     Args:
-        arrays: dict of numpy arrays [n, ...], of `load_arrays`.
+        arrays: dict of numpy arrays [n, ...], from `load_arrays`.
         batch_size: int, B.
-        max_seq_length: int, T, the length the records are padded to.
-        fixed_shape: bool, whether every batch is B rows of full length instead, as a TPU needs
-            them; rows of zeros fill the last one.
+        max_seq_length: int, T, the padded length of the records.
+        fixed_shape: bool, whether every batch has B rows of full length instead, as a TPU needs;
+            rows of zeros fill the last batch.
 
     Yields:
-        (rows, features): the row numbers, int array [B], -1 for filling; a dict of arrays.
+        (rows, features): int array [B] of row numbers, -1 for rows of zeros; dict of arrays.
     """
     num_rows = len(arrays["input_mask"])
     masks = arrays["input_mask"].reshape(num_rows, -1, max_seq_length)
@@ -211,7 +211,7 @@ def coarse_length_step(max_seq_length):
 
 
 def _rounded_up(length, step=LENGTH_STEP):
-    """The next multiple of the step: of an int or of an int tensor."""
+    """Rounds an int or int tensor up to the next multiple of the step."""
     return -(-length // step) * step
 
 
@@ -221,7 +221,7 @@ def _trim(features, max_seq_length, allowed):
     Args:
         features: dict of tensors.
         max_seq_length: int, T.
-        allowed: callable, int tensor, a length -> the next one that batches may have.
+        allowed: callable, int tensor, a length -> the next length that batches may have.
     """
     masks = tf.reshape(features["input_mask"], [-1, max_seq_length])
     longest = tf.reduce_max(tf.reduce_sum(masks, axis=1))
@@ -230,7 +230,7 @@ def _trim(features, max_seq_length, allowed):
 
 
 def _bucket_of(bounds, serialized):
-    """The bucket of each record, int32 [n]: the number of its bound among `bounds`."""
+    """The bucket of each record, int32 [n]: the index of its bound in `bounds`."""
     mask = {"input_mask": tf.io.FixedLenFeature([bounds[-1]], tf.int64)}
     lengths = tf.reduce_sum(tf.io.parse_example(serialized, mask)["input_mask"], axis=1)
     return tf.searchsorted(tf.constant(bounds, tf.int64), lengths)
@@ -242,7 +242,7 @@ def _bound_of(bounds, length):
 
 
 def _cut(features, max_seq_length, length, reshape):
-    """Token features [B, k * T] cut to [B, k * length], with the `reshape` of their library."""
+    """Cuts token features [B, k * T] to [B, k * length], with their library's `reshape`."""
 
     def cut(values):
         rows, columns = values.shape
@@ -263,9 +263,9 @@ def _training_records(
 ):
     """Endless dataset of serialised records: the rows of every batch that belong to a share.
 
-    Batch k is the records k * B to (k + 1) * B - 1 of an endless order, which depends on `seed`,
-    `window` and the counts of the files only; with `group_of`, on B and the groups too. Two
-    windows of records are in memory.
+    Batch k consists of the records k * B to (k + 1) * B - 1 of an endless order. The order depends
+    only on `seed`, `window` and the counts of the files; with `group_of`, also on B and the groups.
+    Two windows of records are in memory.
 
     Args:
         files: sequence of record_files.IndexedFile, with at least one record.
@@ -276,9 +276,9 @@ def _training_records(
         num_shares: int n.
         share: int i: the rows from i * B / n to (i + 1) * B / n - 1 of each batch.
         with_epochs: bool, whether each record comes with the number of its epoch.
-        group_of: callable or None, string tensor [n] of records -> int32 tensor [n] of the groups
-            that they belong to. A batch that lies within a window is of one group, except for as
-            many batches as there are borders between groups.
+        group_of: callable or None, string tensor [n] of records -> int32 tensor [n], their groups.
+            A batch within a window has records of one group, except for at most one batch per
+            border between groups.
 
     Returns:
         tf.data.Dataset of string scalars, or of pairs of these and int64 scalars.
@@ -346,14 +346,14 @@ def _in_batches(order, groups, before, batch_size, key):
 
     Args:
         order: int64 tensor [n], the records of a window in a random order.
-        groups: int32 tensor [n], the group of each.
-        before: int64 scalar, how many of them complete the last batch of the window before.
+        groups: int32 tensor [n], the groups of these records.
+        before: int64 scalar, number of records that complete the previous window's last batch.
         batch_size: int.
         key: int64 tensor [2], of the order of the batches.
 
     Returns:
-        int64 tensor [n]. The first records, which complete a batch, and the last, which begin one
-        that the next window completes, are random ones.
+        int64 tensor [n], the new order. The first records, which complete a batch, and the last
+        ones, which begin a batch that the next window completes, are chosen at random.
     """
     whole = tf.maximum(tf.size(order, tf.int64) - before, 0) // batch_size
     stop = before + whole * batch_size
@@ -364,7 +364,7 @@ def _in_batches(order, groups, before, batch_size, key):
 
 
 def _reader(files):
-    """A function (number of a file, records to skip) -> tf.data.Dataset of the other records."""
+    """Returns a function: file number, records to skip -> tf.data.Dataset of the other records."""
     paths = [file.path for file in files]
     compressions = [schemas.compression_of(path) for path in paths]
     last_offsets = np.array([len(file.offsets) - 1 for file in files])
@@ -372,7 +372,7 @@ def _reader(files):
     offsets = np.concatenate([file.offsets for file in files]).astype(np.int64)
 
     def read(number, skipped):
-        # The last known offset before the first record wanted; the few between are skipped.
+        # Read from the last known offset before the first wanted record; skip the few between.
         known = tf.minimum(skipped // record_files.STEP, tf.gather(last_offsets, number))
         dataset = tf.raw_ops.TFRecordDatasetV2(
             filenames=tf.gather(paths, [number]),

@@ -23,11 +23,11 @@ STEP = 4096  # records from one known offset to the next: some MB, quick to skip
 CACHE_REMEDY = "If the file is damaged, delete it: it is then made again"
 _SUMMARY = "summary-"
 _ENTRY = ("size", "mtime_nsec", "count", "offsets")
-_HEAD_BYTES, _CHECKSUM_BYTES = 12, 4  # before a record, its length with a checksum; after it
-_LONGEST_PACKED = 1 << 28  # bytes of a record; the size of a compressed file says nothing
+_HEAD_BYTES, _CHECKSUM_BYTES = 12, 4  # length with checksum before a record; checksum after it
+_LONGEST_PACKED = 1 << 28  # bytes of a record in a compressed file, whose size is no limit
 _READ_TOGETHER = 1024
 _SECONDS_BETWEEN_LINES = 30
-# The limit of each feature, for messages.
+# What limits each feature, for messages.
 _LIMITED_BY = {
     "input_ids": "vocab_size in --albert_config_file: another vocabulary than the records'",
     "masked_lm_ids": "vocab_size in --albert_config_file: another vocabulary than the records'",
@@ -50,9 +50,9 @@ class IndexedFile(NamedTuple):
 
     Attributes:
         path: str.
-        count: int, of its records.
-        offsets: tuple of int, where the records 0, STEP, 2 * STEP ... begin, in bytes; of a
-            compressed file, (0,).
+        count: int, number of its records.
+        offsets: tuple of int, offsets in bytes of the records 0, STEP, 2 * STEP ...; (0,) for a
+            compressed file.
     """
 
     path: str
@@ -117,7 +117,7 @@ def _count_all(paths, states, remedy):
             sizes = lengths(path)
         read = 0
         with naming_bad_records([path], schema={}, remedy=remedy):
-            # For the checksums.
+            # Read all records, to check their checksums.
             for batch in schemas.serialized([path]).batch(_READ_TOGETHER).map(tf.size):
                 read += int(batch)
                 if time.monotonic() >= next_line:
@@ -161,7 +161,7 @@ def is_current(entry, state):
 
 
 def index_content(entries):
-    """The content of an index as JSON values; a summary contains it besides other figures.
+    """The content of an index as JSON values; a summary contains it along with other figures.
 
     Args:
         entries: dict from path to `entry`.
@@ -212,11 +212,11 @@ def summary_file(path):
 
 
 def expand_patterns(patterns, flag):
-    """Record files that match patterns, as files.expand_patterns, without summaries.
+    """Record files that match patterns: `files.expand_patterns` without summaries.
 
     Args:
         patterns: str, comma-separated globs.
-        flag: str, name of the flag they come from, for the message.
+        flag: str, name of the flag with the patterns, for the message.
 
     Raises:
         UserError: a pattern matches no file, or there are only summaries.
@@ -264,8 +264,8 @@ def _summaries(paths):
 def lengths(path):
     """Sizes of the records of a file in bytes, int64 array [n].
 
-    TensorFlow's reader trusts the length that a record begins with and asks for that much memory,
-    so nothing may be read with it before each length is known to lie within the file.
+    TensorFlow's reader trusts the length at the beginning of a record and asks for that much
+    memory. So it may be used only after this check that each record ends within the file.
 
     Args:
         path: str.
@@ -277,19 +277,19 @@ def lengths(path):
 
 
 def first_records(path, count):
-    """The features of the first records of a file, as tf.train.Features maps them.
+    """Features of the first records of a file, as in tf.train.Features.
 
-    The file is opened once, and read without TensorFlow's reader. Checksums are not looked at.
+    The file is opened once, and read without TensorFlow's reader. Checksums are not checked.
 
     Args:
         path: str.
-        count: int, records at most.
+        count: int, maximum number of records.
 
     Returns:
         list of dict, at least one.
 
     Raises:
-        UserError: there is none, or one of them is damaged.
+        UserError: there is no record, or one of these records is damaged.
     """
     records = [record for _, record in itertools.islice(_walk(path, count), count)]
     if not records:
@@ -336,7 +336,7 @@ def find_bad_record(files, schema, flags=None, remedy=None):
 
 @contextlib.contextmanager
 def naming_bad_records(files, schema, flags=None, remedy=None):
-    """Context that makes an error of TensorFlow name the bad record, if one is the cause.
+    """Context that replaces TensorFlow's error about a bad record by one that names the record.
 
     The arguments are those of `check_records`; `files` is a list of the files that the block reads.
 
@@ -362,7 +362,7 @@ def advising(remedy):
 
 
 def _walk(path, most_kept):
-    """Yields (length, content of one of the first `most_kept` records, else None) of records."""
+    """Yields (length, content) of each record; content is None after the first `most_kept`."""
     count, is_packed = 0, bool(schemas.compression_of(path))
     try:
         size = None if is_packed else tf.io.gfile.stat(path).length

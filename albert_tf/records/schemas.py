@@ -27,10 +27,10 @@ class FeatureSpec:
     """One feature of a record: a fixed number of values of one type, in a range.
 
     Args:
-        dtype: tf.DType, tf.int64 or tf.float32, the two number types a tf.train.Example can hold.
-        length: int, how many numbers.
-        minimum, maximum: int or float, the smallest and the largest value allowed; None for those
-            of int32 or float32, since batches hold these types.
+        dtype: tf.DType, tf.int64 or tf.float32: the number types that a tf.train.Example can hold.
+        length: int, number of values.
+        minimum, maximum: int or float, the smallest and the largest value allowed; None for the
+            limits of int32 or float32, which are the types of batches.
     """
 
     dtype: tf.DType
@@ -40,7 +40,7 @@ class FeatureSpec:
 
     @property
     def limits(self):
-        """(smallest, largest) value allowed; nan and the infinities never are."""
+        """(smallest, largest) value allowed; nan and the infinities are never allowed."""
         kind = tf.int32 if self.dtype == tf.int64 else self.dtype
         return (
             kind.min if self.minimum is None else self.minimum,
@@ -91,7 +91,7 @@ def classification_schema(max_seq_length, label_dtype=tf.int64, *, num_labels=No
     Args:
         max_seq_length: int, tokens per record.
         label_dtype: tf.DType, tf.int64 for the number of a class, tf.float32 for a score.
-        num_labels: int C, or None not to limit the labels.
+        num_labels: int C, or None for no limit on the labels.
         sizes: vocab_size and type_vocab_size.
     """
     is_class = label_dtype == tf.int64
@@ -121,7 +121,7 @@ def token_classification_schema(max_seq_length, *, num_labels=None, **sizes):
 
     Args:
         max_seq_length: int T, tokens per record.
-        num_labels: int C, or None not to limit the labels.
+        num_labels: int C, or None for no limit on the labels.
         sizes: vocab_size and type_vocab_size.
     """
     return {
@@ -134,8 +134,8 @@ def token_classification_schema(max_seq_length, *, num_labels=None, **sizes):
 def squad_schema(max_seq_length, training, **sizes):
     """Schema of the SQuAD records, one per window of a paragraph.
 
-    Labels: start_positions and end_positions are positions in the sequence, 0 ([CLS]) where the
-    window does not hold the answer; is_impossible is 1 there.
+    The labels start_positions and end_positions are positions in the sequence. If the window does
+    not hold the answer, both are 0 ([CLS]) and is_impossible is 1.
 
     Args:
         max_seq_length: int T, tokens per window with its question.
@@ -163,7 +163,7 @@ def serialized(paths):
     """The serialised records of files, in order, as a tf.data.Dataset of string scalars.
 
     Args:
-        paths: list of str; names that end in .gz are of files compressed with gzip.
+        paths: list of str; files whose names end in .gz are compressed with gzip.
     """
     compressions = [compression_of(path) for path in paths]
     return tf.data.Dataset.from_tensor_slices((paths, compressions)).flat_map(
@@ -234,7 +234,7 @@ def open_writers(paths):
         paths: list of str.
 
     Yields:
-        list of tf.io.TFRecordWriter, one per path; they compress for a path that ends in .gz.
+        list of tf.io.TFRecordWriter, one per path; it compresses if the path ends in .gz.
     """
     with files.replacing(*paths) as names, contextlib.ExitStack() as stack:
         yield [
@@ -249,7 +249,7 @@ def expand_shards(names, count=None):
     Args:
         names: str, comma-separated. dir/train.tfrecord.gz@2 stands for
             dir/train-00000-of-00002.tfrecord.gz and dir/train-00001-of-00002.tfrecord.gz.
-        count: int or None, number of files of a single name without @.
+        count: int or None, number of files for a single name without @.
 
     Returns:
         list of str.
@@ -350,7 +350,7 @@ def _fields(name, values):
 
 
 def _varints(values):
-    """(bytes of all values, list of the offsets of the rows, beginning with 0 and one more)."""
+    """Returns (bytes of all values, offsets of the rows followed by the size)."""
     n, length = values.shape
     is_small = values.size and values.min() >= 0
     largest = values.max() if is_small else None
@@ -372,7 +372,7 @@ def _varints(values):
 
 @functools.lru_cache(maxsize=1 << 14)
 def _head(name, tag, size):
-    """The bytes before the numbers of a feature, which take `size` bytes."""
+    """Bytes that come before the numbers of a feature; the numbers take `size` bytes."""
     numbers = b"\x0a" + _varint(size) if size else b""
     kind = bytes([tag]) + _varint(len(numbers) + size) + numbers
     feature = b"\x12" + _varint(len(kind) + size) + kind
