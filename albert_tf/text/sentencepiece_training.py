@@ -12,7 +12,7 @@ from sentencepiece import sentencepiece_model_pb2
 from albert_tf.errors import UserError
 from albert_tf.options import SPM_SYMBOLS
 
-# The original's README, section on training SentencePiece. The ids follow: <pad> 0, <unk> 1,
+# The original's README, section on training SentencePiece. The ids are then <pad> 0, <unk> 1,
 # [CLS] 2, [SEP] 3, [MASK] 4. The comma is not among the symbols, since it separates them.
 _RELEASE = {
     "model_type": "unigram",
@@ -24,7 +24,7 @@ _RELEASE = {
     "user_defined_symbols": list(SPM_SYMBOLS),
     "shuffle_input_sentence": True,
 }
-# Sums in training depend on how sentences are divided among threads: a fixed number of threads
+# Sums in training depend on how sentences are divided among threads, so a fixed number of threads
 # gives the same model on every machine.
 _THREADS = 4
 _RESERVED = "▅"  # SentencePiece leaves out sentences with it
@@ -38,13 +38,13 @@ class Sample:
     Args:
         sentences: iterable of str, from `FullTokenizer.normalize`; empty ones are skipped.
         options: Options.
-        is_split: bool, whether the text was split into sentences; else each line is one.
+        is_split: bool, whether the text was split into sentences; if not, each line is a sentence.
 
     Attributes:
-        kept: list of str.
-        read: int, usable sentences.
-        too_long, reserved: int, sentences left out because of their length, or because they
-            contain the character that SentencePiece reserves.
+        kept: list of str, the sentences to train on.
+        read: int, number of usable sentences.
+        too_long, reserved: int, numbers of sentences left out because of their length, or because
+            they contain the character that SentencePiece reserves.
 
     Raises:
         UserError: there is no sentence, or one is not valid Unicode.
@@ -97,7 +97,7 @@ def train(sentences, options, shows_log=False):
     """Trains a model; the same sentences give the same model.
 
     Args:
-        sentences: list of str, from a `Sample`. It is emptied, as SentencePiece has a copy.
+        sentences: list of str, from a `Sample`. It is emptied, since SentencePiece has a copy.
         options: Options.
         shows_log: bool, whether SentencePiece logs to stderr.
 
@@ -105,7 +105,7 @@ def train(sentences, options, shows_log=False):
         bytes, the content of a .model file.
 
     Raises:
-        UserError: the text does not give a model of that size.
+        UserError: no model of this size can be made from the text.
     """
     given = dataclasses.asdict(options)
     del given["seed"]  # only matters for choosing the sentences

@@ -25,7 +25,7 @@ def cut(first, second, max_length):
     Args:
         first: list of int.
         second: list of int, empty if there is only one text.
-        max_length: int, of the sequence.
+        max_length: int, longest sequence in pieces.
 
     Returns:
         (list of int, list of int).
@@ -39,11 +39,11 @@ def cut(first, second, max_length):
 
 
 def pack_segments(firsts, seconds, special_ids, max_length):
-    """Arrays of the sequences [CLS] first [SEP] second [SEP], filled up with 0.
+    """Arrays of the sequences [CLS] first [SEP] second [SEP], padded with 0.
 
     Args:
-        firsts: list of n lists of int, ids of the first segments, short enough already.
-        seconds: list of n, lists of int, or None for a sequence [CLS] first [SEP].
+        firsts: list of n lists of int, ids of the first segments, already cut.
+        seconds: list of n items: a list of int, or None for a sequence [CLS] first [SEP].
         special_ids: tokenization.SpecialIds.
         max_length: int, T.
 
@@ -74,7 +74,7 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
 
     Args:
         texts: str, or a list, tuple or array of str.
-        name: str, of the argument, for the message.
+        name: str, name of the argument, for the message.
 
     Raises:
         UserError: `texts` is something else.
@@ -91,7 +91,7 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
 
 
 def encode(tokenizer, texts, pairs=None, max_length=512, return_tensors=None):
-    """Encodes texts as `FullTokenizer.__call__` does; see there for the arguments."""
+    """Implements `FullTokenizer.__call__`; see there for the arguments."""
     if return_tensors not in (None, "tf"):
         raise UserError(
             f'return_tensors must be "tf", or None for numpy arrays. Received: {return_tensors!r}'
@@ -107,7 +107,7 @@ def encode(tokenizer, texts, pairs=None, max_length=512, return_tensors=None):
 
 
 def packed(tokenizer, texts, pairs, max_length):
-    """Encodes texts as features of records: dict of int32 [n, max_length], as `pack_segments`."""
+    """Encodes texts as features of records: the arrays of `pack_segments`, as int32."""
     if max_length < SHORTEST:
         raise UserError(f"max_length must be at least {SHORTEST}. Received: {max_length}")
     texts = as_texts(texts)

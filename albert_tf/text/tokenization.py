@@ -203,7 +203,7 @@ def basic_tokens(text, lower=True, strip_accents=True):
     Args:
         text: str.
         lower: bool, lower-case.
-        strip_accents: bool, drop accents while lower-casing. Text with its capitals keeps them.
+        strip_accents: bool, drop accents while lower-casing. If lower is False, they stay.
 
     Returns:
         list of str.
@@ -242,11 +242,11 @@ def wordpieces(word, vocab):
     return pieces
 
 
-# Clean-up of one character. Cached, since a text has few different ones.
+# Clean-up of one character. The results are cached, since a text has few different characters.
 
 
 def cleaned(char):
-    """A character as WordPiece's clean-up leaves it: by itself, dropped (""), or set apart."""
+    """A character after WordPiece's clean-up: unchanged, dropped (""), or with spaces around it."""
     if char in "\t\n\r":  # the only control characters that stay: they are white space
         return char
     if char == "\ufffd" or unicodedata.category(char) in ("Cc", "Cf"):
@@ -282,13 +282,14 @@ _cached_cleaned, _cached_set_apart = functools.cache(cleaned), functools.cache(s
 def is_start_piece(piece, is_sentencepiece=True):
     """Whether a piece starts a word, for whole-word masking and `token_boundary`.
 
-    WordPiece: it does not begin with "##". SentencePiece: it is a single punctuation mark, or holds
-    anything but ASCII letters and these marks ("▁", digits, foreign letters, and ' < = >, which the
-    original's list lacks). The caller has to treat [CLS] and [SEP].
+    A WordPiece piece starts a word if it does not begin with "##". A SentencePiece piece does if it
+    is a single punctuation mark, or contains anything but ASCII letters and these marks ("▁",
+    digits, foreign letters, and ' < = >, which the original's list lacks). The caller has to treat
+    [CLS] and [SEP].
 
     Args:
-        piece: str, the piece as tokenised (as "<unk>" it is always a start).
-        is_sentencepiece: bool, which of the two rules.
+        piece: str, the piece as tokenised ("<unk>" always starts a word).
+        is_sentencepiece: bool, whether to use the rule for SentencePiece.
 
     Returns:
         bool.
@@ -304,7 +305,7 @@ def is_start_piece(piece, is_sentencepiece=True):
 class FullTokenizer:
     """Tokenizer of a model: SentencePiece if `spm_model_file` is given, else WordPiece. Picklable.
 
-    An object of it is a SentencePieceTokenizer or a WordPieceTokenizer.
+    The constructor returns a SentencePieceTokenizer or a WordPieceTokenizer.
 
     Args:
         vocab_file: str or None, WordPiece vocabulary; ignored when there is a SentencePiece model.
@@ -317,14 +318,14 @@ class FullTokenizer:
         vocab: dict of piece to id, in the order of the ids.
         inv_vocab: dict of id to piece.
         is_sentencepiece: bool.
-        path: str, the file.
+        path: str, path of the file.
         do_lower_case, strip_accents: bool, as given.
 
     Raises:
-        UserError: neither file is given, or it cannot be used.
+        UserError: no file is given, or it cannot be used.
     """
 
-    # Of the subclasses.
+    # Defined by the subclasses.
     is_sentencepiece: bool
     _remedy: str
     _load_vocab: Callable[[], dict[str, int]]
@@ -369,17 +370,17 @@ class FullTokenizer:
     ) -> dict[str, Any]:
         """Encodes texts as inputs of a model: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
-        A text that is too long loses its end; in a pair, the longer text does, as in the scripts.
+        A text that is too long is cut at its end; in a pair, the longer text is, as in the scripts.
 
         Args:
             texts: str or list of n str.
-            pairs: None, or as many second texts; "" for no second text.
-            max_length: int, longest sequence.
+            pairs: None, or one second text for each text; "" for no second text.
+            max_length: int, longest sequence in pieces.
             return_tensors: "tf" for tensors; None for numpy arrays.
 
         Returns:
             dict of int32 [n, T]: `input_ids`, `input_mask` (1 for pieces, 0 for padding) and
-            `token_type_ids` (1 for the second text); T is the longest of these sequences.
+            `token_type_ids` (1 for the second text); T is the length of the longest sequence.
 
         Raises:
             UserError: an argument is invalid.
@@ -438,8 +439,8 @@ class FullTokenizer:
 
         Args:
             text: str, or bytes in UTF-8 (invalid bytes are dropped).
-            is_normalized: bool, whether it comes from `normalize`. Some texts, such as those with a
-                "\u00a8", change again when they are normalised twice.
+            is_normalized: bool, whether the text is from `normalize`. Some texts, such as those
+                with a "\u00a8", change again when they are normalised twice.
 
         Returns:
             list of str.
@@ -493,13 +494,13 @@ class FullTokenizer:
         """Ids of many texts, faster than one by one.
 
         In SentencePiece mode, all unknown pieces share one id, and the rule of `encode_pieces` for
-        a number before a comma is not applied; `needs_pieces` tells which ids it may concern.
+        a number before a comma is not applied; `needs_pieces` tells which ids may be affected.
 
         Args:
             texts: list of str, from `normalize`.
 
         Returns:
-            (int32 array of the ids of all texts, int64 array of how many each has).
+            (int32 array of the ids of all texts, int64 array of the number of ids of each text).
         """
         return _flat([self.encode_ids(text, is_normalized=True) for text in texts])
 
@@ -594,7 +595,7 @@ class WordPieceTokenizer(FullTokenizer):
 
 
 class Cache(dict):
-    """Results of a function, limited in number; it is pickled without them.
+    """Cache of a function's results, limited in number; it is pickled without the results.
 
     Args:
         function: picklable callable of one argument.
@@ -614,7 +615,7 @@ class Cache(dict):
 
 
 def _flat(rows):
-    """Concatenates lists: (their values, their lengths)."""
+    """Concatenates lists; returns (their values, their lengths)."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     return np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum()), lengths
 
