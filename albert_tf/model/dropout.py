@@ -32,7 +32,7 @@ def seeded(key, place=0):
     Args:
         key: int32 tensor [2], a seed of TensorFlow's stateless generators. It has to differ between
             steps, replicas and micro-batches.
-        place: int, of the first call.
+        place: int, place of the first call.
     """
     before = _places.key, _places.count
     _places.key, _places.count = _positive(key), place
@@ -48,12 +48,12 @@ def repeatable():
 
 
 def current():
-    """Key and place of the next call, with which `seeded` repeats the calls that follow."""
+    """Key and place of the next call; with them, `seeded` repeats the calls that follow."""
     return _places.key, _places.count
 
 
 def next_key():
-    """The key of the next place: int32 tensor [2]. Without `seeded`, a random one."""
+    """The key of the next place: int32 tensor [2]; a random key outside `seeded`."""
     if _places.key is None:
         return tf.random.uniform([2], 0, tf.int32.max, tf.int32)
     place = _places.count
@@ -62,7 +62,7 @@ def next_key():
 
 
 def fold_in(key, number):
-    """Derives a key (int32 tensor [2]) from another and a number, the same with and without XLA."""
+    """Derives a key (int32 tensor [2]) from a key and a number, the same with and without XLA."""
     return _positive(tf.random.experimental.stateless_fold_in(key, number))
 
 
@@ -74,7 +74,7 @@ def _positive(key):
 def keep_mask(shape, rate, key):
     """Decides which elements stay: bool tensor of a shape, true with probability 1 - rate.
 
-    The probability is that of `kept_share`, within 2 ** -17 of the wanted one.
+    The exact probability is `kept_share(rate)`, which differs from 1 - rate by at most 2 ** -17.
 
     Args:
         shape: TensorShape or list of int, or int32 tensor.
@@ -97,7 +97,7 @@ def _dropped(rate):
 
 
 def draw(x, rate, training):
-    """Draws which elements of a tensor stay: a bool tensor of its shape, None for all of them."""
+    """Draws which elements of a tensor stay: a bool tensor of its shape, or None if all stay."""
     if not training or not rate:
         return None
     shape = x.shape if x.shape.is_fully_defined() else tf.shape(x)
@@ -105,14 +105,14 @@ def draw(x, rate, training):
 
 
 def drop(x, keep, rate):
-    """Zeroes the elements that do not stay, and scales those that do by 1 / (1 - rate)."""
+    """Sets elements that do not stay to 0, and scales the others by 1 / (1 - rate)."""
     if keep is None:
         return x
-    # In float32: 1 / 0.9 is 0.2% smaller in bfloat16.
+    # Computed in float32, since 1 / 0.9 is 0.2% smaller in bfloat16.
     scaled = tf.cast(tf.cast(x, tf.float32) * (1.0 / kept_share(rate)), x.dtype)
     return tf.where(keep, scaled, tf.zeros([], x.dtype))
 
 
 def dropout(x, rate, training):
-    """Zeroes a share `rate` of x and scales the rest by 1 / (1 - rate), only in training."""
+    """Sets a share `rate` of x to 0 and scales the rest by 1 / (1 - rate), only in training."""
     return drop(x, draw(x, rate, training), rate)

@@ -5,9 +5,9 @@ Shapes:
     B batch, T sequence, E embedding, H hidden, N heads, D = H / N head size, I intermediate,
     V vocabulary, L layers.
 
-Kernels are 2-D and biases 1-D, as the original's variables are: one line per variable then
-suffices to read its checkpoints, and rank tells which variables decay. Products run on
-[B * T, H], which is faster than the same product on [B, T, H].
+Kernels are 2-D and biases 1-D, as in the original. So one line per variable is enough to read its
+checkpoints, and the rank of a variable tells whether it decays. Products are computed on
+[B * T, H], which is faster than on [B, T, H].
 """
 
 import collections
@@ -44,12 +44,12 @@ _ACTIVATIONS = {
 
 
 def get_activation(name):
-    """The function behind a config's `hidden_act`, upper or lower case."""
+    """The activation named by a config's `hidden_act`, in upper or lower case."""
     return _ACTIVATIONS[name.lower()]
 
 
 def truncated_normal(stddev):
-    """Initialiser of all kernels and tables: a normal cut off at two standard deviations."""
+    """Initialiser of kernels and tables: a normal distribution cut at two standard deviations."""
     return tf_keras.initializers.TruncatedNormal(stddev=stddev)
 
 
@@ -65,7 +65,7 @@ class Layer(tf_keras.layers.Layer):
         self.built = True  # the constructors make the variables
 
     def variable(self, name, shape, initializer):
-        """Adds a float32 variable, with the layer's name before its own: HDF5 files need it."""
+        """Adds a float32 variable whose name begins with the layer's, which HDF5 files need."""
         return self.add_weight(
             f"{self.name}/{name}",
             shape,
@@ -81,8 +81,8 @@ class Linear(Layer):
     Args:
         input_size: int, size of the last axis of the input.
         output_size: int, size of the last axis of the output.
-        stddev: float, of the kernel's truncated normal initialiser.
-        use_bias: bool, whether b exists.
+        stddev: float, standard deviation of the kernel's truncated normal initialiser.
+        use_bias: bool, whether to add b.
     """
 
     def __init__(self, input_size, output_size, stddev, use_bias=True, **kwargs):
@@ -114,7 +114,7 @@ def _read(variable):
 
 
 class LayerNorm(Layer):
-    """Layer normalisation over the last axis, epsilon 1e-12, in and out in float32."""
+    """Layer normalisation over the last axis, epsilon 1e-12, with float32 input and output."""
 
     def __init__(self, size, **kwargs):
         super().__init__(**kwargs)
@@ -134,7 +134,7 @@ class Embeddings(Layer):
 
     Args:
         config: AlbertConfig.
-        use_one_hot: bool, look words up by a one-hot product, which TPUs prefer.
+        use_one_hot: bool, whether to look words up by a product with one-hot vectors, for TPUs.
     """
 
     def __init__(self, config, use_one_hot=False, **kwargs):
@@ -167,7 +167,7 @@ class Embeddings(Layer):
 
 @tf.custom_gradient
 def _take_rows(table, ids):
-    # The gradient as a product: adding all tokens into two rows of a table is slow.
+    # The gradient is a product, since adding all tokens into two rows of a table is slow.
     def gradient(dy):
         chosen = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0], dtype=dy.dtype)
         rows = tf.reshape(dy, [-1, table.shape[1]])
@@ -196,12 +196,12 @@ class AttentionBlock(Layer):
         return _of_each_use((*dense, self.layer_norm), uses)
 
     def call(self, x, mask_adder, tensors=None, training=False):
-        """Attends.
+        """Applies the block.
 
         Args:
             x: float tensor [B * T, H].
             mask_adder: float32 tensor [B, 1, 1, T], added to the logits of each key.
-            tensors: one result of `tensors`, or None to read the variables.
+            tensors: one item of `tensors`, or None to read the variables.
             training: bool, whether dropout is on.
 
         Returns:
@@ -210,7 +210,7 @@ class AttentionBlock(Layer):
         *inputs, (kernel, bias), norm = self.tensors()[0] if tensors is None else tensors
         length = mask_adder.shape[3] or tf.shape(mask_adder)[3]
         *low, residual = fused.copies(x, 4)
-        # The scale goes to the query: [B, N, T, D] has fewer entries than [B, N, T, T].
+        # Scale the query and not the logits: [B, N, T, D] has fewer entries than [B, N, T, T].
         scales = (1.0 / math.sqrt(self._head_size), 1.0, 1.0)
         query, key, value = (
             fused.split_heads(_product(x, kernel), bias, scale, length, self._heads)
@@ -227,7 +227,7 @@ class AttentionBlock(Layer):
 
 
 class FeedForwardBlock(Layer):
-    """Two dense layers with the activation between, residual, layer norm."""
+    """Two dense layers with the activation between them, residual, layer norm."""
 
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
@@ -264,14 +264,14 @@ class AlbertModel(ConfiguredModel):
         training: bool, whether dropout is on.
     It returns a dict of float32 tensors:
         sequence_output [B, T, H]; pooled_output [B, H]; encoder_outputs, a list of
-        L x inner_group_num [B, T, H], the last being sequence_output; embedding_output
+        L x inner_group_num [B, T, H] that ends in sequence_output; embedding_output
         [B, T, E], before the E -> H mapping; word_embedding_output [B, T, E].
 
     Args:
         config: AlbertConfig.
-        use_one_hot_embeddings: bool, for TPUs.
+        use_one_hot_embeddings: bool, whether to look words up by one-hot products, for TPUs.
         recompute: bool, whether the backward pass of training computes the activations of each
-            block again, instead of keeping them. The numbers are the same.
+            block again, instead of keeping them. The results are the same.
     """
 
     def __init__(
@@ -335,8 +335,8 @@ class AlbertModel(ConfiguredModel):
             input_mask = tf.ones_like(input_ids)
         if token_type_ids is None:
             token_type_ids = tf.zeros_like(input_ids)
-        # Only keys are masked, with -10000 and not infinity: a row without any token still has
-        # finite weights, and float16 can hold the number.
+        # Only keys are masked, with -10000 instead of minus infinity: then a row without any token
+        # still has finite weights, and float16 can hold the number.
         mask_adder = (1.0 - tf.cast(input_mask, tf.float32))[
             :, tf.newaxis, tf.newaxis, :
         ] * -10000.0
@@ -353,7 +353,7 @@ class AlbertModel(ConfiguredModel):
         }
 
     def _blocks(self):
-        """The two parts of each block in the order of their use."""
+        """List of (attention, feed-forward), the two parts of each block, in order of use."""
         config, blocks = self.config, []
         for layer in range(config.num_hidden_layers):
             attention_group = self.attention_groups[config.attention_group(layer)]
@@ -367,7 +367,7 @@ class AlbertModel(ConfiguredModel):
         x = tf.reshape(embedding_output, [-1, config.embedding_size])  # [B * T, E]
         if self.embedding_hidden_mapping_in is not None:
             x = self.embedding_hidden_mapping_in(x)  # [B * T, H]
-        # Keep bfloat16 between blocks: half as much to read. The range of float16 is too small.
+        # Keep bfloat16 between blocks to halve the reading. The range of float16 is too small.
         low = self.compute_dtype == "bfloat16"
         x = tf.cast(x, tf.bfloat16 if low else tf.float32)
         run = self._recomputed if training and self._recompute else self._run
@@ -403,7 +403,7 @@ class AlbertModel(ConfiguredModel):
     def _of_checked_length(self, input_ids):
         length, limit = input_ids.shape[1], self.config.max_position_embeddings
         message = "the sequence is longer than max_position_embeddings:"
-        if length is None:  # of a graph, such as an export's: known when it runs
+        if length is None:  # in a graph, such as an export's: known when it runs
             length = tf.shape(input_ids)[1]
             check = tf.debugging.Assert(length <= limit, [message, length, ">", limit])
             with tf.control_dependencies([check]):

@@ -11,9 +11,9 @@ def forward_flops(config, batch_size, length, predictions=0):
 
     Args:
         config: AlbertConfig.
-        batch_size: int, sequences (four for each question of RACE).
-        length: int, pieces of a sequence with its padding.
-        predictions: int, masked pieces of a sequence that the masked-LM head predicts.
+        batch_size: int, number of sequences (four for each question of RACE).
+        length: int, length of a sequence in pieces, with its padding.
+        predictions: int, number of masked pieces per sequence that the masked-LM head predicts.
 
     Returns:
         int.
@@ -21,7 +21,8 @@ def forward_flops(config, batch_size, length, predictions=0):
     tokens = batch_size * length
     embedding, hidden = config.embedding_size, config.hidden_size
     kernels = 4 * hidden**2 + 2 * hidden * config.intermediate_size
-    attention = 2 * length * hidden  # of a piece's query with all keys, of its weights with values
+    # Per piece: its query with all keys, and its weights with all values.
+    attention = 2 * length * hidden
     blocks = config.num_hidden_layers * config.inner_group_num * tokens * (kernels + attention)
     mapping = tokens * embedding * hidden if embedding != hidden else 0
     pooler = batch_size * hidden**2

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The elementwise functions of a block: each as plain TensorFlow, and compiled by XLA.
+"""The elementwise functions of a block, each in plain TensorFlow and compiled by XLA.
 
 On a CPU, a plain elementwise function passes over its tensors once for each operation, and keeps
-what its gradient needs. XLA compiles all operations of such a function into one loop, and the
-gradients here compute from the inputs again what they need. Matrix products stay outside: oneDNN's
-are faster than those of XLA on CPUs.
+the results that its gradient needs. XLA compiles all operations of such a function into one loop,
+and the gradients here compute these results again from the inputs. Matrix products are not
+compiled: on CPUs, oneDNN's are faster than those of XLA.
 
 The compiled forms are used only inside `with compiled():`, which a training step on CPUs enters,
-and only for tensors of a static shape, since each new shape compiles again. A step that XLA
-compiles as a whole, GPUs, TPUs, predictions and exports use the plain forms. Under float32, both
-forms differ by rounding; under bfloat16 the compiled ones compute in float32 and round once.
+and only for tensors of a static shape, since each new shape compiles again. The plain forms are
+used on GPUs and TPUs, in predictions and exports, and in a step that XLA compiles as a whole. In
+float32, the two forms differ by rounding; in bfloat16, the compiled forms compute in float32 and
+round once.
 
 Shapes:
     B batch, T sequence, N heads, D head size, R = B * T rows, C columns.
@@ -52,14 +53,14 @@ def compiles(x):
 
 
 def _with_compiled(forward, backward, tensors, decides=0):
-    """Decorator of a plain function, which is used where tensors do not compile.
+    """Decorator that adds a compiled form to a plain function; `compiles` chooses between them.
 
     Args:
-        forward: compiled function of the same arguments.
-        backward: compiled function of these arguments and the gradient of the result -> gradients
-            of the first arguments.
-        tensors: int, how many arguments have a gradient (or None for one).
-        decides: int, the argument whose shape tells whether to compile.
+        forward: compiled function with the same arguments.
+        backward: compiled function: these arguments and the gradient of the result -> gradients of
+            the first arguments.
+        tensors: int, number of first arguments that have a gradient (which may be None).
+        decides: int, index of the argument whose shape decides whether to compile.
     """
 
     def decorate(plain):
@@ -88,8 +89,8 @@ def copies(x, count, dtype=None):
 
     Args:
         x: float tensor.
-        count: int, uses.
-        dtype: type of the copies; None for that of x.
+        count: int, number of uses.
+        dtype: type of the copies; None for the type of x.
 
     Returns:
         list of `count` tensors.
@@ -196,8 +197,8 @@ def add_norm(x, bias, residual, gamma, beta, keep=None, rate=0.0):
         residual: float tensor [R, C].
         gamma: float32 tensor [C].
         beta: float32 tensor [C].
-        keep: bool tensor [R, C] of `dropout.draw`, or None.
-        rate: float, of the dropout.
+        keep: bool tensor [R, C] from `dropout.draw`, or None.
+        rate: float, dropout rate.
 
     Returns:
         tensor of the residual's type [R, C].
@@ -215,9 +216,9 @@ def masked_softmax(logits, mask_adder, keep=None, rate=0.0):
 
     Args:
         logits: float tensor [B, N, T, T].
-        mask_adder: float32 tensor [B, 1, 1, T]; no gradient goes to it.
-        keep: bool tensor [B, N, T, T] of `dropout.draw`, or None.
-        rate: float, of the dropout.
+        mask_adder: float32 tensor [B, 1, 1, T]; it gets no gradient.
+        keep: bool tensor [B, N, T, T] from `dropout.draw`, or None.
+        rate: float, dropout rate.
 
     Returns:
         tensor of the logits' type [B, N, T, T].
@@ -278,7 +279,7 @@ def _split_heads_back(x, bias, scale, length, heads, dy):
 
 @_with_compiled(_split_heads, _split_heads_back, tensors=2)
 def split_heads(x, bias, scale, length, heads):
-    """(x + bias) * scale, with a matrix for each head.
+    """(x + bias) * scale, split into one matrix per head.
 
     Args:
         x: float tensor [B * T, N * D].
@@ -317,7 +318,7 @@ def cross_entropy(labels, logits):
 
 
 def hits(labels, logits):
-    """1.0 where the label has the largest logit (the first of equal ones) of its row, else 0.0."""
+    """1.0 where the label has the row's largest logit (the first of equal ones), else 0.0."""
     if compiles(logits):
         return _hits(labels, logits)
     return tf.cast(tf.equal(tf.argmax(logits, -1, output_type=labels.dtype), labels), tf.float32)

@@ -29,7 +29,7 @@ from albert_tf.model.keras_model import (
 
 
 class MaskedLM(Layer):
-    """Predicts masked pieces; output weights are the word embeddings (section 3.1).
+    """Predicts masked pieces; its output weights are the word embeddings (section 3.1).
 
     Args:
         config: AlbertConfig.
@@ -76,14 +76,14 @@ class OutputWeights(Layer):
 
 
 class ModelWithHead(ConfiguredModel):
-    """An encoder, `encoder`, to which a subclass adds its head.
+    """A model with an encoder, `encoder`, to which a subclass adds a head.
 
     Args:
         config: AlbertConfig.
         head: dict, the arguments of the subclass by name, which become attributes.
-        use_one_hot_embeddings: bool, of AlbertModel.
-        recompute: bool, of AlbertModel.
-        **kwargs: of tf_keras.Model.
+        use_one_hot_embeddings: bool, as in AlbertModel.
+        recompute: bool, as in AlbertModel.
+        **kwargs: arguments of tf_keras.Model.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ModelWithHead(ConfiguredModel):
             setattr(self, name, value)
 
     def _output_weights(self, outputs, stddev=0.02):
-        # The original's value, whatever initializer_range the config has.
+        # The default is the original's value, which does not depend on initializer_range.
         return OutputWeights(outputs, self.config.hidden_size, stddev, dtype=self.dtype_policy)
 
 
@@ -114,7 +114,7 @@ class PretrainingModel(ModelWithHead):
 
     Args:
         config: AlbertConfig.
-        **options: of AlbertModel and of tf_keras.Model.
+        **options: arguments of AlbertModel and of tf_keras.Model.
     """
 
     def __init__(self, config: AlbertConfig, **options: Any) -> None:
@@ -146,9 +146,9 @@ class ClassificationModel(ModelWithHead):
 
     Args:
         config: AlbertConfig.
-        num_outputs: int, classes; 1 for regression.
-        dropout_prob: float, of the pooled output; the original's is fixed at 0.1.
-        **options: of AlbertModel and of tf_keras.Model.
+        num_outputs: int, number of classes; 1 for regression.
+        dropout_prob: float, dropout rate of the pooled output; fixed at 0.1 in the original.
+        **options: arguments of AlbertModel and of tf_keras.Model.
     """
 
     reads_pooler = True
@@ -169,16 +169,16 @@ class ClassificationModel(ModelWithHead):
 
 @serializable
 class MultipleChoiceModel(ModelWithHead):
-    """Encoder that scores each of four options, RACE's (section 4.2).
+    """Encoder that scores each of four options, for RACE (section 4.2).
 
     Called with input_ids, input_mask and token_type_ids, int32 [B, 4 * T], it returns `logits`
     float32 [B, 4].
 
     Args:
         config: AlbertConfig.
-        dropout_prob: float, of the pooled output.
-        choices: int.
-        **options: of AlbertModel and of tf_keras.Model.
+        dropout_prob: float, dropout rate of the pooled output.
+        choices: int, number of options.
+        **options: arguments of AlbertModel and of tf_keras.Model.
     """
 
     reads_pooler = True
@@ -212,10 +212,11 @@ class TokenClassificationModel(ModelWithHead):
     Args:
         config: AlbertConfig.
         num_labels: int, C.
-        dropout_prob: float, of the sequence output.
-        predicted_length: int or None. With it, the outputs of prediction are [B, predicted_length,
-            C], with zeros beyond T, so that batches of any length have outputs of one shape.
-        **options: of AlbertModel and of tf_keras.Model.
+        dropout_prob: float, dropout rate of the sequence output.
+        predicted_length: int or None. If given, the outputs of prediction have the shape
+            [B, predicted_length, C], with zeros beyond T, so that batches of any length have
+            outputs of one shape.
+        **options: arguments of AlbertModel and of tf_keras.Model.
     """
 
     classes_option = "num_labels"
@@ -256,10 +257,11 @@ class SquadV1Model(ModelWithHead):
 
     Args:
         config: AlbertConfig.
-        predicted_length: int or None. With it, the outputs of prediction are [B, predicted_length]
-            and minus infinity at padding, so that they do not depend on how much padding a batch
-            has. None: the logits of all T pieces, padding included, as the original.
-        **options: of AlbertModel and of tf_keras.Model.
+        predicted_length: int or None. If given, the outputs of prediction have the shape
+            [B, predicted_length] and are minus infinity at padding, so that they do not depend on
+            how much padding a batch has. If None, they are the logits of all T pieces, including
+            padding, as in the original.
+        **options: arguments of AlbertModel and of tf_keras.Model.
     """
 
     def __init__(
@@ -291,7 +293,7 @@ class SquadV2Model(ModelWithHead):
     Called with input_ids, input_mask, token_type_ids and p_mask (1 where no answer can lie), int32
     [B, T], it returns `cls_logits` float32 [B], high for no answer, and
         in training, with start_positions int32 [B, 1] too: `start_logits` and `end_logits`
-        float32 [B, T], the ends given the true starts;
+        float32 [B, T], the ends scored for the true starts;
         else: `start_top_index` and `start_top_log_probs` [B, start_n_top], `end_top_index` and
         `end_top_log_probs` [B, start_n_top * end_n_top], the best ends of each of the best starts.
 
@@ -299,10 +301,10 @@ class SquadV2Model(ModelWithHead):
 
     Args:
         config: AlbertConfig.
-        start_n_top: int, starts in the beam.
-        end_n_top: int, ends for each of them.
-        dropout_prob: float, of the hidden layer that tells whether there is an answer.
-        **options: of AlbertModel and of tf_keras.Model.
+        start_n_top: int, number of starts in the beam.
+        end_n_top: int, number of ends for each start.
+        dropout_prob: float, dropout rate of the hidden layer that tells if there is an answer.
+        **options: arguments of AlbertModel and of tf_keras.Model.
     """
 
     def __init__(
@@ -379,7 +381,7 @@ class EndLogits(Layer):
         Returns:
             float32 tensor [B, K, T].
         """
-        # [x, start] W = x W_x + start W_start: T + K products instead of K * T twice as wide ones.
+        # [x, start] W = x W_x + start W_start: T + K products, not K * T products twice as wide.
         kernel = tf.cast(self.dense_0.kernel, self.compute_dtype)
         of_pieces, of_starts = (
             tf.tensordot(tf.cast(part, kernel.dtype), share, axes=1)
@@ -395,7 +397,7 @@ class AnswerClass(Layer):
 
     Args:
         config: AlbertConfig.
-        dropout_prob: float, of the hidden layer.
+        dropout_prob: float, dropout rate of the hidden layer.
     """
 
     def __init__(self, config, dropout_prob, **kwargs):
@@ -415,8 +417,8 @@ class AnswerClass(Layer):
 def _on_rows(layer, x):
     """Applies a layer to the last axis: x [..., H] -> [..., outputs].
 
-    Uses a 2-D product: TensorFlow 2.20 with oneDNN computes that of [B, 1, T, H] and [H, 1]
-    wrongly, and even writes beyond its own memory.
+    Uses a 2-D product, because TensorFlow 2.20 with oneDNN computes the product of [B, 1, T, H] and
+    [H, 1] wrongly, and even writes beyond its own memory.
     """
     rows = layer(tf.reshape(x, [-1, x.shape[-1]]))
     return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [rows.shape[-1]]], axis=0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base class of all models, which Keras saves and loads and checkpoints fill."""
+"""Base class of all models, which Keras can save and load, and checkpoints can fill."""
 
 import os
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ class ConfiguredModel(tf_keras.Model):
     Args:
         config: AlbertConfig.
         options: dict, the other arguments of the constructor by name.
-        **kwargs: of tf_keras.Model: name, trainable, dtype.
+        **kwargs: arguments of tf_keras.Model: name, trainable, dtype.
 
     Attributes:
-        reads_pooler: bool, whether the outputs of its head depend on the pooler.
-        classes_option: str or None, the argument that is the number of a classifier's outputs.
+        reads_pooler: bool, whether the outputs of the head depend on the pooler.
+        classes_option: str or None, the argument that sets the number of a classifier's outputs.
     """
 
     reads_pooler = False
@@ -45,7 +45,7 @@ class ConfiguredModel(tf_keras.Model):
         self.built = True  # the constructors of the layers make all variables
 
     def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """`fit` of tf_keras.Model; refuses texts, which would fail deep in a graph."""
+        """Like `fit` of tf_keras.Model, but refuses texts, which would fail deep in a graph."""
         spec = getattr(x, "element_spec", x)  # of a tf.data.Dataset
         spec = spec[0] if isinstance(spec, tuple) and spec else spec
         if isinstance(spec, str | list | tuple | np.ndarray | tf.Tensor | tf.TensorSpec):
@@ -84,7 +84,7 @@ class ConfiguredModel(tf_keras.Model):
 
     def _freeze(self, frozen):
         for number, part in enumerate(self._parts()):
-            part.trainable = number not in frozen  # sets its own parts too, which come later
+            part.trainable = number not in frozen  # also sets its sublayers, which come later
 
     def _parts(self):
         """All layers, each before its sublayers, in the order of the constructors."""
@@ -101,11 +101,11 @@ class ConfiguredModel(tf_keras.Model):
         """Makes a model with the weights of any source; prints which weights are loaded.
 
         Args:
-            path: str, a release or training directory, a checkpoint's prefix, the directory of a
-                hub module or of the transformers library; of a fine-tuned directory, the best
-                checkpoint is taken.
-            **options: of the constructor. `config` (AlbertConfig) is needed where the source has
-                none; the number of outputs, where the source has no such head.
+            path: str, a release or training directory, a checkpoint's prefix, or the directory of a
+                hub module or of the transformers library. In a fine-tuned directory, the best
+                checkpoint is used.
+            **options: arguments of the constructor. `config` (AlbertConfig) is needed if the source
+                has none, and the number of outputs if the source has no such head.
 
         Returns:
             The model. A head that the source lacks starts from random weights.
@@ -128,7 +128,7 @@ class ConfiguredModel(tf_keras.Model):
 
 
 def model_inputs(features):
-    """The ids, mask and token types in a dict of features; None for those it lacks.
+    """The ids, mask and token types in a dict of features; None if it lacks one.
 
     Args:
         features: dict of int tensors [B, T]: input_ids; input_mask (`attention_mask` in

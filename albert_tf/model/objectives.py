@@ -4,9 +4,10 @@
 Shapes:
     B batch, T sequence, P predictions per sequence, C classes, L labels of a sequence.
 
-A loss is a sum over examples divided by a sum of weights. These sums, `totals`, are those of the
-whole batch, and known before the model is called. So the losses and gradients of parts of a batch
-add up to those of the whole, whether the parts lie on several replicas or come one after another.
+A loss is a sum over examples divided by a sum of weights. The sums of weights, `totals`, are over
+the whole batch and are known before the model is called. So the losses and gradients of the parts
+of a batch add up to those of the whole batch, whether the parts are computed on several replicas or
+one after another.
 """
 
 from collections.abc import Callable
@@ -37,7 +38,7 @@ class Objective(NamedTuple):
 
 
 def totals_of(weights):
-    """Sums of weights: dict of name -> float32 tensor -> dict of name -> float32 scalar."""
+    """Sums weights: dict of name to float32 tensor -> dict of name to float32 scalar."""
     return {name: tf.reduce_sum(values) for name, values in weights.items()}
 
 
@@ -53,7 +54,7 @@ def _class_terms(prefix, labels, logits, weights):
 
 
 def pretraining_weights(features):
-    """Weights of the figures of `pretraining_terms`: predictions count, and sequences."""
+    """Weights of the figures of `pretraining_terms`, per prediction or per sequence."""
     predictions = features["masked_lm_weights"]
     sequences = tf.ones_like(predictions[:, 0])
     return {
@@ -65,12 +66,12 @@ def pretraining_weights(features):
 
 
 def pretraining_terms(features, outputs):
-    """Each figure of a pre-training batch with its weight, from which losses and metrics follow.
+    """Figures of a pre-training batch and their weights, for losses and metrics.
 
     Args:
         features: dict, with masked_lm_ids int32 [B, P], masked_lm_weights float32 [B, P] and
             next_sentence_labels int32 [B, 1]; 0 in order, 1 swapped or random.
-        outputs: dict, of `PretrainingModel`.
+        outputs: dict, from `PretrainingModel`.
 
     Returns:
         dict of name -> (values, weights), float32 tensors of the same shape: the original's four
@@ -88,8 +89,8 @@ def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
     """Masked-LM loss plus weighted sentence loss (section 3.1; its variants in Table 5).
 
     Args:
-        terms: dict, of `pretraining_terms`.
-        totals: dict of name -> float32 scalar, the weights' sums over the whole batch; None if
+        terms: dict, from `pretraining_terms`.
+        totals: dict of name -> float32 scalar, sums of the weights over the whole batch; None if
             `terms` are of the whole batch.
         sentence_loss_weight: float; 0 leaves only the masked-LM loss.
 
@@ -111,7 +112,7 @@ def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
 
 
 def example_weights(features):
-    """Weight 1 for each example [B], whatever the figure."""
+    """Weight 1 for each example [B], for every figure."""
     ones = tf.ones_like(features["input_ids"][:, 0], tf.float32)
     return {"eval_loss": ones, "eval_accuracy": ones}
 
@@ -124,7 +125,7 @@ def classification_terms(features, outputs):
 
 
 def token_weights(features):
-    """Weight 1 where a word begins: label_mask int32 [B, L]."""
+    """Weight 1 where a word begins, from label_mask int32 [B, L]."""
     weights = tf.cast(features["label_mask"], tf.float32)
     return {"eval_loss": weights, "eval_accuracy": weights}
 
@@ -135,7 +136,7 @@ def token_classification_terms(features, outputs):
     Args:
         features: dict, with label_ids and label_mask int32 [B, L]; L may exceed T, since batches
             are trimmed to their longest sequence and labels are not.
-        outputs: dict, of `TokenClassificationModel`: logits [B, T, C].
+        outputs: dict, from `TokenClassificationModel`: logits [B, T, C].
     """
     logits = outputs["logits"]
     labels, mask = (
@@ -151,7 +152,7 @@ def regression_terms(features, outputs):
 
 
 def mean_loss(terms, totals=None):
-    """Mean of `eval_loss` over a batch: the share of these examples in it (`pretraining_loss`)."""
+    """Share of these examples in the batch's mean `eval_loss`; arguments of `pretraining_loss`."""
     losses, weights = terms["eval_loss"]
     totals = _totals_in(terms) if totals is None else totals
     return tf.reduce_sum(losses * weights) / totals["eval_loss"]
@@ -162,7 +163,7 @@ def squad_v1_terms(features, outputs):
 
     Args:
         features: dict, with start_positions and end_positions int32 [B, 1].
-        outputs: dict, of `SquadV1Model`.
+        outputs: dict, from `SquadV1Model`.
     """
     losses = 0.5 * sum(
         cross_entropy(tf.reshape(features[f"{side}_positions"], [-1]), outputs[f"{side}_logits"])
@@ -172,11 +173,11 @@ def squad_v1_terms(features, outputs):
 
 
 def squad_v2_terms(features, outputs):
-    """Loss of each example, half of it for the span and half for whether there is one.
+    """Loss of each example: the span's loss plus half the loss of the no-answer logit.
 
     Args:
         features: dict, with start_positions, end_positions and is_impossible int32 [B, 1].
-        outputs: dict, of `SquadV2Model` in training.
+        outputs: dict, from `SquadV2Model` in training.
     """
     span_losses, weights = squad_v1_terms(features, outputs)["eval_loss"]
     class_losses = tf.nn.sigmoid_cross_entropy_with_logits(

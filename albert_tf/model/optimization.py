@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning-rate schedule, AdamW and LAMB as the original release defines them.
 
-Neither optimizer corrects the bias of its moments, and epsilon stands outside the root: other
-packages' optimizers of these names give other numbers.
+Neither optimizer corrects the bias of its moments, and epsilon is added outside the square root.
+Optimizers of the same names in other packages give other numbers.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
     1. t < start_warmup_step + warmup_steps: peak * (t - start_warmup_step) / warmup_steps. This is
        0 at the first step, and negative before start_warmup_step, as in the original.
     2. t < train_steps: peak * (1 - t / train_steps) ** power. The decay counts from step 0 and not
-       from the end of the warm-up, so the rate makes a small step down there.
+       from the end of the warm-up, so the rate drops a little there.
     3. t >= train_steps: 0.
 
     Args:
         peak: float, learning rate at the end of the warm-up.
         train_steps: int, step at which the rate reaches 0.
-        warmup_steps: int, 0 for none.
+        warmup_steps: int, 0 for no warm-up.
         power: float, exponent of the decay; 1 is linear.
         start_warmup_step: int, step at which the warm-up begins.
     """
@@ -72,8 +72,8 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
 def is_decayed(variable):
     """Whether weight decay and layer adaptation apply to a variable: to matrices, not to vectors.
 
-    The original excludes names that hold LayerNorm, layer_norm or bias. Those are all its
-    vectors and nothing else, and a rule on the rank cannot be undone by a new name.
+    The original excludes variables whose names contain LayerNorm, layer_norm or bias. These are
+    exactly its vectors, and a rule on the rank still holds if a variable is renamed.
     """
     return variable.shape.rank >= 2
 
@@ -92,13 +92,13 @@ _compiled_direction = tf.function(_direction, jit_compile=True, autograph=False)
 
 @serializable
 class AdamW(tf_keras.optimizers.Optimizer):
-    """Adam without bias correction, weight decay inside the update.
+    """Adam without bias correction, with weight decay inside the update.
 
     m <- beta_1 m + (1 - beta_1) g;  v <- beta_2 v + (1 - beta_2) g^2;
     u = m / (sqrt(v) + epsilon) + weight_decay * theta;  theta <- theta - lr * u.
 
-    The rate is the schedule's at the step before the update, which makes the first update of a
-    warm-up a step of 0.
+    The rate is the schedule's value at the step before the update, so the first update of a warm-up
+    has rate 0.
 
     Args:
         learning_rate: float or schedule.
@@ -106,7 +106,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         beta_1: float.
         beta_2: float.
         epsilon: float.
-        decayed: callable, variable -> bool: whether it decays (and, in LAMB, adapts).
+        decayed: callable, variable -> bool, whether it decays (and, in LAMB, adapts its step).
     """
 
     def __init__(
@@ -137,14 +137,14 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.adam_v = [self.add_variable_from_reference(v, "adam_v") for v in var_list]
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """Updates variables from gradients, sparse ones too, which are made dense to be clipped.
+        """Updates variables from gradients; sparse ones are made dense, so they can be clipped.
 
         Variables without a gradient, such as the pooler's in SQuAD, stay as they are; Keras would
-        warn of them.
+        warn about them.
         """
         pairs = list(grads_and_vars)
         with tf.init_scope():
-            self.build([variable for _, variable in pairs])  # all, so that slots can be restored
+            self.build([variable for _, variable in pairs])  # all, so that moments can be restored
         reached = [(tf.convert_to_tensor(g), variable) for g, variable in pairs if g is not None]
         return super().apply_gradients(reached, *args, **kwargs)
 
@@ -187,8 +187,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
 class LAMB(AdamW):
     """AdamW whose step is scaled per variable by ||theta|| / ||u|| (You et al., 2020).
 
-    The ratio is 1 where `decayed` says no, and where either norm is 0. Norms are of whole
-    variables: a shared kernel is one variable; query, key and value are three.
+    The ratio is 1 if `decayed` returns False, or if either norm is 0. The norms are
+    of whole variables: a shared kernel is one variable; query, key and value are three.
     """
 
     def __init__(self, learning_rate: Any, name: str = "LAMB", **kwargs: Any) -> None:
@@ -223,7 +223,7 @@ def create_optimizer(name, learning_rate, constants=options.ORIGINAL_OPTIMIZER):
 
 
 def rate_at(optimizer, step):
-    """The learning rate an optimizer of this module used, or will use, at a step (float)."""
+    """The learning rate (float) that an optimizer of this module uses at a step."""
     rate = optimizer._learning_rate
     return float(tf.convert_to_tensor(rate(step) if callable(rate) else rate))
 
@@ -236,7 +236,7 @@ def clip_by_global_norm(gradients, limit=1.0):
         limit: float.
 
     Returns:
-        The scaled list, and the norm before: a float32 scalar.
+        (list of scaled gradients, float32 scalar: the norm before scaling).
     """
     norm = tf.linalg.global_norm(gradients)
     scale = limit / tf.maximum(norm, limit)

@@ -15,8 +15,8 @@ def run_blocks(blocks, x, tensors):
     """Applies blocks one after the other.
 
     Args:
-        blocks: list of callables, (x, tensors) -> x. Everything they read that needs a gradient is
-            in their arguments, and their dropout comes from the module `dropout`.
+        blocks: list of callables, (x, tensors) -> x. Everything they read that needs a gradient has
+            to be in their arguments, and their dropout has to be from the module `dropout`.
         x: float tensor.
         tensors: list of float tensors.
 
@@ -45,7 +45,7 @@ def _gradients(kept, tensors, dys):
     dx, totals = 0.0, [0.0] * len(tensors)
     for (block, x, place), dy in zip(reversed(kept), reversed(dys), strict=True):
         dy = dy + tf.cast(dx, dy.dtype)
-        # One block after the other: wait for the sums of the previous one.
+        # Compute one block after the other: wait for the sums of the previous one.
         with tf.control_dependencies([total for total in totals if tf.is_tensor(total)]):
             x, place = _after(dy, x, place)
         with tf.GradientTape() as tape, dropout.seeded(*place):
