@@ -174,7 +174,7 @@ def card(template, name, config, phases, figures, tables):
         values = {flag: settings.flags.get(flag, "") for flag in PHASE.values()}
         for later in phases[number : number + 1]:  # it may have started from before the end
             step = re.search(r"ckpt-(\d+)$", later.flags["init_checkpoint"])
-            if step:
+            if step and step[1] != str(values["num_train_steps"]):
                 values["num_train_steps"] = f"{step[1]} of {values['num_train_steps']}"
         rows.append([number, *values.values()])
     percent = {

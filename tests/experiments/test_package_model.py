@@ -32,8 +32,8 @@ CARD = ROOT / "experiments" / "english_small_card.md"
 # What each model of the package must reach: part of figures.json -> figure -> least value.
 AT_LEAST = {
     "english-small": {
-        "heldout": {"masked_lm_accuracy": 0.391, "sentence_order_accuracy": 0.61},
-        "sample": {"minimal_pairs": 0.79, "word_accuracy": 0.46},
+        "heldout": {"masked_lm_accuracy": 0.408, "sentence_order_accuracy": 0.62},
+        "sample": {"minimal_pairs": 0.79, "word_accuracy": 0.48},
     }
 }
 TOLERANCE = 0.03  # of figures on the sample, two pairs: other graphs and processors round otherwise
@@ -237,7 +237,7 @@ def test_the_card_has_the_updates_that_a_phase_had():
         for flags in (
             {"num_train_steps": 120000, "max_seq_length": 64},
             {"num_train_steps": 300, "init_checkpoint": "output/model.ckpt-26000"},
-            {"num_train_steps": 40, "init_checkpoint": "output/second"},
+            {"num_train_steps": 40, "init_checkpoint": "output/model.ckpt-300"},
         )
     ]
     figures = {"heldout": {"a": 0.5}, "sample": {}, "heldout_float32": {package_model.KEY: 0.5}}
