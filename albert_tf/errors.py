@@ -95,6 +95,18 @@ def as_called(text):
     return re.sub(rf"(python )?\b({scripts})\.py\b", lambda found: COMMANDS[found[2]], text)
 
 
+def is_interrupt(error):
+    """Whether a signal caused an exception.
+
+    If a signal comes while TensorFlow makes one of its exceptions in C++, pybind11 raises a
+    RuntimeError that names both, in place of the handler's KeyboardInterrupt.
+
+    Args:
+        error: BaseException.
+    """
+    return isinstance(error, KeyboardInterrupt) or "REPLACED BY KeyboardInterrupt" in str(error)
+
+
 def one_line(error):
     """Message of an exception in one line, without TensorFlow's notes on graph and operation.
 

@@ -121,10 +121,10 @@ def replacing(*paths):
         yield temporary
         for name, path in zip(temporary, paths, strict=True):
             tf.io.gfile.rename(name, path, overwrite=True)
-    finally:
+    except BaseException:
         for name in temporary:
-            if tf.io.gfile.exists(name):
-                remove(name)
+            remove(name)
+        raise
 
 
 @contextlib.contextmanager
@@ -151,9 +151,9 @@ def replacing_directory(path):
                 raise UserError(f"{path} was written by another process meanwhile: it stays")
             tf.io.gfile.rmtree(path)
         tf.io.gfile.rename(temporary, path)
-    finally:
-        if tf.io.gfile.exists(temporary):
-            remove(temporary)
+    except BaseException:
+        remove(temporary)
+        raise
 
 
 def write_text(path, text):

@@ -11,7 +11,7 @@ import textwrap
 from absl import app, flags, logging
 
 from albert_tf.cli import flag_groups
-from albert_tf.errors import UserError, as_called, one_line
+from albert_tf.errors import UserError, as_called, is_interrupt, one_line
 
 FLAGS = flags.FLAGS
 _ASK_FOR_HELP = {"--help", "-help", "-h", "--helpshort", "--helpfull", "-?"}
@@ -68,10 +68,10 @@ def run(main):
         try:
             check_words(argv)
             main(argv)
-        except KeyboardInterrupt:
-            print(f"{script}: stopped", file=sys.stderr)
-            sys.exit(130)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
+            if is_interrupt(error):
+                print(f"{script}: stopped", file=sys.stderr)
+                sys.exit(130)
             if os.environ.get("ALBERT_TF_TRACEBACK") or not _is_for_users(error):
                 raise
             message = str(error) if isinstance(error, UserError) else one_line(error)

@@ -9,7 +9,7 @@ import threading
 
 import tensorflow as tf
 
-from albert_tf.errors import UserError, one_line
+from albert_tf.errors import UserError, is_interrupt, one_line
 from albert_tf.training import devices
 
 # Schedulers send the first to end a job, Ctrl-C the second.
@@ -56,6 +56,10 @@ class StopRequest:
             if self.made:
                 raise KeyboardInterrupt
             yield
+        except RuntimeError as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from None
+            raise
         finally:
             self._interrupts = False
 

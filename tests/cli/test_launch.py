@@ -170,3 +170,28 @@ launch.run(main)
     clean = {name: text for name, text in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
     done = run_python("-c", code, env=clean, check=True)
     assert done.stdout == "set() True\n"
+
+
+def test_a_signal_while_tensorflow_makes_an_exception_stops_a_script():
+    code = """
+import os, signal, sys
+from albert_tf.cli import launch
+
+def main(_):
+    import tensorflow as tf
+
+    make = tf.errors.NotFoundError.__init__
+
+    def interrupted(*values):
+        os.kill(os.getpid(), signal.SIGTERM)
+        make(*values)
+
+    tf.errors.NotFoundError.__init__ = interrupted
+    tf.io.gfile.exists("none")
+
+sys.argv = ["script.py"]
+launch.run(main)
+"""
+    done = run_python("-c", code)
+    assert done.returncode == 130
+    assert done.stderr.endswith("script: stopped\n") and "Traceback" not in done.stderr

@@ -203,6 +203,22 @@ def test_an_evaluation_is_interrupted_at_once(run, tmp_path):
     assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-2"
 
 
+def test_an_interrupt_while_tensorflow_makes_an_exception(run, tmp_path, monkeypatch):
+    make = tf.errors.NotFoundError.__init__
+
+    def interrupted(*values):
+        os.kill(os.getpid(), signal.SIGTERM)
+        make(*values)
+
+    def evaluate(_):
+        with monkeypatch.context() as patched:
+            patched.setattr(tf.errors.NotFoundError, "__init__", interrupted)
+            tf.io.gfile.remove(f"{tmp_path}/none")  # from C++: it is a RuntimeError then
+
+    with pytest.raises(KeyboardInterrupt):
+        run.train(batches_of(golden_rows()), 4, evaluate)
+
+
 def test_an_interrupt_leaves_the_checkpoint_of_the_same_step_alone(run, tmp_path):
     index = tmp_path / "model.ckpt-0.index"
     index.with_suffix(".data-00000-of-00001").chmod(0o444)
