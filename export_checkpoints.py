@@ -11,7 +11,7 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, model_flags
+from albert_tf.cli import flag_groups, launch
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError
 
@@ -119,6 +119,7 @@ def read_tokenizer(config, has_masked_lm):
         UserError: there is none, it is of another model, or transformers has no such tokenizer.
     """
     from albert_tf.checkpoints import source
+    from albert_tf.cli import model_flags
     from albert_tf.publish import transformers_tokenizer
 
     tokenizer = model_flags.directory_tokenizer()

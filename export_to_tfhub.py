@@ -11,7 +11,7 @@ import os
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, model_flags
+from albert_tf.cli import flag_groups, launch
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError
 
@@ -122,6 +122,7 @@ def main(_):
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
     flag_groups.check_albert_directory((CONFIG_FILE,) if FLAGS.export_type == "model" else ())
 
+    from albert_tf.cli import model_flags
     from albert_tf.publish import saved_models
 
     saved_models.check_export_path(FLAGS.export_path, "export_path")

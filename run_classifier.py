@@ -7,15 +7,18 @@ python run_classifier.py \
   --max_seq_length=128 --train_step=2000 --warmup_step=200 --learning_rate=1e-5
 """
 
-import functools
 import math
 
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import classifier_flags, finetuning_flags, flag_groups, launch, model_flags
+from albert_tf.cli import finetuning_flags, flag_groups, launch
+from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
+TEXT_COLUMNS = ("text_column", "text_pair_column")
+TSV_FLAGS = (*TEXT_COLUMNS, "label_column", "labels", "regression", "multi_label")
+FLAGS_OF = {"tsv": TSV_FLAGS, "multi_label": TSV_FLAGS, "ner": ("labels",)}  # by --task_name
 
 
 def define_flags():
@@ -27,75 +30,110 @@ def define_flags():
         *options.FINE_TUNING,
         options.PredictedFile,
     )
-    classifier_flags.require_flags()
-
-
-def glue_task(name):
-    """Makes a task of texts, of GLUE or one's own, and its data set, but for text and directories.
-
-    Args:
-        name: str, --task_name in lower case.
-    """
-    from albert_tf.checkpoints import run_directory
-    from albert_tf.tasks import classification, glue, multi_label, predicted_file
-
-    if name in options.OWN_FILES:
-        row = glue.tsv_task(
-            *(FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column),
-            *(FLAGS.labels, FLAGS.regression, FLAGS.data_dir or ""),
-            multi_label=name == "multi_label",
+    flags.mark_flag_as_required("output_dir")
+    for name in ("data_dir", "task_name"):
+        flags.register_validator(
+            name,
+            lambda value: value is not None or not reads_data_set(),
+            f"Flag --{name} must have a value other than None.",
         )
-    else:
-        row = glue.find_task(name)
-    threshold = None if math.isnan(FLAGS.threshold_to_export) else FLAGS.threshold_to_export
-    task = functools.partial(classification.ClassificationTask, name, row, threshold=threshold)
-    if name == "multi_label":
-        # An evaluation keeps its threshold in the run's own directory.
-        evaluates = FLAGS.do_train or FLAGS.do_eval
-        trained = None if evaluates else finetuning_flags.trained_checkpoint()
-        directory = run_directory.directory_of(trained) if trained else FLAGS.output_dir
-        task = functools.partial(multi_label.MultiLabelTask, name, row, directory=directory)
-    data, file = classification.GlueData, {}
+
+
+def reads_data_set():
+    """Whether the files of the task are needed (bool)."""
+    predicts = FLAGS["do_predict"].value and not FLAGS["predict_file"].value
+    works = FLAGS["predict_file"].value or FLAGS["export_dir"].value
+    return FLAGS["do_train"].value or FLAGS["do_eval"].value or predicts or not works
+
+
+def check_flags():
+    """Raises UserError for invalid combinations of flags, before anything is read."""
+    finetuning_flags.check()
+    if FLAGS.multi_label:
+        if FLAGS.num_trials > 1 or FLAGS.regression or FLAGS.task_name not in (None, "tsv"):
+            raise UserError(
+                "--multi_label is for --task_name=tsv, without --regression and --num_trials"
+            )
+        FLAGS.task_name = "multi_label"
+    if FLAGS.task_name:  # otherwise it comes from the run's record
+        check_task()
+    if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
+        raise UserError("--threshold_to_export needs --export_dir")
+    if math.isinf(FLAGS.threshold_to_export):
+        raise UserError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
+    options.check_pair_length(FLAGS.max_seq_length)
+    if FLAGS.num_trials > 1 and not (FLAGS.do_train and FLAGS.do_eval):
+        raise UserError("--num_trials compares runs: it needs --do_train and --do_eval")
+    if any("\t" in label or "\n" in label for label in FLAGS.labels or ()):
+        raise UserError(f"--labels={FLAGS.labels}: a column's values hold no tabs and no line ends")
+    flag_groups.check_not_empty("predict_file")
     if FLAGS.predict_file:
-        data, file = predicted_file.FileClassification, classifier_flags.texts_to_predict(row)
-    return task, functools.partial(
-        data,
-        row=row,
-        submission_dir=FLAGS.glue_submission_dir,
-        shuffle_buffer_size=FLAGS.shuffle_buffer_size,
-        **file,
-    )
+        if not FLAGS.do_predict:
+            raise UserError("--predict_file needs --do_predict")
+        if FLAGS.glue_submission_dir:
+            raise UserError(
+                "--glue_submission_dir is for test sets: leave out this flag or --predict_file"
+            )
+        flag_groups.check_exist("predict_file")
+    elif FLAGS.id_column:
+        raise UserError("--id_column is a column of --predict_file: give that too")
+    if reads_data_set():
+        flag_groups.check_exist("data_dir")
+    finetuning_flags.check_model()
 
 
-def ner_task():
-    """Makes the task of words with labels, and its data set, in the same way."""
-    from albert_tf.tasks import ner, predicted_file
-
-    task = functools.partial(ner.NerTask, ner.find_labels(FLAGS.data_dir or "", FLAGS.labels))
-    if FLAGS.predict_file:
-        return task, functools.partial(predicted_file.FileOfWords, path=FLAGS.predict_file)
-    return task, ner.NerData
+def check_task():
+    """Raises UserError if the task is unknown or does not support some given flag."""
+    options.check_task_name(FLAGS.task_name)
+    task_name = FLAGS.task_name.lower()
+    if FLAGS.do_train and task_name in ("tsv", "multi_label") and not FLAGS["text_column"].present:
+        # The default, the first column, is often an id where columns have names.
+        given = {name: FLAGS[name].value for name in ("text_pair_column", "label_column")}
+        named = [
+            f"--{name}={x}"
+            for name, x in given.items()
+            if x is not None and not x.replace(",", "").isdecimal()
+        ]
+        if named:
+            raise UserError(
+                f"{' '.join(named)}: the columns have names, so give --text_column too, the name "
+                "of the column with the text"
+            )
+    if not math.isnan(FLAGS.threshold_to_export) and task_name in ("ner", "multi_label"):
+        raise UserError(f"--threshold_to_export is not for --task_name={task_name}")
+    if FLAGS.id_column and task_name == "ner":
+        raise UserError("--id_column is a column of --predict_file, of texts and not of words")
+    if FLAGS.glue_submission_dir and task_name in options.OWN_FILES:
+        raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
+    allowed = FLAGS_OF.get(task_name, ())
+    if FLAGS.predict_file and task_name != "ner":
+        allowed += TEXT_COLUMNS
+    given = [name for name in TSV_FLAGS if FLAGS[name].present and name not in allowed]
+    given = [name for name in given if FLAGS[name].value != FLAGS[name].default]
+    if given:
+        known = "tsv or ner" if given == ["labels"] else "tsv"
+        raise UserError(
+            f"{', '.join(f'--{name}' for name in given)}: for --task_name={known} only. Received: "
+            f"{FLAGS.task_name}"
+        )
 
 
 def main(_):
     """Makes values of the flags; then trains, evaluates, predicts and exports."""
     flag_groups.note_obsolete_flags()
-    finetuning_flags.check()
-    classifier_flags.check()
-    finetuning_flags.check_model()
+    check_flags()
+
+    from albert_tf.cli import classifier_flags, model_flags, training_flags
 
     classifier_flags.follow_task()
-    classifier_flags.check_task()
-    name = FLAGS.task_name.lower()
-    make_task, make_data = ner_task() if name == "ner" else glue_task(name)
-    choice = finetuning_flags.follow_run()
-    task = make_task(text=model_flags.text_input([choice]))
-    cached_dir = FLAGS.cached_dir or FLAGS.output_dir
-    data = make_data(task, FLAGS.data_dir or "", FLAGS.output_dir, cached_dir)
-    finetuning_flags.check_writable("cached_dir", "glue_submission_dir")
-    finetuning_flags.check_task(task.kind)
+    check_task()
+    choice = model_flags.follow_run()
+    text = model_flags.text_input([choice])
+    data = classifier_flags.data_set(FLAGS.task_name.lower(), text)
+    training_flags.check_writable("cached_dir", "glue_submission_dir")
+    training_flags.check_task(data.task.kind)
     keep = FLAGS.keep_checkpoint_max if FLAGS.do_eval else None
-    finetuning_flags.fine_tune(data, choice.config, keep_checkpoint_max=keep)
+    training_flags.fine_tune(data, choice.config, keep_checkpoint_max=keep)
 
 
 def run():

@@ -10,10 +10,11 @@ python run_pretraining.py \
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import flag_groups, launch, model_flags, training_flags
+from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
+PAPER_BATCH = 4096  # batch size for the default learning rate, section 4.1 of the paper
 
 
 def define_flags():
@@ -43,9 +44,54 @@ def check_flags():
     if not FLAGS.albert_config_file and not FLAGS.init_checkpoint:
         raise UserError("give --albert_config_file, or --init_checkpoint with a config next to it")
     flag_groups.check_exist("albert_config_file", "input_file", "eval_input_file")
-    training_flags.check_masking()
-    training_flags.check_pairs()
+    check_masking()
+    check_pairs()
     flag_groups.check_run()
+
+
+def check_masking():
+    """Raises UserError for invalid combinations of the masking flags."""
+    budget = FLAGS.masked_lm_budget
+    if budget and not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        raise UserError(
+            f"--masked_lm_budget={budget} needs the vocabulary of the records: give "
+            "--spm_model_file or --vocab_file"
+        )
+    for name in ("ngram", "favor_shorter_ngram", "do_whole_word_mask"):
+        if FLAGS[name].present and not budget:
+            raise UserError(
+                f"--{name} is about masking while records are read: give --masked_lm_budget too"
+            )
+    if budget:
+        flag_groups.check_vocabulary()
+
+
+def check_pairs():
+    """Raises UserError for invalid combinations of the flags for minimal pairs."""
+    for name in ("minimal_pairs_every", "pairs_per_paradigm"):
+        if FLAGS[name].present and not FLAGS.minimal_pairs_file:
+            raise UserError(f"--{name} is about --minimal_pairs_file: give it too")
+    if FLAGS.minimal_pairs_file and not FLAGS.do_train:
+        raise UserError(
+            "--minimal_pairs_file is for --do_train: minimal_pairs.py measures a trained model"
+        )
+    flag_groups.check_exist("minimal_pairs_file")
+
+
+def warn():
+    """Warns about valid but probably unintended values."""
+    if FLAGS.start_warmup_step:
+        print(
+            f"Warning: the learning rate is negative before --start_warmup_step="
+            f"{FLAGS.start_warmup_step}, as in the original: it is for runs that begin there."
+        )
+    if FLAGS.train_batch_size < PAPER_BATCH and FLAGS["learning_rate"].using_default_value:
+        scaled = FLAGS.learning_rate * (FLAGS.train_batch_size / PAPER_BATCH) ** 0.5
+        print(
+            f"Warning: --learning_rate={FLAGS.learning_rate} is meant for batches of "
+            f"{PAPER_BATCH}; for --train_batch_size={FLAGS.train_batch_size}, its square root rule "
+            f"gives {scaled:.2g}."
+        )
 
 
 def main(_):
@@ -53,9 +99,10 @@ def main(_):
     flag_groups.note_obsolete_flags()
     check_flags()
     if FLAGS.do_train:
-        training_flags.warn()
+        warn()
 
     from albert_tf import files
+    from albert_tf.cli import model_flags, training_flags
     from albert_tf.records import record_files
     from albert_tf.training import pretraining
 

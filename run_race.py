@@ -11,7 +11,7 @@ python run_race.py \
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
+from albert_tf.cli import finetuning_flags, flag_groups, launch
 
 FLAGS = flags.FLAGS
 V2_LEARNING_RATE = 1e-5  # the original's for version 2; higher ones diverge
@@ -67,10 +67,11 @@ def main(_):
     flag_groups.note_obsolete_flags()
     check_flags()
 
+    from albert_tf.cli import model_flags, training_flags
     from albert_tf.tasks import race
 
     levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
-    choice = finetuning_flags.follow_run()
+    choice = model_flags.follow_run()
     options.check_race_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
     text = model_flags.text_input([choice])
     task = race.RaceTask(text, FLAGS.max_qa_length, FLAGS.dropout_prob)
@@ -82,13 +83,13 @@ def main(_):
         levels=levels,
         record_files={split: FLAGS[flag].value for split, flag in RECORD_FLAGS.items()},
     )
-    finetuning_flags.check_task(task.kind)
+    training_flags.check_task(task.kind)
     record_files = {flag: data.record_file(split) for split, flag in RECORD_FLAGS.items()}
-    finetuning_flags.check_writable(**record_files)
+    training_flags.check_writable(**record_files)
     if FLAGS.do_train:
         warn_of_version(choice.config)
     keep = FLAGS.num_keep_checkpoint if FLAGS.do_eval else None
-    finetuning_flags.fine_tune(data, choice.config, keep_checkpoint_max=keep)
+    training_flags.fine_tune(data, choice.config, keep_checkpoint_max=keep)
 
 
 def run():

@@ -11,7 +11,7 @@ python run_squad.py \
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups, launch, model_flags
+from albert_tf.cli import finetuning_flags, flag_groups, launch
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -69,6 +69,7 @@ def main(_):
     check_flags()
 
     from albert_tf.checkpoints import run_directory, source
+    from albert_tf.cli import model_flags, training_flags
     from albert_tf.tasks.squad import squad
     from albert_tf.training import finetuning
 
@@ -80,7 +81,7 @@ def main(_):
     if FLAGS.ensemble_dirs:
         choices = model_flags.follow_all([source.find(prefix) for prefix in prefixes])
     else:
-        choices = [finetuning_flags.follow_run()]
+        choices = [model_flags.follow_run()]
     check_lengths()
     configs = [choice.config for choice in choices]
     task = squad.SquadTask(
@@ -100,8 +101,8 @@ def main(_):
     earlier = run_directory.RunDirectory(FLAGS.output_dir)
     can_evaluate = FLAGS.do_predict and data.is_labelled and not FLAGS.ensemble_dirs
     record_files = {flag: data.record_file(use) for use, flag in RECORD_FLAGS.items()}
-    finetuning_flags.check_writable(**record_files)
-    finetuning_flags.fine_tune(
+    training_flags.check_writable(**record_files)
+    training_flags.fine_tune(
         data,
         configs[0],
         train_steps=steps,

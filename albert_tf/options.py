@@ -215,35 +215,31 @@ def check_windows(max_seq_length, doc_stride):
         )
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Options:
-    """Base class of groups. Checks the ranges of all options when a group is created.
+    """Base class of groups, which become dataclasses. A new group checks the ranges of its options.
+
+    Args:
+        heading: str, for --help, in the definition of the class.
 
     Raises:
         UserError: a value is out of range; the message names the flag.
     """
+
+    def __init_subclass__(cls, heading=None):
+        cls.heading = heading
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self):
         for field in options_of(self):
             check(field, getattr(self, field.name))
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def group(heading=None):
-    """Class decorator that makes a group of options, with a heading for --help."""
-
-    def make(kind):
-        kind.heading = heading
-        return dataclasses.dataclass(frozen=True, kw_only=True)(kind)
-
-    return make
-
-
 # fmt: off
 # === All scripts that train ======================================================================
 
 
-@group("Devices and seed")
-class Devices(Options):
+class Devices(Options, heading="Devices and seed"):
     """Devices, precision and random seed, with the Model Garden's names."""
 
     distribution_strategy: str = option("one_device", choices=STRATEGIES, help=
@@ -263,8 +259,7 @@ class Devices(Options):
         "its seed, and a new run draws one.")
 
 
-@group("Optimizer")
-class Optimizer(Options):
+class Optimizer(Options, heading="Optimizer"):
     """Constants of the optimizers, with the Model Garden's names and the original's defaults."""
 
     weight_decay_rate: float = option(0.01, low=0, help=
@@ -277,16 +272,14 @@ class Optimizer(Options):
 ORIGINAL_OPTIMIZER = Optimizer()
 
 
-@group("Optimizer")
-class Clipping(Options):
+class Clipping(Options, heading="Optimizer"):
     """Limit on the size of an update."""
 
     gradient_clip_norm: float = option(1.0, above=0, help=
         "Largest norm of the gradient of a whole batch; larger gradients are scaled down.")
 
 
-@group("Checkpoints and curves")
-class Checkpoints(Options):
+class Checkpoints(Options, heading="Checkpoints and curves"):
     """When a run saves checkpoints, and which ones it keeps."""
 
     save_checkpoints_steps: int = option(1000, "Updates between checkpoints.", low=1)
@@ -307,8 +300,7 @@ class Checkpoints(Options):
         "for never.")
 
 
-@group("Memory and speed")
-class Memory(Options):
+class Memory(Options, heading="Memory and speed"):
     """Settings that trade memory for speed, and profiling."""
 
     gradient_accumulation_steps: int = option(1, low=1, help=
@@ -324,8 +316,7 @@ class Memory(Options):
         parse_profile_steps(self.profile_steps)
 
 
-@group("Memory and speed")
-class Operations(Options):
+class Operations(Options, heading="Memory and speed"):
     """Statistics on the operations of an update."""
 
     peak_tflops: float | None = option(None, low=0, help=
@@ -336,43 +327,41 @@ class Operations(Options):
 NO_EFFECT = "Accepted and without effect"  # flags of the original that have no meaning any more
 
 
-@group(NO_EFFECT)
-class TpuEstimator(Options):
+class TpuEstimator(Options, heading=NO_EFFECT):
     """Flags of the original for devices."""
 
     master: str | None = option(None, "--tpu_name takes a TPU's grpc address.")
     num_tpu_cores: int = option(8, "All cores of the TPU are used.")
 
 
-@group(NO_EFFECT)
-class Einsum(Options):
+class Einsum(Options, heading=NO_EFFECT):
     """Flags of the original for implementations."""
 
     use_einsum: bool = option(True, "There is one implementation, with the same results.")
 
 
-@group(NO_EFFECT)
-class SquadLeftovers(Options):
+class SquadLeftovers(Options, heading=NO_EFFECT):
     """Flags of the original for files."""
 
     predict_feature_left_file: str | None = option(None, "Its contents are computed in every run.")
 
 
-@group()
-class Loop(Clipping, Checkpoints, Memory, Operations):
+class Loop(Optimizer, Clipping, Checkpoints, Memory, Operations, Devices):
     """Settings of the training loop.
 
     Args:
         output_dir: str, the run's directory.
         train_steps: int, total number of updates.
+        warmup_steps: int, updates of the linear warm-up.
         keep_checkpoint_max: int, number of newest checkpoints to keep; None or 0 for all.
-        enable_xla: bool, whether XLA compiles the step.
+        record: run_directory.RunSettings; None without training.
     """
 
     output_dir: str
     train_steps: int
+    warmup_steps: int = 0
     keep_checkpoint_max: int | None = 5
-    enable_xla: bool = False
+    record: object = None
 
     @property
     def curve_steps(self):
@@ -383,8 +372,7 @@ class Loop(Clipping, Checkpoints, Memory, Operations):
 # === Fine-tuning =================================================================================
 
 
-@group("What to do")
-class FineTuningWork(Options):
+class FineTuningWork(Options, heading="What to do"):
     """The work to do, and the directory for it."""
 
     output_dir: str | None = option(None, "Directory for checkpoints and results.", path="output")
@@ -393,8 +381,7 @@ class FineTuningWork(Options):
     do_predict: bool = option(False, "Predict the test set with the best checkpoint.")
 
 
-@group("Model and text")
-class FineTunedModel(Options):
+class FineTunedModel(Options, heading="Model and text"):
     """The model to start from, and the conversion of text to its input."""
 
     albert_config_file: str | None = option(None, path="config", help=
@@ -419,8 +406,7 @@ class FineTunedModel(Options):
     allow_random_init: bool = option(False, "Train from random weights if none are given.")
 
 
-@group("Training and evaluation")
-class FineTuningUpdates(Options):
+class FineTuningUpdates(Options, heading="Training and evaluation"):
     """Batches and updates of fine-tuning."""
 
     train_batch_size: int = option(32, "Examples per update, over all replicas.", low=1)
@@ -433,8 +419,7 @@ class FineTuningUpdates(Options):
     optimizer: str = option("adamw", "Optimizer.", choices=OPTIMIZERS)
 
 
-@group("Training and evaluation")
-class FineTuningSteps(Options):
+class FineTuningSteps(Options, heading="Training and evaluation"):
     """The length of training, counted in updates."""
 
     train_step: int = option(1000, low=1, help=
@@ -444,8 +429,7 @@ class FineTuningSteps(Options):
     warmup_step: int = option(0, "Updates of the linear warm-up.", low=0)
 
 
-@group("Export")
-class Export(Options):
+class Export(Options, heading="Export"):
     """Exports of the best checkpoint."""
 
     export_dir: str | None = option(None, path="output", help=
@@ -460,12 +444,13 @@ class Export(Options):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.export_tflite and not self.export_dir:
-            raise UserError("--export_tflite needs --export_dir")
-        if self.card_file and not self.export_dir:
-            raise UserError("--card_file needs --export_dir")
-        if not (self.export_text or self.export_dir):
-            raise UserError("--export_text=false needs --export_dir")
+        for flag, is_given in (
+            ("export_tflite", self.export_tflite),
+            ("card_file", self.card_file),
+            ("export_text=false", not self.export_text),
+        ):
+            if is_given and not self.export_dir:
+                raise UserError(f"--{flag} needs --export_dir")
 
 
 FINE_TUNING = (  # groups of every fine-tuning script, after those of its task
@@ -482,32 +467,24 @@ FINE_TUNING = (  # groups of every fine-tuning script, after those of its task
 )
 
 
-@group()
-class FineTuning(
-    Loop, Optimizer, Devices, Export, FineTuningUpdates, FineTunedModel, FineTuningWork
-):
+class FineTuning(Loop, Export, FineTuningUpdates, FineTunedModel, FineTuningWork):
     """All settings of a fine-tuning run.
 
     Args:
-        warmup_steps: int, updates of the linear warm-up.
         num_trials: int, number of runs, each with its own seed.
         ensemble: tuple of (AlbertConfig, prefix of a checkpoint), to predict with together.
-        record: run_directory.RunSettings; None without training.
     """
 
-    warmup_steps: int = 0
     start_warmup_step: int = 0
     poly_power: float = 1.0
     num_trials: int = 1
     ensemble: tuple = ()
-    record: object = None
 
 
 # === run_classifier.py ===========================================================================
 
 
-@group("Task and data")
-class ClassifierData(Options):
+class ClassifierData(Options, heading="Task and data"):
     """The task and its files."""
 
     data_dir: str | None = option(None, path="directory", help=
@@ -537,15 +514,13 @@ class ClassifierData(Options):
         "A number that the export returns with its predictions.")
 
 
-@group("Training and evaluation")
-class ClassifierCheckpoints(Options):
+class ClassifierCheckpoints(Options, heading="Training and evaluation"):
     """Which checkpoints to keep."""
 
     keep_checkpoint_max: int = option(5, _KEEP_EVALUATED, low=0)
 
 
-@group("Prediction of any file")
-class PredictedFile(Options):
+class PredictedFile(Options, heading="Prediction of any file"):
     """A file to predict in place of the test set."""
 
     predict_file: str | None = option(None, path="file", help=
@@ -558,8 +533,7 @@ class PredictedFile(Options):
 # === run_race.py =================================================================================
 
 
-@group("Task and data")
-class Race(Options):
+class Race(Options, heading="Task and data"):
     """Questions of RACE, and the files of their features."""
 
     data_dir: str | None = option(None, "Directory that holds the folder RACE.", path="directory")
@@ -579,8 +553,7 @@ class Race(Options):
             raise UserError("--middle_only and --high_only exclude each other; give one of them")
 
 
-@group("Training and evaluation")
-class RaceCheckpoints(Options):
+class RaceCheckpoints(Options, heading="Training and evaluation"):
     """Which checkpoints to keep."""
 
     num_keep_checkpoint: int = option(5, _KEEP_EVALUATED, low=0)
@@ -589,8 +562,7 @@ class RaceCheckpoints(Options):
 # === run_squad.py ================================================================================
 
 
-@group("Questions and answers")
-class Squad(Options):
+class Squad(Options, heading="Questions and answers"):
     """Questions about paragraphs, the files of their features, and how they are answered."""
 
     train_file: str | None = option(None, "SQuAD JSON to train on.", path="file")
@@ -637,8 +609,7 @@ class Squad(Options):
 # === run_pretraining.py ==========================================================================
 
 
-@group("Model and data")
-class PretrainingData(Options):
+class PretrainingData(Options, heading="Model and data"):
     """The model, and the records to train and evaluate on."""
 
     albert_config_file: str | None = option(None, path="config", help=
@@ -661,8 +632,7 @@ class PretrainingData(Options):
         "--do_permutation. With --masked_lm_budget, pieces to mask per record at most.")
 
 
-@group("Training and evaluation")
-class PretrainingUpdates(Options):
+class PretrainingUpdates(Options, heading="Training and evaluation"):
     """Batches, updates and learning rate of pre-training."""
 
     sentence_loss_weight: float = option(1.0, low=0, help=
@@ -686,8 +656,7 @@ class PretrainingUpdates(Options):
         "the order of files and records.")
 
 
-@group("Masking and lengths of batches")
-class OnlineMasking(Options):
+class OnlineMasking(Options, heading="Masking and lengths of batches"):
     """Masking of records while they are read, with the names of create_pretraining_data.py."""
 
     masked_lm_budget: float = option(0.0, low=0, below=1, help=
@@ -711,8 +680,7 @@ class OnlineMasking(Options):
         "with short documents. By default all batches have --max_seq_length.")
 
 
-@group("Minimal pairs")
-class TrainingPairs(Options):
+class TrainingPairs(Options, heading="Minimal pairs"):
     """Minimal pairs on which a model is measured while it is trained."""
 
     minimal_pairs_file: str | None = option(None, path="files", help=
@@ -723,31 +691,23 @@ class TrainingPairs(Options):
     pairs_per_paradigm: int = option(0, low=0, help=_PAIRS)
 
 
-@group()
-class Pretraining(
-    Loop, Optimizer, Devices, PretrainingUpdates, PretrainingData, TrainingPairs
-):
+class Pretraining(Loop, PretrainingUpdates, PretrainingData, TrainingPairs):
     """All settings of a pre-training run.
 
     Args:
-        warmup_steps: int, updates of the linear warm-up.
         length_buckets: tuple of int, ascending lengths to which batches are cut; or None.
         masking: graph_masking.Masking, how to mask records; None for records already masked.
-        record: run_directory.RunSettings; None without training.
     """
 
-    warmup_steps: int = 0
     do_predict: bool = False  # only fine-tuning can predict
     length_buckets: tuple | None = None
     masking: object = None
-    record: object = None
 
 
 # === create_pretraining_data.py and train_sentencepiece.py =======================================
 
 
-@group("Text")
-class Corpus(Options):
+class Corpus(Options, heading="Text"):
     """Text files, and the cleaning of their text."""
 
     input_file: str | None = option(None, path="files", help=
@@ -757,8 +717,7 @@ class Corpus(Options):
     strip_accents: bool = option(True, _STRIP_ACCENTS)
 
 
-@group("Text")
-class TextFormat(Options):
+class TextFormat(Options, heading="Text"):
     """The format of text files."""
 
     input_format: str = option("sentences", choices=TEXT_FORMATS, help=
@@ -780,8 +739,7 @@ class TextFormat(Options):
             raise UserError("--document_per_line is for --input_format=documents")
 
 
-@group("Vocabulary")
-class CorpusVocabulary(Options):
+class CorpusVocabulary(Options, heading="Vocabulary"):
     """The vocabulary of the records."""
 
     spm_model_file: str | None = option(None, path="file", help=
@@ -792,8 +750,7 @@ class CorpusVocabulary(Options):
         "Accepted and without effect: input is always read as UTF-8 text.")
 
 
-@group("Choice of documents")
-class Selection(Options):
+class Selection(Options, heading="Choice of documents"):
     """Which documents of a corpus to leave out or hold out."""
 
     drop_duplicates: bool = option(False, help=
@@ -806,8 +763,7 @@ class Selection(Options):
         "document is held out depends only on its tokens.")
 
 
-@group("Choice of documents")
-class WordStart(Options):
+class WordStart(Options, heading="Choice of documents"):
     """Where words begin, for whole-word masking."""
 
     word_start: str = option("original", choices=WORD_STARTS, help=
@@ -815,8 +771,7 @@ class WordStart(Options):
         "punctuation, which suits only English. piece: SentencePiece's mark of a space.")
 
 
-@group("Pairs and masks")
-class Instances(Options):
+class Instances(Options, heading="Pairs and masks"):
     """Contents of the records for pre-training."""
 
     do_whole_word_mask: bool = option(True, help=
@@ -851,8 +806,7 @@ class Instances(Options):
         "Probability, per document and pass, of instances shorter than --max_seq_length.")
 
 
-@group("Output")
-class RecordFiles(Options):
+class RecordFiles(Options, heading="Output"):
     """Output files for records, and the processes that write them."""
 
     output_file: str | None = option(None, path="output", help=
@@ -873,8 +827,7 @@ class RecordFiles(Options):
         "removed at the end.")
 
 
-@group("Apache Beam")
-class Runner(Options):
+class Runner(Options, heading="Apache Beam"):
     """Apache Beam in place of processes of this machine."""
 
     runner: str | None = option(None, help=
@@ -885,16 +838,14 @@ class Runner(Options):
         "With --runner: Beam's pipeline options, such as project=my-project,region=us-east1.")
 
 
-@group("Model")
-class SentencePieceFile(Options):
+class SentencePieceFile(Options, heading="Model"):
     """Output file for a SentencePiece model."""
 
     model_prefix: str | None = option(None, path="output", help=
         "Path of the model without its ending; .model and .vocab are added.")
 
 
-@group("Model")
-class SentencePiece(Options):
+class SentencePiece(Options, heading="Model"):
     """A SentencePiece model to train, with SentencePiece's names."""
 
     vocab_size: int = option(30000, low=_SMALLEST_VOCABULARY, high=INT32_MAX, help=
@@ -913,8 +864,7 @@ class SentencePiece(Options):
 # === make_config.py and the exports ==============================================================
 
 
-@group("Flags")
-class ConfigFile(Options):
+class ConfigFile(Options, heading="Flags"):
     """A model's config to write."""
 
     size: str = option("base", "The size of the model.", choices=SIZES)
@@ -924,8 +874,7 @@ class ConfigFile(Options):
     output_file: str = option("albert_config.json", "File to write.", path="output")
 
 
-@group("Flags")
-class CheckpointExport(Options):
+class CheckpointExport(Options, heading="Flags"):
     """A checkpoint to write in another form."""
 
     albert_directory: str | None = option(None, path="directory", help=
@@ -948,8 +897,7 @@ class CheckpointExport(Options):
     card_file: str | None = option(None, path="file", help=f"For --export_format=hf: {_CARD}")
 
 
-@group("Flags")
-class HubExport(Options):
+class HubExport(Options, heading="Flags"):
     """A TF Hub module to write."""
 
     albert_directory: str | None = option(None, path="directory", help=
@@ -973,8 +921,7 @@ class HubExport(Options):
 # === predict.py ==================================================================================
 
 
-@group("Model")
-class PredictedModel(Options):
+class PredictedModel(Options, heading="Model"):
     """The model to run."""
 
     saved_model: str | None = option(None, path="directory", help=
@@ -985,8 +932,7 @@ class PredictedModel(Options):
         "In a fine-tuned directory the best checkpoint is used.")
 
 
-@group("Examples and predictions")
-class Examples(Options):
+class Examples(Options, heading="Examples and predictions"):
     """Examples to predict, questions to ask, and the output file."""
 
     text: str | None = option(None, "An example's text.")
@@ -1026,8 +972,7 @@ class Examples(Options):
     predict_batch_size: int = option(8, "Number of examples that are computed together.", low=1)
 
 
-@group("Settings that --model does not record")
-class TrainedModel(Options):
+class TrainedModel(Options, heading="Settings that --model does not record"):
     """Settings that the directory of a model may lack."""
 
     albert_config_file: str | None = option(None, path="config", help=
@@ -1039,8 +984,7 @@ class TrainedModel(Options):
     max_seq_length: int | None = option(None, "Longest sequence, in pieces.")
 
 
-@group("Settings that --model does not record")
-class TrainedTask(Options):
+class TrainedTask(Options, heading="Settings that --model does not record"):
     """The task of a fine-tuned model, which its directory may lack."""
 
     task_name: str | None = option(None, help=
@@ -1053,8 +997,7 @@ class TrainedTask(Options):
 # === minimal_pairs.py ============================================================================
 
 
-@group("Minimal pairs")
-class MinimalPairs(Options):
+class MinimalPairs(Options, heading="Minimal pairs"):
     """A pre-trained model, pairs of sentences, and what is measured on them."""
 
     model: str | None = option(None, path="checkpoint", help=

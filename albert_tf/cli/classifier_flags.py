@@ -1,47 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags of run_classifier.py for the task and its data; some can come from the run's record."""
+"""The task and data set of run_classifier.py, from its flags and from the record of a run."""
 
 import math
 
 from absl import flags
 
 from albert_tf import options
-from albert_tf.cli import finetuning_flags, flag_groups
+from albert_tf.checkpoints import run_directory
+from albert_tf.cli import model_flags
 from albert_tf.errors import UserError
+from albert_tf.tasks import classification, glue, multi_label, ner, predicted_file
 
 FLAGS = flags.FLAGS
-TEXT_COLUMNS = ("text_column", "text_pair_column")
-TSV_FLAGS = (*TEXT_COLUMNS, "label_column", "labels", "regression", "multi_label")
-FLAGS_OF = {"tsv": TSV_FLAGS, "multi_label": TSV_FLAGS, "ner": ("labels",)}  # by --task_name
-
-
-def require_flags():
-    """Makes flags for data required where they are needed."""
-    flags.mark_flag_as_required("output_dir")
-    for name in ("data_dir", "task_name"):
-        flags.register_validator(
-            name,
-            lambda value: value is not None or not _reads_data_set(),
-            f"Flag --{name} must have a value other than None.",
-        )
-
-
-def _reads_data_set():
-    predicts = FLAGS["do_predict"].value and not FLAGS["predict_file"].value
-    works = FLAGS["predict_file"].value or FLAGS["export_dir"].value
-    return FLAGS["do_train"].value or FLAGS["do_eval"].value or predicts or not works
-
-
-# --- What the record of a run says ---------------------------------------------------------------
 
 
 def follow_task():
     """Sets flags that were not given to those of the trained run; does nothing in training."""
-    from albert_tf.checkpoints import run_directory
-
     if FLAGS.do_train:
         return
-    checkpoint = finetuning_flags.trained_checkpoint()
+    checkpoint = model_flags.trained_checkpoint()
     directory = run_directory.directory_of(checkpoint) if checkpoint else FLAGS.output_dir
     trained = run_directory.RunDirectory(directory)
     kind = trained.task
@@ -58,8 +35,6 @@ def follow_task():
 
 
 def _name_of(kind, directory):
-    from albert_tf.checkpoints import run_directory
-
     if kind is None:
         raise UserError(
             f"{directory} holds no {run_directory.TASK} with the model's task: give --task_name"
@@ -70,7 +45,7 @@ def _name_of(kind, directory):
 
 
 def _follow_columns(trained, path):
-    names = (*TEXT_COLUMNS, "label_column")
+    names = ("text_column", "text_pair_column", "label_column")
     if not trained.get("text_column"):  # the run is of an earlier version
         return
     if not any(FLAGS[name].present for name in names):
@@ -89,17 +64,60 @@ def _check_pair(has_pair, what):
     )
 
 
-def texts_to_predict(row):
-    """Attributes of predicted_file.FileClassification from --predict_file: dict.
+def data_set(name, text):
+    """Makes the data set of the task.
 
     Args:
-        row: GlueTask, of the model.
+        name: str, --task_name in lower case.
+        text: TextInput.
+
+    Returns:
+        tasks.base.DataSet.
 
     Raises:
-        UserError: the columns are unknown, or do not fit the model.
+        UserError: the columns of --predict_file are unknown, or do not fit the model.
     """
-    from albert_tf.tasks import glue
+    data_dir = FLAGS.data_dir or ""
+    directories = data_dir, FLAGS.output_dir, FLAGS.cached_dir or FLAGS.output_dir
+    file = {"path": FLAGS.predict_file} if FLAGS.predict_file else {}
+    if name == "ner":
+        task = ner.NerTask(ner.find_labels(data_dir, FLAGS.labels), text)
+        return (predicted_file.FileOfWords if file else ner.NerData)(task, *directories, **file)
+    task = _task_of_texts(name, text)
+    if file:
+        file |= _columns_to_predict(task.row)
+    return (predicted_file.FileClassification if file else classification.GlueData)(
+        task,
+        *directories,
+        row=task.row,
+        submission_dir=FLAGS.glue_submission_dir,
+        shuffle_buffer_size=FLAGS.shuffle_buffer_size,
+        **file,
+    )
 
+
+def _task_of_texts(name, text):
+    """Makes the task of GLUE, or of one's own texts with labels."""
+    if name in options.OWN_FILES:
+        row = glue.tsv_task(
+            *(FLAGS.text_column, FLAGS.text_pair_column, FLAGS.label_column),
+            *(FLAGS.labels, FLAGS.regression, FLAGS.data_dir or ""),
+            multi_label=name == "multi_label",
+        )
+    else:
+        row = glue.find_task(name)
+    if name == "multi_label":
+        # An evaluation keeps its threshold in the run's own directory.
+        evaluates = FLAGS.do_train or FLAGS.do_eval
+        trained = None if evaluates else model_flags.trained_checkpoint()
+        directory = run_directory.directory_of(trained) if trained else FLAGS.output_dir
+        return multi_label.MultiLabelTask(name, row, text, directory=directory)
+    threshold = None if math.isnan(FLAGS.threshold_to_export) else FLAGS.threshold_to_export
+    return classification.ClassificationTask(name, row, text, threshold)
+
+
+def _columns_to_predict(row):
+    """Columns of --predict_file, for the GlueTask of the model: dict."""
     if row.folder:  # a GLUE task
         if not FLAGS["text_column"].present:
             raise UserError(
@@ -108,80 +126,6 @@ def texts_to_predict(row):
             )
         _check_pair(len(row.text) == 2, f"--task_name={FLAGS.task_name}")
     return {
-        "path": FLAGS.predict_file,
         "text_columns": glue.columns(FLAGS.text_column, FLAGS.text_pair_column),
         "id_columns": glue.columns(FLAGS.id_column),
     }
-
-
-# --- Checks --------------------------------------------------------------------------------------
-
-
-def check():
-    """Raises UserError for invalid combinations of flags, before anything is read."""
-    if FLAGS.multi_label:
-        if FLAGS.num_trials > 1 or FLAGS.regression or FLAGS.task_name not in (None, "tsv"):
-            raise UserError(
-                "--multi_label is for --task_name=tsv, without --regression and --num_trials"
-            )
-        FLAGS.task_name = "multi_label"
-    if FLAGS.task_name:  # otherwise it comes from the run's record
-        check_task()
-    if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
-        raise UserError("--threshold_to_export needs --export_dir")
-    if math.isinf(FLAGS.threshold_to_export):
-        raise UserError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
-    options.check_pair_length(FLAGS.max_seq_length)
-    if FLAGS.num_trials > 1 and not (FLAGS.do_train and FLAGS.do_eval):
-        raise UserError("--num_trials compares runs: it needs --do_train and --do_eval")
-    if any("\t" in label or "\n" in label for label in FLAGS.labels or ()):
-        raise UserError(f"--labels={FLAGS.labels}: a column's values hold no tabs and no line ends")
-    flag_groups.check_not_empty("predict_file")
-    if FLAGS.predict_file:
-        if not FLAGS.do_predict:
-            raise UserError("--predict_file needs --do_predict")
-        if FLAGS.glue_submission_dir:
-            raise UserError(
-                "--glue_submission_dir is for test sets: leave out this flag or --predict_file"
-            )
-        flag_groups.check_exist("predict_file")
-    elif FLAGS.id_column:
-        raise UserError("--id_column is a column of --predict_file: give that too")
-    if _reads_data_set():
-        flag_groups.check_exist("data_dir")
-
-
-def check_task():
-    """Raises UserError if the task is unknown or does not support some given flag."""
-    options.check_task_name(FLAGS.task_name)
-    task_name = FLAGS.task_name.lower()
-    if FLAGS.do_train and task_name in ("tsv", "multi_label") and not FLAGS["text_column"].present:
-        # The default, the first column, is often an id where columns have names.
-        given = {name: FLAGS[name].value for name in ("text_pair_column", "label_column")}
-        named = [
-            f"--{name}={x}"
-            for name, x in given.items()
-            if x is not None and not x.replace(",", "").isdecimal()
-        ]
-        if named:
-            raise UserError(
-                f"{' '.join(named)}: the columns have names, so give --text_column too, the name "
-                "of the column with the text"
-            )
-    if not math.isnan(FLAGS.threshold_to_export) and task_name in ("ner", "multi_label"):
-        raise UserError(f"--threshold_to_export is not for --task_name={task_name}")
-    if FLAGS.id_column and task_name == "ner":
-        raise UserError("--id_column is a column of --predict_file, of texts and not of words")
-    if FLAGS.glue_submission_dir and task_name in options.OWN_FILES:
-        raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
-    allowed = FLAGS_OF.get(task_name, ())
-    if FLAGS.predict_file and task_name != "ner":
-        allowed += TEXT_COLUMNS
-    given = [name for name in TSV_FLAGS if FLAGS[name].present and name not in allowed]
-    given = [name for name in given if FLAGS[name].value != FLAGS[name].default]
-    if given:
-        known = "tsv or ner" if given == ["labels"] else "tsv"
-        raise UserError(
-            f"{', '.join(f'--{name}' for name in given)}: for --task_name={known} only. Received: "
-            f"{FLAGS.task_name}"
-        )

@@ -5,7 +5,11 @@ import contextlib
 
 from absl import flags
 
+from albert_tf.checkpoints import source
+from albert_tf.checkpoints.run_directory import CASING, TEXT_FLAGS, RunDirectory
 from albert_tf.errors import UserError
+from albert_tf.tasks import base
+from albert_tf.text import tokenization
 
 FLAGS = flags.FLAGS
 
@@ -15,8 +19,6 @@ FLAGS = flags.FLAGS
 
 def read_config():
     """Reads the config of --albert_config_file or --init_checkpoint; checks --max_seq_length."""
-    from albert_tf.checkpoints import source
-
     if FLAGS.albert_config_file:
         config, path = source.read_config(FLAGS.albert_config_file), FLAGS.albert_config_file
     else:
@@ -45,11 +47,9 @@ def _given():
     The module's vocabulary comes first, as in the original, where --spm_model_file is then often a
     placeholder such as `from_tf_hub`.
     """
-    from albert_tf.checkpoints import run_directory, source
-
     path = FLAGS["albert_config_file"].value
     given = {
-        "text": _typed(run_directory.TEXT_FLAGS),
+        "text": _typed(TEXT_FLAGS),
         "vocabulary_flag": "spm_model_file" if FLAGS.spm_model_file else "vocab_file",
         "vocabulary_path": FLAGS.spm_model_file or FLAGS.vocab_file,
         "given_config": source.read_config(path) if path else None,
@@ -72,9 +72,7 @@ def _casing_of(module, typed):
 
     If --do_lower_case differs, the module's value is used and a line is printed.
     """
-    from albert_tf.checkpoints import run_directory, source
-
-    told = {name: module.setting(name) for name in run_directory.CASING}
+    told = {name: module.setting(name) for name in CASING}
     told = {name: value for name, value in told.items() if value is not None}
     for name, value in told.items():
         if typed.get(name, value) == value:
@@ -109,8 +107,6 @@ def follow(found, names, given=None, may_differ=False):
     Raises:
         UserError: a flag contradicts the source, or something is missing.
     """
-    from albert_tf.checkpoints import source
-
     choice = source.Choice(found, **(given or _given()), may_differ=may_differ)
     for name in names:
         value = choice.setting(name) if name in FLAGS else None
@@ -153,13 +149,11 @@ def follow_all(sources):
     Raises:
         UserError: two of them were trained with different vocabularies, casing or lengths.
     """
-    from albert_tf.checkpoints import run_directory, source
-
     given = _given() | {"given_config": None, "config_path": None}
-    choices = [follow(found, run_directory.TEXT_FLAGS, given) for found in sources]
+    choices = [follow(found, TEXT_FLAGS, given) for found in sources]
     recorded = [found for found in sources if found.settings]
     for found in recorded[1:]:
-        for name in run_directory.TEXT_FLAGS:
+        for name in TEXT_FLAGS:
             first, value = recorded[0].recorded(name), found.recorded(name)
             if None not in (first, value) and first != value:
                 raise UserError(
@@ -183,9 +177,6 @@ def directory_tokenizer():
     Raises:
         UserError: there is no vocabulary, or there are several.
     """
-    from albert_tf.checkpoints import run_directory, source
-    from albert_tf.text import tokenization
-
     found = source.Source(FLAGS.albert_directory)
     path = found.vocabulary_file()
     if path is None and not (found.settings and found.settings.vocabulary):
@@ -194,7 +185,7 @@ def directory_tokenizer():
             "SentencePiece model (*.model) or vocab.txt there"
         )
     kind = path and source.vocabulary_flag(path)  # else the one of run.json, where it lies
-    choice = source.Choice(found, _typed(run_directory.CASING), kind, path)
+    choice = source.Choice(found, _typed(CASING), kind, path)
     return tokenization.FullTokenizer(**choice.tokenizer_arguments)
 
 
@@ -210,7 +201,33 @@ def text_input(choices):
     Raises:
         UserError: the vocabulary cannot be read, or has ids that a model has no embedding for.
     """
-    from albert_tf.tasks import base
-
     configs = [choice.config for choice in choices]
     return base.text_input(configs, choices[0].tokenizer_arguments, FLAGS.max_seq_length)
+
+
+def follow_run():
+    """Sets flags that were not given to those of the command's model.
+
+    The model is the run in --output_dir or, if it holds none, --init_checkpoint. A training that
+    starts from --init_checkpoint has its own lengths.
+
+    Returns:
+        source.Choice.
+    """
+    run = RunDirectory(FLAGS.output_dir)
+    if FLAGS.do_train:
+        resumed = source.Source(FLAGS.output_dir) if run.latest else None
+        if resumed:
+            return follow(resumed, TEXT_FLAGS, may_differ=True)
+        given = FLAGS.init_checkpoint and source.find(FLAGS.init_checkpoint)
+        return follow(given or None, CASING)
+    checkpoint = trained_checkpoint()
+    found = source.find(checkpoint) if checkpoint else None
+    if found is None and run.settings:  # evaluation has begun before training
+        found = source.Source(FLAGS.output_dir)
+    return follow(found, TEXT_FLAGS)
+
+
+def trained_checkpoint():
+    """Trained checkpoint in --output_dir, or else --init_checkpoint; None if there is neither."""
+    return RunDirectory(FLAGS.output_dir).trained or FLAGS.init_checkpoint

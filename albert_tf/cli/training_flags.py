@@ -4,16 +4,21 @@
 import contextlib
 import itertools
 import os
+import sys
 
 from absl import flags
 
-from albert_tf import options
-from albert_tf.cli import flag_groups
+from albert_tf import files, options
+from albert_tf.api import minimal_pairs
+from albert_tf.checkpoints import run_directory, source
+from albert_tf.cli import flag_groups, launch
 from albert_tf.errors import UserError
+from albert_tf.records import graph_masking, record_files
+from albert_tf.text import tokenization
+from albert_tf.training import finetuning
 
 FLAGS = flags.FLAGS
 POINTS = 100  # least number of points of a curve if the interval is not given
-PAPER_BATCH = 4096  # batch size for the default learning rate, section 4.1 of the paper
 _BATCHES_PER_BUCKET = 10  # in a shuffle window, so that few batches mix lengths
 
 
@@ -44,8 +49,6 @@ def settings_of(kind, config, tokenizer, *, train_steps, warmup_steps, **others)
 
 def _record(config, tokenizer):
     """Makes the RunSettings of the flags, a config and a tokenizer, which may be None."""
-    from albert_tf.checkpoints import run_directory
-
     own = sorted(flag_groups.own_flags(), key=lambda flag: flag.name)
     given = {flag.name: flag.value for flag in own if flag.value is not None}
     given = {name: value for name, value in given.items() if value == value}  # JSON has no nan
@@ -64,35 +67,6 @@ def _record(config, tokenizer):
 # --- Pre-training --------------------------------------------------------------------------------
 
 
-def check_masking():
-    """Raises UserError for invalid combinations of the masking flags."""
-    budget = FLAGS.masked_lm_budget
-    if budget and not (FLAGS.spm_model_file or FLAGS.vocab_file):
-        raise UserError(
-            f"--masked_lm_budget={budget} needs the vocabulary of the records: give "
-            "--spm_model_file or --vocab_file"
-        )
-    for name in ("ngram", "favor_shorter_ngram", "do_whole_word_mask"):
-        if FLAGS[name].present and not budget:
-            raise UserError(
-                f"--{name} is about masking while records are read: give --masked_lm_budget too"
-            )
-    if budget:
-        flag_groups.check_vocabulary()
-
-
-def check_pairs():
-    """Raises UserError for invalid combinations of the flags for minimal pairs."""
-    for name in ("minimal_pairs_every", "pairs_per_paradigm"):
-        if FLAGS[name].present and not FLAGS.minimal_pairs_file:
-            raise UserError(f"--{name} is about --minimal_pairs_file: give it too")
-    if FLAGS.minimal_pairs_file and not FLAGS.do_train:
-        raise UserError(
-            "--minimal_pairs_file is for --do_train: minimal_pairs.py measures a trained model"
-        )
-    flag_groups.check_exist("minimal_pairs_file")
-
-
 def read_pairs(config, tokenizer):
     """A callable that measures the model on --minimal_pairs_file; None without the flag.
 
@@ -103,9 +77,6 @@ def read_pairs(config, tokenizer):
     if not FLAGS.minimal_pairs_file:
         return None
 
-    from albert_tf import files
-    from albert_tf.api import minimal_pairs
-
     tokenizer = _given_tokenizer(config, tokenizer) or tokenizer
     if not tokenizer:
         raise UserError(
@@ -115,22 +86,6 @@ def read_pairs(config, tokenizer):
     paths = files.expand_patterns(FLAGS.minimal_pairs_file, "minimal_pairs_file")
     paradigms = minimal_pairs.read(paths, FLAGS.pairs_per_paradigm)
     return minimal_pairs.of_training(config, tokenizer, FLAGS.max_seq_length, paradigms)
-
-
-def warn():
-    """Warns about valid but probably unintended values."""
-    if FLAGS.start_warmup_step:
-        print(
-            f"Warning: the learning rate is negative before --start_warmup_step="
-            f"{FLAGS.start_warmup_step}, as in the original: it is for runs that begin there."
-        )
-    if FLAGS.train_batch_size < PAPER_BATCH and FLAGS["learning_rate"].using_default_value:
-        scaled = FLAGS.learning_rate * (FLAGS.train_batch_size / PAPER_BATCH) ** 0.5
-        print(
-            f"Warning: --learning_rate={FLAGS.learning_rate} is meant for batches of "
-            f"{PAPER_BATCH}; for --train_batch_size={FLAGS.train_batch_size}, its square root rule "
-            f"gives {scaled:.2g}."
-        )
 
 
 def read_length_buckets():
@@ -176,8 +131,6 @@ def read_masking(config, made_by):
     Raises:
         UserError: the vocabulary is not that of the records, or too large for the model.
     """
-    from albert_tf.records import graph_masking
-
     if not FLAGS.masked_lm_budget:
         return None
     tokenizer = _given_tokenizer(config, made_by)
@@ -205,8 +158,6 @@ def _given_tokenizer(config, made_by):
     Raises:
         UserError: the vocabulary is not that of the records, too large, or has no [MASK].
     """
-    from albert_tf.text import tokenization
-
     if not (FLAGS.spm_model_file or FLAGS.vocab_file):
         return None
     tokenizer = tokenization.FullTokenizer(
@@ -233,9 +184,6 @@ def tokenizer_of_records(paths):
     Raises:
         UserError: two files were made with different vocabularies or casing.
     """
-    from albert_tf.records import record_files
-    from albert_tf.text import tokenization
-
     made = {}  # fingerprint -> (the first file, arguments)
     for path, (arguments, fingerprint) in record_files.tokenizers_of(paths).items():
         made.setdefault(fingerprint, (path, arguments))
@@ -261,8 +209,6 @@ def check_weights(tokenizer):
     Args:
         tokenizer: FullTokenizer of the records; None if unknown.
     """
-    from albert_tf.checkpoints import run_directory, source
-
     trained = run_directory.RunDirectory(FLAGS.output_dir).trained
     path = trained or FLAGS.init_checkpoint
     if not (tokenizer and path) or (trained and FLAGS.do_train):
@@ -273,3 +219,56 @@ def check_weights(tokenizer):
         _ = choice.tokenizer_arguments
     except UserError as error:
         raise UserError(f"--input_file does not fit {found.directory}: {error}") from error
+
+
+# --- Fine-tuning ---------------------------------------------------------------------------------
+
+
+def check_writable(*directories, **record_files):
+    """Raises UserError if an output cannot be written.
+
+    Args:
+        *directories: str, names of flags for directories.
+        **record_files: str, path of each record file, by the name of its flag.
+    """
+    for flag in ("output_dir", "export_dir", *directories):
+        if FLAGS[flag].value:
+            files.check_writable(FLAGS[flag].value, flag)
+    for flag, path in record_files.items():
+        files.check_file_writable(path, flag)
+
+
+def check_task(kind):
+    """Raises UserError if the command's model was trained for another task than a FinetunedTask."""
+    source.check_task(kind, FLAGS.output_dir, None if FLAGS.do_train else FLAGS.init_checkpoint)
+
+
+def fine_tune(data, config, **values):
+    """Trains, evaluates, predicts and exports as the flags say.
+
+    Args:
+        data: tasks.base.DataSet.
+        config: AlbertConfig.
+        **values: values that are not flags, and replacements for flags, as in
+            `settings_of`; by default the number of updates is that of --train_step
+            or --num_train_epochs. `keep_checkpoint_max` must be None without evaluation: another
+            process may evaluate later, and until then all checkpoints have to stay.
+    """
+    strategy = launch.set_up_devices()
+    if "train_steps" not in values:
+        values |= {"train_steps": _train_steps(data), "warmup_steps": FLAGS.warmup_step}
+    if FLAGS.do_train:
+        values["init_checkpoint"] = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
+    tokenizer = data.task.text.tokenizer
+    settings = settings_of(options.FineTuning, config, tokenizer, **values)
+    finetuning.fine_tune(data, config, settings, strategy)
+
+
+def _train_steps(data):
+    """Number of updates according to --train_step or --num_train_epochs."""
+    if FLAGS.num_train_epochs is None:
+        return FLAGS.train_step
+    if not FLAGS.do_train:
+        return sys.maxsize  # only the timeout ends a wait for checkpoints
+    count = sum(file.count for file in record_files.read_index(data.training_records().paths))
+    return finetuning.steps_of_epochs(count, FLAGS.train_batch_size, FLAGS.num_train_epochs)
