@@ -29,6 +29,11 @@ def own_flags():
     return [FLAGS[name] for name in FLAGS if hasattr(FLAGS[name], "subject")]
 
 
+def given(names):
+    """Values of those of the named flags that the user gave: dict."""
+    return {name: FLAGS[name].value for name in names if name in FLAGS and FLAGS[name].present}
+
+
 def is_required(flag):
     """Whether a flag must be given."""
     return any("must have a value" in rule.message for rule in flag.validators)

@@ -7,6 +7,7 @@ from absl import flags
 
 from albert_tf.checkpoints import source
 from albert_tf.checkpoints.run_directory import CASING, TEXT_FLAGS, RunDirectory
+from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError
 from albert_tf.tasks import base
 from albert_tf.text import tokenization
@@ -36,11 +37,6 @@ def _check_length(config, path):
         )
 
 
-def _typed(names):
-    """Values of the named flags that the user gave: dict."""
-    return {name: FLAGS[name].value for name in names if name in FLAGS and FLAGS[name].present}
-
-
 def _given():
     """Settings of a model from the flags and a hub module: dict of arguments of source.Choice.
 
@@ -49,7 +45,7 @@ def _given():
     """
     path = FLAGS["albert_config_file"].value
     given = {
-        "text": _typed(TEXT_FLAGS),
+        "text": flag_groups.given(TEXT_FLAGS),
         "vocabulary_flag": "spm_model_file" if FLAGS.spm_model_file else "vocab_file",
         "vocabulary_path": FLAGS.spm_model_file or FLAGS.vocab_file,
         "given_config": source.read_config(path) if path else None,
@@ -185,7 +181,7 @@ def directory_tokenizer():
             "SentencePiece model (*.model) or vocab.txt there"
         )
     kind = path and source.vocabulary_flag(path)  # else the one of run.json, where it lies
-    choice = source.Choice(found, _typed(CASING), kind, path)
+    choice = source.Choice(found, flag_groups.given(CASING), kind, path)
     return tokenization.FullTokenizer(**choice.tokenizer_arguments)
 
 

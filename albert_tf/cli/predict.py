@@ -17,21 +17,18 @@ blank line gives a blank line. Once the project is installed, `albert-predict` i
 """
 
 import contextlib
-import functools
 import itertools
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import NamedTuple
 
 from absl import flags
 
 from albert_tf import options, progress
 from albert_tf.cli import flag_groups, launch, predict_examples
-from albert_tf.cli.predict_examples import INPUTS
-from albert_tf.config import LABELS_FILE
-from albert_tf.errors import UserError, import_extra, one_line
+from albert_tf.cli.flag_groups import given
+from albert_tf.cli.predict_examples import INPUTS, OUTPUTS, Model
+from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
 QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
@@ -41,11 +38,6 @@ OVERRIDES = {  # flag for what a --model may lack -> argument of albert_tf.load
     for group in (options.TrainedModel, options.TrainedTask)
     for option in options.options_of(group)
 }
-OUTPUTS = (  # in the order of an output line
-    "label", "probabilities", "predictions", "answer", "start", "end", "score", "probability",
-    "no_answer_score", "threshold", "words", "labels", "scores",
-)  # fmt: skip
-OF_WORDS = ("words", "labels", "scores")
 
 
 def define_flags():
@@ -77,19 +69,22 @@ def output():
 def main(_):
     """Loads the model, reads examples and writes a line for each."""
     check_flags()
+
+    from albert_tf.cli import predict_exports
+
     with output() as file:
         if FLAGS.model:
             loaded = load(FLAGS.model, batch_size=FLAGS.predict_batch_size)
             loaded.shows_progress = False  # this command shows progress itself
             if FLAGS.score:
                 found = _scores(loaded)
-            elif _given(QUERIES):
+            elif given(QUERIES):
                 found = _answers(loaded)
             else:
                 found = _predicted(of_checkpoint(loaded, FLAGS.embeddings))
         else:
             directory = find_export(FLAGS.saved_model)
-            found = _predicted(of_export(directory, FLAGS.embeddings))
+            found = _predicted(predict_exports.of_export(directory, FLAGS.embeddings))
         for row in found:
             file.write("\n" if row is None else f"{json.dumps(row, ensure_ascii=False)}\n")
 
@@ -104,17 +99,15 @@ def check_flags():
     _check_one_of(("input_file",), INPUTS, *((name,) for name in QUERIES))
     _check_one_of(("score",), QUERIES)
     if FLAGS.saved_model:
-        for name in _given((*QUERIES, "score", *OVERRIDES)):
+        for name in given((*QUERIES, "score", *OVERRIDES)):
             raise UserError(f"--{name} is for --model: an export knows what it is for")
-    queries = _given((*QUERIES, "score"))
-    if FLAGS.embeddings and queries:
-        raise UserError(f"--embeddings and --{next(iter(queries))} exclude each other")
+    _check_one_of(("embeddings",), (*QUERIES, "score"))
     if "sequence_output" in FLAGS.embeddings and FLAGS.model:
         raise UserError("--embeddings=sequence_output needs an export, --saved_model")
-    for name in _given(COLUMNS):
+    for name in given(COLUMNS):
         if FLAGS.text_column is None:
             raise UserError(f"--{name} needs --text_column")
-        if _given((*INPUTS, *QUERIES)):
+        if given((*INPUTS, *QUERIES)):
             raise UserError(f"--{name} is for --input_file or standard input")
     if FLAGS.sentence_order and len(FLAGS.sentence_order) != 2:
         raise UserError(
@@ -130,14 +123,9 @@ def check_flags():
 
 def _check_one_of(*groups):
     """Raises UserError if flags of more than one group are given."""
-    given = [next(iter(_given(names))) for names in groups if _given(names)]
-    if len(given) > 1:
-        raise UserError(f"--{given[0]} and --{given[1]} exclude each other")
-
-
-def _given(names):
-    """Values of the named flags that the user gave: dict."""
-    return {name: FLAGS[name].value for name in names if FLAGS[name].value is not None}
+    found = [next(iter(given(names))) for names in groups if given(names)]
+    if len(found) > 1:
+        raise UserError(f"--{found[0]} and --{found[1]} exclude each other")
 
 
 def _answers(loaded):
@@ -192,16 +180,16 @@ def _examples(model):
     """Yields the examples of flags, file or standard input, like `predict_examples.read`."""
     import tensorflow as tf
 
-    given = _given(INPUTS)
-    if given:
-        yield predict_examples.check(given, model, "flags")
+    example = given(INPUTS)
+    if example:
+        yield predict_examples.check(example, model, "flags")
         return
     with contextlib.ExitStack() as stack:
         name, lines = "standard input", sys.stdin.buffer
         if FLAGS.input_file:
             name = FLAGS.input_file
             lines = stack.enter_context(tf.io.gfile.GFile(name, "rb"))
-        columns = {COLUMNS[flag]: column for flag, column in _given(COLUMNS).items()}
+        columns = {COLUMNS[flag]: column for flag, column in given(COLUMNS).items()}
         yield from predict_examples.read(lines, name, model, columns, FLAGS.header)
 
 
@@ -229,25 +217,6 @@ def find_export(path):
     )
 
 
-class Model(NamedTuple):
-    """A model with its inputs and outputs.
-
-    Attributes:
-        inputs: tuple of str, those of INPUTS that the model takes.
-        optional: tuple of those that an example may lack.
-        outputs: tuple of str, keys of a prediction.
-        num_options: int, options of a question; None if there are none.
-        predict: callable that takes a list of dicts of inputs and gives as many dicts of values
-            for JSON.
-    """
-
-    inputs: tuple
-    optional: tuple
-    outputs: tuple
-    num_options: int | None
-    predict: Callable
-
-
 def load(path, **arguments):
     """Loads --model with the flags in OVERRIDES; what it prints goes to standard error.
 
@@ -261,9 +230,7 @@ def load(path, **arguments):
     from albert_tf.api import load
     from albert_tf.checkpoints import source
 
-    for name, argument in OVERRIDES.items():
-        if name in FLAGS and FLAGS[name].value is not None:
-            arguments[argument] = FLAGS[name].value
+    arguments |= {OVERRIDES[name]: value for name, value in given(OVERRIDES).items()}
     if "config" in arguments:
         arguments["config"] = source.read_config(arguments["config"])
     with contextlib.redirect_stdout(sys.stderr):  # standard output is for what is found
@@ -294,161 +261,6 @@ def of_checkpoint(loaded, embeddings):
         )
     num_options = len(loaded.labels) if "options" in loaded.inputs else None
     return Model(loaded.inputs, loaded.optional_inputs, OUTPUTS, num_options, loaded.answers)
-
-
-def of_export(directory, embeddings):
-    """Makes the Model of an export.
-
-    Args:
-        directory: str.
-        embeddings: sequence of options.EMBEDDINGS to return instead of predictions.
-
-    Raises:
-        UserError: the export is damaged, or does not take text.
-    """
-    import tensorflow as tf
-
-    signature = "embeddings" if embeddings else "text"
-    # Loop optimization gains nothing here, and it warns about each assertion.
-    tf.config.optimizer.set_experimental_options({"loop_optimization": False})
-    saved_model = _load(directory)
-    if signature not in saved_model.signatures:
-        raise UserError(
-            f"{directory} has no signature {signature!r}, so it takes no text. It has "
-            f"{', '.join(saved_model.signatures)}"
-        )
-    function = saved_model.signatures[signature]
-    function.saved_model = saved_model  # keeps the model alive as long as the function
-    specs = function.structured_input_signature[1]
-    inputs = tuple(name for name in INPUTS if name in specs)
-    if not inputs or len(inputs) < len(specs):
-        raise UserError(
-            f"the signature {signature!r} of {directory} is not one of this project: it takes "
-            f"{', '.join(specs) or 'nothing'}"
-        )
-    found = function.structured_outputs
-    outputs = tuple(name for name in (*OUTPUTS, *options.EMBEDDINGS) if name in found)
-    labels, path = None, os.path.join(directory, "assets", LABELS_FILE)
-    if "probabilities" in found and tf.io.gfile.exists(path):
-        labels = read_labels(path, found["probabilities"].shape[-1])
-    num_options = specs["options"].shape[1] if "options" in specs else None
-    run = functools.partial(_run, directory, function, inputs)
-
-    def predict(examples):
-        for row in run(examples):
-            yield embeddings_of(row, embeddings) if embeddings else prediction(row, labels)
-
-    return Model(inputs, (), outputs, num_options, predict)
-
-
-def _run(directory, function, inputs, examples):
-    """Yields the outputs of an export for each example: dicts of numpy values.
-
-    Raises:
-        UserError: the export cannot be run, or gives NaN.
-    """
-    import numpy as np
-    import tensorflow as tf
-
-    batch = {name: tf.constant([example[name] for example in examples]) for name in inputs}
-    try:
-        found = {name: values.numpy() for name, values in function(**batch).items()}
-    except tf.errors.InvalidArgumentError as error:
-        raise UserError(f"{directory} cannot be run: {one_line(error)}") from error
-    for name, values in found.items():
-        if values.dtype.kind == "f" and np.isnan(values).any():
-            raise UserError(f"{directory} gives NaN as {name}: its weights are damaged")
-    windows = found.pop("example", None)  # older exports of SQuAD have a row for each window
-    for i in range(len(examples)):
-        row = i if windows is None else windows == i
-        yield {name: values[row] if values.ndim else values for name, values in found.items()}
-
-
-def _load(directory):
-    import tensorflow as tf
-
-    import_extra("tensorflow_text", "an exported model that takes text")
-    try:
-        return tf.saved_model.load(directory)
-    except Exception as error:  # errors from damaged files have no common type
-        raise UserError(
-            f"{directory} cannot be loaded: its files are damaged, or not all of one export "
-            f"({one_line(error)})"
-        ) from error
-
-
-def read_labels(path, count):
-    """Reads the class names of an export: list of str.
-
-    Args:
-        path: str, a file with one name per line.
-        count: int, number of classes of the model.
-
-    Raises:
-        UserError: the file is not UTF-8, or does not have `count` different names.
-    """
-    from albert_tf import files
-
-    labels = files.read_text(path).rstrip("\n").split("\n")
-    if len(labels) != count:
-        raise UserError(f"{path} must have {count} lines, one for each class. It has {len(labels)}")
-    twice = next((label for label in labels if labels.count(label) > 1), None)
-    if twice is not None:
-        raise UserError(f"{path} names the class {twice!r} more than once")
-    return labels
-
-
-def prediction(outputs, labels):
-    """Converts outputs to a prediction for JSON: dict, with probabilities by class name."""
-    import numpy as np
-
-    if "words" in outputs:  # the rest is padding
-        count = np.count_nonzero(outputs["words"] != b"")
-        outputs = {name: outputs[name][:count] for name in OF_WORDS}
-    outputs = {name: _plain(outputs[name]) for name in OUTPUTS if name in outputs}
-    if labels is not None:
-        outputs["probabilities"] = dict(zip(labels, outputs["probabilities"], strict=True))
-        del outputs["predictions"]
-    elif "predictions" in outputs:
-        outputs.pop("probabilities", None)
-    return outputs
-
-
-def _plain(values):
-    """Converts numpy values to numbers, strings and lists.
-
-    A value that is not finite, such as the score of a missing answer, becomes None, since JSON
-    has no such number.
-    """
-    import numpy as np
-
-    if isinstance(values, bytes):
-        return values.decode()
-    if isinstance(values, np.ndarray) and values.dtype == object:
-        return [value.decode() for value in values]
-    return values.tolist() if np.ndim(values) or np.isfinite(values) else None
-
-
-def embeddings_of(outputs, names):
-    """Selects embeddings: dict of lists, without padded pieces and padded windows.
-
-    Args:
-        outputs: dict of pooled_output [H], sequence_output [T, H], input_mask [T]; with options or
-            windows [W, H], [W, T, H], [W, T].
-        names: sequence of options.EMBEDDINGS.
-    """
-    import numpy as np
-
-    mask = outputs["input_mask"] > 0
-    if mask.ndim == 1:
-        found = {"pooled_output": outputs["pooled_output"]}
-        found["sequence_output"] = outputs["sequence_output"][mask]
-        return {name: found[name].tolist() for name in names}
-    windows = [
-        embeddings_of({name: values[w] for name, values in outputs.items()}, names)
-        for w in np.flatnonzero(mask.any(axis=1))
-    ]
-    return {name: [window[name] for window in windows] for name in names}
 
 
 def run():

@@ -7,15 +7,61 @@ import itertools
 import json
 import reprlib
 import sys
+from collections.abc import Callable
+from typing import NamedTuple
 
 from albert_tf.errors import UserError, decode, parse_json
 
 INPUTS = ("text", "text_pair", "article", "question", "context", "options")  # in this order
+OUTPUTS = (  # in the order of an output line
+    "label", "probabilities", "predictions", "answer", "start", "end", "score", "probability",
+    "no_answer_score", "threshold", "words", "labels", "scores",
+)  # fmt: skip
 # A key at least this similar to an input is misspelt: text_pairs is, question_id is not.
 CLOSE = 0.85
 # Lower-case names of columns by which a header is recognised.
 USUAL_NAMES = ("id", "idx", "index", "guid", "label", "sentence", "sentence1", "sentence2")
 SEPARATORS = {"\t": "tabs", ",": "commas"}
+
+
+class Model(NamedTuple):
+    """A model with its inputs and outputs.
+
+    Attributes:
+        inputs: tuple of str, those of INPUTS that the model takes.
+        optional: tuple of those that an example may lack.
+        outputs: tuple of str, keys of a prediction.
+        num_options: int, options of a question; None if there are none.
+        predict: callable that takes a list of dicts of inputs and gives as many dicts of values
+            for JSON.
+    """
+
+    inputs: tuple
+    optional: tuple
+    outputs: tuple
+    num_options: int | None
+    predict: Callable
+
+    @property
+    def columns(self):
+        """Names of the columns of a file without a header: list of str."""
+        texts = [name for name in self.inputs if name != "options"]
+        return texts + self.option_columns
+
+    @property
+    def option_columns(self):
+        """Names of the columns for the options of a question: list of str."""
+        return [f"option {i + 1}" for i in range(self.num_options or 0)]
+
+    @property
+    def required(self):
+        """Those of the columns that every example needs: list of str."""
+        return [name for name in self.columns if name not in self.optional]
+
+    @property
+    def takes(self):
+        """A clause of messages."""
+        return f"this model takes {', '.join(self.inputs)}"
 
 
 def read(lines, name, model, columns=None, header=None):
@@ -24,7 +70,7 @@ def read(lines, name, model, columns=None, header=None):
     Args:
         lines: iterable of bytes.
         name: str, name of the file, for messages.
-        model: predict.Model.
+        model: Model.
         columns: dict of text, text_pair and id -> their column: str, a name in the first line, or a
             number from 0; None or empty for the columns with the names of the inputs, or all
             columns in order.
@@ -44,7 +90,7 @@ def read(lines, name, model, columns=None, header=None):
     if columns:
         _check_columns(columns, model, header)
     lines, first = _first_line(lines)
-    wanted = [*columns.values()] or [name for name in _usual(model) if name not in model.optional]
+    wanted = [*columns.values()] or model.required
     separator = "\t"
     if not first.lstrip().startswith(b"{"):
         separator = tables.find_separator(first, name, wanted)
@@ -82,26 +128,14 @@ def _rows(lines, name):
         yield number, [line] if is_object else line.split("\t") if line else []
 
 
-def _usual(model):
-    """Default names of columns, for a file without a header."""
-    names = list(model.inputs)
-    if "options" in names:
-        names[-1:] = _option_columns(model)
-    return names
-
-
-def _option_columns(model):
-    return [f"option {i + 1}" for i in range(model.num_options)]
-
-
 def _check_columns(columns, model, header):
     """Raises UserError if the columns that flags name do not fit the model."""
     if not {*model.inputs} <= {"text", "text_pair"}:
-        raise UserError(f"--text_column is for models of texts; {_takes(model)}")
+        raise UserError(f"--text_column is for models of texts; {model.takes}")
     if "text_pair" in columns and "text_pair" not in model.inputs:
-        raise UserError(f"--text_pair_column: {_takes(model)}")
+        raise UserError(f"--text_pair_column: {model.takes}")
     if "text_pair" not in columns and {"text_pair"} & {*model.inputs} - {*model.optional}:
-        raise UserError(f"{_takes(model)}: give --text_pair_column")
+        raise UserError(f"{model.takes}: give --text_pair_column")
     if header is False and any(isinstance(column, str) for column in columns.values()):
         raise UserError("--noheader: there are no names, so give columns by number, from 0")
 
@@ -111,14 +145,14 @@ def _is_header(row, model, columns, header, place):
         return header
     if columns:
         return any(isinstance(column, str) for column in columns.values())
-    if {*_usual(model)} - {*model.optional} <= {*row}:
+    if {*model.required} <= {*row}:
         return True
     cells = row if len(row) > 1 else row[0].split(",")
     named = [cell for cell in cells if cell.strip().lower() in USUAL_NAMES]
     if named:
         raise UserError(
             f"{place}: {named[0]!r} seems to be the name of a column, and none is named "
-            f"{_usual(model)[0]}: give --text_column, or --noheader if the line is an example"
+            f"{model.columns[0]}: give --text_column, or --noheader if the line is an example"
         )
     if model.optional and len(row) == 2 and row[0].strip().isdecimal():
         raise UserError(
@@ -136,9 +170,9 @@ def _check_header(names, model, columns, place):
     if columns:
         wanted = [column for column in columns.values() if isinstance(column, str)]
     else:
-        wanted = [name for name in _usual(model) if name not in model.optional]
+        wanted = model.required
         for name in names:
-            if name not in _usual(model):
+            if name not in model.columns:
                 _check_key(name, model, place)
     missing = [name for name in wanted if name not in names]
     if missing:
@@ -164,8 +198,8 @@ def _example(row, model, columns, names, separator, place):
         if max(places.values()) >= len(row):
             raise UserError(f"{place}: {len(row)} columns, so none has number {len(row)}")
         return {key: row[column] for key, column in places.items()}
-    usual = _usual(model)
-    if not names and not len(usual) - len(model.optional) <= len(row) <= len(usual):
+    usual = model.columns
+    if not names and not len(model.required) <= len(row) <= len(usual):
         raise UserError(
             f"{place}: {len(usual)} columns are expected, with {SEPARATORS[separator]} between "
             f"them: {', '.join(usual)}. Received: {len(row)}. A first line with these names says "
@@ -174,7 +208,7 @@ def _example(row, model, columns, names, separator, place):
         )
     found = dict(zip(names or usual, row, strict=bool(names)))
     if "options" in model.inputs:
-        found["options"] = [found.pop(name) for name in _option_columns(model)]
+        found["options"] = [found.pop(name) for name in model.option_columns]
     return found
 
 
@@ -183,7 +217,7 @@ def check(example, model, place):
 
     Args:
         example: dict.
-        model: predict.Model.
+        model: Model.
         place: str, location of the example, for messages.
 
     Returns:
@@ -199,7 +233,7 @@ def check(example, model, place):
         _check_json(name, value, place)
     missing = [name for name in model.inputs if name not in example]
     if missing:
-        raise UserError(f"{place}: {_takes(model)}. Missing: {', '.join(missing)}")
+        raise UserError(f"{place}: {model.takes}. Missing: {', '.join(missing)}")
     for name in model.inputs:
         value, count = example[name], model.num_options
         texts = value if name == "options" and isinstance(value, list) else [value]
@@ -210,19 +244,15 @@ def check(example, model, place):
     return {name: example.pop(name) for name in model.inputs}, example, place
 
 
-def _takes(model):
-    return f"this model takes {', '.join(model.inputs)}"
-
-
 def _check_key(name, model, place):
     """Raises UserError if a key seems to be a misspelt input, or would hide an output."""
     if name in model.inputs:
         return
     if name in INPUTS:
-        raise UserError(f"{place}: {_takes(model)}. Not taken: {name}")
+        raise UserError(f"{place}: {model.takes}. Not taken: {name}")
     close = difflib.get_close_matches(name.lower(), INPUTS, n=1, cutoff=CLOSE)
     if close:
-        raise UserError(f"{place}: {_takes(model)}. Is the key {name!r} meant as {close[0]}?")
+        raise UserError(f"{place}: {model.takes}. Is the key {name!r} meant as {close[0]}?")
     if name in model.outputs:
         raise UserError(
             f"{place}: other keys are copied to the prediction, which has a key {name!r} itself: "

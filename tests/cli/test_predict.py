@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from albert_tf import progress
-from albert_tf.cli import predict
+from albert_tf.cli import predict, predict_exports
 from albert_tf.errors import UserError
 from tests import ROOT
 
@@ -340,7 +340,7 @@ def test_labels_that_are_not_the_models(content, message, copied, run):
 def test_class_names_may_hold_any_character(tmp_path):
     path = tmp_path / "labels.txt"
     path.write_text("sehr gut\nä\u2028b\n", encoding="utf-8")
-    assert predict.read_labels(str(path), 2) == ["sehr gut", "ä\u2028b"]
+    assert predict_exports.read_labels(str(path), 2) == ["sehr gut", "ä\u2028b"]
 
 
 @pytest.mark.parametrize("size", [0, 10, 0.5, 0.99])
@@ -439,7 +439,7 @@ def test_a_pipe_into_the_command_and_out_of_it(classifier):
 
 def test_a_defect_keeps_its_traceback(classifier, launched, monkeypatch, tmp_path):
     """Only errors meant for users end in one line."""
-    monkeypatch.setattr(predict, "prediction", lambda *_: int("x"))
+    monkeypatch.setattr(predict_exports, "prediction", lambda *_: int("x"))
     with pytest.raises(ValueError, match="invalid literal"):
         launched(predict, saved_model=classifier, text="a", text_pair="b")
     done = launched(predict, saved_model=tmp_path, text="a", text_pair="b")
