@@ -445,9 +445,3 @@ def test_a_defect_keeps_its_traceback(classifier, launched, monkeypatch, tmp_pat
     done = launched(predict, saved_model=tmp_path, text="a", text_pair="b")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("predict: error: --saved_model=")
-
-
-def test_help_shows_the_flags_and_how_to_call_it():
-    done = command("--help")
-    shown = done.stdout.decode()
-    assert "--saved_model=TEXT" in shown and "--options=TEXT" in shown and "pairs.tsv >" in shown

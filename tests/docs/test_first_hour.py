@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/first-hour.md: the outputs below the commands, and the script that writes them."""
 
-import subprocess
-import sys
-
 import pytest
 
 from tests import ROOT
 from tests.docs import first_hour
 from tests.fuzz import processes
+from tests.processes import run_python
 
 PAGE = """Text.
 
@@ -78,10 +76,7 @@ def test_the_page_has_an_output_below_every_command():
 @pytest.mark.long
 def test_the_commands_of_the_page_run_with_small_sizes():
     before = (ROOT / first_hour.PAGE).read_bytes()
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.docs.first_hour", "--small"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = run_python("-m", "tests.docs.first_hour", "--small", timeout=3600)
     assert done.returncode == 0, done.stderr
     assert "s: python predict.py --saved_model=hour/export" in done.stdout
     assert (ROOT / first_hour.PAGE).read_bytes() == before

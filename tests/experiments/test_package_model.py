@@ -2,7 +2,6 @@
 """From a tiny text to a packaged model; the models of the package have the figures they state."""
 
 import gzip
-import importlib.util
 import json
 import os
 import random
@@ -19,14 +18,9 @@ from albert_tf import models
 from albert_tf.api import minimal_pairs
 from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
+from experiments import package_model
 from tests import ROOT
 from tests.api import sources
-
-_specification = importlib.util.spec_from_file_location(
-    "package_model", ROOT / "experiments/package_model.py"
-)
-package_model = importlib.util.module_from_spec(_specification)
-_specification.loader.exec_module(package_model)
 
 CARD = ROOT / "experiments" / "english_small_card.md"
 # What each model of the package must reach: part of figures.json -> figure -> least value.

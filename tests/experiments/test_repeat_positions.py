@@ -1,22 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Position embeddings repeated for longer sequences."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 
 import albert_tf
 from albert_tf.checkpoints import readers
 from albert_tf.errors import UserError
-from tests import ROOT
+from experiments import repeat_positions
 from tests.api import sources
-
-_specification = importlib.util.spec_from_file_location(
-    "repeat_positions", ROOT / "experiments/repeat_positions.py"
-)
-repeat_positions = importlib.util.module_from_spec(_specification)
-_specification.loader.exec_module(repeat_positions)
 
 
 def test_each_position_gets_that_of_as_many_places_before():

@@ -2,7 +2,6 @@
 """experiments/run.py: rows of a study, with a script that writes curves at once."""
 
 import importlib
-import importlib.util
 import json
 import re
 import shlex
@@ -12,14 +11,9 @@ import pytest
 
 from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError
+from experiments import run as experiments_run
 from tests import ROOT
 from tests.script_flags import flags_of
-
-_specification = importlib.util.spec_from_file_location(
-    "experiments_run", ROOT / "experiments/run.py"
-)
-experiments_run = importlib.util.module_from_spec(_specification)
-_specification.loader.exec_module(experiments_run)
 
 STUDIES = ROOT / "experiments"
 STUDY = """\

@@ -2,12 +2,10 @@
 """The harness of tests/fuzz sees what is planted; a few real cases, and all with -m slow."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from tests import ROOT
+from tests.processes import run_python
 
 # A fork needs a process without TensorFlow's threads, which pytest's may have.
 JUDGE = """
@@ -43,16 +41,6 @@ for number, name in enumerate(["squad_metrics_1", "squad_metrics_2"] * 2):
 """
 
 
-def python(*arguments):
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize(
     "script, complaint",
     [
@@ -77,7 +65,7 @@ def test_planted_mistakes_are_found(tmp_path, script, complaint):
     (tmp_path / "planted.py").write_text(f"import os, sys, time\n{script}\n")
     (tmp_path / "case").mkdir()
     (tmp_path / "case" / "in.txt").write_text("text")
-    process = python("-c", JUDGE, tmp_path / "case", tmp_path / "planted.py")
+    process = run_python("-c", JUDGE, tmp_path / "case", tmp_path / "planted.py")
     assert process.returncode == 0, process.stderr
     found = json.loads(process.stdout)
     assert len(found) == bool(complaint) and (complaint or "") in "".join(found), found
@@ -101,13 +89,13 @@ def test_planted_writers_that_do_not_survive_a_crash_are_found(tmp_path, script,
         f"{script}\n"
         "if name != 'out.txt': os.rename(name, 'out.txt')\n"
     )
-    process = python("-c", CRASH, tmp_path, tmp_path / "planted.py")
+    process = run_python("-c", CRASH, tmp_path, tmp_path / "planted.py")
     assert process.returncode == 0, process.stderr
     assert complaint in process.stdout
 
 
 def test_the_same_seed_gives_the_same_damage(tmp_path):
-    first, second = (python("-c", PREPARE, tmp_path / name).stdout for name in "ab")
+    first, second = (run_python("-c", PREPARE, tmp_path / name).stdout for name in "ab")
     assert first == second and first.count("squad_metrics") == 4
 
 
@@ -115,11 +103,11 @@ def test_the_same_seed_gives_the_same_damage(tmp_path):
 def test_real_scripts_pass_a_few_cases_and_crashes():
     """Those that need no model."""
     common = ("--seed=35", "--command=create_pretraining_data")
-    process = python("-m", "tests.fuzz", "--cases=4", "--crashes=3", *common)
+    process = run_python("-m", "tests.fuzz", "--cases=4", "--crashes=3", *common)
     assert process.returncode == 0, process.stdout + process.stderr
     assert "7 cases, 0 findings" in process.stdout
 
 
 def test_an_unknown_command_is_told():
-    process = python("-m", "tests.fuzz", "--command=run_nothing")
+    process = run_python("-m", "tests.fuzz", "--command=run_nothing")
     assert process.returncode == 1 and "squad_metrics_1" in process.stderr
