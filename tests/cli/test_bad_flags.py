@@ -194,6 +194,8 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*RECORDS, "--input_file={here}/*", CONFIG[:-4]), NO_FILE),
         ((*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"), "needs the voc"),
         ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram is about masking"),
+        ((*RECORDS, "--input_file={here}/*", "--favor_shorter_ngram"), "ngram is about masking wh"),
+        ((*RECORDS, "--input_file={here}/*", "--do_whole_word_mask"), "mask is about masking whi"),
         ((*RECORDS, "--input_file=x", "--nodo_train"), "nothing to do: give --do_train"),
         (
             (*RECORDS, "--input_file={here}/*", "--nodo_train", "--do_eval"),

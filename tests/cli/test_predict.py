@@ -22,6 +22,7 @@ TEXT = tf.TensorSpec([None], tf.string)
 PAIR = {"text": TEXT, "text_pair": TEXT}
 QUESTION = {"question": TEXT, "context": TEXT}
 LABELS = ("no", "yes")
+NAMED = {"header": True}
 
 
 def save(path, functions, labels=LABELS, weights=((1.0, 2.0),)):
@@ -189,24 +190,6 @@ def test_a_first_line_that_is_an_example_all_the_same(classifier, run):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"text\ttext_pair\nab\n", "line 2: 1 columns, but the header has 2"),
-        (b"text\ttext_pair\ttext\n", "line 1: two columns are named 'text'"),
-        (b"text\ttext_pair\tlabel\n", "line 1: other keys are copied to the prediction, which has"),
-        (
-            b"text\ttext_pair\tTexts\n",
-            "line 1: this model takes text, text_pair. Is the key 'Texts'",
-        ),
-        (b"a\tb\n", "line 1: the header has no column text, text_pair; it has a, b"),
-    ],
-)
-def test_mistakes_in_a_header(content, message, classifier, run):
-    with pytest.raises(UserError, match=re.escape(message)):
-        run(classifier, content, header=True)
-
-
-@pytest.mark.parametrize(
     ("name", "content", "flags"),
     [
         ("in.csv", b'text,text_pair,id\n"a, ""b""",c,7\n"two\nlines",d,8\n', {}),
@@ -240,6 +223,11 @@ def test_tables(name, content, flags, classifier, run_main, tmp_path):
 @pytest.mark.parametrize(
     ("content", "flags", "message"),
     [
+        (b"text\ttext_pair\nab\n", NAMED, "line 2: 1 columns, but the header has 2"),
+        (b"text\ttext_pair\ttext\n", NAMED, "line 1: two columns are named 'text'"),
+        (b"text\ttext_pair\tlabel\n", NAMED, "line 1: other keys are copied to the prediction, wh"),
+        (b"text\ttext_pair\tTexts\n", NAMED, "takes text, text_pair. Is the key 'Texts'"),
+        (b"a\tb\n", NAMED, "line 1: the header has no column text, text_pair; it has a, b"),
         (b"id\tsentence\n7\ta\n", {}, "line 1: 'id' seems to be the name of a column, and none is"),
         (b"Label,review\n7,a\n", {}, "line 1: 'Label' seems to be the name of a column"),
         (b"a\tb\tc\n", {}, "which columns they are, and so does --text_column"),
@@ -257,7 +245,7 @@ def test_tables(name, content, flags, classifier, run_main, tmp_path):
         ),
     ],
 )
-def test_mistakes_in_tables(content, flags, message, classifier, run):
+def test_mistakes_in_headers_and_tables(content, flags, message, classifier, run):
     with pytest.raises(UserError, match=re.escape(message)):
         run(classifier, content, **flags)
 
@@ -412,13 +400,6 @@ def test_flags_are_checked_before_a_model_is_loaded(flags, message, run_main):
 # --- The command ---
 
 
-def command(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, ROOT / "predict.py", *arguments],
-        capture_output=True, check=False, timeout=300, **options,
-    )  # fmt: skip
-
-
 def test_words_that_are_no_flags(launched):
     done = launched(predict, "--text", "a", "film", saved_model="x")
     assert done.returncode == 1
@@ -427,8 +408,11 @@ def test_words_that_are_no_flags(launched):
 
 @pytest.mark.long
 def test_a_pipe_into_the_command_and_out_of_it(classifier):
-    done = command(
-        f"--saved_model={classifier}",
+    done = subprocess.run(
+        [sys.executable, ROOT / "predict.py", f"--saved_model={classifier}"],
+        capture_output=True,
+        check=False,
+        timeout=300,
         input='one text\té\n{"text": "ä", "id": "ß"}\n'.encode(),
         env={"PYTHONIOENCODING": "ascii", "PATH": ""},
     )

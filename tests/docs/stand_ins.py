@@ -67,27 +67,28 @@ def write(directory):
 
 def write_weights(directory):
     """Writes the checkpoint of `albert_base`; imports TensorFlow."""
-    from albert_tf.checkpoints import name_table, writers
-    from albert_tf.config import AlbertConfig
     from albert_tf.model import heads
 
-    model = heads.PretrainingModel(AlbertConfig.from_dict(CONFIG))
-    tensors = {name: v.numpy() for name, v in name_table.named_variables(model).items()}
-    writers.write(str(directory / MODEL / "model.ckpt-best"), tensors, "tf1")
+    _write_model(directory / MODEL, heads.PretrainingModel)
 
 
 def write_finetuned(directory):
     """Writes `output/sst-2`, what a fine-tuning leaves; imports TensorFlow."""
-    from albert_tf.checkpoints import name_table, writers
     from albert_tf.checkpoints.run_directory import FinetunedTask, RunDirectory
-    from albert_tf.config import AlbertConfig
     from albert_tf.model import heads
 
     folder = directory / "output" / "sst-2"
     folder.mkdir(parents=True)
     for name in ("albert_config.json", "30k-clean.model"):
         shutil.copy(directory / MODEL / name, folder / name)
-    model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
-    tensors = {name: v.numpy() for name, v in name_table.named_variables(model).items()}
-    writers.write(str(folder / "model.ckpt-best"), tensors, "tf1")
+    _write_model(folder, heads.ClassificationModel, 2)
     RunDirectory(str(folder)).write_task(FinetunedTask("sst-2", ("0", "1")))
+
+
+def _write_model(folder, kind, *sizes):
+    from albert_tf.checkpoints import name_table, writers
+    from albert_tf.config import AlbertConfig
+
+    named = name_table.named_variables(kind(AlbertConfig.from_dict(CONFIG), *sizes))
+    tensors = {name: variable.numpy() for name, variable in named.items()}
+    writers.write(str(folder / "model.ckpt-best"), tensors, "tf1")

@@ -67,25 +67,26 @@ def _set_cell(lines, rng):
     lines[line] = "\t".join(cells)
 
 
-def _edit_lines(edit):
-    def mutate(data, rng):
-        lines = data.decode("utf-8", "surrogateescape").split("\n")
-        edit(lines, rng)
-        return "\n".join(lines).encode("utf-8", "surrogateescape")
-
-    return mutate
+def _end_in_crlf(lines, rng):
+    lines[:] = "\r\n".join(lines).split("\n")
 
 
 LINES = {
-    "drop the first line": _edit_lines(lambda lines, rng: lines.pop(0)),
-    "drop a line": _edit_lines(lambda lines, rng: lines.pop(rng.randrange(len(lines)))),
-    "blank line": _edit_lines(lambda lines, rng: lines.insert(rng.randrange(len(lines)), "")),
-    "repeat a line": _edit_lines(lambda lines, rng: lines.insert(0, rng.choice(lines))),
-    "sort lines": _edit_lines(lambda lines, rng: lines.sort()),
-    "swap columns": _edit_lines(_swap_columns),
-    "odd cell": _edit_lines(_set_cell),
-    "CRLF": lambda data, rng: data.replace(b"\n", b"\r\n"),
+    "drop the first line": lambda lines, rng: lines.pop(0),
+    "drop a line": lambda lines, rng: lines.pop(rng.randrange(len(lines))),
+    "blank line": lambda lines, rng: lines.insert(rng.randrange(len(lines)), ""),
+    "repeat a line": lambda lines, rng: lines.insert(0, rng.choice(lines)),
+    "sort lines": lambda lines, rng: lines.sort(),
+    "swap columns": _swap_columns,
+    "odd cell": _set_cell,
+    "CRLF": _end_in_crlf,
 }
+
+
+def _edit_lines(edit, path, rng):
+    lines = path.read_bytes().decode("utf-8", "surrogateescape").split("\n")
+    edit(lines, rng)
+    path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
 
 
 # === Values of JSON ===
@@ -121,7 +122,7 @@ def _add(container, key, rng):
         container.append(rng.choice(_ODD_JSON))
 
 
-_JSON_EDITS = {
+JSON = {
     "odd value": lambda container, key, rng: container.__setitem__(key, rng.choice(_ODD_JSON)),
     "delete": lambda container, key, rng: container.__delitem__(key),
     "rename or repeat": _rename,
@@ -129,20 +130,15 @@ _JSON_EDITS = {
 }
 
 
-def _edit_json(edit):
-    def mutate(data, rng):
-        # One object, or one on each line: of those the first is edited.
-        first, *rest = data.split(b"\n") if data.count(b"\n{") else [data]
-        value = [json.loads(first)]
-        edit(*rng.choice(list(_nodes(value))), rng)
-        text = json.dumps(value[0]) if value else ""
-        text = text.replace(f'"{_DEEP}"', "[" * 10**5 + "]" * 10**5)
-        return b"\n".join([text.replace(f'"{_HUGE}"', "9" * 5000).encode(), *rest])
-
-    return mutate
-
-
-JSON = {name: _edit_json(edit) for name, edit in _JSON_EDITS.items()}
+def _edit_json(edit, path, rng):
+    # One object, or one on each line: of those the first is edited.
+    data = path.read_bytes()
+    first, *rest = data.split(b"\n") if data.count(b"\n{") else [data]
+    value = [json.loads(first)]
+    edit(*rng.choice(list(_nodes(value))), rng)
+    text = json.dumps(value[0]) if value else ""
+    text = text.replace(f'"{_DEEP}"', "[" * 10**5 + "]" * 10**5)
+    path.write_bytes(b"\n".join([text.replace(f'"{_HUGE}"', "9" * 5000).encode(), *rest]))
 
 
 # === Features of TFRecords ===
@@ -175,7 +171,7 @@ def _other_length(features, name, rng):
         values[:] = rng.choice((values[:-1], values[:1], [*values, *values[-1:]], list(values) * 2))
 
 
-_RECORD_EDITS = {
+RECORDS = {
     "odd element": _odd_element,
     "other type": _other_type,
     "other length": _other_length,
@@ -183,28 +179,22 @@ _RECORD_EDITS = {
 }
 
 
-def _edit_records(edit):
-    def mutate(path, rng):
-        import tensorflow as tf
+def _edit_records(edit, path, rng):
+    import tensorflow as tf
 
-        found = list(tf.compat.v1.io.tf_record_iterator(str(path)))
-        first = rng.choice((0, 0, rng.randrange(len(found))))
-        last = rng.choice((first, len(found) - 1))  # one, or all from there
-        state = rng.getstate()
-        for i in range(first, last + 1):
-            rng.setstate(state)  # the same in all of them
-            example = tf.train.Example.FromString(found[i])
-            features = example.features.feature
-            edit(features, rng.choice(sorted(features)), rng)
-            found[i] = example.SerializeToString(deterministic=True)
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for record in found:
-                writer.write(record)
-
-    return mutate
-
-
-RECORDS = {name: _edit_records(edit) for name, edit in _RECORD_EDITS.items()}
+    found = list(tf.compat.v1.io.tf_record_iterator(str(path)))
+    first = rng.choice((0, 0, rng.randrange(len(found))))
+    last = rng.choice((first, len(found) - 1))  # one, or all from there
+    state = rng.getstate()
+    for i in range(first, last + 1):
+        rng.setstate(state)  # the same in all of them
+        example = tf.train.Example.FromString(found[i])
+        features = example.features.feature
+        edit(features, rng.choice(sorted(features)), rng)
+        found[i] = example.SerializeToString(deterministic=True)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in found:
+            writer.write(record)
 
 
 # === Tensors of checkpoints ===
@@ -239,7 +229,7 @@ def _odd_step(tensors, name, rng):
         tensors[key] = rng.choice(odd)
 
 
-_TENSOR_EDITS = {
+TENSORS = {
     "nan": _set_element(np.nan),
     "inf": _set_element(np.inf),
     "1e38": _set_element(1e38),
@@ -251,26 +241,20 @@ _TENSOR_EDITS = {
 }
 
 
-def _edit_tensors(edit):
-    def mutate(path, rng):
-        import tensorflow as tf
+def _edit_tensors(edit, path, rng):
+    import tensorflow as tf
 
-        prefix = re.sub(r"\.(index|data-\d+-of-\d+)$", "", str(path))
-        reader = tf.train.load_checkpoint(prefix)
-        tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-        edit(tensors, rng.choice(sorted(tensors)), rng)
-        values = [tf.constant(value) for value in tensors.values()]
-        tf.raw_ops.SaveV2(
-            prefix=prefix,
-            tensor_names=list(tensors),
-            shape_and_slices=[""] * len(tensors),
-            tensors=values,
-        )
-
-    return mutate
-
-
-TENSORS = {name: _edit_tensors(edit) for name, edit in _TENSOR_EDITS.items()}
+    prefix = re.sub(r"\.(index|data-\d+-of-\d+)$", "", str(path))
+    reader = tf.train.load_checkpoint(prefix)
+    tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    edit(tensors, rng.choice(sorted(tensors)), rng)
+    values = [tf.constant(value) for value in tensors.values()]
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=values,
+    )
 
 
 # === Paths ===
@@ -302,18 +286,20 @@ PATHS = {
 # === Choice ===
 
 
-def _edit_bytes(edit):
-    return lambda path, rng: path.write_bytes(edit(path.read_bytes(), rng))
+def _edit_any(edit, path, rng):
+    if edit in PATHS.values():
+        edit(path, rng)
+    else:
+        path.write_bytes(edit(path.read_bytes(), rng))
 
 
 # Pattern of a path, what may be done to such a file beside that which may be done to any.
 _KINDS = (
-    (r"\.jsonl?$|^race/", {name: _edit_bytes(edit) for name, edit in JSON.items()}),
-    (r"\.(txt|tsv)$|/checkpoint$", {name: _edit_bytes(edit) for name, edit in LINES.items()}),
-    (r"\.tf_?record$", RECORDS),
-    (r"\.index$|\.data-\d+-of-\d+$", TENSORS),
+    (r"\.jsonl?$|^race/", (_edit_json, JSON)),
+    (r"\.(txt|tsv)$|/checkpoint$", (_edit_lines, LINES)),
+    (r"\.tf_?record$", (_edit_records, RECORDS)),
+    (r"\.index$|\.data-\d+-of-\d+$", (_edit_tensors, TENSORS)),
 )
-_ANY = PATHS | {name: _edit_bytes(edit) for name, edit in BYTES.items()}
 
 
 def damage_file(path, rng):
@@ -326,10 +312,10 @@ def damage_file(path, rng):
     Returns:
         str, what was done.
     """
-    fitting = [table for pattern, table in _KINDS if re.search(pattern, str(path))]
-    table = rng.choice([_ANY, *fitting[:1] * 2])
-    name = rng.choice(sorted(table))
-    table[name](path, rng)
+    fitting = [kind for pattern, kind in _KINDS if re.search(pattern, str(path))]
+    apply, edits = rng.choice([(_edit_any, PATHS | BYTES), *fitting[:1] * 2])
+    name = rng.choice(sorted(edits))
+    apply(edits[name], path, rng)
     return f"{path}: {name}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `pip install .` installs, and which Python `make` takes."""
+"""What `pip install .` installs, versions in several files, and which Python `make` takes."""
 
 import ast
 import importlib
@@ -11,6 +11,7 @@ import tomllib
 
 import pytest
 
+import albert_tf
 from albert_tf.errors import EXTRAS, UserError, import_extra
 from tests import ROOT
 from tests.project.test_source_rules import imports
@@ -19,8 +20,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 VERSIONS = ("3.11", "3.12", "3.13")
 
 
+def text_of(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
 def requirements(name):
-    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    lines = text_of(name).splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
@@ -96,12 +101,27 @@ def test_what_the_library_imports_is_required():
         assert {name.partition(".")[0] for name in names} <= known, path
 
 
+def test_changelog_and_citation_name_this_version_and_its_date():
+    headings = re.findall(r"^## (.+)$", text_of("CHANGELOG.md"), re.M)
+    citation = dict(re.findall(r"^(version|date-released): (.+)$", text_of("CITATION.cff"), re.M))
+    newest = f"{albert_tf.__version__} ({citation['date-released']})"
+    assert headings[:2] == ["vNext", newest]
+    assert citation["version"] == albert_tf.__version__
+
+
+def test_pre_commit_runs_the_ruff_of_the_requirements():
+    pinned = re.findall(r"^(ruff==.+)$", text_of("requirements-dev.txt"), re.M)
+    assert set(re.findall(r"ruff==[\d.]+", text_of(".pre-commit-config.yaml"))) == set(pinned)
+
+
 def test_python_versions_are_said_alike():
     project = PROJECT["project"]
     assert project["requires-python"] == ">=3.11,<3.14"
     assert project["classifiers"] == [f"Programming Language :: Python :: {v}" for v in VERSIONS]
     for path in ("README.md", "Makefile"):
-        assert "Python 3.11, 3.12 or 3.13" in (ROOT / path).read_text(encoding="utf-8")
+        assert "Python 3.11, 3.12 or 3.13" in text_of(path)
+    matrix = re.search(r"python: \[(.+)\]", text_of(".github/workflows/ci.yml"))[1]
+    assert tuple(version.strip('"') for version in matrix.split(", ")) == VERSIONS
 
 
 @pytest.mark.parametrize(

@@ -159,28 +159,6 @@ def test_records_that_do_not_fit_the_flags(run_main, flags, made, tmp_path):
         )
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("masked_lm_budget", 1, "must be at least 0 and below 1. Received: 1"),
-        ("masked_lm_budget", -0.1, "must be at least 0 and below 1"),
-        ("masked_lm_budget", "nan", "must be finite and at least 0 and below 1"),
-        ("vocab_file", "", "=0.2 needs the vocabulary of the records: give --spm_model_file or"),
-        ("ngram", 0, "--ngram must be at least 1"),
-    ],
-)
-def test_flags_out_of_range(run_main, flags, name, value, message):
-    with pytest.raises(UserError, match=message):
-        run_main(run_pretraining, **flags | {name: value})
-
-
-@pytest.mark.parametrize("name", ["ngram", "favor_shorter_ngram", "do_whole_word_mask"])
-def test_flags_that_need_the_budget(run_main, flags, made, name):
-    flags |= {"masked_lm_budget": 0, "input_file": made / "masked"}
-    with pytest.raises(UserError, match=f"--{name} is about masking while records are read: give"):
-        run_main(run_pretraining, **flags | {name: 1})
-
-
 def test_what_limits_the_budget_is_said(run_main, flags, made, capsys):
     flags |= {"input_file": made / "masked", "max_predictions_per_seq": 4}
     with pytest.raises(UserError, match="are masked"):
