@@ -37,7 +37,15 @@ GLUE_TASKS = (
     "cola", "mnli", "mismnli", "mrpc", "sst-2", "sts-b", "qqp", "qnli", "rte", "wnli", "ax",
 )  # fmt: skip
 OWN_FILES = ("tsv", "ner", "multi_label")  # tasks on the user's own files
-SIZES = ("tiny", "mini", "small", "base", "large", "xlarge", "xxlarge")
+SIZES = {  # name -> layers, hidden size, heads
+    "tiny": (2, 128, 2),
+    "mini": (4, 256, 4),
+    "small": (4, 512, 8),
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
+    "xlarge": (24, 2048, 16),
+    "xxlarge": (12, 4096, 64),
+}
 WINDOW = 10_000  # records shuffled together; 30 MB of pre-training records of length 512
 NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
 # From the original's README on training SentencePiece, without the comma, which separates values.

@@ -16,9 +16,7 @@ python benchmarks/input_pipeline.py --gigabytes=0.2 --batches=50 --train_steps=2
 
 import argparse
 import contextlib
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +26,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
+import peers
 import tensorflow as tf
+import train_step
 
 from albert_tf.corpus import instances
 from albert_tf.options import WINDOW
@@ -87,11 +87,6 @@ def buffered_batches(paths, schema, batch_size):
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
-def clocks():
-    """Seconds of the clock, and seconds that all threads of this process have computed."""
-    return np.array([time.perf_counter(), time.process_time()])
-
-
 @contextlib.contextmanager
 def training_step(args):
     """A function that makes a training step of ALBERT-base in a process of its own.
@@ -100,21 +95,14 @@ def training_step(args):
     """
     case = {"size": "base", "length": args.max_seq_length, "predictions": PREDICTIONS}
     case |= {"batch": args.train_batch_size, "dtype": args.dtype}
-    script = str(Path(__file__).with_name("train_step.py"))
-    command = [sys.executable, script, "--worker", "ours", json.dumps(case)]
-    with subprocess.Popen(
-        command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    worker = train_step.Worker("ours", train_step.CASE | case)
 
-        def step():
-            process.stdin.write("\n")
-            process.stdin.flush()
-            report = json.loads(process.stdout.readline())
-            return np.array([report["seconds"], report["cpu"]])
+    def step():
+        worker.step()
+        return np.array([worker.reports[-1][key] for key in ("seconds", "cpu")])
 
-        process.stdout.readline()  # it is ready
-        yield step
-        process.stdin.close()
+    yield step
+    worker.end()
 
 
 def rates(sources, args, step=None):
@@ -134,10 +122,10 @@ def rates(sources, args, step=None):
             iterator = iter(source)
             for _ in range(WARM_UP):
                 next(iterator)
-            start = clocks()
+            start = peers.clocks()
             for _ in range(args.batches):
                 next(iterator)
-            totals[name] += clocks() - start
+            totals[name] += peers.clocks() - start
             del iterator
     sequences = args.turns * args.batches * args.batch_size
     found = {name: sequences / seconds for name, seconds in totals.items()}

@@ -18,15 +18,6 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
-SIZES = {  # name -> layers, hidden size, heads
-    "tiny": (2, 128, 2),
-    "mini": (4, 256, 4),
-    "small": (4, 512, 8),
-    "base": (12, 768, 12),
-    "large": (24, 1024, 16),
-    "xlarge": (24, 2048, 16),
-    "xxlarge": (12, 4096, 64),
-}
 # Small models learn faster with 0.05 than with the original's 0.02: with 2 layers of 128 units, the
 # held-out masked-LM accuracy after 4000 updates is 18.1% instead of 16.1% (docs/results.md, demo).
 INITIALIZER_RANGES = {"tiny": 0.05, "mini": 0.05, "small": 0.05}
@@ -42,14 +33,14 @@ def config_of(size, vocab_size, max_position_embeddings):
     """Makes the config of a size.
 
     Args:
-        size: str, a key of SIZES.
+        size: str, a key of options.SIZES.
         vocab_size: int, number of pieces.
         max_position_embeddings: int, longest sequence in pieces.
 
     Returns:
         AlbertConfig.
     """
-    layers, hidden, heads = SIZES[size]
+    layers, hidden, heads = options.SIZES[size]
     return AlbertConfig(
         vocab_size=vocab_size,
         hidden_size=hidden,

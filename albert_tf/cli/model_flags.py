@@ -212,11 +212,9 @@ def follow_run():
     """
     run = RunDirectory(FLAGS.output_dir)
     if FLAGS.do_train:
-        resumed = source.Source(FLAGS.output_dir) if run.latest else None
-        if resumed:
-            return follow(resumed, TEXT_FLAGS, may_differ=True)
-        given = FLAGS.init_checkpoint and source.find(FLAGS.init_checkpoint)
-        return follow(given or None, CASING)
+        if run.latest:
+            return follow(source.Source(FLAGS.output_dir), TEXT_FLAGS, may_differ=True)
+        return follow(source.find(FLAGS.init_checkpoint) if FLAGS.init_checkpoint else None, CASING)
     checkpoint = trained_checkpoint()
     found = source.find(checkpoint) if checkpoint else None
     if found is None and run.settings:  # evaluation has begun before training

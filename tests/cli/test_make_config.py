@@ -5,6 +5,7 @@ import dataclasses
 
 import pytest
 
+from albert_tf import options
 from albert_tf.checkpoints import huggingface
 from albert_tf.cli import make_config
 from albert_tf.config import AlbertConfig
@@ -15,7 +16,7 @@ from tests import GOLDEN
 TABLE_1 = {"base": 12, "large": 18, "xlarge": 60, "xxlarge": 235}
 
 
-@pytest.mark.parametrize("size", make_config.SIZES)
+@pytest.mark.parametrize("size", options.SIZES)
 def test_sizes(size):
     config = make_config.config_of(size, 30000, 512)
     assert config.head_size == (128 if size == "xlarge" else 64)
