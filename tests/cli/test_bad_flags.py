@@ -58,9 +58,7 @@ def test_paths_that_no_file_can_have(script, value, message, launched, tmp_path)
     "script, words, message",
     [
         ("run_pretraining", "--dtype=float16", "--dtype=float16: value should be one of"),
-        ("run_classifier", "--dtype=float16", "--dtype=float16: value should be one of"),
         ("run_squad", "--dtype=float16", "--dtype=float16: value should be one of"),
-        ("run_race", "--train_step=abc", "--train_step=abc is not a whole number."),
         ("run_classifier", "--train_step=abc", "--train_step=abc is not a whole number."),
         ("run_race", "--train_step=-1", "--train_step must be at least 1. Received: -1"),
         ("run_pretraining", "--learning_rate=x", "--learning_rate=x is not a number."),
@@ -211,7 +209,11 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
     ],
     "train_sentencepiece": [
         (("--input_file=none", "--model_prefix=x"), "no file matches 'none'"),
-        (("--input_file={here}/*", "--model_prefix=x/"), "give a name for the"),
+        (("--input_file={here}/*", "--model_prefix=x/"), "--model_prefix=x/: give a name for the"),
+        (
+            ("--input_file={here}/*", "--model_prefix="),
+            "--model_prefix=: give a name for the files",
+        ),
         (("--input_file=x", "--model_prefix=x", "--vocab_size=2"), "--vocab_size"),
     ],
     "minimal_pairs": [

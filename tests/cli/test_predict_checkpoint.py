@@ -176,8 +176,3 @@ def test_mistakes(name, flags, message, request, run_main):
     with pytest.raises(UserError, match=re.escape(message)) as caught:
         run_main(predict, model=directory, **flags)
     assert "\n" not in str(caught.value)
-
-
-def test_one_source_is_needed(run_main):
-    with pytest.raises(UserError, match="give --saved_model, an export, or --model, the directory"):
-        run_main(predict, text="a")

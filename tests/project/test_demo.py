@@ -48,9 +48,12 @@ SENTENCES = [
 ]
 
 
-def run_module(name, *arguments):
-    """Runs a script of the demo as the Makefile does."""
-    return run_python("-m", f"demo.{name}", *arguments)
+def run_main(module, **values):
+    """Runs a script of the demo in this process, with values of its flags."""
+    flags.FLAGS.mark_as_parsed()
+    given = [(getattr(module, f"_{name.upper()}"), value) for name, value in values.items()]
+    with flagsaver.flagsaver(*given):
+        module.main([])
 
 
 # --- corpus ---------------------------------------------------------------------------------------
@@ -130,8 +133,9 @@ def package(tmp_path):
 @pytest.mark.long
 def test_make_corpus(package, tmp_path):
     train, heldout = tmp_path / "out" / "train.txt", tmp_path / "out" / "heldout.txt"
-    arguments = (f"--roots={package}", f"--train_file={train}", f"--heldout_file={heldout}")
-    done = run_module("make_corpus", *arguments, "--heldout_every=10")
+    command = ["-m", "demo.make_corpus", f"--roots={package}", "--heldout_every=10"]
+    command += [f"--train_file={train}", f"--heldout_file={heldout}"]
+    done = run_python(*command)
     assert done.returncode == 0, done.stderr
     assert "41 files\n" in done.stdout
     assert "1 files dropped: no Python 3\n" in done.stdout
@@ -151,7 +155,7 @@ def test_make_corpus(package, tmp_path):
     assert "must not be read" not in train.read_text() + heldout.read_text()
 
     first = train.read_bytes(), heldout.read_bytes()
-    run_module("make_corpus", *arguments, "--heldout_every=10")
+    run_python(*command)
     assert (train.read_bytes(), heldout.read_bytes()) == first
     assert sorted(path.name for path in train.parent.iterdir()) == ["heldout.txt", "train.txt"]
 
@@ -193,17 +197,9 @@ def test_the_package_of_a_file_is_what_lies_in_the_root(package):
 def test_make_corpus_says_what_is_wrong(tmp_path, monkeypatch, roots, message):
     train, heldout = str(tmp_path / "train.txt"), str(tmp_path / "heldout.txt")
     monkeypatch.chdir(ROOT)
-    flags.FLAGS.mark_as_parsed()
-    with (
-        flagsaver.flagsaver(
-            (make_corpus._ROOTS, [roots]),
-            (make_corpus._TRAIN_FILE, train),
-            (make_corpus._HELDOUT_FILE, heldout),
-            (make_corpus._HELDOUT_EVERY, 1000),
-        ),
-        pytest.raises(SystemExit, match=message),
-    ):
-        make_corpus.main([])
+    files = {"train_file": train, "heldout_file": heldout}
+    with pytest.raises(SystemExit, match=message):
+        run_main(make_corpus, roots=[roots], heldout_every=1000, **files)
     assert not list(tmp_path.iterdir())
 
 
@@ -225,11 +221,7 @@ def run_dir(tmp_path):
 def test_show_model(run_dir, monkeypatch, capsys):
     monkeypatch.setattr(show_model, "MASKED", show_model.MASKED[:2])
     text = run_dir / "new" / "summary.txt"
-    flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver(
-        (show_model._RUN_DIR, str(run_dir)), (show_model._SUMMARY_FILE, str(text))
-    ):
-        show_model.main([])
+    run_main(show_model, run_dir=str(run_dir), summary_file=str(text))
     first, *shown = capsys.readouterr().out.splitlines()
     assert first.startswith(f"Loaded {run_dir}")
     assert shown == text.read_text().splitlines()
@@ -252,12 +244,9 @@ def test_show_model(run_dir, monkeypatch, capsys):
 def test_show_model_says_what_is_wrong(run_dir):
     path = run_dir / history.FILE
     path.write_text("".join(row for row in path.open() if ",eval," not in row))
-    flags.FLAGS.mark_as_parsed()
-    with (
-        flagsaver.flagsaver((show_model._RUN_DIR, str(run_dir))),
-        pytest.raises(SystemExit, match=r"no loss, .*, sentence_order_accuracy .*rows of eval in"),
-    ):
-        show_model.main([])
+    message = "no loss, .*, sentence_order_accuracy .*rows of eval in"
+    with pytest.raises(SystemExit, match=message):
+        run_main(show_model, run_dir=str(run_dir))
 
 
 # --- Makefile -------------------------------------------------------------------------------------
