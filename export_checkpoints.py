@@ -79,13 +79,13 @@ def read_weights(config):
     """The weights of the checkpoint; says what is not among them."""
     from albert_tf.checkpoints import loading
 
-    weights = loading.read_weights(checkpoint_path(), config)
-    print(f"Read {len(weights.tensors)} variables from {weights.prefix}")
-    if weights.absent:
-        print(f"  absent, so not written: {', '.join(weights.absent)}")
-    if weights.left_out:
-        print(f"  not of an ALBERT model, so left out: {', '.join(weights.left_out)}")
-    return weights.tensors
+    tensors, report = loading.read_weights(checkpoint_path(), config)
+    print(f"Read {len(tensors)} variables from {report.prefix}")
+    if report.missing:
+        print(f"  absent, so not written: {', '.join(report.missing)}")
+    if report.unused_weights:
+        print(f"  not of an ALBERT model, so left out: {', '.join(report.unused_weights)}")
+    return tensors
 
 
 def export_checkpoint(config):

@@ -57,11 +57,10 @@ def export_model(tokenizer):
     report = loading.load(path, name_table.named_variables(model))
     loading.check_fit(report)
     print(report)
-    absent = [*report.missing, *(row[0] for row in report.wrong_shape)]
     loaded = {
         name
         for name, (_, start) in HEADS.items()
-        if not any(variable.startswith(start) for variable in absent)
+        if not any(variable.startswith(start) for variable in report.not_loaded)
     }
     for name in HEADS.keys() - loaded:
         print(f"The checkpoint has no {HEADS[name][0]} in the module.")

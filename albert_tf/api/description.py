@@ -88,7 +88,7 @@ def describe(path):
         UserError: the checkpoint cannot be read, or its config or vocabulary does not fit it.
     """
     options.check_path("PATH", path)
-    found = source.Source(source.locate(path).directory, run_directory.find(path))
+    found = source.Source(source.find(path, takes_exports=True).directory, run_directory.find(path))
     reader = readers.open_reader(found.checkpoint)
     weights = {name: shape for name, shape in reader.shapes.items() if name_table.is_weight(name)}
     guessed = guess_config(weights)

@@ -94,38 +94,25 @@ def load(
     shapes = readers.open_reader(found.checkpoint).shapes
     kind = kind_of(found, shapes, task, labels)
     of_kind = kind and make_task(kind, text, found)
-    fill: Callable[..., loading.Report]
+    parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
     if of_kind:
-        model, fill = of_kind.make_model(config), loading.load_all
+        what = f"fine-tuned for {kind.task_name if kind.task_name == SQUAD else kind}"
+        model = of_kind.make_model(config)
+    elif any({*parts[head]} & {*shapes} for head in name_table.PRETRAINING_HEADS):
+        what, model = "pre-trained", heads.PretrainingModel(config)
     else:
-        head_names = name_table.HEAD_NAMES["masked_lm"] + name_table.HEAD_NAMES["sentence_order"]
-        has_heads = {*head_names} & {*shapes}
-        model = (heads.PretrainingModel if has_heads else encoder.AlbertModel)(config)
-        fill = loading.load
+        what, model = "only the encoder", encoder.AlbertModel(config)
+    fill: Callable[..., loading.Report] = loading.load_all if of_kind else loading.load
     named = name_table.named_variables(model)
     report = fill(found.checkpoint, named, reads_pooler=model.reads_pooler)
     loading.check_fit(report)
-    random = [*report.missing, *(name for name, _, _ in report.wrong_shape)]
-    print(_line(found, kind, model, random))
-    parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
-    absent = {part for part, names in parts.items() if {*names} & {*random}}
-    return Loaded(model, text, config, found.checkpoint, of_kind, absent, batch_size)
-
-
-def _line(found, kind, model, random):
-    """Text on the loaded checkpoint: its path, step and kind."""
-    if kind:
-        what = f"fine-tuned for {kind.task_name if kind.task_name == SQUAD else kind}"
-    elif isinstance(model, heads.PretrainingModel):
-        what = "pre-trained"
-    else:
-        what = "only the encoder"
     is_run = run_directory.exists(found.checkpoint) and not found.is_module
     step = loading.step_in(found.checkpoint) if is_run else 0
-    lines = [f"Loaded {found.checkpoint}{f' (step {step})' if step else ''}: {what}"]
-    if random:
-        lines.append(f"  not in the checkpoint, so random: {', '.join(random)}")
-    return "\n".join(lines)
+    print(f"Loaded {found.checkpoint}{f' (step {step})' if step else ''}: {what}")
+    if report.not_loaded:
+        print(f"  not in the checkpoint, so random: {', '.join(report.not_loaded)}")
+    absent = {part for part, names in parts.items() if {*names} & {*report.not_loaded}}
+    return Loaded(model, text, config, found.checkpoint, of_kind, absent, batch_size)
 
 
 # --- Text ----------------------------------------------------------------------------------------

@@ -85,9 +85,7 @@ class Loaded:
         if pooling == "pooled" and not self.has_pooler:
             raise UserError(f'{self.checkpoint} has no pooler: give pooling="mean"')
         features = sequences.packed(self.tokenizer, texts, pairs, self.max_seq_length)
-        of_layers = pooling == "layers"
-        embed = functools.partial(_embedding, self._encoder, of_layers)
-        found = self._run(("embed", of_layers), embed, features)
+        found = self._run(features, _embedding, pooling == "layers")
         vectors = found.get(pooling, np.zeros([0, self.config.hidden_size], np.float32))
         return vectors[0] if isinstance(texts, str) else vectors
 
@@ -118,10 +116,8 @@ class Loaded:
                 f"Received: {top_k}"
             )
         features, counts = masked_text.features(self.tokenizer, texts, self.max_seq_length)
-        fill = functools.partial(masked_text.fill, self.model, top_k)
-        found = masked_text.fillings(
-            self.tokenizer, self._run(("masks", top_k), fill, features), counts
-        )
+        outputs = self._run(features, masked_text.fill, top_k)
+        found = masked_text.fillings(self.tokenizer, outputs, counts)
         return found[0] if isinstance(texts, str) else found
 
     @overload
@@ -226,8 +222,7 @@ class Loaded:
         features = sequences.packed(self.tokenizer, firsts, seconds, self.max_seq_length)
         if not features["segment_ids"].any(axis=1).all():
             raise UserError("sentence_order compares two texts, and a second one is empty")
-        found = self._run("order", functools.partial(_in_order, self.model), features)
-        values = found.get("in_order", np.zeros([0], np.float32))
+        values = self._run(features, _in_order).get("in_order", np.zeros([0], np.float32))
         return float(values[0]) if isinstance(firsts, str) else values
 
     # A type checker takes the first that fits: one str, or a list of options, is one example.
@@ -285,7 +280,7 @@ class Loaded:
         content = task.examples(examples)
         split = Split(task.features(content), content)
         arrays = {name: split.arrays[name] for name in task.inputs}
-        return task.answers(split, self._run("task", self.model, arrays))
+        return task.answers(split, self._run(arrays))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -334,10 +329,6 @@ class Loaded:
         ], is_single
 
     @property
-    def _encoder(self):
-        return getattr(self.model, "encoder", self.model)
-
-    @property
     def has_pooler(self) -> bool:
         """Whether the checkpoint has the pooler (bool); otherwise it is random."""
         return "pooler" not in self._absent
@@ -350,16 +341,18 @@ class Loaded:
                 "load a pre-trained model"
             )
 
-    def _run(self, key, function, arrays):
-        """Applies a function of features to all rows: dict of arrays [n, ...]."""
+    def _run(self, arrays, function=None, *options):
+        """Applies the model, or a function of it and of options, to all rows: dict of arrays."""
         rows = len(arrays["input_ids"])
         if not rows:
             return {}
         arrays = {n: np.asarray(values, np.int32).reshape(rows, -1) for n, values in arrays.items()}
         width = arrays["input_ids"].shape[1]
+        key = (function, *options)
         if key not in self._predictors:  # keeps the traced graph for later calls
-            self._predictors[key] = Predictor(self._strategy, function, self.shows_progress)
-        choices = self._task.choices if key == "task" else 1
+            model = functools.partial(function, self.model, *options) if function else self.model
+            self._predictors[key] = Predictor(self._strategy, model, self.shows_progress)
+        choices = 1 if function else self._task.choices
         batches = input_pipeline.prediction_batches(arrays, self._batch_size, width // choices)
         return self._predictors[key](batches, rows)
 
@@ -375,8 +368,8 @@ def _several_options(options, is_single):
     return [list(row) if isinstance(row, tuple) else row for row in found]
 
 
-def _embedding(encoder, of_layers, features, training=False):
-    encoded = encoder(features, training=training)
+def _embedding(model, of_layers, features, training=False):
+    encoded = getattr(model, "encoder", model)(features, training=training)
     mask = tf.cast(features["input_mask"], tf.float32)
     mask /= tf.reduce_sum(mask, axis=1, keepdims=True)
     outputs = encoded["encoder_outputs"] if of_layers else [encoded["sequence_output"]]

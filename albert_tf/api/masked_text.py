@@ -63,13 +63,15 @@ def _ids(tokenizer, text, mask_id):
     return ids
 
 
+def logits(model, features, training):
+    """Logits of the pieces at the positions of the masks: float32 [B, P, V]."""
+    outputs = model.encoder(features, training=training)["sequence_output"]
+    return model.masked_lm(outputs, features["masked_lm_positions"], model.encoder.embedding_table)
+
+
 def fill(model, top_k, features, training=False):
     """Computes the best pieces for each mask: ids int32 and probabilities float32 [B, P, k]."""
-    encoded = model.encoder(features, training=training)
-    logits = model.masked_lm(
-        encoded["sequence_output"], features["masked_lm_positions"], model.encoder.embedding_table
-    )
-    probabilities, ids = tf.math.top_k(tf.nn.softmax(logits), top_k)
+    probabilities, ids = tf.math.top_k(tf.nn.softmax(logits(model, features, training)), top_k)
     return {"ids": ids, "probabilities": probabilities}
 
 
@@ -86,19 +88,19 @@ def fillings(tokenizer, outputs, counts):
     """
     return [
         [
-            [
-                _filling(tokenizer, int(id_), float(probability))
-                for id_, probability in zip(
-                    outputs["ids"][row, mask], outputs["probabilities"][row, mask], strict=True
-                )
-            ]
+            _fillings_of_mask(
+                tokenizer, outputs["ids"][row, mask], outputs["probabilities"][row, mask]
+            )
             for mask in range(count)
         ]
         for row, count in enumerate(counts)
     ]
 
 
-def _filling(tokenizer, id_, probability):
-    piece = tokenizer.inv_vocab.get(id_, "")  # a model may have more embeddings than pieces
-    text = piece.replace(WORD_START, " ").strip()
-    return {"text": text.removeprefix("##"), "piece": piece, "probability": probability}
+def _fillings_of_mask(tokenizer, ids, probabilities):
+    found = []
+    for id_, probability in zip(ids.tolist(), probabilities.tolist(), strict=True):
+        piece = tokenizer.inv_vocab.get(id_, "")  # a model may have more embeddings than pieces
+        text = piece.replace(WORD_START, " ").strip().removeprefix("##")
+        found.append({"text": text, "piece": piece, "probability": probability})
+    return found

@@ -131,10 +131,8 @@ def _pairs(path):
                 f"{path} has {len(lines)} lines: a pair takes two, the good sentence first"
             )
         for number in range(1, len(lines), 2):
-            yield (
-                (number, number + 1),
-                dict(zip(KEYS, lines[number - 1 : number + 1], strict=True)),
-            )
+            pair = lines[number - 1 : number + 1]
+            yield (number, number + 1), dict(zip(KEYS, pair, strict=True))
 
 
 # --- Measuring -----------------------------------------------------------------------------------
@@ -151,10 +149,7 @@ def encode(paradigms, tokenizer, max_length):
     Raises:
         UserError: a sentence is too long; names file, line and length.
     """
-    return [
-        scoring.pieces_of(tokenizer, paradigm.sentences, max_length, paradigm.places)
-        for paradigm in paradigms
-    ]
+    return [scoring.pieces_of(tokenizer, p.sentences, max_length, p.places) for p in paradigms]
 
 
 def measure(predict, paradigms, pieces, method, results=None, save=None):
@@ -275,16 +270,14 @@ def of_training(config, tokenizer, max_length, paradigms):
         for name, variable in own.items():
             variable.assign(variables[name].numpy())
         found = summary(paradigms, measure(predict, paradigms, pieces, scoring.METHODS[0]))
-        overall = found["overall"]
-        groups = {
-            f"minimal_pairs_{title}/{name}": values["accuracy"]
-            for title in (*GROUPS, "paradigms")
-            for name, values in found[title].items()
+        curves = {
+            "minimal_pairs": found["overall"]["accuracy"],
+            "minimal_pairs_error": found["overall"]["standard_error"],
         }
-        return {
-            "minimal_pairs": overall["accuracy"],
-            "minimal_pairs_error": overall["standard_error"],
-        } | groups
+        for title in (*GROUPS, "paradigms"):
+            for name, values in found[title].items():
+                curves[f"minimal_pairs_{title}/{name}"] = values["accuracy"]
+        return curves
 
     return measured
 
@@ -363,23 +356,19 @@ def summary(paradigms, results):
 
 def table(figures):
     """The figures of `summary` as lines of text (str): accuracies in percent."""
-    rows = []
+    overall, rows = figures["overall"], []
     for title in ("paradigms", "linguistics_terms", "fields"):
-        rows += [(name, values) for name, values in sorted(figures[title].items())] + [None]
-    rows.append(("all pairs", figures["overall"]))
-    width = max(len(row[0]) for row in rows if row)
+        rows += [*sorted(figures[title].items()), ("", None)]
+    rows.append(("all pairs", overall))
+    width = max(len(name) for name, _ in rows)
     lines = [f"{'':{width}}  accuracy  error   pairs  ties"]
-    for row in rows:
-        if row is None:
-            lines.append("")
-            continue
-        name, values = row
-        accuracy, error = 100 * values["accuracy"], 100 * values["standard_error"]
-        lines.append(
-            f"{name:{width}}  {accuracy:8.1f}  {error:5.1f}  {values['pairs']:6}  "
-            f"{values['ties']:4}"
-        )
-    overall = figures["overall"]
+    for name, values in rows:
+        line = ""
+        if values:
+            accuracy, error = 100 * values["accuracy"], 100 * values["standard_error"]
+            line = f"{name:{width}}  {accuracy:8.1f}  {error:5.1f}  {values['pairs']:6}  "
+            line += f"{values['ties']:4}"
+        lines.append(line)
     lines.append(
         f"{overall['identical']} pairs of identical pieces, which count half as all ties do; "
         f"{overall['unknown_pieces']} unknown pieces."

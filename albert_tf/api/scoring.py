@@ -9,13 +9,16 @@ Shapes:
 """
 
 import functools
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.api import masked_text
 from albert_tf.errors import UserError
 from albert_tf.options import SCORE_METHODS as METHODS
+from albert_tf.text import sequences
 from albert_tf.text.tokenization import WORD_START
 from albert_tf.training.steps import Predictor
 
@@ -79,9 +82,8 @@ def pieces_of(tokenizer, texts, max_length, places=None):
         else:
             opens = np.array([not piece.startswith("##") for piece in pieces])
         words.append(np.cumsum(opens) - opens[0])
-        num_unknown.append(
-            sum(piece in UNKNOWN or piece not in tokenizer.vocab for piece in pieces)
-        )
+        unknown = [piece in UNKNOWN or piece not in tokenizer.vocab for piece in pieces]
+        num_unknown.append(sum(unknown))
     return Pieces(ids, words, num_unknown, tokenizer.special_ids())
 
 
@@ -101,56 +103,34 @@ def masked_batches(pieces, method, tokens_per_batch):
     """
     lengths = np.array([len(ids) for ids in pieces.ids])
     firsts = np.cumsum(lengths) - lengths
-    order = np.argsort(-lengths, kind="stable")
-    texts = np.repeat(order, lengths[order])  # [m]
-    places = np.arange(len(texts)) - np.repeat(
-        np.cumsum(lengths[order]) - lengths[order], lengths[order]
-    )
-    start = 0
-    while start < len(texts):
-        width = lengths[texts[start]]
-        rows = slice(start, start + max(1, tokens_per_batch // (width + _NUM_SPECIALS)))
-        start = rows.stop
-        found, row_of = np.unique(texts[rows], return_inverse=True)
-        at = places[rows][:, np.newaxis]  # [B, 1]
-        ids = _padded([pieces.ids[text] for text in found], width)[row_of]  # [B, T - 2]
-        targets = np.take_along_axis(ids, at, axis=1)
-        columns = np.arange(width)
-        is_masked = columns == at
-        if method == "within_word_l2r":
-            words = _padded([pieces.words[text] for text in found], width)[row_of]
-            is_masked |= (words == np.take_along_axis(words, at, axis=1)) & (columns > at)
-        special = pieces.special_ids
-        ends = lengths[texts[rows]][:, np.newaxis] + 1  # [B, 1]: where [SEP] stands
-        sequence = np.full([len(at), width + _NUM_SPECIALS], special.pad, np.int32)
-        sequence[:, 0] = special.cls
-        sequence[:, 1:-1] = np.where(is_masked, special.mask, ids)
-        np.put_along_axis(sequence, ends, special.sep, axis=1)
-        mask = np.arange(sequence.shape[1]) <= ends
-        features = {
-            "input_ids": np.where(mask, sequence, special.pad),
-            "input_mask": mask.astype(np.int32),
-            "segment_ids": np.zeros_like(sequence),
-            "masked_lm_positions": at.astype(np.int32) + 1,
-            "masked_lm_ids": targets,
-        }
-        yield firsts[texts[rows]] + places[rows], features
+    order = np.argsort(-lengths, kind="stable").tolist()
+    places = ((text, place) for text in order for place in range(lengths[text]))
+    for first in places:
+        width = int(lengths[first[0]]) + _NUM_SPECIALS
+        others = itertools.islice(places, max(0, tokens_per_batch // width - 1))
+        batch = [first, *others]
+        rows = [_masked(pieces, text, place, method) for text, place in batch]
+        features = sequences.pack_segments(rows, [None] * len(rows), pieces.special_ids, width)
+        texts, at = np.array(batch).T
+        features["masked_lm_positions"] = at[:, np.newaxis] + 1
+        features["masked_lm_ids"] = [[pieces.ids[text][place]] for text, place in batch]
+        features = {name: np.array(values, np.int32) for name, values in features.items()}
+        yield firsts[texts] + at, features
 
 
-def _padded(rows, width):
-    """Rows of one array [len(rows), width], filled up with -1."""
-    padded = np.full([len(rows), width], -1, np.int32)
-    for row, values in zip(padded, rows, strict=True):
-        row[: len(values)] = values
-    return padded
+def _masked(pieces, text, place, method):
+    """Ids of a text as a list, in which a piece is masked, and all else that `method` masks."""
+    ids, words = pieces.ids[text].tolist(), pieces.words[text]
+    end = place + 1
+    if method == "within_word_l2r":
+        end = int(np.searchsorted(words, words[place], side="right"))
+    ids[place:end] = [pieces.special_ids.mask] * (end - place)
+    return ids
 
 
 def log_probs(model, features, training=False):
     """The log-probability of each masked piece that is to be predicted: float32 [B]."""
-    encoded = model.encoder(features, training=training)
-    logits = model.masked_lm(  # [B, 1, V]
-        encoded["sequence_output"], features["masked_lm_positions"], model.encoder.embedding_table
-    )
+    logits = masked_text.logits(model, features, training)  # [B, 1, V]
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(features["masked_lm_ids"], logits)
     return {"log_probs": -losses[:, 0]}
 

@@ -191,14 +191,13 @@ def check_expressible(config):
             "transformers shares attention and feed-forward parameters over the same layers, and "
             f"not as parameter_sharing={config.parameter_sharing!r} does"
         )
-    ours = [config.attention_group(layer) for layer in layers]
-    theirs = [int(layer / (config.num_hidden_layers / groups)) for layer in layers]
-    if ours != theirs:
-        layer = next(layer for layer in layers if ours[layer] != theirs[layer])
-        raise UserError(
-            f"transformers takes group {theirs[layer]} for layer {layer} of {len(layers)} in "
-            f"{groups} groups, and the original's rounding gives group {ours[layer]}"
-        )
+    for layer in layers:
+        ours, theirs = config.attention_group(layer), int(layer / (len(layers) / groups))
+        if ours != theirs:
+            raise UserError(
+                f"transformers takes group {theirs} for layer {layer} of {len(layers)} in "
+                f"{groups} groups, and the original's rounding gives group {ours}"
+            )
 
 
 # --- Writing ----------------------------------------------------------------------------------
@@ -226,21 +225,24 @@ def architecture_of(shapes, hidden_size, head=None):
         if all(name in shapes for name in _names_of_heads(architecture))
         and architecture not in of_other_tasks
     )
-    is_choice = architecture == MULTIPLE_CHOICE
-    is_squad = _ARCHITECTURES[architecture] == ("squad",)
-    if not is_squad and _ARCHITECTURES[architecture] != ("classifier",):
+    parts, names = _ARCHITECTURES[architecture], _names_of_heads(architecture)
+    if parts not in (("squad",), ("classifier",)):
         return architecture, {}
-    names = _names_of_heads(architecture)
     weights, bias = (shapes[name] for name in names)
     count = weights[0] if weights else 0
-    if weights != [count, hidden_size] or bias != [count] or (is_squad and count != 2):
+    if weights != [count, hidden_size] or bias != [count] or (parts == ("squad",) and count != 2):
         raise UserError(f"{names[0]} {weights} with a bias {bias} do not fit H={hidden_size}")
-    if is_squad:
+    if parts == ("squad",):
         return architecture, {}
+    if head is None and count == 1:
+        raise UserError(
+            f"{names[0]} has one row, and so have the heads of regression and of RACE: put a "
+            'finetuned_task.json next to the checkpoint with {"task_name": "sts-b", "labels": '
+            'null}, or {"task_name": "race", "labels": ["A", "B", "C", "D"]}'
+        )
+    is_choice = architecture == MULTIPLE_CHOICE
     is_regression = head is not None and head.labels is None
     labels = head.labels if head and head.labels else _default_labels(count)
-    if head is None and count == 1:
-        raise UserError(_ONE_OUTPUT)
     if count != (1 if is_choice or is_regression else len(labels)):
         raise UserError(f"{names[0]} has {count} outputs, which do not fit {head}")
     if is_choice:
@@ -254,13 +256,6 @@ def architecture_of(shapes, hidden_size, head=None):
     several = head is not None and head.task_name == "multi_label"
     problem = "regression" if is_regression else _SEVERAL_LABELS if several else _ONE_LABEL
     return architecture, {"problem_type": problem} | classes
-
-
-_ONE_OUTPUT = (
-    "output_weights has one row, and so have the heads of regression and of RACE: put a "
-    'finetuned_task.json next to the checkpoint with {"task_name": "sts-b", "labels": null}, or '
-    '{"task_name": "race", "labels": ["A", "B", "C", "D"]}'
-)
 
 
 def _names_of_heads(architecture):

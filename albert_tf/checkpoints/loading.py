@@ -26,14 +26,22 @@ class Report:
     wrong_shape: tuple  # of (name, shape in the file, shape in the model)
 
     @property
+    def not_loaded(self):
+        """Variables of the model that the file lacks or has in another shape: list of str."""
+        return [*self.missing, *(name for name, _, _ in self.wrong_shape)]
+
+    @property
+    def unused_weights(self):
+        """Unused variables that are neither optimizer slots nor the state of a run: list of str."""
+        return [name for name in self.unused if name_table.is_weight(name)]
+
+    @property
     def without_place(self):
         """Weights of an encoder that the model does not have: list of str."""
-        return [n for n in self.unused if name_table.is_encoder(n) and name_table.is_weight(n)]
+        return [name for name in self.unused_weights if name_table.is_encoder(name)]
 
     def __str__(self):
-        others = [name for name in self.unused if name_table.is_weight(name)]
-        of_run = {name_table.GLOBAL_STEP, *name_table.RUN_STATE}
-        slots = len({*self.unused} - {*others} - of_run)
+        slots = sum(map(name_table.is_slot, self.unused))
         lines = [f"loaded {len(self.loaded)} variables from {self.prefix}"]
         if self.missing:
             lines.append(f"  not in it, initialized randomly: {', '.join(self.missing)}")
@@ -43,8 +51,8 @@ class Report:
         ]
         if slots:
             lines.append(f"  not read: {slots} optimizer slots, which only resuming needs")
-        if others:
-            lines.append(f"  not used: {', '.join(others)}")
+        if self.unused_weights:
+            lines.append(f"  not used: {', '.join(self.unused_weights)}")
         return "\n".join(lines)
 
 
@@ -93,7 +101,7 @@ def load_all(path, named, reads_pooler=True):
         UserError: a variable is missing, has another shape or holds values that are not finite.
     """
     report = load(path, named, reads_pooler=reads_pooler)
-    absent = [*report.missing, *(name for name, _, _ in report.wrong_shape)]
+    absent = report.not_loaded
     if {*absent} - {*name_table.POOLER}:
         raise UserError(
             f"{path} lacks {', '.join(absent)}: it can be neither evaluated nor exported"
@@ -157,16 +165,6 @@ def restore(prefix, state, optional=None):
 # --- Reading weights for export ------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Weights:
-    """Weights of a checkpoint, without slots and step; names are the original's."""
-
-    prefix: str
-    tensors: dict  # of float32 arrays: a complete encoder and any heads
-    absent: tuple  # variables of the pre-training heads that it lacks
-    left_out: tuple  # other variables of the file, unknown to the name table
-
-
 def read_weights(path, config):
     """Reads all weights of a checkpoint of any source.
 
@@ -175,7 +173,8 @@ def read_weights(path, config):
         config: AlbertConfig, of its model.
 
     Returns:
-        Weights.
+        (dict of original name -> float32 array, a complete encoder and any heads; Report, in which
+        weights are unused only if the name table does not know them).
 
     Raises:
         UserError: the encoder is incomplete or does not fit the config, or a weight is not finite.
@@ -190,14 +189,11 @@ def read_weights(path, config):
             f"{reader.prefix} does not belong to this config, which has no place for "
             f"{', '.join(wrong)}. Check the config"
         )
-    others = {name for names in name_table.HEAD_NAMES.values() for name in names}
-    names = [*report.loaded, *(name for name in report.unused if name in others)]
-    return Weights(
-        prefix=reader.prefix,
-        tensors={name: _read_weight(reader, name) for name in names},
-        absent=report.missing,
-        left_out=tuple(n for n in report.unused if n not in others and name_table.is_weight(n)),
-    )
+    heads = {name for names in name_table.HEAD_NAMES.values() for name in names}
+    loaded = (*report.loaded, *(name for name in report.unused if name in heads))
+    unused = tuple(name for name in report.unused if name not in heads)
+    report = dataclasses.replace(report, loaded=loaded, unused=unused)
+    return {name: _read_weight(reader, name) for name in loaded}, report
 
 
 # --- Values and shapes ---------------------------------------------------------------------------
@@ -275,17 +271,18 @@ def _shapes(variables):
 
 
 def _compare(reader, shapes, sources):
-    missing = tuple(name for name, source in sources.items() if source not in reader.shapes)
-    wrong_shape = tuple(
-        (name, reader.shapes[source], shapes[name])
-        for name, source in sources.items()
-        if source in reader.shapes and reader.shapes[source] != shapes[name]
+    found = {name: reader.shapes.get(source) for name, source in sources.items()}
+    return Report(
+        prefix=reader.prefix,
+        loaded=tuple(name for name in shapes if found[name] == shapes[name]),
+        missing=tuple(name for name in shapes if found[name] is None),
+        unused=tuple(sorted(reader.shapes.keys() - sources.values())),
+        wrong_shape=tuple(
+            (name, found[name], shapes[name])
+            for name in shapes
+            if found[name] not in (None, shapes[name])
+        ),
     )
-    skipped = {*missing, *(name for name, _, _ in wrong_shape)}
-    loaded = tuple(name for name in shapes if name not in skipped)
-    used = {sources[name] for name in shapes}
-    unused = tuple(sorted(name for name in reader.shapes if name not in used))
-    return Report(reader.prefix, loaded, missing, unused, wrong_shape)
 
 
 def _check_encoder_complete(report, reads_pooler=True):

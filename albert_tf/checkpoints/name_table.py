@@ -142,7 +142,7 @@ _OF_GARDEN = {row.garden: row.original.format(g=0, j=0) for row in _ALL_ROWS if 
 _OF_TRANSFORMERS = {row.transformers: row.original for row in _ALL_ROWS if row.transformers}
 _TO_TRANSFORMERS = {original: theirs for theirs, original in _OF_TRANSFORMERS.items()}
 HEAD_NAMES = {part: tuple(row.original for row in rows) for part, rows in _HEADS.items()}
-_PRETRAINING_HEADS = ("masked_lm", "sentence_order")
+PRETRAINING_HEADS = ("masked_lm", "sentence_order")
 MAPPING_KERNEL = _TABLE["mapping"][0].original
 POOLER = tuple(row.original for row in _TABLE["pooler"])
 
@@ -210,7 +210,7 @@ def pretraining_shapes(config):
             for j in range(config.inner_group_num)
             for row in _TABLE[part]
         ]
-    rows += _TABLE["pooler"] + [row for head in _PRETRAINING_HEADS for row in _HEADS[head]]
+    rows += _TABLE["pooler"] + [row for head in PRETRAINING_HEADS for row in _HEADS[head]]
     return {row.original: [sizes[letter] for letter in row.shape] for row in rows}
 
 

@@ -62,11 +62,13 @@ class TensorFlowReader:
         with _reading(prefix):
             self._reader = tf.train.load_checkpoint(prefix)
             shapes = self._reader.get_variable_to_shape_map()
-            self._graph = self._object_graph() if _OBJECT_GRAPH in shapes else None
-            if self._graph is None:  # written by TensorFlow 1, perhaps as a hub module
-                self._keys = {key.removeprefix("module/"): key for key in shapes}
-            else:
+            if _OBJECT_GRAPH in shapes:
+                self._graph = trackable_object_graph_pb2.TrackableObjectGraph()
+                self._graph.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
                 self._keys = self._keys_in_graph()
+            else:  # written by TensorFlow 1, perhaps as a hub module
+                self._graph = None
+                self._keys = {key.removeprefix("module/"): key for key in shapes}
             self.shapes = {name: _joined(name, shapes[key]) for name, key in self._keys.items()}
 
     def __getitem__(self, name):
@@ -85,11 +87,6 @@ class TensorFlowReader:
             return None
         with _reading(f"{name} of {self.prefix}"):
             return self._reader.get_tensor(key)
-
-    def _object_graph(self):
-        graph = trackable_object_graph_pb2.TrackableObjectGraph()
-        graph.ParseFromString(self._reader.get_tensor(_OBJECT_GRAPH))
-        return graph
 
     def _held_by(self, node):
         """Keys of the variables of an object, by the names of its attributes."""
@@ -177,7 +174,7 @@ class SafetensorsReader:
                 _BASE + name if name.startswith(_BASE_PARTS) else name: entry
                 for name, entry in found.items()
             }
-        if _is_tied(found):
+        if _DECODER in found and found[_DECODER] == found.get(_WORDS):  # type, shape and values
             del found[_DECODER]
         self._entries = {}
         for name, entry in found.items():
@@ -204,11 +201,3 @@ class SafetensorsReader:
         array = np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
         array = array.astype(np.float32)
         return np.ascontiguousarray(array.T) if name.endswith("/kernel") else array
-
-
-def _is_tied(found):
-    """Whether the output weights in the file are a copy of the word embeddings."""
-    if _DECODER not in found or _WORDS not in found:
-        return False
-    keys = ("dtype", "shape", "data")
-    return all(found[_DECODER][key] == found[_WORDS][key] for key in keys)

@@ -71,12 +71,11 @@ def _find_in_directory(directory):
         return best
     if len(prefixes) == 1:
         return prefixes.pop()
-    of_module = os.path.join(directory, "variables", "variables")
-    if not prefixes and exists(of_module):
-        return of_module
-    of_transformers = None if prefixes else _find_safetensors(directory)
-    if of_transformers:
-        return of_transformers
+    if not prefixes:
+        of_module = os.path.join(directory, "variables", "variables")
+        other = of_module if exists(of_module) else _find_safetensors(directory)
+        if other:
+            return other
     found = ", ".join(sorted(os.path.basename(p) for p in prefixes)) or "no .index file"
     raise UserError(
         f"cannot tell which checkpoint of {directory} to use ({found}): give its prefix"
@@ -95,10 +94,8 @@ def directory_of(path):
 def _find_safetensors(path):
     """Finds weights of transformers at a path (file or directory); None if there are none."""
     if tf.io.gfile.isdir(path):
-        names = [
-            name for name in (SAFETENSORS, _SHARDS, _PICKLE) if _is_file(os.path.join(path, name))
-        ]
-        path = os.path.join(path, names[0]) if names else ""
+        paths = [os.path.join(path, name) for name in (SAFETENSORS, _SHARDS, _PICKLE)]
+        path = next(filter(_is_file, paths), "")
     if not path.endswith((".safetensors", _SHARDS, ".bin")) or not _is_file(path):
         return None
     if path.endswith(".safetensors"):
@@ -328,12 +325,12 @@ class RunSettings:
 
     def differences(self, config):
         """Differences of an AlbertConfig: list of (key, its value, recorded value)."""
-        rows = [
-            (field.name, getattr(config, field.name), getattr(self.albert_config, field.name))
+        recorded = vars(self.albert_config)
+        return [
+            (field.name, getattr(config, field.name), recorded[field.name])
             for field in dataclasses.fields(config)
-            if field.compare
+            if field.compare and getattr(config, field.name) != recorded[field.name]
         ]
-        return [row for row in rows if row[1] != row[2]]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,6 @@ from albert_tf.errors import UserError
 _VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
 _TOKENIZER_CONFIG = "tokenizer_config.json"  # of transformers
 _OF_TRAINING = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
-_HEADS_OF_PRETRAINING = ("masked_lm", "sentence_order")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +56,8 @@ class Source:
     @property
     def is_module(self):
         """Whether the source is a TensorFlow Hub module."""
-        return _is_module(self.directory)
+        names = (hub_modules.SAVED_MODEL, os.path.join("variables", "variables.index"))
+        return any(tf.io.gfile.exists(os.path.join(self.directory, name)) for name in names)
 
     def config_file(self):
         """Path of the config in the directory; None if there is none or for a module."""
@@ -152,42 +152,32 @@ def vocabulary_flag(path):
     return "vocab_file" if path.endswith(".txt") else "spm_model_file"
 
 
-def find(path):
+def find(path, takes_exports=False):
     """Finds the Source of a path; for a directory, its best or else its newest checkpoint.
 
     Args:
         path: str or os.PathLike, anything that `run_directory.find` takes.
+        takes_exports: bool, whether the path may be an export of a fine-tuned model.
 
     Raises:
         UserError: there is no checkpoint, or it belongs to an export of a fine-tuned model.
     """
-    found = locate(path)
-    if found.is_module:
-        shapes = readers.open_reader(found.checkpoint).shapes
-        heads = name_table.HEAD_NAMES.items()
-        if any(names[0] in shapes for part, names in heads if part not in _HEADS_OF_PRETRAINING):
+    path = os.fspath(path)
+    checkpoint = run_directory.find(run_directory.prefer_best(path))
+    directory = path.rstrip("/") if tf.io.gfile.isdir(path) else os.path.dirname(checkpoint)
+    parent = Source(os.path.dirname(directory) or ".", checkpoint)
+    is_inside = os.path.basename(directory) == "variables" and parent.is_module
+    found = parent if is_inside else Source(directory or ".", checkpoint)
+    if found.is_module and not takes_exports:
+        heads = name_table.HEAD_NAMES.keys() - name_table.PRETRAINING_HEADS
+        shapes = readers.open_reader(checkpoint).shapes
+        if any(name_table.HEAD_NAMES[head][0] in shapes for head in heads):
             raise UserError(
                 f"{found.directory} is an export of a fine-tuned model, which does not record all "
                 "settings of its text: predict with predict.py --saved_model, or give the "
                 "directory of the training"
             )
     return found
-
-
-def locate(path):
-    """Like `find`, but also accepts exports of fine-tuned models."""
-    path = os.fspath(path)
-    checkpoint = run_directory.find(run_directory.prefer_best(path))
-    directory = path.rstrip("/") if tf.io.gfile.isdir(path) else os.path.dirname(checkpoint)
-    parent = os.path.dirname(directory)
-    if os.path.basename(directory) == "variables" and _is_module(parent):
-        directory = parent
-    return Source(directory or ".", checkpoint)
-
-
-def _is_module(directory):
-    names = (hub_modules.SAVED_MODEL, os.path.join("variables", "variables.index"))
-    return any(tf.io.gfile.exists(os.path.join(directory, name)) for name in names)
 
 
 # --- What the source says, and what the caller does ----------------------------------------------

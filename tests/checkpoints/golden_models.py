@@ -34,12 +34,7 @@ def read(prefix):
 
 def write(prefix, tensors):
     """Writes a checkpoint in TF1's format."""
-    tf.raw_ops.SaveV2(
-        prefix=str(prefix),
-        tensor_names=list(tensors),
-        shape_and_slices=[""] * len(tensors),
-        tensors=[tf.constant(value) for value in tensors.values()],
-    )
+    writers.WRITERS["tf1"](str(prefix), tensors)
     return str(prefix)
 
 

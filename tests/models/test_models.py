@@ -94,7 +94,7 @@ def test_half_precision_takes_half_the_space_and_keeps_the_answers(packaged, rel
     in_file = safetensors.numpy.load_file(packaged / "model.safetensors").values()
     assert {array.dtype for array in in_file} == {np.dtype(np.float16)}
     ours, theirs = (
-        loading.read_weights(str(path), AlbertConfig.from_dict(sources.WIDE)).tensors
+        loading.read_weights(str(path), AlbertConfig.from_dict(sources.WIDE))[0]
         for path in (packaged, release)
     )
     assert ours.keys() == theirs.keys()
@@ -156,6 +156,8 @@ def test_fine_tuning_takes_config_and_vocabulary_from_it(
     assert f"variables from {packaged}/model.safetensors" in printed
     recorded = json.loads((tmp_path / "out" / "run.json").read_text())
     assert recorded["flags"]["init_checkpoint"] == NAME
+    config = AlbertConfig.from_json_file(str(tmp_path / "out" / "albert_config.json"))
+    assert config == source.read_config(str(packaged / "config.json"))
 
 
 def test_pretraining_goes_on_from_it(packaged, run_main, tmp_path, capsys):
