@@ -12,21 +12,26 @@ import json
 import os
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import saved_model_pb2  # of these files no public API
+from tf_keras.protobuf import saved_metadata_pb2
 
 from albert_tf import files
-from albert_tf.checkpoints import hub_modules, huggingface, name_table, readers, run_directory
+from albert_tf.checkpoints import huggingface, name_table, readers, run_directory
 from albert_tf.checkpoints.run_directory import (
     CASING,
     VOCABULARY_FLAGS,
     FinetunedTask,
     RunDirectory,
 )
-from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.errors import UserError
+from albert_tf.config import ACTIVATIONS, CONFIG_FILE, AlbertConfig
+from albert_tf.errors import UserError, parse_json
 
 _VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
 _TOKENIZER_CONFIG = "tokenizer_config.json"  # of transformers
+_SAVED_MODEL = "saved_model.pb"
 _OF_TRAINING = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
 
 
@@ -56,7 +61,7 @@ class Source:
     @property
     def is_module(self):
         """Whether the source is a TensorFlow Hub module."""
-        names = (hub_modules.SAVED_MODEL, os.path.join("variables", "variables.index"))
+        names = (_SAVED_MODEL, os.path.join("variables", "variables.index"))
         return any(tf.io.gfile.exists(os.path.join(self.directory, name)) for name in names)
 
     def config_file(self):
@@ -74,7 +79,7 @@ class Source:
         if path:
             return read_config(path)
         if self.is_module:
-            return hub_modules.read_config(self.directory)
+            return _config_of_module(self.directory)
         if self.settings:
             return self.settings.albert_config
         raise UserError(
@@ -108,7 +113,7 @@ class Source:
         if self.recorded(name) is not None or name not in CASING:
             return self.recorded(name)
         if self.is_module:
-            return hub_modules.casing(self.directory, name)
+            return _casing_of_module(self.directory, name)
         value = self._in_tokenizer_config(name)
         if value is None and name == "strip_accents":  # the name of BertTokenizer
             kept = self._in_tokenizer_config("keep_accents")  # of AlbertTokenizer
@@ -340,3 +345,128 @@ def _check_task_in(directory, task, flag, remedy):
         raise UserError(
             f"{flag} was trained for {found} and not for {task}: {remedy}, or change --task_name"
         )
+
+
+# --- Modules for TensorFlow Hub ------------------------------------------------------------------
+# Three kinds of modules share a layout (`saved_model.pb`, `variables/`, `assets/`): those of this
+# project, of the Model Garden (TensorFlow 2) and of the original (TensorFlow 1).
+
+# Key of the Model Garden's encoder -> key of AlbertConfig.
+_GARDEN_KEYS = {
+    "vocab_size": "vocab_size",
+    "embedding_width": "embedding_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_attention_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_sequence_length": "max_position_embeddings",
+    "type_vocab_size": "type_vocab_size",
+    "dropout_rate": "hidden_dropout_prob",
+    "attention_dropout_rate": "attention_probs_dropout_prob",
+}
+
+
+def _config_of_module(directory):
+    """Reads the AlbertConfig of a module: its `albert_config.json`, or the metadata of Keras."""
+    path = os.path.join(directory, "assets", CONFIG_FILE)
+    if tf.io.gfile.exists(path):
+        return AlbertConfig.from_json_file(path)
+    path, objects = _keras_metadata(directory)
+    for metadata in objects:
+        values = metadata.get("config")
+        if isinstance(values, dict) and _GARDEN_KEYS.keys() <= values.keys():
+            try:
+                return _from_garden(values)
+            except UserError as error:
+                raise UserError(f"{path}: {error}. Or give --albert_config_file") from error
+    raise UserError(
+        f"the module {directory} has no assets/albert_config.json and does not describe "
+        "its architecture otherwise: give --albert_config_file"
+    )
+
+
+def _from_garden(values):
+    # "gelu", "Text>gelu" or {"class_name": ..., "config": "Text>gelu"}, depending on the release
+    activation = values.get("activation")
+    if isinstance(activation, dict):
+        activation = activation.get("config")
+    name = str(activation).rpartition(">")[2]
+    if name not in ACTIVATIONS:
+        raise UserError(f"this project does not know the module's activation, {activation!r}")
+    ours = {key: values[theirs] for theirs, key in _GARDEN_KEYS.items()}
+    if ours["embedding_size"] is None:
+        ours["embedding_size"] = ours["hidden_size"]
+    return AlbertConfig.from_dict({**ours, "hidden_act": name})
+
+
+def _keras_metadata(directory):
+    """Reads the metadata of Keras, from its own file or, in older modules, from the model's.
+
+    Returns:
+        (str, list of dict): the file, and the metadata of each object.
+    """
+    path = os.path.join(directory, "keras_metadata.pb")
+    if tf.io.gfile.exists(path):
+        nodes = _parsed(saved_metadata_pb2.SavedMetadata(), path).nodes
+        texts = [node.metadata for node in nodes]
+    else:
+        path = os.path.join(directory, _SAVED_MODEL)
+        graphs = _saved_model(directory).meta_graphs
+        nodes = [node for graph in graphs for node in graph.object_graph_def.nodes]
+        texts = [node.user_object.metadata for node in nodes]
+    where = f"the metadata of an object in {path}"
+    return path, [parse_json(text, where) for text in texts if text.startswith("{")]
+
+
+def _casing_of_module(directory, name):
+    """Reads a value of CASING (bool); None if unknown. Only this project's tell `strip_accents`."""
+    reader = readers.TensorFlowReader(run_directory.find(directory))
+    value = reader.attribute(name)
+    if value is None:
+        value = _constant_output(directory, name)
+    if value is None:
+        return None
+    value = np.asarray(value)
+    if value.size != 1 or value.dtype.kind not in "bi":
+        raise UserError(
+            f"{name} in {directory} must be true or false. Received: {str(value)[:80]!r}. "
+            "Give --albert_config_file, --init_checkpoint and the vocabulary in place of the module"
+        )
+    return bool(value.item())
+
+
+def _constant_output(directory, output):
+    """Constant output of the signature by which TensorFlow 1 tells of the text; or None."""
+    for graph in _saved_model(directory).meta_graphs:
+        outputs = graph.signature_def["tokenization_info"].outputs  # empty if there is none
+        if output not in outputs:
+            continue
+        nodes = {node.name: node for node in graph.graph_def.node}
+        node = nodes.get(outputs[output].name.partition(":")[0])
+        while node is not None and node.op == "Identity" and node.input:
+            node = nodes.pop(node.input[0].partition(":")[0], None)  # pop, in case of a cycle
+        if node is not None and node.op == "Const":
+            try:
+                return tf.make_ndarray(node.attr["value"].tensor)
+            except (TypeError, ValueError) as error:
+                raise UserError(
+                    f"cannot read {output} of {os.path.join(directory, _SAVED_MODEL)}: {error}"
+                ) from error
+    return None
+
+
+def _saved_model(directory):
+    path = os.path.join(directory, _SAVED_MODEL)
+    message = saved_model_pb2.SavedModel()
+    return _parsed(message, path) if tf.io.gfile.exists(path) else message
+
+
+def _parsed(message, path):
+    content = files.read_bytes(path)
+    try:
+        message.ParseFromString(content)
+    except DecodeError as error:
+        raise UserError(
+            f"cannot read {path}: it is damaged ({error}). Download the module again"
+        ) from error
+    return message

@@ -19,7 +19,7 @@ import albert_tf
 import run_classifier
 import run_race
 import run_squad
-from albert_tf.checkpoints import hub_modules, loading, name_table, readers, source
+from albert_tf.checkpoints import loading, name_table, readers, source
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
@@ -174,8 +174,16 @@ def own(tmp_path):
 # --- What they tell ------------------------------------------------------------------------------
 
 
+def read_config(module):
+    return source.Source(str(module)).read_config()
+
+
+def casing(module):
+    return source.Source(str(module)).setting("do_lower_case")
+
+
 def test_the_garden_tells_the_whole_config(garden):
-    assert hub_modules.read_config(str(garden)) == CONFIG
+    assert read_config(garden) == CONFIG
 
 
 def test_the_garden_of_old_told_it_elsewhere(garden, tmp_path):
@@ -190,44 +198,36 @@ def test_the_garden_of_old_told_it_elsewhere(garden, tmp_path):
             values["config"]["activation"] = "Text>gelu"
         nodes.add().user_object.metadata = json.dumps(values)
     (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
-    assert hub_modules.read_config(str(tmp_path)) == CONFIG
+    assert read_config(tmp_path) == CONFIG
 
 
 def test_a_module_that_tells_no_config(first_generation):
     module, _ = first_generation(True)
     (module / "assets" / "albert_config.json").unlink()
     with pytest.raises(ValueError, match="give --albert_config_file"):
-        hub_modules.read_config(str(module))
-
-
-def test_an_activation_that_is_not_known(garden, tmp_path):
-    metadata = saved_metadata_pb2.SavedMetadata()
-    metadata.ParseFromString((garden / "keras_metadata.pb").read_bytes())
-    for one in metadata.nodes:
-        one.metadata = one.metadata.replace("Text>gelu", "Text>swish")
-    (tmp_path / "keras_metadata.pb").write_bytes(metadata.SerializeToString())
-    with pytest.raises(ValueError, match=r"swish.*give --albert_config_file"):
-        hub_modules.read_config(str(tmp_path))
+        read_config(module)
 
 
 DEEP = '{"a":' * 100_000
 
 
-def with_metadata(text):
+def write_metadata(directory, text):
+    """Writes the files of a module whose Keras says this."""
     metadata = saved_metadata_pb2.SavedMetadata()
     metadata.nodes.add().metadata = text
-    return metadata.SerializeToString()
+    (directory / "keras_metadata.pb").write_bytes(metadata.SerializeToString())
+    (directory / "saved_model.pb").write_bytes(b"")
 
 
 def encoder_metadata(**changes):
     """What Keras writes of the Model Garden's encoder, as text."""
-    values = {theirs: getattr(CONFIG, ours) for theirs, ours in hub_modules._GARDEN_KEYS.items()}
+    values = {theirs: getattr(CONFIG, ours) for theirs, ours in source._GARDEN_KEYS.items()}
     return json.dumps({"config": {**values, "activation": "gelu", **changes}})
 
 
 def test_the_metadata_is_enough(tmp_path):
-    (tmp_path / "keras_metadata.pb").write_bytes(with_metadata(encoder_metadata()))
-    assert hub_modules.read_config(str(tmp_path)) == CONFIG
+    write_metadata(tmp_path, encoder_metadata())
+    assert read_config(tmp_path) == CONFIG
 
 
 @pytest.mark.parametrize(
@@ -237,6 +237,7 @@ def test_the_metadata_is_enough(tmp_path):
         ('{"config":', "is not JSON"),
         ('{"config": ' + "9" * 5000 + "}", "is not JSON"),
         ('{"config": ["vocab_size"]}', "give --albert_config_file"),
+        (encoder_metadata(activation="Text>swish"), "activation, 'Text>swish'. Or give --albert_c"),
         (encoder_metadata(activation=["gelu"]), r"activation, \['gelu'\]"),
         (encoder_metadata(activation={"config": {"a": 1}}), r"activation, \{'a': 1\}"),
         (encoder_metadata(activation=None), "activation, None"),
@@ -246,20 +247,22 @@ def test_the_metadata_is_enough(tmp_path):
         (encoder_metadata(embedding_width=False), "embedding_size must be a whole number"),
         (encoder_metadata(dropout_rate="much"), "hidden_dropout_prob must be"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_damaged_metadata_is_named(text, message, tmp_path):
-    (tmp_path / "keras_metadata.pb").write_bytes(with_metadata(text))
+    write_metadata(tmp_path, text)
     with pytest.raises(UserError, match=message) as error:
-        hub_modules.read_config(str(tmp_path))
+        read_config(tmp_path)
     assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["keras_metadata.pb", "saved_model.pb"])
 def test_files_that_are_no_messages_are_named(name, tmp_path):
+    write_metadata(tmp_path, "")
+    (tmp_path / "keras_metadata.pb").unlink()
     (tmp_path / name).write_bytes(b"\xff" * 20)
     with pytest.raises(UserError, match=rf"cannot read {tmp_path}/{name}: it is damaged"):
-        hub_modules.read_config(str(tmp_path))
+        read_config(tmp_path)
 
 
 def with_constant(module, change):
@@ -276,43 +279,45 @@ def with_constant(module, change):
     (module / "saved_model.pb").write_bytes(model.SerializeToString())
 
 
+def constant(value):
+    proto = tf.make_tensor_proto(value)
+    return lambda _, node: node.attr["value"].tensor.CopyFrom(proto)
+
+
+def damaged(_, node):
+    node.attr["value"].tensor.tensor_shape.dim.add(size=3)
+    node.attr["value"].tensor.tensor_content = b"\1\1"
+
+
+def circle(output, _):
+    output.input[0] = output.name
+
+
 def test_a_casing_behind_a_circle_of_nodes_is_not_told(first_generation):
     module, _ = first_generation(True)
-
-    def change(output, _):
-        output.input[0] = output.name
-
-    with_constant(module, change)
-    assert hub_modules.casing(str(module), "do_lower_case") is None
+    with_constant(module, circle)
+    assert casing(module) is None
 
 
-@pytest.mark.parametrize("value", [b"true", [True, False], 0.5])
-def test_a_casing_that_is_no_truth_value_is_refused(value, first_generation):
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        *((constant(value), "do_lower_case in {} must be") for value in (b"a", [True, False], 0.5)),
+        (damaged, r"cannot read do_lower_case of {}/saved_model\.pb"),
+    ],
+)
+def test_a_casing_that_is_no_truth_value_is_refused(change, message, first_generation):
     module, _ = first_generation(True)
-    with_constant(
-        module, lambda _, node: node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
-    )
-    with pytest.raises(UserError, match=f"do_lower_case in {module} must be true or false"):
-        hub_modules.casing(str(module), "do_lower_case")
-
-
-def test_a_casing_in_a_damaged_tensor_is_named(first_generation):
-    module, _ = first_generation(True)
-
-    def change(_, node):
-        node.attr["value"].tensor.tensor_shape.dim.add(size=3)
-        node.attr["value"].tensor.tensor_content = b"\1\1"
-
     with_constant(module, change)
-    with pytest.raises(UserError, match=rf"cannot read do_lower_case of {module}/saved_model\.pb"):
-        hub_modules.casing(str(module), "do_lower_case")
+    with pytest.raises(UserError, match=message.format(module)):
+        casing(module)
 
 
 @pytest.mark.parametrize("value", [True, False])
 def test_casing(value, first_generation, garden, garden_wordpiece):
-    assert hub_modules.casing(str(first_generation(value)[0]), "do_lower_case") is value
-    assert hub_modules.casing(str(garden_wordpiece), "do_lower_case") is False
-    assert hub_modules.casing(str(garden), "do_lower_case") is None
+    assert casing(first_generation(value)[0]) is value
+    assert casing(garden_wordpiece) is False
+    assert casing(garden) is None
 
 
 def test_vocabulary(garden, garden_wordpiece, tmp_path):
@@ -328,13 +333,6 @@ def test_vocabulary(garden, garden_wordpiece, tmp_path):
         (tmp_path / name).write_text("")
     with pytest.raises(ValueError, match=r"has several vocabularies: .*a\.model, .*b\.model"):
         source.Source(str(tmp_path)).vocabulary_file()
-
-
-def test_a_damaged_module_is_named(first_generation):
-    module, _ = first_generation(True)
-    (module / "saved_model.pb").write_bytes(b"\xff" * 20)
-    with pytest.raises(ValueError, match=rf"cannot read {module}/saved_model\.pb"):
-        hub_modules.casing(str(module), "do_lower_case")
 
 
 # --- Their weights -------------------------------------------------------------------------------
@@ -376,13 +374,6 @@ def assert_holds(module, weights):
 @pytest.mark.parametrize("scope", ["module/", ""])
 def test_weights_of_the_first_generation(scope, first_generation):
     assert_holds(*first_generation(True, scope=scope))
-
-
-@pytest.mark.long
-def test_weights_and_casing_of_our_own_module(own):
-    module, weights = own(True)
-    assert_holds(module, weights)
-    assert hub_modules.casing(str(module), "do_lower_case") is True
 
 
 # --- In Python ----------------------------------------------------------------------------------
@@ -496,7 +487,6 @@ def test_race_from_our_own_module(own, fine_tune, capsys):
     )
 
 
-@pytest.mark.long
 def test_the_modules_casing_and_vocabulary_make_the_records(first_generation, fine_tune, tmp_path):
     module, _ = first_generation(False, CASED)
     fine_tune(run_classifier, module, **RTE)

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import export_to_tfhub
-from albert_tf.checkpoints import hub_modules, loading, name_table, run_directory, writers
+from albert_tf.checkpoints import loading, name_table, run_directory, source, writers
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.publish import graph_inputs, hub, saved_models
@@ -489,7 +489,7 @@ def test_accents_stay_as_in_the_training(directory, run):
     path = directory()
     record(text={"strip_accents": False})(path)
     module = run(path)
-    assert hub_modules.casing(str(module), "strip_accents") is False
+    assert source.Source(str(module)).setting("strip_accents") is False
     assert "lower-cased; accents are kept" in (module / "README.md").read_text()
     run(path, export_type="preprocessing", export_path=path / "preprocessing")
     assert "accents are kept." in (path / "preprocessing" / "README.md").read_text()
