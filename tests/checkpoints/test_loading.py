@@ -254,26 +254,20 @@ def test_every_group_from_group_0(case):
     assert_same(values_of(named), {name: tensors[source] for name, source in sources.items()})
 
 
-def test_a_file_of_several_groups_gives_its_group_0_to_all():
-    named = named_model(golden_config("groups2"))
-    path = str(MODELS / "groups2" / "model.ckpt")
+@pytest.mark.parametrize(
+    "variant, sharing, groups, unused",
+    [("groups2", "all", 2, 16), ("base", "none", 3, 0)],  # several groups, layers of their own
+)
+def test_group_0_of_a_file_goes_to_all_groups(variant, sharing, groups, unused):
+    named = named_model(golden_config(variant, parameter_sharing=sharing))
+    path = str(MODELS / variant / "model.ckpt")
     report = loading.load(path, named, init_from_group0=True)
     tensors = read(path)
-    name = "attention_1/self/query/kernel"
-    for group in (0, 1):
-        np.testing.assert_array_equal(
-            named[BLOCK.format(group) + name], tensors[BLOCK.format(0) + name]
-        )
-    assert len(report.unused) == 16
+    blocks = [name for name in named if name.startswith("bert/encoder/transformer")]
+    assert len(blocks) == 16 * groups
+    assert_same(
+        {name: named[name].numpy() for name in blocks},
+        {name: tensors[BLOCK.format(0) + name.split("/", 5)[5]] for name in blocks},
+    )
+    assert len(report.unused) == unused
     assert all(BLOCK.format(1) in name for name in report.unused)
-
-
-def test_layers_of_their_own_from_a_shared_group():
-    named = named_model(golden_config(parameter_sharing="none"))
-    loading.load(BASE, named, init_from_group0=True)
-    tensors = read(BASE)
-    for group in range(3):
-        for name in ("attention_1/output/dense/kernel", "ffn_1/intermediate/dense/kernel"):
-            np.testing.assert_array_equal(
-                named[BLOCK.format(group) + name], tensors[BLOCK.format(0) + name]
-            )
