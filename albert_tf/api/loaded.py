@@ -12,6 +12,7 @@ import tensorflow as tf
 from albert_tf.api import masked_text, scoring
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
+from albert_tf.options import SCORE_METHODS
 from albert_tf.records import input_pipeline
 from albert_tf.text import sequences
 from albert_tf.text.sequences import Texts
@@ -160,9 +161,9 @@ class Loaded:
                 `max_seq_length`.
         """
         self.check_head("masked_lm", "score")
-        if method not in scoring.METHODS:
+        if method not in SCORE_METHODS:
             raise UserError(
-                f"method must be one of {', '.join(scoring.METHODS)}. Received: {method!r}"
+                f"method must be one of {', '.join(SCORE_METHODS)}. Received: {method!r}"
             )
         pieces = scoring.pieces_of(
             self.tokenizer, sequences.as_texts(texts), self.max_seq_length, places

@@ -11,7 +11,7 @@ import json
 import math
 import os
 
-from albert_tf import files, progress, state
+from albert_tf import files, options, progress, state
 from albert_tf.api import scoring
 from albert_tf.checkpoints import name_table
 from albert_tf.errors import UserError, decode, parse_json
@@ -159,7 +159,7 @@ def measure(predict, paradigms, pieces, method, results=None, save=None):
         predict: scoring.predictor of the model.
         paradigms: list of Paradigm.
         pieces: list from `encode`.
-        method: str, of scoring.METHODS.
+        method: str, of options.SCORE_METHODS.
         results: dict of paradigm -> Result of its first pairs, which are not scored again.
         save: callable or None, called with the results, after every 250 pairs.
 
@@ -218,7 +218,7 @@ def evaluate(loaded, paradigms, method, path=None):
     Args:
         loaded: Loaded, a pre-trained model.
         paradigms: list of Paradigm.
-        method: str, of scoring.METHODS.
+        method: str, of options.SCORE_METHODS.
         path: str or None, JSON file for the figures. If it is there, what it holds is not computed
             again.
 
@@ -269,7 +269,7 @@ def of_training(config, tokenizer, max_length, paradigms):
     def measured(variables):
         for name, variable in own.items():
             variable.assign(variables[name].numpy())
-        found = summary(paradigms, measure(predict, paradigms, pieces, scoring.METHODS[0]))
+        found = summary(paradigms, measure(predict, paradigms, pieces, options.SCORE_METHODS[0]))
         curves = {
             "minimal_pairs": found["overall"]["accuracy"],
             "minimal_pairs_error": found["overall"]["standard_error"],

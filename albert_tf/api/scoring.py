@@ -17,7 +17,6 @@ import tensorflow as tf
 
 from albert_tf.api import masked_text
 from albert_tf.errors import UserError
-from albert_tf.options import SCORE_METHODS as METHODS
 from albert_tf.text import sequences
 from albert_tf.text.tokenization import WORD_START
 from albert_tf.training.steps import Predictor
@@ -87,14 +86,15 @@ def pieces_of(tokenizer, texts, max_length, places=None):
     return Pieces(ids, words, num_unknown, tokenizer.special_ids())
 
 
-def masked_batches(pieces, method, tokens_per_batch):
+def masked_batches(pieces, method, tokens_per_batch=4096):
     """Yields sequences with one piece to be predicted each, those of long texts first.
 
     Sequences of like length share a batch, and none is padded beyond the longest of its batch.
 
     Args:
         pieces: Pieces.
-        method: str, of METHODS: mask a piece only, or the later pieces of its word too.
+        method: str, of options.SCORE_METHODS: masks a piece only, or the later pieces of its word
+            too.
         tokens_per_batch: int, B * T at most.
 
     Yields:
@@ -167,14 +167,13 @@ def total(scores):
     }
 
 
-def scores(predict, pieces, method=METHODS[0], tokens_per_batch=4096):
+def scores(predict, pieces, method):
     """Scores texts.
 
     Args:
         predict: Predictor of `predictor`.
         pieces: Pieces of n texts.
-        method: str, of METHODS.
-        tokens_per_batch: int, B * T, pieces that are computed together.
+        method: str, of options.SCORE_METHODS.
 
     Returns:
         list of n dicts: `log_prob`, `num_pieces`, `num_words`, `num_unknown` and `log_probs`, a
@@ -183,8 +182,8 @@ def scores(predict, pieces, method=METHODS[0], tokens_per_batch=4096):
     ends = np.cumsum([len(ids) for ids in pieces.ids], dtype=int)
     if not len(ends):
         return []
-    batches = masked_batches(pieces, method, tokens_per_batch)
-    found = np.split(predict(batches, ends[-1])["log_probs"], ends[:-1])
+    outputs = predict(masked_batches(pieces, method), ends[-1])
+    found = np.split(outputs["log_probs"], ends[:-1])
     return [
         {
             "log_prob": float(log_probs.sum(dtype=np.float64)),

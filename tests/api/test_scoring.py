@@ -13,6 +13,7 @@ import albert_tf
 import export_checkpoints
 from albert_tf.api import scoring
 from albert_tf.errors import UserError
+from albert_tf.options import SCORE_METHODS
 from tests import GOLDEN, ROOT
 from tests.api import sources
 
@@ -48,7 +49,7 @@ def by_hand(loaded, text, method):
     return found
 
 
-@pytest.mark.parametrize("method", scoring.METHODS)
+@pytest.mark.parametrize("method", SCORE_METHODS)
 def test_scores_are_those_computed_by_hand(loaded, method):
     found = loaded.score(TEXTS, method=method, per_piece=True)
     for text, score in zip(TEXTS, found, strict=True):
@@ -65,7 +66,7 @@ def test_scores_are_those_computed_by_hand(loaded, method):
 def test_methods_differ_where_a_word_has_several_pieces(loaded):
     text = "unbelievably"
     assert len(loaded.tokenizer.tokenize(text)) > 1
-    scores = {method: loaded.score(text, method=method)["log_prob"] for method in scoring.METHODS}
+    scores = {method: loaded.score(text, method=method)["log_prob"] for method in SCORE_METHODS}
     assert abs(scores["original"] - scores["within_word_l2r"]) > 1e-3
     assert loaded.score(text) == loaded.score(text, method="within_word_l2r")
 
@@ -81,7 +82,7 @@ def test_a_model_of_known_probabilities(tmp_path):
     assert loaded.score(TEXTS[0])["log_prob"] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("method", scoring.METHODS)
+@pytest.mark.parametrize("method", SCORE_METHODS)
 def test_scores_equal_those_of_transformers(method, run_main, tmp_path):
     """200 sentences, each piece masked by hand and one sequence at a time, on PyTorch."""
     torch = pytest.importorskip("torch", reason="needs torch, which is no requirement")
@@ -140,7 +141,7 @@ def test_unknown_pieces_are_counted(loaded):
     assert loaded.score(text)["num_unknown"] == unknown > 0
 
 
-@pytest.mark.parametrize("method", scoring.METHODS)
+@pytest.mark.parametrize("method", SCORE_METHODS)
 def test_batches_pad_no_more_than_their_longest_text(loaded, method):
     texts = ["a", "a landscape", *TEXTS] * 3
     pieces = scoring.pieces_of(loaded.tokenizer, texts, 64)

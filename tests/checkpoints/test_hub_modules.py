@@ -23,7 +23,6 @@ from albert_tf.checkpoints import loading, name_table, readers, source
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
-from albert_tf.publish import hub, saved_models
 from albert_tf.records import input_pipeline, schemas
 from tests import GOLDEN
 
@@ -148,25 +147,6 @@ def first_generation(tmp_path):
         shutil.copy(vocabulary, module / "assets" / "30k-clean.model")
         (module / "assets" / "albert_config.json").write_text(CONFIG.to_json_string())
         return module, weights
-
-    return make
-
-
-@pytest.fixture
-def own(tmp_path):
-    """Makes a module as this project exports it, for text in lower case or with capitals."""
-
-    def make(do_lower_case):
-        model = heads.PretrainingModel(CONFIG)
-        named = name_table.named_variables(model)
-        scatter(named.values())
-        config, vocabulary = tmp_path / "albert_config.json", tmp_path / "30k-clean.model"
-        config.write_text(CONFIG.to_json_string())
-        shutil.copy(CASED, vocabulary)
-        assets = {"config_file": str(config), "sp_model_file": str(vocabulary)}
-        module = hub.HubModule(model, ("masked_lm", "sentence_order"), assets, do_lower_case)
-        saved_models.save_module(module, str(tmp_path / "own"), module.signatures())
-        return tmp_path / "own", {name: variable.numpy() for name, variable in named.items()}
 
     return make
 
@@ -363,25 +343,12 @@ def test_the_gardens_weights_compute_what_its_module_computes(garden):
             np.testing.assert_allclose(one, other, atol=TOLERANCE, err_msg=name)
 
 
-def assert_holds(module, weights):
-    named = name_table.named_variables(heads.PretrainingModel(CONFIG))
-    report = loading.load(str(module), named)
-    assert report.missing == report.unused == report.wrong_shape == ()
-    for name, variable in named.items():
-        np.testing.assert_array_equal(variable, weights[name], err_msg=name)
-
-
-@pytest.mark.parametrize("scope", ["module/", ""])
-def test_weights_of_the_first_generation(scope, first_generation):
-    assert_holds(*first_generation(True, scope=scope))
-
-
 # --- In Python ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("lower", "normalized"), [(True, "the"), (False, "The")])
-def test_a_module_of_the_first_generation_is_loaded(lower, normalized, first_generation, capsys):
-    module, weights = first_generation(lower)
+@pytest.mark.parametrize("lower, normalized, scope", [(True, "the", "module/"), (False, "The", "")])
+def test_the_first_generation_is_loaded(lower, normalized, scope, first_generation, capsys):
+    module, weights = first_generation(lower, scope=scope)
     loaded = albert_tf.load(module)
     assert capsys.readouterr().out == f"Loaded {module}/variables/variables: pre-trained\n"
     assert loaded.config == CONFIG and loaded.tokenizer.normalize("The") == normalized
@@ -475,16 +442,12 @@ def test_squad_from_the_first_generation(first_generation, fine_tune, capsys, tm
 
 
 @pytest.mark.slow
-def test_race_from_our_own_module(own, fine_tune, capsys):
-    module, weights = own(False)
+def test_race_from_the_first_generation(first_generation, fine_tune, capsys):
+    module, weights = first_generation(False, CASED)
     before, after = fine_tune(run_race, module, **RACE, do_lower_case=True)
     assert_all_trained(before, after, weights)
-    assert (
-        capsys.readouterr().out.count(
-            f"--do_lower_case=true is ignored: {module} was made for text with its capitals."
-        )
-        == 1
-    )
+    ignored = f"--do_lower_case=true is ignored: {module} was made for text with its capitals."
+    assert capsys.readouterr().out.count(ignored) == 1
 
 
 def test_the_modules_casing_and_vocabulary_make_the_records(first_generation, fine_tune, tmp_path):
