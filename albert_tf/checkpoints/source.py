@@ -411,7 +411,7 @@ def _keras_metadata(directory):
         texts = [node.metadata for node in nodes]
     else:
         path = os.path.join(directory, _SAVED_MODEL)
-        graphs = _saved_model(directory).meta_graphs
+        graphs = _parsed(saved_model_pb2.SavedModel(), path).meta_graphs
         nodes = [node for graph in graphs for node in graph.object_graph_def.nodes]
         texts = [node.user_object.metadata for node in nodes]
     where = f"the metadata of an object in {path}"
@@ -437,7 +437,8 @@ def _casing_of_module(directory, name):
 
 def _constant_output(directory, output):
     """Constant output of the signature by which TensorFlow 1 tells of the text; or None."""
-    for graph in _saved_model(directory).meta_graphs:
+    path = os.path.join(directory, _SAVED_MODEL)
+    for graph in _parsed(saved_model_pb2.SavedModel(), path).meta_graphs:
         outputs = graph.signature_def["tokenization_info"].outputs  # empty if there is none
         if output not in outputs:
             continue
@@ -449,20 +450,13 @@ def _constant_output(directory, output):
             try:
                 return tf.make_ndarray(node.attr["value"].tensor)
             except (TypeError, ValueError) as error:
-                raise UserError(
-                    f"cannot read {output} of {os.path.join(directory, _SAVED_MODEL)}: {error}"
-                ) from error
+                raise UserError(f"cannot read {output} of {path}: {error}") from error
     return None
 
 
-def _saved_model(directory):
-    path = os.path.join(directory, _SAVED_MODEL)
-    message = saved_model_pb2.SavedModel()
-    return _parsed(message, path) if tf.io.gfile.exists(path) else message
-
-
 def _parsed(message, path):
-    content = files.read_bytes(path)
+    """Fills a protocol buffer with the content of a file; it stays empty if there is no file."""
+    content = files.read_bytes(path) if tf.io.gfile.exists(path) else b""
     try:
         message.ParseFromString(content)
     except DecodeError as error:

@@ -12,10 +12,9 @@ CONFIG = "config.json"
 
 def paths():
     """The directory of each model: dict of name -> str, in alphabetical order."""
-    found = {name: os.path.join(DIRECTORY, name) for name in sorted(os.listdir(DIRECTORY))}
-    return {
-        name: path for name, path in found.items() if os.path.exists(os.path.join(path, CONFIG))
-    }
+    names = sorted(os.listdir(DIRECTORY))
+    found = [name for name in names if os.path.exists(os.path.join(DIRECTORY, name, CONFIG))]
+    return {name: os.path.join(DIRECTORY, name) for name in found}
 
 
 def hint():
