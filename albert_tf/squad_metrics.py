@@ -1,9 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores a file of SQuAD predictions: `python -m albert_tf.squad_metrics --help`."""
+"""Scores a file of SQuAD predictions: `python -m albert_tf.squad_metrics --help`.
 
+    python -m albert_tf.squad_metrics --data_file=dev-v2.0.json \
+        --predictions_file=predictions.json --na_prob_file=null_odds.json
+
+Needs no TensorFlow.
+"""
+
+import argparse
+import json
+import math
+import reprlib
 import sys
 
-from albert_tf.tasks.squad.scores import main
+from albert_tf.errors import UserError, exit_code
+from albert_tf.options import LARGEST_THRESHOLD
+from albert_tf.tasks import json_file
+from albert_tf.tasks.squad import scores
+
+
+def main(arguments=None):
+    """Scores a predictions file against a data file and prints JSON; 1 on bad input.
+
+    Args:
+        arguments: list of str, or None for those of the command line.
+
+    Returns:
+        int, exit code.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m albert_tf.squad_metrics", description="Official SQuAD scores, as JSON."
+    )
+    parser.add_argument("--data_file", required=True, help="SQuAD JSON; its keys tell the version.")
+    parser.add_argument("--predictions_file", required=True, help="JSON, question id to answer.")
+    parser.add_argument(
+        "--na_prob_file",
+        help="JSON, question id to probability (or logit) of no answer; null_odds.json will do. "
+        "Version 2 only, adds best_exact and best_f1.",
+    )
+    parser.add_argument(
+        "--na_prob_thresh",
+        type=float,
+        default=scores.NO_ANSWER_ABOVE,
+        help="Above it a question counts as unanswered (default: %(default)s).",
+    )
+    args = parser.parse_args(arguments)
+    return exit_code("squad_metrics", lambda: json.dumps(_evaluate_files(args), indent=2))
+
+
+def _evaluate_files(args):
+    if math.isnan(args.na_prob_thresh):
+        raise UserError("--na_prob_thresh must be a number. Received: nan")
+
+    def is_number(value):
+        return type(value) in (int, float) and abs(value) <= LARGEST_THRESHOLD  # and no bool
+
+    gold, version_2 = scores.read_gold(args.data_file)
+    predictions = _read_dict(args.predictions_file, "text", lambda value: isinstance(value, str))
+    if args.na_prob_file and not version_2:
+        raise UserError(f"--na_prob_file is for version 2, but {args.data_file} is of version 1.1")
+    na_scores = args.na_prob_file and _read_dict(args.na_prob_file, "number", is_number)
+    try:
+        if version_2:
+            return scores.evaluate_v2(gold, predictions, na_scores or None, args.na_prob_thresh)
+        return scores.evaluate_v1(gold, predictions)
+    except UserError as error:
+        raise UserError(f"{args.predictions_file} for {args.data_file}: {error}") from error
+
+
+def _read_dict(path, what, is_valid):
+    found = json_file.read(path)
+    if not isinstance(found, dict):
+        raise UserError(f"{path} must hold one JSON object, from question id to {what}")
+    for qas_id, value in found.items():
+        if not is_valid(value):
+            raise UserError(f"{path}: {qas_id!r} has {reprlib.repr(value)}, which is no {what}")
+    return found
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -123,7 +123,6 @@ def path_of(program):
 
 _CODE_OF_COMMANDS = {  # of those that only call it
     "albert_tf.checkpoints.inspect": "albert_tf/api/description.py",
-    "albert_tf.squad_metrics": "albert_tf/tasks/squad/scores.py",
 }
 
 

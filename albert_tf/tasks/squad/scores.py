@@ -1,28 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """SQuAD scores: exact match and F1 as the official scripts of versions 1.1 and 2.0 report them.
 
-    python -m albert_tf.squad_metrics --data_file=dev-v2.0.json \
-        --predictions_file=predictions.json --na_prob_file=null_odds.json
-
 Rajpurkar et al., "SQuAD" (2016) and "Know What You Don't Know" (2018). Needs no TensorFlow.
 
 Gold answers are a dict from question id to a tuple of texts, in the order of the data; an empty
 tuple is a question without answer. Predictions are a dict from question id to a text.
 """
 
-import argparse
 import collections
-import json
-import math
 import re
-import reprlib
 import string
 import sys
-from typing import NamedTuple
 
-from albert_tf.errors import UserError, exit_code
-from albert_tf.options import LARGEST_THRESHOLD
-from albert_tf.tasks import json_file
+from albert_tf.errors import UserError
 from albert_tf.tasks.squad import questions
 
 # Above this no-answer score the official script treats a question as unanswerable. It is meant for
@@ -32,6 +22,28 @@ NO_ANSWER_ABOVE = 1.0
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+# === Gold answers ===
+
+
+def read_gold(path):
+    """Gold answers of a SQuAD file.
+
+    Args:
+        path: str.
+
+    Returns:
+        (dict from id to tuple of str, bool whether the file is of version 2).
+
+    Raises:
+        UserError: the file cannot be read or is no SQuAD file with answers.
+    """
+    gold, version_2 = {}, False
+    for where, _, qa in questions.entries(path, with_context=False):
+        gold[qa["id"]] = questions.answer_texts(qa, where)
+        version_2 |= "is_impossible" in qa
+    return gold, version_2
 
 
 # === One answer ===
@@ -110,18 +122,6 @@ def evaluate_v1(gold, predictions):
 # === Version 2.0 ===
 
 
-class RawScores(NamedTuple):
-    """Scores of each question that has a prediction, before any threshold: dicts from id to number.
-
-    Args:
-        exact: 0 or 1.
-        f1: in [0, 1].
-    """
-
-    exact: dict
-    f1: dict
-
-
 def raw_scores_v2(gold, predictions):
     """Scores of each question: the best over its gold answers.
 
@@ -133,18 +133,19 @@ def raw_scores_v2(gold, predictions):
             stderr says so.
 
     Returns:
-        RawScores, in the order of `gold`.
+        {"exact": dict from id to 0 or 1, "f1": dict from id to float in [0, 1]}: scores before any
+        threshold, in the order of `gold`.
     """
-    scores = RawScores({}, {})
+    exact, f1 = {}, {}
     for qas_id, answers in gold.items():
         if qas_id not in predictions:
             print(f"Missing prediction for {qas_id}", file=sys.stderr)
             continue
         prediction = predictions[qas_id]
         answers = [answer for answer in answers if normalize_answer(answer)] or [""]
-        scores.exact[qas_id] = int(max(exact_score(prediction, answer) for answer in answers))
-        scores.f1[qas_id] = max(f1_score(prediction, answer, 1.0) for answer in answers)
-    return scores
+        exact[qas_id] = int(max(exact_score(prediction, answer) for answer in answers))
+        f1[qas_id] = max(f1_score(prediction, answer, 1.0) for answer in answers)
+    return {"exact": exact, "f1": f1}
 
 
 def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE):
@@ -166,23 +167,25 @@ def evaluate_v2(gold, predictions, na_scores=None, na_threshold=NO_ANSWER_ABOVE)
     """
     _check_not_empty(gold)
     raw = raw_scores_v2(gold, predictions)
-    if not raw.exact:
+    scored = list(raw["exact"])
+    if not scored:
         raise UserError("the predictions answer none of the questions: are they of another file?")
-    missing = [qas_id for qas_id in raw.exact if na_scores is not None and qas_id not in na_scores]
+    missing = [qas_id for qas_id in scored if na_scores is not None and qas_id not in na_scores]
     if missing:
         raise UserError(
             f"{len(missing)} predictions have no no-answer score, the first is {missing[0]}"
         )
-    used = RawScores(
-        *(_with_threshold(score, gold, na_scores or {}, na_threshold) for score in raw)
-    )
-    result = _averages(used, list(raw.exact))
+    used = {
+        name: _with_threshold(scores, gold, na_scores or {}, na_threshold)
+        for name, scores in raw.items()
+    }
+    result = _averages(used, scored)
     for prefix, has_answer in (("HasAns", True), ("NoAns", False)):
-        ids = [qas_id for qas_id in raw.exact if bool(gold[qas_id]) == has_answer]
+        ids = [qas_id for qas_id in scored if bool(gold[qas_id]) == has_answer]
         if ids:
             result |= {f"{prefix}_{key}": value for key, value in _averages(used, ids).items()}
     if na_scores is not None:
-        for name, scores in raw._asdict().items():
+        for name, scores in raw.items():
             best, threshold = best_threshold(gold, predictions, scores, na_scores)
             result |= {f"best_{name}": best, f"best_{name}_thresh": threshold}
     return result
@@ -197,7 +200,7 @@ def best_threshold(gold, predictions, scores, na_scores):
     Args:
         gold: dict from id to tuple of str.
         predictions: dict from id to str.
-        scores: dict from id to number, of `RawScores`.
+        scores: dict from id to number, one of those of `raw_scores_v2`.
         na_scores: dict from id to float.
 
     Returns:
@@ -255,95 +258,14 @@ def _with_threshold(scores, gold, na_scores, threshold):
     }
 
 
-def _averages(scores, ids):
-    return {
-        "exact": 100.0 * sum(scores.exact[qas_id] for qas_id in ids) / len(ids),
-        "f1": 100.0 * sum(scores.f1[qas_id] for qas_id in ids) / len(ids),
-        "total": len(ids),
+def _averages(used, ids):
+    averages = {
+        name: 100.0 * sum(scores[qas_id] for qas_id in ids) / len(ids)
+        for name, scores in used.items()
     }
+    return averages | {"total": len(ids)}
 
 
 def _check_not_empty(gold):
     if not gold:
         raise UserError("there is no question to score")
-
-
-# === The command ===
-
-
-def main(arguments=None):
-    """Scores a predictions file against a data file and prints JSON; 1 on bad input.
-
-    Args:
-        arguments: list of str, or None for those of the command line.
-
-    Returns:
-        int, exit code.
-    """
-    parser = argparse.ArgumentParser(
-        prog="python -m albert_tf.squad_metrics", description="Official SQuAD scores, as JSON."
-    )
-    parser.add_argument("--data_file", required=True, help="SQuAD JSON; its keys tell the version.")
-    parser.add_argument("--predictions_file", required=True, help="JSON, question id to answer.")
-    parser.add_argument(
-        "--na_prob_file",
-        help="JSON, question id to probability (or logit) of no answer; null_odds.json will do. "
-        "Version 2 only, adds best_exact and best_f1.",
-    )
-    parser.add_argument(
-        "--na_prob_thresh",
-        type=float,
-        default=NO_ANSWER_ABOVE,
-        help="Above it a question counts as unanswered (default: %(default)s).",
-    )
-    args = parser.parse_args(arguments)
-    return exit_code("squad_metrics", lambda: json.dumps(_evaluate_files(args), indent=2))
-
-
-def _evaluate_files(args):
-    if math.isnan(args.na_prob_thresh):
-        raise UserError("--na_prob_thresh must be a number. Received: nan")
-
-    def is_number(value):
-        return type(value) in (int, float) and abs(value) <= LARGEST_THRESHOLD  # and no bool
-
-    gold, version_2 = read_gold(args.data_file)
-    predictions = _read_dict(args.predictions_file, "text", lambda value: isinstance(value, str))
-    if args.na_prob_file and not version_2:
-        raise UserError(f"--na_prob_file is for version 2, but {args.data_file} is of version 1.1")
-    na_scores = args.na_prob_file and _read_dict(args.na_prob_file, "number", is_number)
-    try:
-        if version_2:
-            return evaluate_v2(gold, predictions, na_scores or None, args.na_prob_thresh)
-        return evaluate_v1(gold, predictions)
-    except UserError as error:
-        raise UserError(f"{args.predictions_file} for {args.data_file}: {error}") from error
-
-
-def read_gold(path):
-    """Gold answers of a SQuAD file.
-
-    Args:
-        path: str.
-
-    Returns:
-        (dict from id to tuple of str, bool whether the file is of version 2).
-
-    Raises:
-        UserError: the file cannot be read or is no SQuAD file with answers.
-    """
-    gold, version_2 = {}, False
-    for where, _, qa in questions.entries(path, with_context=False):
-        gold[qa["id"]] = questions.answer_texts(qa, where)
-        version_2 |= "is_impossible" in qa
-    return gold, version_2
-
-
-def _read_dict(path, what, is_valid):
-    found = json_file.read(path)
-    if not isinstance(found, dict):
-        raise UserError(f"{path} must hold one JSON object, from question id to {what}")
-    for qas_id, value in found.items():
-        if not is_valid(value):
-            raise UserError(f"{path}: {qas_id!r} has {reprlib.repr(value)}, which is no {what}")
-    return found

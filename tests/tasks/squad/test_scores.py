@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
-from albert_tf.tasks.squad import scores as squad_metrics
+from albert_tf import squad_metrics
+from albert_tf.tasks.squad import scores
 from tests import GOLDEN
 from tests.processes import run_python
 
@@ -35,7 +36,7 @@ def articles(version):
 @pytest.fixture
 def v2():
     """Golden run of version 2: gold answers, texts without threshold, null odds."""
-    gold, is_v2 = squad_metrics.read_gold(data_file("v2.0"))
+    gold, is_v2 = scores.read_gold(data_file("v2.0"))
     assert is_v2
     name = "v2_L64_S24_Q12"
     texts = golden_json(f"{name}_nothresh_predictions.json")
@@ -54,21 +55,21 @@ def test_answers_score_as_in_the_original():
     rows = golden_json("answer_metric_table.json")
     assert len(rows) > 100
     for prediction, gold, normalized, f1_v1, exact_v1, f1_v2, exact_v2 in rows:
-        assert squad_metrics.normalize_answer(prediction) == normalized
-        assert squad_metrics.f1_score(prediction, gold, 0.0) == f1_v1
-        assert squad_metrics.exact_score(prediction, gold) == exact_v1 == bool(exact_v2)
-        assert squad_metrics.f1_score(prediction, gold, 1.0) == f1_v2
+        assert scores.normalize_answer(prediction) == normalized
+        assert scores.f1_score(prediction, gold, 0.0) == f1_v1
+        assert scores.exact_score(prediction, gold) == exact_v1 == bool(exact_v2)
+        assert scores.f1_score(prediction, gold, 1.0) == f1_v2
 
 
 def test_normalisation_takes_the_steps_in_order():
     # Punctuation goes before articles do, so "a-n" is one; only ASCII punctuation goes.
-    assert squad_metrics.normalize_answer(" The  “Cat’s”, a-n\tAN u.s.a. ") == "“cat’s” usa"
+    assert scores.normalize_answer(" The  “Cat’s”, a-n\tAN u.s.a. ") == "“cat’s” usa"
 
 
 def test_f1_counts_repeated_words_once_each():
     # 2 words in common of 3 and of 4.
     expected = 2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)
-    assert squad_metrics.f1_score("cat cat dog", "cat cat cat bird", 0.0) == expected
+    assert scores.f1_score("cat cat dog", "cat cat cat bird", 0.0) == expected
 
 
 # === Files ===
@@ -79,9 +80,9 @@ def test_f1_counts_repeated_words_once_each():
     "suffix, name", [("", "n_best_size_20_max_answer_30"), ("_n3_a4", "n_best_size_3_max_answer_4")]
 )
 def test_v1_scores_are_the_originals(window, suffix, name):
-    gold, is_v2 = squad_metrics.read_gold(data_file("v1.1"))
+    gold, is_v2 = scores.read_gold(data_file("v1.1"))
     predictions = golden_json(f"v1_{window}{suffix}_predictions.json")
-    result = squad_metrics.evaluate_v1(gold, predictions)
+    result = scores.evaluate_v1(gold, predictions)
     assert result == close(golden_json(f"v1_{window}_eval.json")[name])
     assert not is_v2
     official = squad_evaluate_v1_1.evaluate(articles("v1.1"), predictions)
@@ -91,24 +92,23 @@ def test_v1_scores_are_the_originals(window, suffix, name):
 
 def test_v1_missing_prediction_scores_zero(capsys):
     gold = {"a": ("cat",), "b": ("dog", "the dog"), "c": ("bird",)}
-    result = squad_metrics.evaluate_v1(gold, {"a": "A cat!", "b": "dog house", "z": "x"})
+    result = scores.evaluate_v1(gold, {"a": "A cat!", "b": "dog house", "z": "x"})
     assert result == close({"exact_match": 100 / 3, "f1": 100 * (1 + 2 / 3) / 3})
     assert capsys.readouterr().err == "Unanswered question c will receive score 0.\n"
 
 
 def test_v1_needs_gold_answers():
     with pytest.raises(ValueError, match="question b has no gold answer"):
-        squad_metrics.evaluate_v1({"a": ("x",), "b": ()}, {"a": "x"})
+        scores.evaluate_v1({"a": ("x",), "b": ()}, {"a": "x"})
     with pytest.raises(ValueError, match="no question"):
-        squad_metrics.evaluate_v1({}, {})
+        scores.evaluate_v1({}, {})
 
 
 def test_v2_raw_scores_are_the_originals(v2):
     gold, texts, _ = v2
     expected = golden_json("v2_L64_S24_Q12_eval.json")
-    raw = squad_metrics.raw_scores_v2(gold, texts)
-    assert raw.exact == expected["raw_exact"]
-    assert raw.f1 == expected["raw_f1"]
+    raw = scores.raw_scores_v2(gold, texts)
+    assert raw == {"exact": expected["raw_exact"], "f1": expected["raw_f1"]}
 
 
 def test_v2_run_is_scored_as_in_the_original(v2):
@@ -120,26 +120,26 @@ def test_v2_run_is_scored_as_in_the_original(v2):
             for qas_id, text in texts.items()
         }
 
-    result = squad_metrics.evaluate_run_v2(gold, texts_at, null_odds)
+    result = scores.evaluate_run_v2(gold, texts_at, null_odds)
     expected = golden_json("v2_L64_S24_Q12_eval.json")["final"]
     assert {name: result[name] for name in expected} == close(expected)
     assert texts_at(expected["null_score_diff_threshold"]) == golden_json(
         "v2_L64_S24_Q12_final_predictions.json"
     )
     # best_* belong to the answers without threshold.
-    free = squad_metrics.evaluate_v2(gold, texts, null_odds)
+    free = scores.evaluate_v2(gold, texts, null_odds)
     best = {name: value for name, value in free.items() if name.startswith("best_")}
     assert len(best) == 4
     assert {name: result[name] for name in best} == best
     # A threshold that is given is used, and none is looked for.
-    given = squad_metrics.evaluate_run_v2(gold, texts_at, null_odds, -100.0)
-    nothing = squad_metrics.evaluate_v2(gold, dict.fromkeys(texts, ""), null_odds)
+    given = scores.evaluate_run_v2(gold, texts_at, null_odds, -100.0)
+    nothing = scores.evaluate_v2(gold, dict.fromkeys(texts, ""), null_odds)
     assert given == {**nothing, **best, "null_score_diff_threshold": -100.0}
     assert given["NoAns_exact"] == 100.0
 
 
 def assert_agrees_with_official(data, gold, predictions, na_scores):
-    result = squad_metrics.evaluate_v2(gold, predictions, na_scores)
+    result = scores.evaluate_v2(gold, predictions, na_scores)
     official = squad_evaluate_v2_0.evaluate(data, predictions, na_scores)
     shared = ["exact", "f1", "total"]
     shared += [name for name in official if name.startswith(("HasAns_", "NoAns_"))]
@@ -162,17 +162,17 @@ def test_v2_agrees_with_the_official_script(v2):
             qas_id: text if random.rand() < 0.6 else "" for qas_id, text in texts.items()
         }
         # Rounded: ties. Up to 2: some are above 1.0.
-        scores = {qas_id: round(2 * random.rand(), 1) for qas_id in texts}
-        assert_agrees_with_official(data, gold, predictions, scores)
+        na_scores = {qas_id: round(2 * random.rand(), 1) for qas_id in texts}
+        assert_agrees_with_official(data, gold, predictions, na_scores)
         some = {qas_id: text for qas_id, text in predictions.items() if random.rand() < 0.5}
-        assert_agrees_with_official(data, gold, some, {qas_id: scores[qas_id] for qas_id in some})
+        assert_agrees_with_official(data, gold, some, {q: na_scores[q] for q in some})
 
 
 def test_v2_by_hand(capsys):
     gold = {"a": ("cat",), "b": ("dog", "the"), "c": (), "d": (), "e": ("x",)}
     predictions = {"a": "cat", "b": "dog house", "c": "something", "d": ""}
-    scores = {"a": 0.1, "c": 0.3, "b": 0.2, "d": 1.5, "e": 9.0}
-    result = squad_metrics.evaluate_v2(gold, predictions, scores)
+    na_scores = {"a": 0.1, "c": 0.3, "b": 0.2, "d": 1.5, "e": 9.0}
+    result = scores.evaluate_v2(gold, predictions, na_scores)
     assert capsys.readouterr().err == "Missing prediction for e\n"
     assert result == pytest.approx(
         {
@@ -192,24 +192,24 @@ def test_v2_by_hand(capsys):
         }
     )
     # Above its threshold, a question counts as unanswered.
-    strict = squad_metrics.evaluate_v2(gold, predictions, scores, na_threshold=0.15)
+    strict = scores.evaluate_v2(gold, predictions, na_scores, na_threshold=0.15)
     assert (strict["exact"], strict["HasAns_exact"], strict["NoAns_exact"]) == (75.0, 50.0, 100.0)
-    plain = squad_metrics.evaluate_v2(gold, predictions)
+    plain = scores.evaluate_v2(gold, predictions)
     assert plain == {name: result[name] for name in plain}
     assert not any(name.startswith("best") for name in plain)
 
 
 def test_v2_nothing_worth_answering_gives_threshold_zero():
     gold, predictions = {"a": (), "b": ("x",)}, {"a": "y", "b": "z"}
-    result = squad_metrics.evaluate_v2(gold, predictions, {"a": -3.0, "b": -2.0})
+    result = scores.evaluate_v2(gold, predictions, {"a": -3.0, "b": -2.0})
     assert (result["best_f1"], result["best_f1_thresh"]) == (50.0, 0.0)
 
 
 def test_v2_bad_input():
     with pytest.raises(ValueError, match="1 predictions have no no-answer score, the first is b"):
-        squad_metrics.evaluate_v2({"a": (), "b": ()}, {"a": "", "b": ""}, {"a": 0.0})
+        scores.evaluate_v2({"a": (), "b": ()}, {"a": "", "b": ""}, {"a": 0.0})
     with pytest.raises(ValueError, match="answer none of the questions"):
-        squad_metrics.evaluate_v2({"a": ()}, {"z": ""})
+        scores.evaluate_v2({"a": ()}, {"z": ""})
 
 
 # === The command ===
@@ -246,17 +246,17 @@ def test_command_v2(capsys, prediction_file, v2):
     given = ["--data_file", data_file("v2.0")]
     given += ["--predictions_file", prediction_file("v2_L64_S24_Q12_nothresh_predictions.json")]
     _, out, _ = run(capsys, *given)
-    assert json.loads(out) == squad_metrics.evaluate_v2(gold, texts)
+    assert json.loads(out) == scores.evaluate_v2(gold, texts)
     given += ["--na_prob_file", prediction_file("v2_L64_S24_Q12_null_odds.json")]
     _, out, _ = run(capsys, *given)
-    assert json.loads(out) == squad_metrics.evaluate_v2(gold, texts, null_odds)
+    assert json.loads(out) == scores.evaluate_v2(gold, texts, null_odds)
     assert list(json.loads(out)) == [
         *("exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total"),
         *("NoAns_exact", "NoAns_f1", "NoAns_total"),
         *("best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"),
     ]
     _, out, _ = run(capsys, *given, "--na_prob_thresh", "-1.5")
-    assert json.loads(out) == squad_metrics.evaluate_v2(gold, texts, null_odds, -1.5)
+    assert json.loads(out) == scores.evaluate_v2(gold, texts, null_odds, -1.5)
 
 
 def test_command_runs_as_a_module(prediction_file):
@@ -320,7 +320,7 @@ def test_command_on_bad_files(capsys, tmp_path, data, predictions, message):
 
 
 @pytest.mark.parametrize(
-    "scores, message",
+    "content, message",
     [
         ('{"a": NaN}', "is not JSON: it holds NaN"),
         ('{"a": 0.5, "b": -Infinity}', "is not JSON: it holds -Infinity"),
@@ -333,9 +333,9 @@ def test_command_on_bad_files(capsys, tmp_path, data, predictions, message):
         ("[0.5]", "must hold one JSON object, from question id to number"),
     ],
 )
-def test_command_on_bad_na_scores(capsys, tmp_path, prediction_file, scores, message):
+def test_command_on_bad_na_scores(capsys, tmp_path, prediction_file, content, message):
     path = tmp_path / "odds.json"
-    path.write_text(scores)
+    path.write_text(content)
     predictions = prediction_file("v2_L64_S24_Q12_nothresh_predictions.json")
     given = ["--data_file", data_file("v2.0"), "--predictions_file", predictions]
     code, out, err = run(capsys, *given, "--na_prob_file", path)
@@ -344,16 +344,15 @@ def test_command_on_bad_na_scores(capsys, tmp_path, prediction_file, scores, mes
     assert err.count("\n") == 1 and len(err) < 300
 
 
-def test_command_refuses_a_threshold_that_is_no_number(capsys, prediction_file):
+@pytest.mark.parametrize(
+    "flag, value, message",
+    [
+        ("--na_prob_thresh", "nan", "--na_prob_thresh must be a number"),
+        ("--na_prob_file", "odds.json", "--na_prob_file is for version 2"),
+    ],
+)
+def test_command_on_flags_that_do_not_fit(capsys, prediction_file, flag, value, message):
     predictions = prediction_file("v1_L64_S24_Q12_predictions.json")
     given = ["--data_file", data_file("v1.1"), "--predictions_file", predictions]
-    code, _, err = run(capsys, *given, "--na_prob_thresh", "nan")
-    assert code == 1 and "--na_prob_thresh must be a number" in err
-
-
-def test_command_refuses_na_scores_for_v1(capsys, prediction_file):
-    predictions = prediction_file("v1_L64_S24_Q12_predictions.json")
-    given = ["--data_file", data_file("v1.1"), "--predictions_file", predictions]
-    code, _, err = run(capsys, *given, "--na_prob_file", predictions)
-    assert code == 1
-    assert "--na_prob_file is for version 2" in err
+    code, _, err = run(capsys, *given, flag, value)
+    assert code == 1 and message in err
