@@ -84,12 +84,8 @@ def main(_):
         choices = [model_flags.follow_run()]
     check_lengths()
     configs = [choice.config for choice in choices]
-    task = squad.SquadTask(
-        model_flags.text_input(choices),
-        version,
-        flag_groups.values_of(options.Squad),
-        FLAGS.output_dir,
-    )
+    given = flag_groups.values_of(options.Squad)
+    task = version(model_flags.text_input(choices), given, FLAGS.output_dir)
     data = squad.SquadData(task, FLAGS.output_dir)
     data.check_thresholds(prefixes)
     steps = squad.last_step(FLAGS.output_dir, FLAGS.continuous_eval_timeout)

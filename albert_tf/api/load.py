@@ -155,7 +155,7 @@ def kind_of(found, shapes, task=None, labels=None):
     labels = None if labels is None else tuple(labels)
     weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
     recorded = run_directory.RunDirectory(found.directory).task if weights else None
-    if any(version.variable in shapes for version in (squad.VERSION_1, squad.VERSION_2)):
+    if any(version.variable in shapes for version in squad.VERSIONS):
         recorded = run_directory.FinetunedTask(SQUAD, None)
     if recorded:
         _check_recorded(found, recorded, task, labels)
@@ -244,4 +244,4 @@ def _squad_task(text, found, flags, lengths):
     version = squad.choose_version([found.checkpoint])
     if version.has_negatives and values.get(squad.THRESHOLD) is None:
         values[squad.THRESHOLD] = squad.tuned_threshold(found.directory, [found.checkpoint])
-    return squad.SquadTask(text, version, options.Squad(**values), found.directory)
+    return version(text, options.Squad(**values), found.directory)

@@ -220,7 +220,7 @@ def convert_positions(links, positions, is_start, limit=None):
     right behind it or to the end of the text.
 
     Args:
-        links: int array [n], UNLINKED where there is none; at least one is.
+        links: int array [n], ascending, UNLINKED where there is none; at least one is.
         positions: int array, indices into `links`.
         is_start: bool, whether they are first characters of something, or last ones.
         limit: int, length of the other text; None: what comes after the last link goes to it.
@@ -235,18 +235,13 @@ def convert_positions(links, positions, is_start, limit=None):
     front = np.maximum.accumulate(np.where(linked, index, -1))[positions]
     rear = np.minimum.accumulate(np.where(linked, index, len(links))[::-1])[::-1][positions]
     before, after = links[front], links[np.minimum(rear, len(links) - 1)]
+    at_end = before if limit is None else limit - 1
     if is_start:
-        between, at_head, at_tail = before + 1, np.zeros_like(after), before + 1
+        head, between, tail = 0, before + 1, np.minimum(before + 1, at_end)
     else:
-        between, at_head, at_tail = after - 1, after - 1, np.full_like(before, (limit or 0) - 1)
-    has_tail = np.zeros(before.shape, bool) if limit is None else before < limit - 1
+        head, between, tail = np.maximum(after - 1, 0), after - 1, at_end
     return np.select(
-        [linked[positions], front < 0, rear == len(links), after > before + 1],
-        [
-            links[positions],
-            np.where(after >= 1, at_head, after),
-            np.where(has_tail, at_tail, before),
-            between,
-        ],
-        default=after if is_start else before,
+        [linked[positions], front < 0, rear == len(links)],
+        [links[positions], head, tail],
+        default=between,
     )

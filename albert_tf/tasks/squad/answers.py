@@ -105,11 +105,6 @@ def no_answers(count, has_negatives):
     return [{"answer": "", "probability": 0.0} | score for _ in range(count)]
 
 
-# The n-best entry of a question without any candidate: text, scores of start and end.
-_FALLBACK_V1 = ("empty", 0.0, 0.0)
-_FALLBACK_V2 = ("", -1e6, -1e6)
-
-
 def predict_v1(examples, features, runs, n_best_size, max_answer_length):
     """Answers of the version 1 head: all pairs of the best starts and ends of each window.
 
@@ -124,9 +119,8 @@ def predict_v1(examples, features, runs, n_best_size, max_answer_length):
         Predictions.
 
     Raises:
-        UserError: a setting is below 1, or outputs do not fit the features.
+        UserError: outputs do not fit the features.
     """
-    _check_settings(n_best_size, max_answer_length)
     candidates = []
     for run in runs:
         _check_outputs(run, features)
@@ -135,7 +129,7 @@ def predict_v1(examples, features, runs, n_best_size, max_answer_length):
         # Every start is combined with every end.
         beams = _Beams(starts, start_scores, ends[:, np.newaxis], end_scores[:, np.newaxis])
         candidates.append(_candidates(features, beams, max_answer_length))
-    nbest, spanless = _nbest_lists(examples, features, candidates, n_best_size, _FALLBACK_V1)
+    nbest, spanless = _nbest_lists(examples, features, candidates, n_best_size, ("empty", 0.0, 0.0))
     return Predictions(nbest, spanless=spanless)
 
 
@@ -156,9 +150,8 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
         averaged over the runs; 1,000,000 for a question without a window.
 
     Raises:
-        UserError: a setting is below 1, or outputs do not fit the features.
+        UserError: outputs do not fit the features.
     """
-    _check_settings(n_best_size, max_answer_length)
     names = ("start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs")
     candidates, null_scores = [], np.zeros(len(examples))
     for run in runs:
@@ -170,7 +163,7 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
         lowest = np.full(len(examples), NULL_SCORE_WITHOUT_WINDOW)
         np.minimum.at(lowest, features.example_index, run["cls_logits"].astype(np.float64))
         null_scores += lowest
-    nbest, spanless = _nbest_lists(examples, features, candidates, n_best_size, _FALLBACK_V2)
+    nbest, spanless = _nbest_lists(examples, features, candidates, n_best_size, ("", -1e6, -1e6))
     null_odds = dict(zip(nbest, (null_scores / len(runs)).tolist(), strict=True))
     return Predictions(nbest, null_odds, spanless)
 
@@ -195,12 +188,6 @@ class _Beams(NamedTuple):
     start_scores: np.ndarray
     ends: np.ndarray
     end_scores: np.ndarray
-
-
-def _check_settings(n_best_size, max_answer_length):
-    for name, value in (("n_best_size", n_best_size), ("max_answer_length", max_answer_length)):
-        if value < 1:
-            raise UserError(f"--{name}={value} must be at least 1")
 
 
 def _check_outputs(run, features):
@@ -290,7 +277,10 @@ def _averaged(runs):
 
 
 def _nbest_lists(examples, features, runs, n_best_size, fallback):
-    """N-best list of every question by id, and the ids of the questions without any span."""
+    """N-best list of every question by id, and the ids of the questions without any span.
+
+    For these, the only entry is `fallback`: a text, and the scores of its start and end.
+    """
     candidates = _averaged(runs)
     example = features.example_index[candidates.feature]
     bounds = np.searchsorted(example, np.arange(len(examples) + 1))

@@ -57,8 +57,6 @@ class WindowSettings:
 
     def __post_init__(self):
         options.check_windows(self.max_seq_length, self.doc_stride)
-        if self.max_query_length < 1:
-            raise UserError(f"--max_query_length={self.max_query_length} must be at least 1")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -110,21 +110,16 @@ def shuffled(examples):
     return examples
 
 
-def unlabelled(examples, version_2):
-    """Ids of the questions that cannot be scored.
+def count_unlabelled(examples, version_2):
+    """Number of the questions that cannot be scored.
 
     Args:
         examples: list of SquadExample.
         version_2: bool. In version 2 an empty list of answers means that there is no answer.
-
-    Returns:
-        list of str.
     """
-    return [
-        example.qas_id
-        for example in examples
-        if example.answers is None or not (example.answers or version_2)
-    ]
+    return sum(
+        example.answers is None or not (example.answers or version_2) for example in examples
+    )
 
 
 def report_oddities(examples, path):

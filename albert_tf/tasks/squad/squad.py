@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -26,57 +25,11 @@ THRESHOLD = "null_score_diff_threshold"
 EVEN_CHANCE = 0.0  # the no-answer logit at which both cases are equally likely
 
 
-# --- Versions ------------------------------------------------------------------------------------
-
-
-class Version(NamedTuple):
-    """The differences between the versions of SQuAD.
-
-    Attributes:
-        has_negatives: bool, whether questions may have no answer.
-        variable: str, name of a variable that only checkpoints with this version's head have.
-        inputs: tuple of str, features that the model reads.
-        model: class in `heads`.
-        options: tuple of str, options of `albert_tf.options.Squad` that the model takes.
-        objective: objectives.Objective.
-        predict: callable in `answers`.
-        shown_figures: tuple of str, the main ones.
-    """
-
-    has_negatives: bool
-    variable: str
-    inputs: tuple
-    model: type
-    options: tuple
-    objective: objectives.Objective
-    predict: Callable
-    shown_figures: tuple
-
-
-VERSION_1 = Version(
-    has_negatives=False,
-    variable="cls/squad/output_weights",
-    inputs=("input_ids", "input_mask", "segment_ids"),
-    model=heads.SquadV1Model,
-    options=(),
-    objective=objectives.SQUAD_V1,
-    predict=answers.predict_v1,
-    shown_figures=("exact_match", "f1"),
-)
-VERSION_2 = Version(
-    has_negatives=True,
-    variable="answer_class/dense_1/kernel",
-    inputs=("input_ids", "input_mask", "segment_ids", "p_mask"),
-    model=heads.SquadV2Model,
-    options=("start_n_top", "end_n_top", "dropout_prob"),
-    objective=objectives.SQUAD_V2,
-    predict=answers.predict_v2,
-    shown_figures=("exact", "f1", THRESHOLD),
-)
+# --- Which task, and with which checkpoints ---
 
 
 def choose_version(prefixes, train_file=None, wanted=None):
-    """Finds the version from the checkpoints, the flag or the data.
+    """Finds the version of SQuAD from the checkpoints, the flag or the data.
 
     Args:
         prefixes: list of str, checkpoints to predict with; empty for training.
@@ -84,18 +37,18 @@ def choose_version(prefixes, train_file=None, wanted=None):
         wanted: bool or None, --version_2_with_negative.
 
     Returns:
-        Version.
+        SquadTask or SquadV2Task, the class.
 
     Raises:
         UserError: a checkpoint has no SQuAD head, or they disagree with each other or the flag.
     """
     if not prefixes:
         has_negatives = questions.is_v2(train_file) if wanted is None else wanted
-        return VERSION_2 if has_negatives else VERSION_1
+        return SquadV2Task if has_negatives else SquadTask
     versions = []
     for prefix in prefixes:
         shapes = readers.open_reader(prefix).shapes
-        found = [version for version in (VERSION_1, VERSION_2) if version.variable in shapes]
+        found = [version for version in VERSIONS if version.variable in shapes]
         if not found:
             raise UserError(
                 f"{prefix} has no SQuAD head, so it cannot answer questions: train first, or give "
@@ -183,11 +136,16 @@ class Questions(NamedTuple):
 
 
 class SquadTask(base.Task):
-    """Questions about paragraphs.
+    """Questions about paragraphs, each with an answer: SQuAD 1.1.
+
+    Attributes:
+        has_negatives: bool, whether questions may have no answer.
+        variable: str, name of a variable that only checkpoints with the head of this version have.
+        model: class in `heads`.
+        predict: callable in `answers`.
 
     Args:
         text: TextInput, made for all models of an ensemble.
-        version: Version.
         options: albert_tf.options.Squad, how paragraphs are cut and questions answered.
         directory: str, the run's, where the tuned threshold is kept.
     """
@@ -195,30 +153,34 @@ class SquadTask(base.Task):
     name = "squad"
     input_names = ("question", "context")
     labels = None
+    objective = objectives.SQUAD_V1
     key_metric = "f1"
+    shown_figures = ("exact_match", "f1")
     results_layout = "{first}{rest}{saved}best f1 = {after}\n" + evaluation.RULE
     takes_head = True
     export_folder = "saved_model"
 
-    def __init__(self, text, version, options, directory):
-        if options.null_score_diff_threshold is not None and not version.has_negatives:
+    has_negatives = False
+    variable = "cls/squad/output_weights"
+    model = heads.SquadV1Model
+    predict = staticmethod(answers.predict_v1)
+
+    def __init__(self, text, options, directory):
+        if options.null_score_diff_threshold is not None and not self.has_negatives:
             raise UserError(f"--{THRESHOLD} is for version 2, and the model is of 1.1")
-        self.text, self.version, self.options, self.directory = text, version, options, directory
-        self.inputs, self.objective = version.inputs, version.objective
-        self.shown_figures = version.shown_figures
+        self.text, self.options, self.directory = text, options, directory
         self.windows = features.WindowSettings(
             text.max_seq_length, options.doc_stride, options.max_query_length
         )
 
-    def make_model(self, config, **more):
+    def make_model(self, config, **encoder_options):
         """The model to train, evaluate and predict with."""
-        if not self.version.has_negatives:
-            more["predicted_length"] = self.text.max_seq_length
-        return self._model(config, **more)
+        length = self.text.max_seq_length
+        return self.model(config, predicted_length=length, **encoder_options)
 
-    def _model(self, config, **more):
-        given = {name: getattr(self.options, name) for name in self.version.options}
-        return self.version.model(config, **given, **more)
+    def make_served_model(self, config):
+        """The model to export."""
+        return self.model(config)
 
     def target(self, row):
         """The answer in a window, from its features: str."""
@@ -254,7 +216,7 @@ class SquadTask(base.Task):
 
     def predictions(self, split, outputs):
         """Predictions from the outputs of one model, or of several to be averaged."""
-        return self.version.predict(
+        return self.predict(
             *split.content, outputs, self.options.n_best_size, self.options.max_answer_length
         )
 
@@ -262,34 +224,18 @@ class SquadTask(base.Task):
         """Answers as dicts: see `Predictions.answers`."""
         examples, windows = split.content
         if not len(windows):  # the model was given nothing
-            return answers.no_answers(len(examples), self.version.has_negatives)
+            return answers.no_answers(len(examples), self.has_negatives)
         predictions = self.predictions(split, [outputs])
         return predictions.answers(self.options.null_score_diff_threshold)
 
     def scores(self, examples, predictions):
-        """Figures of labelled questions, null_score_diff_threshold among them in version 2."""
-        gold = {example.qas_id: example.answers for example in examples}
-        if not self.version.has_negatives:
-            return scores.evaluate_v1(gold, predictions.texts())
-        return scores.evaluate_run_v2(
-            gold, predictions.texts, predictions.null_odds, self.options.null_score_diff_threshold
-        )
+        """Figures of labelled questions."""
+        return scores.evaluate_v1(_gold(examples), predictions.texts())
 
     def known_threshold(self, prefixes):
-        """The threshold for questions without gold answers, of checkpoints: float.
-
-        None in version 1.
-        """
-        given = self.options.null_score_diff_threshold
-        if given is None and self.version.has_negatives:
-            return tuned_threshold(self.directory, prefixes)
-        return given
+        """The threshold for questions without gold answers, of checkpoints: float or None."""
 
     # --- Export ---
-
-    def make_served_model(self, config):
-        """The model to export."""
-        return self._model(config)
 
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
@@ -302,6 +248,46 @@ class SquadTask(base.Task):
         return signatures.SquadFunctions(
             model, graph_inputs.Paragraphs(tokenizer, self.windows), settings
         )
+
+
+class SquadV2Task(SquadTask):
+    """Questions about paragraphs, which may have no answer: SQuAD 2.0."""
+
+    inputs = ("input_ids", "input_mask", "segment_ids", "p_mask")
+    objective = objectives.SQUAD_V2
+    shown_figures = ("exact", "f1", THRESHOLD)
+
+    has_negatives = True
+    variable = "answer_class/dense_1/kernel"
+    model = heads.SquadV2Model
+    predict = staticmethod(answers.predict_v2)
+
+    def make_model(self, config, **encoder_options):
+        """The model to train, evaluate and predict with."""
+        names = ("start_n_top", "end_n_top", "dropout_prob")
+        given = {name: getattr(self.options, name) for name in names}
+        return self.model(config, **given, **encoder_options)
+
+    make_served_model = make_model
+
+    def scores(self, examples, predictions):
+        """Figures of labelled questions, null_score_diff_threshold among them."""
+        threshold = self.options.null_score_diff_threshold
+        return scores.evaluate_run_v2(
+            _gold(examples), predictions.texts, predictions.null_odds, threshold
+        )
+
+    def known_threshold(self, prefixes):
+        """The threshold that is given, or that was tuned: float."""
+        given = self.options.null_score_diff_threshold
+        return tuned_threshold(self.directory, prefixes) if given is None else given
+
+
+VERSIONS = (SquadTask, SquadV2Task)
+
+
+def _gold(examples):
+    return {example.qas_id: example.answers for example in examples}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -377,10 +363,10 @@ class SquadData:
     @functools.cached_property
     def is_labelled(self):
         """Whether all questions to predict can be scored; prints how many cannot."""
-        without = questions.unlabelled(self.examples, self.task.version.has_negatives)
+        count, version_2 = len(self.examples), self.task.has_negatives
+        without = questions.count_unlabelled(self.examples, version_2)
         if without:
-            count = len(self.examples)
-            print(f"{len(without)} of {count} questions have no gold answers: no scores.")
+            print(f"{without} of {count} questions have no gold answers: no scores.")
         return not without
 
     def read_test_set(self):
@@ -456,7 +442,7 @@ class SquadData:
 
     def check_thresholds(self, prefixes):
         """Raises UserError for a damaged threshold file, otherwise read only at the end."""
-        if self.task.version.has_negatives and self.task.options.null_score_diff_threshold is None:
+        if self.task.has_negatives and self.task.options.null_score_diff_threshold is None:
             for directory in (self.output_dir, *map(os.path.dirname, prefixes)):
                 _ = RunDirectory(directory).threshold
 
