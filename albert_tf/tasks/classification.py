@@ -45,15 +45,11 @@ class ClassificationTask(base.Task):
         self.optional_inputs = optional_inputs
         self.key_metric = row.metrics[0]
         self.objective = objectives.REGRESSION if row.is_regression else objectives.CLASSIFICATION
-
-    @property
-    def schema(self):
-        """Schema of the records."""
-        return schemas.classification_schema(
-            self.text.max_seq_length,
-            tf.float32 if self.row.is_regression else tf.int64,
-            num_labels=self.labels and len(self.labels),
-            **self.text.sizes,
+        self.schema = schemas.classification_schema(
+            text.max_seq_length,
+            tf.float32 if row.is_regression else tf.int64,
+            num_labels=row.labels and len(row.labels),
+            **text.sizes,
         )
 
     def make_model(self, config, **encoder_options):
@@ -131,8 +127,19 @@ class ClassificationTask(base.Task):
         return base.labelled(self.labels, self.probabilities(outputs["logits"]))
 
     def figures(self, split, outputs, batch_size):
-        """Metrics of the task, and the original's `loss`."""
-        return evaluate(self.row, outputs["logits"], split.arrays["label_ids"], batch_size)
+        """Metrics of the task: the original's, its `loss`, and those of the GLUE benchmark.
+
+        Correlations are nan if all scores or all labels are the same, as those of a single example
+        are; matthew_corr is 0 then.
+        """
+        logits, labels = np.asarray(outputs["logits"], np.float64), split.arrays["label_ids"]
+        if self.row.is_regression:
+            logits = logits.ravel()
+        labels = np.ravel(labels)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
+            found = {name: float(METRICS[name](logits, labels)) for name in self.row.metrics}
+        return found | {"loss": base.mean_over_batches(_losses(logits, labels), batch_size)}
 
     def served_threshold(self, prefix):
         """The number to export with a checkpoint."""
@@ -194,9 +201,13 @@ class GlueData(base.DataSet):
 
     def _say(self, split, counts):
         super()._say(split, counts)
-        warning = order_warning(counts["sorted_by_label"], self.shuffle_buffer_size)
-        if warning:
-            print(f"Warning: {warning}.")
+        count = counts["sorted_by_label"]
+        if count > self.shuffle_buffer_size:
+            print(
+                f"Warning: the {count} training examples are sorted by label and "
+                f"--shuffle_buffer_size={self.shuffle_buffer_size}, so batches are of one label: "
+                f"shuffle the file, or give --shuffle_buffer_size={count}."
+            )
 
     def described(self):
         """The training file and its columns."""
@@ -206,14 +217,21 @@ class GlueData(base.DataSet):
         return f"{self.sources('train')[0]}: {', '.join(named)}".replace("column -1", "the last")
 
     def prediction_files(self, examples, answers):
-        """The original's two files, and that for the GLUE server."""
-        named = {
-            "test": test_results(answers),
-            "submit": submit_results([example.guid for example in examples], answers),
-        }
+        """The original's two files, and that for the GLUE server.
+
+        test_results.tsv has a line of tab-separated numbers per example, and no header;
+        submit_results.tsv a header, then the name and the label (or score) of each example.
+        """
+        rows = [answer.get("probabilities", answer).values() for answer in answers]
+        lines = ["\t".join(str(np.float32(value)) for value in row) for row in rows]
+        named = (
+            (example.guid, answer["label"] if self.task.labels else line)
+            for example, answer, line in zip(examples, answers, lines, strict=True)
+        )
+        texts = {"test": "".join(f"{line}\n" for line in lines), "submit": _table(named)}
         texts = {
             os.path.join(self.output_dir, f"{name}_results{self.suffix}.tsv"): text
-            for name, text in named.items()
+            for name, text in texts.items()
         }
         if self.submission_dir:
             path = os.path.join(self.submission_dir, self.row.submission_file)
@@ -235,25 +253,6 @@ def num_sorted(task, examples):
     else:  # one block of each class
         in_order = np.count_nonzero(steps) == len(np.unique(labels)) - 1
     return len(examples) if in_order and np.any(steps) else 0
-
-
-def order_warning(count, shuffle_buffer_size):
-    """A warning if training examples are sorted by label and shuffling does not mix them.
-
-    Args:
-        count: int, of `num_sorted`.
-        shuffle_buffer_size: int, the window of `input_pipeline.train_batches`.
-
-    Returns:
-        str, or None if there is nothing to warn of.
-    """
-    if count <= shuffle_buffer_size:
-        return None
-    return (
-        f"the {count} training examples are sorted by label and "
-        f"--shuffle_buffer_size={shuffle_buffer_size}, so batches are of one label: shuffle the "
-        f"file, or give --shuffle_buffer_size={count}"
-    )
 
 
 # --- Metrics -------------------------------------------------------------------------------------
@@ -297,54 +296,7 @@ METRICS = {
 }
 
 
-def evaluate(row, outputs, labels, batch_size):
-    """Metrics of a task: the original's, and those of the GLUE benchmark.
-
-    Correlations are nan if all scores or all labels are the same, as those of a single example
-    are; matthew_corr is 0 then.
-
-    Args:
-        row: GlueTask.
-        outputs: array of logits [n, C]; in regression, scores [n] or [n, 1].
-        labels: array of label ids (int) or scores (float), [n] or [n, 1].
-        batch_size: int, of `loss`, the mean over batches.
-
-    Returns:
-        dict of str to float.
-    """
-    outputs, labels = np.asarray(outputs, np.float64), np.ravel(labels)
-    outputs = np.ravel(outputs) if row.is_regression else outputs
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", scipy.stats.ConstantInputWarning)
-        found = {name: float(METRICS[name](outputs, labels)) for name in row.metrics}
-    return found | {"loss": base.mean_over_batches(_losses(outputs, labels), batch_size)}
-
-
 # --- Files of predictions ------------------------------------------------------------------------
-
-
-def test_results(answers):
-    """Content of test_results.tsv: a line of tab-separated numbers per example, no header.
-
-    Args:
-        answers: list of dicts of `ClassificationTask.answers`.
-    """
-    rows = [found.get("probabilities", found).values() for found in answers]
-    return "".join("\t".join(str(np.float32(value)) for value in row) + "\n" for row in rows)
-
-
-def submit_results(names, answers):
-    """Content of submit_results.tsv: a header, then name and label (or score) of each example.
-
-    Args:
-        names: iterable of n str.
-        answers: list of n dicts of `ClassificationTask.answers`.
-    """
-    values = (
-        found["label"] if "label" in found else str(np.float32(found["predictions"]))
-        for found in answers
-    )
-    return _index_prediction(names, values)
 
 
 def glue_submission(row, examples, answers):
@@ -371,9 +323,10 @@ def glue_submission(row, examples, answers):
         values = [f"{score:.3f}" for score in scores]
     else:
         values = [found["label"] for found in answers]
-    return _index_prediction([str(int(example.guid)) for example in examples], values)
+    ids = (int(example.guid) for example in examples)
+    return _table(zip(ids, values, strict=True))
 
 
-def _index_prediction(names, values):
-    lines = [f"{name}\t{value}\n" for name, value in zip(names, values, strict=True)]
-    return "index\tprediction\n" + "".join(lines)
+def _table(rows):
+    """A header, and a line for each pair of name and value."""
+    return "index\tprediction\n" + "".join(f"{name}\t{value}\n" for name, value in rows)

@@ -91,13 +91,9 @@ class MultiLabelTask(classification.ClassificationTask):
         super().__init__(*others, **named)
         self.directory = directory
         self.objective = objectives.REGRESSION._replace(terms=terms)
-
-    @property
-    def schema(self):
-        """Schema of the records, with 0 or 1 for each label."""
-        schema = super().schema
-        labels = dataclasses.replace(schema["is_real_example"], length=len(self.labels))
-        return schema | {"label_ids": labels}
+        # 0 or 1 for each label
+        labels = dataclasses.replace(self.schema["is_real_example"], length=len(self.labels))
+        self.schema = self.schema | {"label_ids": labels}
 
     def label_ids(self, examples):
         """Labels of examples for the model, 0 or 1 for each: int32 [n, C]."""

@@ -221,12 +221,8 @@ class NerTask(base.Task):
     def __init__(self, labels, text):
         self.labels, self.text = labels, text
         self.kind = FinetunedTask(self.name, labels)
-
-    @property
-    def schema(self):
-        """Schema of the records."""
-        return schemas.token_classification_schema(
-            self.text.max_seq_length, num_labels=len(self.labels), **self.text.sizes
+        self.schema = schemas.token_classification_schema(
+            text.max_seq_length, num_labels=len(labels), **text.sizes
         )
 
     def make_model(self, config, **encoder_options):

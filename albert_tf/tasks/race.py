@@ -186,54 +186,6 @@ def _ending(question, option):
     return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
 
 
-# === Metrics and predictions ===
-
-
-def evaluate(examples, logits, batch_size):
-    """Accuracy overall and of each level, the mean loss, and the original's `loss`.
-
-    Args:
-        examples: list of n Examples.
-        logits: array [n, 4].
-        batch_size: int, of `loss`, the mean over batches.
-
-    Returns:
-        dict of str to float: eval_accuracy, eval_accuracy_middle, eval_accuracy_high (of the
-        levels there are), eval_loss and loss; empty if the answers are not known.
-    """
-    if any(example.label is None for example in examples):
-        return {}
-    logits = np.asarray(logits, np.float64)
-    labels = np.array([example.label for example in examples])
-    levels = np.array([example.level for example in examples])
-    hits = np.argmax(logits, axis=-1) == labels
-    losses = base.cross_entropy(logits, labels)
-    results = {"eval_accuracy": float(np.mean(hits)), "eval_loss": float(np.mean(losses))}
-    results["loss"] = base.mean_over_batches(losses, batch_size)
-    for level in LEVELS:
-        if level in levels:
-            results[f"eval_accuracy_{level}"] = float(np.mean(hits[levels == level]))
-    return results
-
-
-def answers_table(examples, answers):
-    """Content of the file of answers, one line per question, tab-separated, with a header.
-
-    The columns are the passage's id, the question's number in the passage (from 1), the predicted
-    letter, the right letter (empty if unknown) and the probabilities of A to D.
-
-    Args:
-        examples: list of n Examples.
-        answers: list of n dicts of `RaceTask.answers`.
-    """
-    rows = [["id", "question", "prediction", "answer", *LETTERS]]
-    for example, answer in zip(examples, answers, strict=True):
-        right = "" if example.label is None else LETTERS[example.label]
-        numbers = map(np.float32, answer["probabilities"].values())
-        rows.append([example.passage_id, example.question, answer["label"], right, *numbers])
-    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
-
-
 # === The task ===
 
 
@@ -258,12 +210,8 @@ class RaceTask(base.Task):
     def __init__(self, text, max_qa_length, dropout_prob=0.1):
         check_race_lengths(text.max_seq_length, max_qa_length)
         self.text, self.max_qa_length, self.dropout_prob = text, max_qa_length, dropout_prob
-
-    @property
-    def schema(self):
-        """Schema of the records."""
-        return schemas.multiple_choice_schema(
-            self.text.max_seq_length, len(LETTERS), **self.text.sizes
+        self.schema = schemas.multiple_choice_schema(
+            text.max_seq_length, len(LETTERS), **text.sizes
         )
 
     def make_model(self, config, **encoder_options):
@@ -324,8 +272,20 @@ class RaceTask(base.Task):
         return base.labelled(LETTERS, scipy.special.softmax(outputs["logits"], axis=-1))
 
     def figures(self, split, outputs, batch_size):
-        """Accuracy overall and of each level, and losses; none without answers."""
-        return evaluate(split.content, outputs["logits"], batch_size)
+        """Accuracy overall and of each level there is, and losses; none without answers."""
+        examples, logits = split.content, np.asarray(outputs["logits"], np.float64)
+        if any(example.label is None for example in examples):
+            return {}
+        labels = np.array([example.label for example in examples])
+        levels = np.array([example.level for example in examples])
+        hits = np.argmax(logits, axis=-1) == labels
+        losses = base.cross_entropy(logits, labels)
+        results = {"eval_accuracy": float(np.mean(hits)), "eval_loss": float(np.mean(losses))}
+        results["loss"] = base.mean_over_batches(losses, batch_size)
+        for level in LEVELS:
+            if level in levels:
+                results[f"eval_accuracy_{level}"] = float(np.mean(hits[levels == level]))
+        return results
 
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
@@ -364,5 +324,15 @@ class RaceData(base.DataSet):
         return f"{os.path.join(self.data_dir, 'RACE', 'train')}: {' and '.join(self.levels)} school"
 
     def prediction_files(self, examples, answers):
-        """The table of answers."""
-        return {os.path.join(self.output_dir, "predictions.tsv"): answers_table(examples, answers)}
+        """A table with a header and a line per question.
+
+        The columns are the passage's id, the question's number in the passage (from 1), the
+        predicted letter, the right letter (empty if unknown) and the probabilities of A to D.
+        """
+        rows = [["id", "question", "prediction", "answer", *LETTERS]]
+        for example, answer in zip(examples, answers, strict=True):
+            right = "" if example.label is None else LETTERS[example.label]
+            numbers = map(np.float32, answer["probabilities"].values())
+            rows.append([example.passage_id, example.question, answer["label"], right, *numbers])
+        text = "".join("\t".join(map(str, row)) + "\n" for row in rows)
+        return {os.path.join(self.output_dir, "predictions.tsv"): text}

@@ -463,14 +463,13 @@ def test_records_are_shuffled_in_windows_of_the_size_given(run_main, flags, monk
         return train_batches(*arguments, **options)
 
     monkeypatch.setattr(input_pipeline, "train_batches", spy)
-    monkeypatch.setattr(
-        classification, "order_warning", lambda *arguments: f"sorted {arguments[-1]}"
-    )
+    monkeypatch.setattr(classification, "num_sorted", lambda *_: 8)
     values = {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 1}
     run_main(run_classifier, **flags | values, shuffle_buffer_size=7)
     assert sizes == [7]
     out = capsys.readouterr().out
-    assert "Warning: sorted 7." in out
+    assert "Warning: the 8 training examples are sorted" in out
+    assert "--shuffle_buffer_size=7, so batches" in out and "give --shuffle_buffer_size=8." in out
     assert "Warning: the warm-up of 1 updates does not end before the training, of 1" in out
 
 

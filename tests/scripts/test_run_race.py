@@ -12,11 +12,9 @@ import pytest
 import run_race
 from albert_tf.checkpoints import loading, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
-from albert_tf.records import input_pipeline, schemas
-from albert_tf.tasks import base, race
+from albert_tf.tasks import race
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training import devices, finetuning
-from tests import GOLDEN, TINY_CONFIG
+from tests import TINY_CONFIG
 from tests.scripts import tiny_runs
 from tests.scripts.tiny_runs import EVALUATE, NO_DROPOUT, PREDICT, write_config
 
@@ -124,16 +122,6 @@ def test_files_of_the_predictions(first_run):
         assert figures[f"eval_accuracy_{level}"] == pytest.approx(wanted)
 
 
-def test_features_are_the_originals(first_run):
-    schema = schemas.multiple_choice_schema(64)
-    (path,) = first_run.glob("race_train-????????.tf_record")
-    arrays = input_pipeline.load_arrays(str(path), schema)
-    golden = np.load(GOLDEN / "finetune" / "race_features.npz")
-    for name in ("input_ids", "input_mask", "segment_ids"):
-        wanted = golden[f"all/spm_uncased/train/L64_Q24/{name}"]
-        np.testing.assert_array_equal(arrays[name], wanted.reshape(len(wanted), -1))
-
-
 # --- Runs in several processes ---
 
 
@@ -233,12 +221,6 @@ def test_records_of_other_settings_are_made_anew(run_main, flags, trained, chang
     assert named["eval_file"].read_bytes() == other.read_bytes() != before
 
 
-def test_distributed_layout_gives_the_same(run_main, flags, trained, tmp_path):
-    before = (trained / "predictions.tsv").read_text()
-    run_main(run_race, **flags | PREDICT | {"data_dir": copied_data(tmp_path)})
-    assert (trained / "predictions.tsv").read_text() == before
-
-
 def test_test_set_without_answers(run_main, flags, trained, tmp_path, capsys):
     def hide(passage, split):
         return {key: value for key, value in passage.items() if key != "answers"}
@@ -254,16 +236,6 @@ def test_test_set_without_answers(run_main, flags, trained, tmp_path, capsys):
 # --- Warnings and errors ---
 
 
-def test_a_failing_run_leaves_flags_and_config_alone(run_main, flags, trained, tmp_path):
-    names = ("flags.txt", "albert_config.json")
-    before = {name: (trained / name).read_text() for name in names}
-    wide = {"albert_config_file": write_config(tmp_path / "wide.json", hidden_size=64)}
-    for mode in ({}, PREDICT):
-        with pytest.raises(ValueError):
-            run_main(run_race, **flags | mode | wide)
-    assert {name: (trained / name).read_text() for name in names} == before
-
-
 def test_a_directory_of_another_task_is_refused(run_main, flags, trained):
     run_directory.RunDirectory(str(trained)).write_task(
         run_directory.FinetunedTask("sst-2", ("0", "1"))
@@ -271,33 +243,6 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained):
     for mode in ({}, PREDICT):
         with pytest.raises(ValueError, match=r"for sst-2 \(labels 0, 1\) and not for race"):
             run_main(run_race, **flags | mode)
-
-
-def test_settings_of_training_matter_in_training_alone(run_main, flags, trained, monkeypatch):
-    sizes = []
-    monkeypatch.setattr(
-        finetuning, "_train", lambda run, *_: sizes.append(run.settings.shuffle_buffer_size)
-    )
-    run_main(run_race, **flags | {"do_predict": False}, shuffle_buffer_size=7)
-    assert sizes == [7]
-
-    def refuse(*arguments):
-        raise ValueError("does not divide")
-
-    monkeypatch.setattr(devices, "check_batch_size", refuse)
-    run_main(run_race, **flags | PREDICT)
-    with pytest.raises(ValueError, match="does not divide"):
-        run_main(run_race, **flags)
-
-
-def test_collapse_is_warned_of_once(run_main, flags, trained, capsys, monkeypatch):
-    for path in [*trained.glob("model.ckpt-best*"), trained / "best_trial.txt"]:
-        path.unlink()
-    monkeypatch.setattr(base, "collapse_warning", lambda labels, outputs: f"all {labels[0]}")
-    run_main(run_race, **flags | EVALUATE)
-    assert capsys.readouterr().out.count("Warning: all A") == 1
-    run_main(run_race, **flags | PREDICT)
-    assert capsys.readouterr().out.count("Warning: all A") == 1
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from albert_tf.tasks import race
 from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.race import Example
 from albert_tf.text.tokenization import FullTokenizer
+from albert_tf.training.task import Split
 from tests import GOLDEN
 
 DATA = GOLDEN / "finetune" / "glue_data"  # that the original's RACE data lies there is right
@@ -34,10 +35,11 @@ PASSAGE = {
 }
 
 
-def write(folder, name, text):
+def write(folder, name, content):
     path = folder / "RACE" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text if isinstance(text, str) else json.dumps(text), encoding="utf-8")
+    content = json.dumps(content) if isinstance(content, dict) else content
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
@@ -62,6 +64,13 @@ def features(examples, tokenizer, max_seq_length, max_qa_length):
 # --- The original's examples, features and records ---
 
 
+def test_levels():
+    assert list(LEVELS.values()) == [("middle", "high"), ("middle",), ("high",)]
+    with pytest.raises(ValueError, match="--middle_only and --high_only exclude each other"):
+        options.Race(middle_only=True, high_only=True)
+    assert len({key.rsplit("/", 1)[0] for key in FEATURES}) == len(EXAMPLES) == 18
+
+
 @pytest.mark.parametrize("case", EXAMPLES)
 def test_examples(case, tokenizers):
     which, mode, split = case.split("/")
@@ -83,10 +92,6 @@ def test_features(case, tokenizers):
         # In dev the last row of the original's fills a batch up and is no real example.
         assert len(golden) == len(examples) + (split == "dev")
         np.testing.assert_array_equal(values, golden[: len(examples)], err_msg=feature)
-
-
-def test_all_golden_features_are_compared():
-    assert len({key.rsplit("/", 1)[0] for key in FEATURES}) == len(EXAMPLES) == 18
 
 
 def test_records(tokenizer, tmp_path):
@@ -148,24 +153,13 @@ def test_files_are_sorted_and_levels_in_order(tmp_path):
     assert found == ["10.txt", "2.txt", "1.txt"]
 
 
-def test_levels_exclude_each_other():
-    assert list(LEVELS.values()) == [("middle", "high"), ("middle",), ("high",)]
-    with pytest.raises(ValueError, match="--middle_only and --high_only exclude each other"):
-        options.Race(middle_only=True, high_only=True)
-
-
-def test_missing_files(tokenizer, tmp_path):
-    with pytest.raises(ValueError, match=r"no .txt file in .*RACE/train/middle; --data_dir must"):
-        race.read_examples(str(tmp_path), "train", tokenizer)
-
-
 @pytest.mark.parametrize("answers", [{}, {"answers": []}, {"answers": None}])
 def test_test_split_without_answers(answers, tokenizer, tmp_path):
     passage = {key: value for key, value in PASSAGE.items() if key != "answers"} | answers
     examples = read_one(tmp_path, passage, tokenizer, split="test")
     assert [example.label for example in examples] == [None, None]
     assert features(examples, tokenizer, 32, 8)["label_ids"].tolist() == [0, 0]
-    assert race.evaluate(examples, np.zeros([2, 4]), 8) == {}
+    assert figures(examples, np.zeros([2, 4])) == {}
     with pytest.raises(ValueError, match="'answers'"):
         read_one(tmp_path, passage, tokenizer, split="dev")
     write(tmp_path, "test/middle/8.txt", PASSAGE)
@@ -173,76 +167,55 @@ def test_test_split_without_answers(answers, tokenizer, tmp_path):
         read_one(tmp_path, passage, tokenizer, split="test")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"options": None}, r"7.txt: 'options' is missing, a list is expected there"),
-        ({"article": 1}, r"7.txt: 'article' is 1, a str is expected there"),
-        ({"answers": ["A"]}, r"7.txt: different numbers of entries: .*'answers': 1"),
-        ({"answers": ["A", "E"]}, r"7.txt, question 2: the answer must be one of A.*'E'"),
-        ({"answers": ["AB", "A"]}, r"7.txt, question 1: the answer must be .* Received: 'AB'"),
-        ({"options": [["a"] * 4, ["a"] * 3]}, r"7.txt, question 2: 4 options are expected"),
-        ({"options": [["a"] * 4, "abcd"]}, r"7.txt, question 2: 4 options are expected"),
-        ({"options": [["a"] * 4, [1, 2, 3, 4]]}, r"7.txt, question 2: 'option' is 1, a str"),
-        ({"questions": ["a", 1]}, r"7.txt, question 2: 'question' is 1, a str"),
-    ],
-)
-def test_malformed_passage(change, message, tokenizer, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        read_one(tmp_path, PASSAGE | change, tokenizer)
+DAMAGED = [  # content of 7.txt, or what is changed in the passage; message
+    ({"options": None}, r"7.txt: 'options' is missing, a list is expected there"),
+    ({"article": 1}, r"7.txt: 'article' is 1, a str is expected there"),
+    ({"answers": ["A"]}, r"7.txt: different numbers of entries: .*'answers': 1"),
+    ({"answers": ["A", "E"]}, r"7.txt, question 2: the answer must be one of A.*'E'"),
+    ({"answers": ["AB", "A"]}, r"7.txt, question 1: the answer must be .* Received: 'AB'"),
+    ({"options": [["a"] * 4, ["a"] * 3]}, r"7.txt, question 2: 4 options are expected"),
+    ({"options": [["a"] * 4, "abcd"]}, r"7.txt, question 2: 4 options are expected"),
+    ({"options": [["a"] * 4, [1, 2, 3, 4]]}, r"7.txt, question 2: 'option' is 1, a str"),
+    ({"questions": ["a", 1]}, r"7.txt, question 2: 'question' is 1, a str"),
+    ({"questions": [], "options": [], "answers": []}, "RACE/train holds no question"),
+    ({"article": "half \ud83d of one"}, "7.txt: 'article' is not valid Unicode"),
+    ({"id": "\udc00"}, "7.txt: 'id' is not valid Unicode"),
+    (
+        {"options": [["a"] * 4, ["a", "b", "c", "\udc00"]]},
+        "7.txt, question 2: 'option' is not valid Unicode",
+    ),
+    ({"questions": ["a", [[["deep"] * 99] * 99]]}, "2: 'question' is "),
+    *(({key: None}, f"7.txt: '{key}' is missing") for key in PASSAGE),
+    ("{'id': 1}", "7.txt is not JSON: Expecting"),
+    ("[]", "7.txt: 'id' is missing, a str is expected there"),
+    ('{"id": ' + "[" * 100_000, "7.txt is not usable JSON: it is nested too deeply"),
+    (json.dumps(PASSAGE)[:-1] + "\0}", "7.txt is not JSON"),
+    ("", "7.txt is not JSON"),
+    (b'{"id": "\xe9"}', "7.txt is not UTF-8 text"),
+]
 
 
-@pytest.mark.parametrize("key", PASSAGE)
-def test_missing_key(key, tokenizer, tmp_path):
-    passage = {name: value for name, value in PASSAGE.items() if name != key}
-    with pytest.raises(ValueError, match=f"7.txt: '{key}' is missing"):
-        read_one(tmp_path, passage, tokenizer)
-
-
-def test_malformed_files(tokenizer, tmp_path):
-    with pytest.raises(ValueError, match=r"7.txt is not JSON: Expecting"):
-        read_one(tmp_path, "{'id': 1}", tokenizer)
-    with pytest.raises(ValueError, match=r"7.txt: 'id' is missing, a str is expected there"):
-        read_one(tmp_path, "[]", tokenizer)
-    with pytest.raises(ValueError, match=r"RACE/train holds no question"):
-        read_one(tmp_path, PASSAGE | {"questions": [], "options": [], "answers": []}, tokenizer)
-    write(tmp_path, "train/middle/all.txt", json.dumps(PASSAGE) + "\n{")
-    with pytest.raises(ValueError, match=r"all.txt, line 2 is not JSON"):
-        race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
-    path = write(tmp_path, "dev/middle/7.txt", "")
-    path.write_bytes(b'{"id": "\xe9"}')
-    with pytest.raises(ValueError, match=r"7.txt is not UTF-8 text"):
-        race.read_examples(str(tmp_path), "dev", tokenizer, ("middle",))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"id": ' + "[" * 100_000, "7.txt is not usable JSON: it is nested too deeply"),
-        (
-            json.dumps(PASSAGE | {"article": "half \ud83d of one"}),
-            "7.txt: 'article' is not valid Unicode",
-        ),
-        (json.dumps(PASSAGE | {"id": "\udc00"}), "7.txt: 'id' is not valid Unicode"),
-        (
-            json.dumps(PASSAGE | {"options": [["a"] * 4, ["a", "b", "c", "\udc00"]]}),
-            "7.txt, question 2: 'option' is not valid Unicode",
-        ),
-        (json.dumps(PASSAGE)[:-1] + "\0}", "7.txt is not JSON"),
-        (json.dumps(PASSAGE | {"questions": ["a", [[["deep"] * 99] * 99]]}), "2: 'question' is "),
-        ("", "7.txt is not JSON"),
-    ],
-)
-def test_damaged_files_are_plain_errors(content, message, tokenizer, tmp_path):
+@pytest.mark.parametrize(("content", "message"), DAMAGED)
+def test_a_damaged_file_is_named(content, message, tokenizer, tmp_path):
+    content = PASSAGE | content if isinstance(content, dict) else content
     with pytest.raises(UserError, match=message) as error:
         read_one(tmp_path, content, tokenizer)
     assert len(str(error.value)) < 1000
 
 
-def test_a_directory_in_place_of_a_file_and_hidden_files(tokenizer, tmp_path):
-    folder = write(tmp_path, "train/middle/.7.txt", "not read").parent
-    with pytest.raises(UserError, match=r"no \.txt file in"):
+def test_a_damaged_line_is_named(tokenizer, tmp_path):
+    write(tmp_path, "train/middle/all.txt", json.dumps(PASSAGE) + "\n{")
+    with pytest.raises(ValueError, match=r"all.txt, line 2 is not JSON"):
         race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
+
+
+def test_missing_files_directories_and_hidden_files(tokenizer, tmp_path):
+    message = r"no .txt file in .*RACE/train/middle; --data_dir must"
+    with pytest.raises(UserError, match=message):
+        race.read_examples(str(tmp_path), "train", tokenizer)
+    folder = write(tmp_path, "train/middle/.7.txt", "not read").parent
+    with pytest.raises(UserError, match=message):
+        race.read_examples(str(tmp_path), "train", tokenizer)
     (folder / "8.txt").mkdir()
     with pytest.raises(UserError, match=r"cannot read .*8\.txt"):
         race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))
@@ -280,6 +253,11 @@ def test_lengths_that_do_not_go_together(max_seq_length, max_qa_length, tokenize
 # --- Metrics and answers ---
 
 
+def figures(examples, logits, batch_size=8):
+    split = Split({}, examples)
+    return task(None, 64, 24).figures(split, {"logits": logits}, batch_size)
+
+
 def examples_of(levels, labels):
     return [
         Example(f"{level}9.txt", number, level, "", ("",) * 4, label)
@@ -291,7 +269,7 @@ def test_metrics():
     real = METRICS_INPUTS["race/is_real_example"] == 1
     labels = METRICS_INPUTS["race/label_ids"][real].tolist()
     examples = examples_of(["middle"] * len(labels), labels)
-    results = race.evaluate(examples, METRICS_INPUTS["race/logits"][real], len(examples))
+    results = figures(examples, METRICS_INPUTS["race/logits"][real], len(examples))
     golden = METRICS | {"eval_accuracy_middle": METRICS["eval_accuracy"]}
     golden["loss"] = golden["eval_loss"]
     assert results == pytest.approx(golden, rel=1e-6)
@@ -299,8 +277,7 @@ def test_metrics():
 
 def test_accuracy_of_levels():
     examples = examples_of(["middle", "high", "high", "high"], [0, 1, 2, 3])
-    logits = np.eye(4)[[0, 1, 1, 1]]
-    results = race.evaluate(examples, logits, 8)
+    results = figures(examples, np.eye(4)[[0, 1, 1, 1]])
     assert results["eval_accuracy"] == 0.5
     assert results["eval_accuracy_middle"] == 1.0
     assert results["eval_accuracy_high"] == pytest.approx(1 / 3)
@@ -312,8 +289,10 @@ def test_accuracy_of_levels():
 def test_answers_table():
     examples = examples_of(["middle", "high"], [2, None])
     logits = np.float32(np.log([[0.5, 0.125, 0.125, 0.25], [0.25, 0.125, 0.125, 0.5]]))
-    answers = task(None, 64, 24).answers(None, {"logits": logits})
-    lines = [line.split("\t") for line in race.answers_table(examples, answers).splitlines()]
+    data = race.RaceData(task(None, 64, 24), "", "out", "")
+    answers = data.task.answers(None, {"logits": logits})
+    text = data.prediction_files(examples, answers)["out/predictions.tsv"]
+    lines = [line.split("\t") for line in text.splitlines()]
     assert lines[0] == ["id", "question", "prediction", "answer", "A", "B", "C", "D"]
     assert lines[1][:4] == ["middle9.txt", "1", "A", "C"]
     assert lines[2][:4] == ["high9.txt", "2", "D", ""]
