@@ -3,7 +3,6 @@
 
 import json
 import random
-import re
 import shutil
 
 import numpy as np
@@ -19,27 +18,23 @@ from albert_tf.errors import UserError
 from albert_tf.tasks import glue, multi_label
 from albert_tf.tasks.base import TextInput
 from albert_tf.training.task import Split
-from tests import GOLDEN, TINY_CONFIG
+from tests import TINY_CONFIG
+from tests.scripts.tiny_runs import COMMON, NO_DROPOUT, blocks, table, values_of
 
 CLOSE = 1e-5
 LABELS = ("food", "news", "sport")
 WORDS = dict(zip(LABELS, ("London", "Mary", "walked"), strict=True))  # one piece each
-CONFIG = TINY_CONFIG | {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
-LEARN = {
+CONFIG = TINY_CONFIG | NO_DROPOUT
+LEARN = COMMON | {
     "task_name": "tsv",
     "multi_label": True,
-    "spm_model_file": GOLDEN / "tokenization" / "spm_uncased.model",
-    "do_train": True,
     "do_eval": True,
-    "do_predict": True,
     "max_seq_length": 16,
     "train_step": 100,
     "warmup_step": 10,
     "save_checkpoints_steps": 100,
     "learning_rate": 1e-3,
     "train_batch_size": 32,
-    "allow_random_init": True,
-    "seed": 1,
     "text_column": "text",
     "label_column": "labels",
 }
@@ -60,10 +55,6 @@ def write_files(folder):
     return folder
 
 
-def table(path):
-    return [line.split("\t") for line in path.read_text().splitlines()]
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return write_files(tmp_path_factory.mktemp("data"))
@@ -78,12 +69,11 @@ def learnt(run_once, data):
 
 def test_a_small_set_is_learnt(learnt, data):
     out, _ = learnt
-    first, last = (out / "eval_results.txt").read_text().split("=" * 50 + "\n")[:-1]
+    first, last, _ = blocks(out)
     names = ["eval_loss", "global_step", "loss", "macro_f1", "micro_f1", "threshold", "best"]
     assert [line.split(" = ")[0] for line in first.splitlines()] == names
-    found = [float(re.search(r"micro_f1 = (\S+)", block)[1]) for block in (first, last)]
-    assert found[1] > found[0] + 0.05
-    threshold = float(re.search(r"threshold = (\S+)", last)[1])
+    assert values_of(last)["micro_f1"] > values_of(first)["micro_f1"] + 0.05
+    threshold = values_of(last)["threshold"]
     submitted = [label for _, label in table(out / "submit_results.tsv")[1:]]
     rows = np.array(table(out / "test_results.tsv"), float) > threshold
     assert submitted == ["|".join(np.array(LABELS)[row]) for row in rows]
@@ -132,8 +122,7 @@ def test_the_threshold_of_an_evaluation_is_kept_and_used(learnt, tmp_path):
     out = shutil.copytree(learnt[0], tmp_path / "out")
     path = out / multi_label.Threshold.FILE
     kept = json.loads(path.read_text())["threshold"]
-    figure = re.findall(r"threshold = (\S+)", (out / "eval_results.txt").read_text())[-1]
-    assert kept == float(figure)
+    assert kept == values_of(blocks(out)[-2])["threshold"]
     text = "Mary said London"
     row = albert_tf.load(out).predict(text)["probabilities"]
     for threshold in (min(row.values()) / 2, sum(sorted(row.values())[1:]) / 2, kept):

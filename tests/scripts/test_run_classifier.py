@@ -26,7 +26,7 @@ from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import devices, figures, finetuning, history
 from tests import GOLDEN, TINY_CONFIG
 from tests.scripts import tiny_runs
-from tests.scripts.tiny_runs import EVALUATE, PREDICT, write_config
+from tests.scripts.tiny_runs import EVALUATE, PREDICT, table, values_of, write_config
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -71,15 +71,11 @@ def forget_evaluations(directory):
 
 
 def blocks(directory):
-    return (Path(directory) / "eval_results.txt").read_text().split("=" * 50 + "\n")[:-1]
+    return tiny_runs.blocks(directory)[:-1]
 
 
 def steps(directory):
-    return [int(re.search(r"global_step = (\d+)", block).group(1)) for block in blocks(directory)]
-
-
-def table(path):
-    return [line.split("\t") for line in path.read_text().splitlines()]
+    return [values_of(block)["global_step"] for block in blocks(directory)]
 
 
 # --- Training, evaluation, prediction ---
@@ -96,7 +92,7 @@ def test_train_evaluate_predict(train_once, task):
     assert keys == [*sorted([*row.metrics, "loss", "global_step"]), "best"]
     assert "best = -1" in blocks(out)[0]
     state = RunDirectory(str(out)).results
-    values = [float(re.search(rf"{row.metrics[0]} = (\S+)", b).group(1)) for b in blocks(out)]
+    values = [values_of(block)[row.metrics[0]] for block in blocks(out)]
     assert state.step == 2 and state.best == max(values[1:])  # of trained ones
     assert loading.step_in(str(out / "model.ckpt-best")) == state.best_step
     test_rows, submit = table(out / "test_results.tsv"), table(out / "submit_results.tsv")
@@ -131,14 +127,11 @@ def test_figures_of_the_mismatched_set_are_its_own(run_main, flags, train_once, 
     """They equal those of the task mismnli with the same weights."""
     best = train_once("MNLI") / "model.ckpt-best"
     run_main(run_classifier, **flags | EVALUATE | {"task_name": "mismnli", "init_checkpoint": best})
-    alone = dict(line.split(" = ") for line in blocks(tmp_path / "out")[0].splitlines())
-    together = next(
-        dict(line.split(" = ") for line in block.splitlines())
-        for block in blocks(train_once("MNLI"))
-        if f"global_step = {alone['global_step']}\n" in block
-    )
+    (alone,) = map(values_of, blocks(tmp_path / "out"))
+    both = map(values_of, blocks(train_once("MNLI")))
+    together = next(found for found in both if found["global_step"] == alone["global_step"])
     for name in ("eval_accuracy", "eval_loss", "loss"):
-        assert float(alone[name]) == pytest.approx(float(together[f"{name}_mismatched"]), abs=1e-6)
+        assert alone[name] == pytest.approx(together[f"{name}_mismatched"], abs=1e-6)
     assert together["eval_loss"] != together["eval_loss_mismatched"]
 
 
@@ -504,9 +497,8 @@ def test_the_same_seed_gives_the_same_run(run_main, flags, tmp_path):
     for directory in directories:
         run_main(run_classifier, **flags | {"do_predict": False, "output_dir": directory})
     for first, again in zip(*map(blocks, directories), strict=True):
-        again, first = (re.findall(r"(\S+) = (\S+)", block) for block in (again, first))
-        assert [name for name, _ in again] == [name for name, _ in first]
-        again, first = ([float(value) for _, value in pairs] for pairs in (again, first))
+        first, again = values_of(first), values_of(again)
+        assert [*first] == [*again]
         assert again == pytest.approx(first, abs=1e-6)  # sums of several threads
 
 

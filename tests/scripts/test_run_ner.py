@@ -18,32 +18,26 @@ from albert_tf.publish import graph_inputs
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.tasks import ner
 from tests import GOLDEN, TINY_CONFIG
+from tests.scripts.tiny_runs import COMMON, NO_DROPOUT, PREDICT, blocks, values_of
 
-SPM = GOLDEN / "tokenization" / "spm_uncased.model"
 WORDPIECE = GOLDEN / "tokenization" / "vocab.txt"
 CLOSE = 1e-5  # between two graphs of one model, absolute
 LABELS = ("O", "B-LOC", "B-PER", "I-PER")
 NAMES = ["London/B-LOC", "England/B-LOC", "Mr./B-PER John/I-PER", "Mary/B-PER"]
 OTHERS = ["the/O", "walked/O", "in/O", "and/O", "said/O", "\x01/O", "1990,/O", "日本/O"]
-CONFIG = TINY_CONFIG | {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+CONFIG = TINY_CONFIG | NO_DROPOUT
 WIDE = CONFIG | {"initializer_range": 0.5}  # a random model that tells words apart
 FIGURES = ["eval_accuracy", "eval_loss", "f1", "global_step", "loss", "precision", "recall"]
-LEARN = {
+LEARN = COMMON | {
     "task_name": "ner",
-    "spm_model_file": SPM,
-    "do_train": True,
     "do_eval": True,
-    "do_predict": True,
     "max_seq_length": 16,
     "train_step": 120,
     "warmup_step": 10,
     "save_checkpoints_steps": 120,
     "learning_rate": 2e-3,
     "train_batch_size": 8,
-    "allow_random_init": True,
-    "seed": 1,
 }
-PREDICT = {"do_train": False, "do_eval": False}
 SHORT = {"train_step": 2, "warmup_step": 0, "learning_rate": 1e-4, "do_eval": False}
 
 
@@ -98,16 +92,12 @@ def test_lines(directory):
 test_lines.__test__ = False
 
 
-def values_of(text):
-    return {key: float(value) for key, value in re.findall(r"^(\w+) = (\S+)$", text, re.M)}
-
-
 # --- Training and evaluation ---
 
 
 def test_a_small_set_is_learnt(learnt):
     directory, _ = learnt
-    first, last = (directory / "eval_results.txt").read_text().split("=" * 50 + "\n")[:-1]
+    first, last, _ = blocks(directory)
     for block in (first, last):
         assert [line.split(" = ")[0] for line in block.splitlines()] == [*FIGURES, "best"]
     assert values_of(first)["f1"] < 0.5
@@ -274,7 +264,7 @@ def test_an_export_for_transformers_is_a_token_classifier(learnt, run_main, tmp_
     directory, _ = learnt
     folder = tmp_path / "model"
     shutil.copytree(directory, folder)
-    shutil.copy(SPM, folder)
+    shutil.copy(LEARN["spm_model_file"], folder)
     target = tmp_path / "hf"
     run_main(export_checkpoints, albert_directory=folder, export_path=target, export_format="hf")
     config = json.loads((target / "config.json").read_text())

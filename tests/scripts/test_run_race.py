@@ -16,14 +16,13 @@ from albert_tf.tasks import race
 from albert_tf.text.tokenization import FullTokenizer
 from tests import TINY_CONFIG
 from tests.scripts import tiny_runs
-from tests.scripts.tiny_runs import EVALUATE, NO_DROPOUT, PREDICT, write_config
+from tests.scripts.tiny_runs import EVALUATE, NO_DROPOUT, PREDICT, values_of, write_config
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
 DATA, VOCABULARY, FLAGS = tiny_runs.GLUE_DATA, tiny_runs.VOCABULARY, tiny_runs.RACE
 FIGURES = ["eval_accuracy", "eval_accuracy_high", "eval_accuracy_middle", "eval_loss"]
 FIGURES += ["global_step", "loss"]
-RULE = "=" * 50
 
 
 @pytest.fixture
@@ -46,16 +45,11 @@ def trained(first_run, tmp_path):
 
 
 def blocks(directory):
-    return (directory / "eval_results.txt").read_text().split(RULE + "\n")[:-1]
-
-
-def values_of(block):
-    return {key: float(value) for key, value in re.findall(r"^(\w+) = (\S+)$", block, re.M)}
+    return tiny_runs.blocks(directory)[:-1]
 
 
 def table(directory):
-    rows = (directory / "predictions.tsv").read_text().splitlines()
-    return [row.split("\t") for row in rows]
+    return tiny_runs.table(directory / "predictions.tsv")
 
 
 def copied_data(tmp_path, change=lambda passage, split: passage):

@@ -28,6 +28,7 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning
 from tests import GOLDEN, TINY_CONFIG
 from tests.scripts import tiny_runs
+from tests.scripts.tiny_runs import blocks, values_of
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -156,15 +157,6 @@ def without_answers(path, target):
     return target
 
 
-def blocks(directory):
-    """The blocks of eval_results.txt, and the last lines."""
-    return (Path(directory) / "eval_results.txt").read_text().split("=" * 50 + "\n")
-
-
-def figures_of(text):
-    return dict(line.split(" = ") for line in text.splitlines() if " = " in line)
-
-
 def check_blocks(directory, names):
     """Checks the format of all blocks; returns the f1 of each checkpoint, and the last figures."""
     *evaluations, final = blocks(directory)
@@ -173,7 +165,7 @@ def check_blocks(directory, names):
         lines = block.splitlines()
         keys = [line.split(" = ")[0] for line in lines if not line.startswith(("saved", "best f1"))]
         assert keys == sorted({*names, "global_step"})
-        values.append(float(figures_of(block)["f1"]))
+        values.append(values_of(block)["f1"])
         saved = [line for line in lines if line.startswith("saved")]
         is_best = values[-1] >= best or len(values) == 2  # the first that is trained
         assert bool(saved) == is_best
@@ -187,8 +179,8 @@ def check_blocks(directory, names):
     assert [line.split(" = ")[0] for line in lines[:-1]] == sorted(names)
     step = loading.step_in(str(directory / "model.ckpt-best"))
     assert lines[-1] == f"best perf happened at step: {step}"
-    assert float(figures_of(final)["f1"]) == max(values[1:])
-    return values, figures_of(final)
+    assert values_of(final)["f1"] == max(values[1:])
+    return values, values_of(final)
 
 
 V1_NAMES = {"exact_match", "f1"}
@@ -214,13 +206,13 @@ def test_v2_trains_evaluates_every_checkpoint_and_predicts(trained, flags, capsy
     threshold = read_json(out / "null_score_diff_threshold.json")
     assert threshold.keys() == {"null_score_diff_threshold", "tuned_on"}
     assert threshold["tuned_on"] == str(flags["predict_file"])
-    cut, kept = float(final["null_score_diff_threshold"]), threshold["null_score_diff_threshold"]
+    cut, kept = final["null_score_diff_threshold"], threshold["null_score_diff_threshold"]
     assert predictions == {q: nbest[q][0]["text"] if odds[q] < cut else "" for q in nbest}
     assert min(abs(kept - value) for value in odds.values()) >= squad_predictions.ROUNDING / 2
     gold, _ = squad_metrics.read_gold(str(flags["predict_file"]))
     assert list(predictions) == list(gold)
     official = squad_metrics.evaluate_v2(gold, predictions, odds)
-    assert official["f1"] == float(final["f1"]) and official["exact"] == float(final["exact"])
+    assert official["f1"] == final["f1"] and official["exact"] == final["exact"]
     printed = capsys.readouterr().out
     assert re.search(
         r"Training on \S+: \d+ questions, \d+ without answer\nFirst example: ", printed
@@ -247,7 +239,7 @@ def test_v1_trains_evaluates_every_checkpoint_and_predicts(trained, flags_v1):
     assert len(values) == 3
     gold, _ = squad_metrics.read_gold(str(flags_v1["predict_file"]))
     predictions = read_json(out / "predictions.json")
-    assert squad_metrics.evaluate_v1(gold, predictions)["f1"] == float(final["f1"])
+    assert squad_metrics.evaluate_v1(gold, predictions)["f1"] == final["f1"]
     nbest = read_json(out / "nbest_predictions.json")
     assert predictions == {qas_id: entries[0]["text"] for qas_id, entries in nbest.items()}
     assert set(nbest[next(iter(nbest))][0]) == {
@@ -301,11 +293,7 @@ def test_prediction_alone_needs_a_checkpoint_and_a_file(run_main, trained, flags
     run_main(run_squad, **predict_only(flags))
     last = blocks(out)[-1]
     assert last.startswith(before)
-    first, second = (
-        {name: float(value) for name, value in figures_of(text).items()}
-        for text in (before, last.removeprefix(before))
-    )
-    assert second == pytest.approx(first, abs=1e-4)
+    assert values_of(last.removeprefix(before)) == pytest.approx(values_of(before), abs=1e-4)
 
     # Another directory's model, which brings config and threshold.
     elsewhere = tmp_path / "elsewhere"
@@ -379,7 +367,7 @@ def test_an_ensemble_averages_models_of_any_size(run_main, flags, two_models, tm
     for qas_id, value in ours.items():
         assert theirs[0][qas_id] != theirs[1][qas_id] or value == 1e6  # that is, skipped
         assert value == pytest.approx((theirs[0][qas_id] + theirs[1][qas_id]) / 2, abs=1e-5)
-    assert set(figures_of(blocks(out)[0])) == V2_NAMES
+    assert set(values_of(blocks(out)[0])) == V2_NAMES
     assert "best perf" not in blocks(out)[0]
     assert not list(out.glob("model.ckpt*"))
 

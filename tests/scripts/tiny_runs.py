@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags of fine-tunings of two steps, on the original's tiny files."""
+"""Flags of fine-tunings of two steps, on the original's tiny files; reading what they write."""
 
 import json
+import re
 
 from tests import GOLDEN, TINY_CONFIG
 
@@ -49,3 +50,18 @@ def write_config(path, **changes):
     """Writes the config of a tiny model; returns its path."""
     path.write_text(json.dumps(TINY_CONFIG | changes))
     return path
+
+
+def blocks(directory):
+    """The blocks of eval_results.txt, and what follows the last one."""
+    return (directory / "eval_results.txt").read_text().split("=" * 50 + "\n")
+
+
+def values_of(text):
+    """Dict of the lines `name = number`."""
+    return {key: float(value) for key, value in re.findall(r"^(\w+) = (\S+)$", text, re.M)}
+
+
+def table(path):
+    """The rows of a tab-separated file."""
+    return [line.split("\t") for line in path.read_text().splitlines()]
