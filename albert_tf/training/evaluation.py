@@ -214,9 +214,8 @@ def follow(directory, last_step, timeout, seen=-1, newest_only=True):
     """
     deadline = time.time() + timeout
     while True:
-        new = [
-            (step, prefix) for step, prefix in run_directory.numbered_in(directory) if step > seen
-        ]
+        numbered = run_directory.numbered_in(directory)
+        new = [(step, prefix) for step, prefix in numbered if step > seen]
         for step, prefix in new[-1:] if newest_only else new:
             yield prefix
             seen = step

@@ -201,12 +201,10 @@ def _train(run, data, evaluator):
 
 def make_evaluator(run, data):
     """evaluation.Evaluator of a run on the development set, which is read once."""
-    task, splits, options = data.task, data.evaluation_splits(), run.settings
-    batch_size = options.eval_batch_size
+    task, splits, batch_size = data.task, data.evaluation_splits(), run.settings.eval_batch_size
 
     def evaluate():
-        outputs = model_outputs(run, task, splits, batch_size, options.max_seq_length)
-        return data.evaluate(splits, outputs, batch_size)
+        return data.evaluate(splits, model_outputs(run, task, splits, batch_size), batch_size)
 
     return evaluation.Evaluator(
         run,
@@ -214,7 +212,7 @@ def make_evaluator(run, data):
         task.key_metric,
         task.results_layout,
         shown=task.shown_figures,
-        keep=options.keep_checkpoint_max,
+        keep=run.settings.keep_checkpoint_max,
     )
 
 
@@ -249,9 +247,7 @@ def _predict(data, config, options, strategy, run):
         run.load_weights_and_step(prefix)
         source = evaluation.describe(prefix, task.key_metric)
         print(f"Predicting with {source}")
-        outputs = model_outputs(
-            run, task, splits, options.predict_batch_size, options.max_seq_length
-        )
+        outputs = model_outputs(run, task, splits, options.predict_batch_size)
         members.append(Predicted(prefix, run.step, outputs, source))
     data.write_predictions(splits, members, options.predict_batch_size)
 
@@ -262,14 +258,13 @@ def _export(task, config, options):
     devices.set_precision("fp32")
     model = task.make_served_model(config)
     saved_models.load(model, prefix)
-    functions = task.served_functions(
-        model, graph_tokenization.GraphTokenizer(task.text.tokenizer), prefix
-    )
+    tokenizer = graph_tokenization.GraphTokenizer(task.text.tokenizer)
+    functions = task.served_functions(model, tokenizer, prefix)
     source = evaluation.describe(prefix, task.key_metric)
     saved_models.export(functions, config, options, task, prefix, source)
 
 
-def model_outputs(run, task, splits, batch_size, max_seq_length):
+def model_outputs(run, task, splits, batch_size):
     """Outputs of the model for all rows of the splits, in order.
 
     Args:
@@ -277,7 +272,6 @@ def model_outputs(run, task, splits, batch_size, max_seq_length):
         task: tasks.base.Task.
         splits: dict of key -> Split.
         batch_size: int.
-        max_seq_length: int, T.
 
     Returns:
         dict of key -> dict of numpy arrays [n, ...].
@@ -285,8 +279,7 @@ def model_outputs(run, task, splits, batch_size, max_seq_length):
     outputs = {}
     for key, split in splits.items():
         inputs = {name: split.arrays[name] for name in task.inputs}
-        batches = input_pipeline.prediction_batches(
-            inputs, batch_size, max_seq_length, fixed_shape=devices.is_tpu(run.strategy)
-        )
+        length, on_tpu = run.settings.max_seq_length, devices.is_tpu(run.strategy)
+        batches = input_pipeline.prediction_batches(inputs, batch_size, length, fixed_shape=on_tpu)
         outputs[key] = run.predict(batches, len(inputs["input_ids"]))
     return outputs

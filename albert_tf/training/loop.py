@@ -5,6 +5,7 @@ It depends on no task and no flag, only on a model and its objective.
 """
 
 import contextlib
+import functools
 import itertools
 import os
 
@@ -15,14 +16,7 @@ from albert_tf import options, progress
 from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
-from albert_tf.training import (
-    devices,
-    figures,
-    history,
-    saving,
-    steps,
-    stopping,
-)
+from albert_tf.training import devices, figures, history, saving, steps, stopping
 
 
 class Run:
@@ -50,25 +44,20 @@ class Run:
         self.is_chief = devices.is_chief(strategy)
         self.predict = steps.Predictor(strategy, model)
         self._evaluation_step = steps.evaluation_step(strategy, model, objective)
-        self._distributed = {}
+        self._distribute = functools.cache(self._distributed)
+        writers = [figures.TensorBoard(settings.output_dir)] if self.is_chief else []
         self.figures = figures.Figures(
-            objective.figures,
-            [figures.TensorBoard(settings.output_dir)] if self.is_chief else [],
-            settings,
-            scales_loss=steps.scales_loss(optimizer),
-            flops=flops,
+            objective.figures, writers, settings, steps.scales_loss(optimizer), flops
         )
-        self._saver = saving.Saver(
-            settings.output_dir, settings.keep_checkpoint_max, writes=self.is_chief
-        )
+        self._saver = saving.Saver(settings, writes=self.is_chief)
         if optimizer is None:
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             return
         with strategy.scope():
             optimizer.build(list(self.variables.values()))
-        inner = steps.inner_optimizer(optimizer)
-        self._state = name_table.training_variables(self.variables, inner)
-        self._step = inner.iterations
+        self._inner = steps.inner_optimizer(optimizer)
+        self._state = name_table.training_variables(self.variables, self._inner)
+        self._step = self._inner.iterations
         self._seed = seed
         self._loss_scale = steps.loss_scale_variables(optimizer)
         if self.is_chief:
@@ -208,16 +197,12 @@ class Run:
             options.parse_profile_steps(settings.profile_steps) if self.is_chief else None,
             os.path.join(settings.output_dir, "train"),
         )
-        request = stopping.StopRequest()
-        sync = stopping.SyncSchedule(self.strategy, self.figures, request)
-        # Several workers have to end at the same step, so none is interrupted within a step.
-        several = devices.num_workers(self.strategy) > 1
-        interruptible = contextlib.nullcontext if several else request.interruptible
+        stops = stopping.Stops(self.strategy, self.figures)
         every, measured = measure or (last, None)
         line = figures.Line(step, last, self.is_chief)
         self.figures.start(line, batch_size)
         try:
-            with stopping.naming_the_cause(self.strategy, settings.output_dir), request.noted():
+            with stopping.naming_the_cause(self.strategy, settings.output_dir), stops.noted():
                 batches = iter(self._replica_batches(batches_of))
                 while step < last:
                     save = min(_next(step, settings.save_checkpoints_steps), last)
@@ -228,19 +213,18 @@ class Run:
                         rows = train_step(batches, count)
                         step += count
                         self.figures.add(rows, step)
-                    if sync.is_due():
+                    if stops.is_due():
                         self.figures.show()
                         self._saver.check()
                     if step == point:
-                        inner = steps.inner_optimizer(self.optimizer)
-                        rate = optimization.rate_at(inner, step - 1)
+                        rate = optimization.rate_at(self._inner, step - 1)
                         self.figures.point(step, learning_rate=rate)
-                    if sync.is_over:
+                    if stops.is_over:
                         progress.say(self._stop())
                         raise KeyboardInterrupt
                     if measured and step == due:  # before saving, so that no step lacks its figures
                         try:
-                            with interruptible():
+                            with stops.interruptible():
                                 found = measured(self.variables)
                         except KeyboardInterrupt:
                             progress.say(self._stop())
@@ -250,7 +234,7 @@ class Run:
                     if step == save:
                         prefix = self.save()
                         if on_checkpoint:
-                            with interruptible():
+                            with stops.interruptible():
                                 on_checkpoint(prefix)
                         self.figures.start_clock()
         except figures.NonFiniteError as error:
@@ -304,16 +288,21 @@ class Run:
             batch's loss, as the original reports it.
         """
         names = self.objective.figures
-        if id(dataset) not in self._distributed:
-            distributed = self.strategy.experimental_distribute_dataset(_by_records(dataset))
-            self._distributed[id(dataset)] = distributed, dataset  # kept, so that its id is its own
-        distributed, _ = self._distributed[id(dataset)]
-        batches = itertools.islice(distributed, max_steps if max_steps >= 0 else None)
-        rows = np.reshape(
-            [self._evaluation_step(batch) for batch in batches], [-1, 2 * len(names) + 1]
-        )
+        batches = self._distribute(dataset)
+        if max_steps >= 0:
+            batches = itertools.islice(batches, max_steps)
+        rows = [self._evaluation_step(batch) for batch in batches]
+        rows = np.reshape(rows, [-1, 2 * len(names) + 1])
         loss = rows[:, -1].mean(dtype=np.float64) if len(rows) else 0.0
         return steps.means(rows, names) | {"loss": np.float32(loss)}
+
+    def _distributed(self, dataset):
+        """Shards a data set among workers by records, not files: there may be only one file."""
+        sharing = tf.data.Options()
+        sharing.experimental_distribute.auto_shard_policy = (
+            tf.data.experimental.AutoShardPolicy.DATA
+        )
+        return self.strategy.experimental_distribute_dataset(dataset.with_options(sharing))
 
 
 class Profiler:
@@ -356,10 +345,3 @@ class Profiler:
 def _next(step, every):
     """The first multiple of `every` above a step."""
     return (step // every + 1) * every
-
-
-def _by_records(dataset):
-    """Shards a data set among workers by records, not files: there may be only one file."""
-    sharing = tf.data.Options()
-    sharing.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return dataset.with_options(sharing)

@@ -22,8 +22,7 @@ class Saver:
     hold the full state, older ones only the weights and the step.
 
     Args:
-        directory: str, the run's.
-        keep: int, newest checkpoints to keep; None or 0 for all.
+        settings: options.Loop.
         writes: bool, whether this process writes; only one of several workers does.
 
     Attributes:
@@ -31,8 +30,9 @@ class Saver:
         paused: float, total seconds that training has waited for them.
     """
 
-    def __init__(self, directory, keep, writes=True):
-        self._directory, self._keep, self._writes = directory, keep, writes
+    def __init__(self, settings, writes=True):
+        self._directory, self._keep = settings.output_dir, settings.keep_checkpoint_max
+        self._writes = writes
         # Its thread is waited for when the process ends.
         self._executor = concurrent.futures.ThreadPoolExecutor(1)
         self._pending = None
@@ -54,7 +54,7 @@ class Saver:
         prefix = os.path.join(self._directory, f"model.ckpt-{step}")
         if self._writes:
             values = {name: variable.numpy() for name, variable in state.items()}
-            self._pending = self._executor.submit(self._write, prefix, values)
+            self._pending = self._executor.submit(self._write, step, prefix, values)
         self.count += 1
         self.paused += time.time() - start
         return prefix
@@ -74,23 +74,21 @@ class Saver:
         if pending:
             pending.result()
 
-    def _write(self, prefix, values):
+    def _write(self, step, prefix, values):
         try:
             with tf.device("CPU:0"):
                 writers.write(prefix, values, "tf2")
             run_directory.write_list(self._directory, prefix)
-            older = [
-                name
-                for step, name in run_directory.numbered_in(self._directory)
-                if step <= run_directory.step_of(prefix)
-            ]
-            for name in older[: -self._keep] if self._keep else ():
+            numbered = run_directory.numbered_in(self._directory)
+            older = [name for number, name in numbered if number <= step]
+            keep = self._keep or len(older)
+            for name in older[:-keep]:
                 run_directory.delete(name)
-            kept = older[-(self._keep or len(older)) : -_RESUMABLE]
-            for name in [name for name in kept if name not in self._slim]:
-                self._slim.add(name)
-                with contextlib.suppress(readers.DamagedError):  # leaves the file as it was
-                    writers.drop_moments(name)
+            for name in older[-keep:-_RESUMABLE]:
+                if name not in self._slim:
+                    self._slim.add(name)
+                    with contextlib.suppress(readers.DamagedError):  # leaves the file as it was
+                        writers.drop_moments(name)
         except (OSError, tf.errors.OpError) as error:
             raise UserError(
                 f"cannot write the checkpoint {prefix}: {one_line(error)}. Make room or choose "

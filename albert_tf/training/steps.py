@@ -276,17 +276,17 @@ class Predictor:
         replicas = self._strategy.num_replicas_in_sync
         num_rows = len(next(iter(features.values())))
         rows = np.arange(num_rows + -num_rows % replicas) % num_rows  # every replica needs rows
+        rows = np.split(rows, replicas)
         shares = self._strategy.experimental_distribute_values_from_function(
             lambda context: {
-                name: tf.constant(values[rows[context.replica_id_in_sync_group :: replicas]])
+                name: tf.constant(values[rows[context.replica_id_in_sync_group]])
                 for name, values in features.items()
             }
         )
         outputs = {}
-        for name, value in forward(shares).items():  # the rows were dealt out one by one
+        for name, value in forward(shares).items():
             parts = [part.numpy() for part in self._strategy.experimental_local_results(value)]
-            joined = np.stack(parts, axis=1).reshape(-1, *parts[0].shape[1:])
-            outputs[name] = joined[:num_rows]
+            outputs[name] = np.concatenate(parts)[:num_rows]
         return outputs
 
     def _function_for(self, features):

@@ -25,15 +25,25 @@ _LOST = (
 )
 
 
-class StopRequest:
-    """Whether this process was asked to end.
+class Stops:
+    """Decides when to read figures and whether to stop, on a signal to this process or another.
+
+    A single process goes by its clock. Several workers have to sync at the same step, since none
+    can go on while another has stopped: at each sync, they agree on the step of the next one.
+
+    Args:
+        strategy: tf.distribute.Strategy.
+        figures: figures.Figures.
 
     Attributes:
-        made: bool.
+        is_over: bool, whether to stop.
     """
 
-    def __init__(self):
-        self.made, self._interrupts = False, False
+    def __init__(self, strategy, figures):
+        self._strategy, self._figures = strategy, figures
+        self._workers = devices.num_workers(strategy)
+        self._steps_left = 1
+        self._asked = self._interrupts = self.is_over = False
 
     @contextlib.contextmanager
     def noted(self):
@@ -48,12 +58,23 @@ class StopRequest:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def _note(self, *_):
+        was_asked, self._asked = self._asked, True
+        if was_asked or self._interrupts:
+            raise KeyboardInterrupt
+
     @contextlib.contextmanager
     def interruptible(self):
-        """Context within `noted` that a signal interrupts, also one that came before it."""
+        """Context within `noted` that a signal interrupts, also one that came before it.
+
+        Several workers have to end at the same step, so none of them is interrupted.
+        """
+        if self._workers > 1:
+            yield
+            return
         self._interrupts = True
         try:
-            if self.made:
+            if self._asked:
                 raise KeyboardInterrupt
             yield
         except RuntimeError as error:
@@ -63,47 +84,20 @@ class StopRequest:
         finally:
             self._interrupts = False
 
-    def _note(self, *_):
-        was_made, self.made = self.made, True
-        if was_made or self._interrupts:
-            raise KeyboardInterrupt
-
-
-class SyncSchedule:
-    """Decides when to read figures and check for requests to stop.
-
-    A single process goes by its clock. Several workers have to sync at the same step, since none
-    can go on while another has stopped: at each sync, they agree on the step of the next one.
-
-    Args:
-        strategy: tf.distribute.Strategy.
-        figures: figures.Figures.
-        request: StopRequest.
-
-    Attributes:
-        is_over: bool, whether to stop.
-    """
-
-    def __init__(self, strategy, figures, request):
-        self._strategy, self._figures, self._request = strategy, figures, request
-        self._has_peers = devices.num_workers(strategy) > 1
-        self._steps_left = 1
-        self.is_over = False
-
     def is_due(self):
         """Whether to read the figures now, after a step; also sets `is_over`."""
-        if not self._has_peers:
-            self.is_over = self._request.made
+        if self._workers == 1:
+            self.is_over = self._asked
             return self.is_over or self._figures.is_due()
         self._steps_left -= 1
         if self._steps_left > 0:
             return False
         # Each proposes a number of steps by its own clock. Sums of integers are the same for all.
-        steps, stops = devices.sum_over_workers(
-            self._strategy, [self._figures.steps_in_check(), int(self._request.made)]
+        steps, asked = devices.sum_over_workers(
+            self._strategy, [self._figures.steps_in_check(), int(self._asked)]
         )
-        self.is_over = stops > 0
-        self._steps_left = max(steps // devices.num_workers(self._strategy), 1)
+        self.is_over = asked > 0
+        self._steps_left = max(steps // self._workers, 1)
         return True
 
 

@@ -75,16 +75,15 @@ def test_trimming_changes_no_prediction(tmp_path):
     config = AlbertConfig.from_dict(TINY_CONFIG)
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
     task = three_classes()
-    run = finetuning.make_run(
-        task, config, strategy, options.FineTuning(output_dir=str(tmp_path), train_steps=1)
-    )
+    settings = options.FineTuning(output_dir=str(tmp_path), train_steps=1, max_seq_length=64)
+    run = finetuning.make_run(task, config, strategy, settings)
     rng = np.random.default_rng(0)
     lengths = rng.integers(3, 64, size=21)
     mask = (np.arange(64) < lengths[:, np.newaxis]).astype(np.int32)
     ids = rng.integers(5, 3000, size=mask.shape, dtype=np.int32) * mask
     arrays = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(mask)}
     splits = {"": Split(arrays, None)}
-    trimmed = finetuning.model_outputs(run, task, splits, 4, 64)[""]["logits"]
+    trimmed = finetuning.model_outputs(run, task, splits, 4)[""]["logits"]
     whole = run.predict(input_pipeline.prediction_batches(arrays, 4, 64, fixed_shape=True), 21)[
         "logits"
     ]
