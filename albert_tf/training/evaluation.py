@@ -50,7 +50,7 @@ class Evaluator:
             content: the result of `writers.read` for it; None to read it now.
         """
         run, evaluation = self._run, self._evaluate()
-        run.wait_for_checkpoint()
+        run.saver.wait()
         is_best = run.is_chief and self._record(prefix, content, evaluation.figures)
         if is_best and evaluation.keep:
             evaluation.keep()

@@ -4,19 +4,21 @@
 It depends on no task and no flag, only on a model and its objective.
 """
 
+import concurrent.futures
 import contextlib
 import functools
 import itertools
 import os
+import time
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf import options, progress
-from albert_tf.checkpoints import loading, name_table, readers, run_directory
-from albert_tf.errors import UserError
+from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
+from albert_tf.errors import UserError, one_line
 from albert_tf.model import optimization
-from albert_tf.training import devices, figures, history, saving, steps, stopping
+from albert_tf.training import devices, figures, history, steps, stopping
 
 
 class Run:
@@ -34,6 +36,7 @@ class Run:
     Attributes:
         variables: dict of original name -> variable of the model.
         figures: figures.Figures.
+        saver: Saver.
         predict: steps.Predictor of the model.
     """
 
@@ -45,11 +48,11 @@ class Run:
         self.predict = steps.Predictor(strategy, model)
         self._evaluation_step = steps.evaluation_step(strategy, model, objective)
         self._distribute = functools.cache(self._distributed)
-        writers = [figures.TensorBoard(settings.output_dir)] if self.is_chief else []
+        curves = [figures.TensorBoard(settings.output_dir)] if self.is_chief else []
         self.figures = figures.Figures(
-            objective.figures, writers, settings, steps.scales_loss(optimizer), flops
+            objective.figures, curves, settings, steps.scales_loss(optimizer), flops
         )
-        self._saver = saving.Saver(settings, writes=self.is_chief)
+        self.saver = Saver(settings, writes=self.is_chief)
         if optimizer is None:
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
             return
@@ -140,7 +143,7 @@ class Run:
         self._step.assign(loading.step_in(prefix))
 
     def save(self):
-        """Starts saving `model.ckpt-<step>` and returns its prefix. See `wait_for_checkpoint`.
+        """Starts saving `model.ckpt-<step>` and returns its prefix. `saver.wait` waits for it.
 
         Raises:
             figures.NonFiniteError: a variable or a moment is not finite; nothing is saved.
@@ -154,18 +157,10 @@ class Run:
                 f"({bad[0]} is the first), so it is not saved"
             )
         seed = tf.Variable(self._seed, dtype=tf.int64)
-        return self._saver.save(self.step, self._state | self._loss_scale | {"seed": seed})
-
-    def wait_for_checkpoint(self):
-        """Waits until the checkpoint of `save` is written.
-
-        Raises:
-            UserError: the checkpoint could not be written.
-        """
-        self._saver.wait()
+        return self.saver.save(self.step, self._state | self._loss_scale | {"seed": seed})
 
     def _last_good(self):
-        self.wait_for_checkpoint()
+        self.saver.wait()
         return f"Last good checkpoint: {run_directory.latest_in(self.settings.output_dir)}"
 
     def train(self, batches_of, batch_size, on_checkpoint=None, measure=None):
@@ -215,7 +210,7 @@ class Run:
                         self.figures.add(rows, step)
                     if stops.is_due():
                         self.figures.show()
-                        self._saver.check()
+                        self.saver.check()
                     if step == point:
                         rate = optimization.rate_at(self._inner, step - 1)
                         self.figures.point(step, learning_rate=rate)
@@ -245,8 +240,8 @@ class Run:
         finally:
             profiler.close()
             line.close()
-            self.wait_for_checkpoint()
-        count, seconds = self._saver.count, self._saver.paused
+            self.saver.wait()
+        count, seconds = self.saver.count, self.saver.paused
         if self.is_chief and count:
             print(f"Training waited {seconds / count:.2f} s for each of {count} checkpoints.")
 
@@ -265,13 +260,13 @@ class Run:
 
     def _stop(self):
         """Saves the state of an interrupted training; returns a line that says so."""
-        self.wait_for_checkpoint()
+        self.saver.wait()
         latest = run_directory.latest_in(self.settings.output_dir)
         if latest and run_directory.step_of(latest) == self.step:
             return f"Stopped at step {self.step}; {latest} holds it"  # already complete
         try:
             prefix = self.save()
-            self.wait_for_checkpoint()
+            self.saver.wait()
         except figures.NonFiniteError as error:
             return f"Stopped; {error}. {self._last_good()}"
         return f"Stopped at step {self.step}; saved {prefix}"
@@ -303,6 +298,92 @@ class Run:
             tf.data.experimental.AutoShardPolicy.DATA
         )
         return self.strategy.experimental_distribute_dataset(dataset.with_options(sharing))
+
+
+# Checkpoints with the full state: if the newest is damaged, training resumes from the previous one.
+_RESUMABLE = 2
+
+
+class Saver:
+    """Writes checkpoints `model.ckpt-<step>` in a background thread.
+
+    Training waits only until the variables are copied to host memory. The two newest checkpoints
+    hold the full state, older ones only the weights and the step.
+
+    Args:
+        settings: options.Loop.
+        writes: bool, whether this process writes; only one of several workers does.
+
+    Attributes:
+        count: int, checkpoints so far.
+        paused: float, total seconds that training has waited for them.
+    """
+
+    def __init__(self, settings, writes=True):
+        self._directory, self._keep = settings.output_dir, settings.keep_checkpoint_max
+        self._writes = writes
+        # Its thread is waited for when the process ends.
+        self._executor = concurrent.futures.ThreadPoolExecutor(1)
+        self._pending = None
+        self._slim = set()  # checkpoints that are known to hold no moments
+        self.count, self.paused = 0, 0.0
+
+    def save(self, step, state):
+        """Starts writing a checkpoint, after waiting for the previous one.
+
+        Args:
+            step: int.
+            state: dict of name -> variable.
+
+        Returns:
+            str, its prefix. The files are there after `wait`.
+        """
+        start = time.time()
+        self.wait()
+        prefix = os.path.join(self._directory, f"model.ckpt-{step}")
+        if self._writes:
+            values = {name: variable.numpy() for name, variable in state.items()}
+            self._pending = self._executor.submit(self._write, step, prefix, values)
+        self.count += 1
+        self.paused += time.time() - start
+        return prefix
+
+    def check(self):
+        """Raises UserError if the last checkpoint could not be written; does not wait."""
+        if self._pending and self._pending.done():
+            self.wait()
+
+    def wait(self):
+        """Waits until the last checkpoint is written.
+
+        Raises:
+            UserError: the checkpoint could not be written.
+        """
+        pending, self._pending = self._pending, None
+        if pending:
+            pending.result()
+
+    def _write(self, step, prefix, values):
+        try:
+            with tf.device("CPU:0"):
+                writers.write(prefix, values, "tf2")
+            run_directory.write_list(self._directory, prefix)
+            numbered = run_directory.numbered_in(self._directory)
+            older = [name for number, name in numbered if number <= step]
+            keep = self._keep or len(older)
+            for name in older[:-keep]:
+                run_directory.delete(name)
+            for name in older[-keep:-_RESUMABLE]:
+                if name not in self._slim:
+                    self._slim.add(name)
+                    with contextlib.suppress(readers.DamagedError):  # leaves the file as it was
+                        writers.drop_moments(name)
+        except (OSError, tf.errors.OpError) as error:
+            raise UserError(
+                f"cannot write the checkpoint {prefix}: {one_line(error)}. Make room or choose "
+                "another --output_dir, and start again. Last good checkpoint: "
+                f"{run_directory.latest_in(self._directory)}"
+            ) from error
 
 
 class Profiler:

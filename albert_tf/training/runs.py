@@ -117,7 +117,7 @@ def train(
     """
     if run.step == 0:
         run.save()
-        run.wait_for_checkpoint()
+        run.saver.wait()
     if evaluator:
         evaluator.make_up(first_step=0 if evaluates_step_0 else 1)
     options = run.settings

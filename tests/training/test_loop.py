@@ -8,7 +8,6 @@ import functools
 import json
 import os
 import signal
-import socket
 import sys
 import tempfile
 
@@ -22,11 +21,11 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import input_pipeline, schemas
-from albert_tf.training import devices, evaluation, figures, loop, saving, steps
+from albert_tf.training import devices, evaluation, figures, loop, steps
 from albert_tf.training.task import Evaluation
 from tests import GOLDEN, ROOT
 from tests.processes import run_python
-from tests.training.clusters import cluster
+from tests.training.clusters import cluster, free_addresses
 
 DATA = GOLDEN / "optimizers"
 
@@ -53,7 +52,7 @@ def golden_run(strategy, directory, saved=True, **settings):
         variable.assign(golden[f"init/{name}"])
     if saved:
         run.save()
-        run.wait_for_checkpoint()
+        run.saver.wait()
     return run
 
 
@@ -105,10 +104,8 @@ def resume_on(strategy, parts, rows, whole):
 @functools.cache
 def run_in_fresh_process(kind):
     """Logical devices have to be set before TensorFlow starts, so each case has its process."""
-    with socket.create_server(("localhost", 0)) as free:
-        address = f"localhost:{free.getsockname()[1]}"
-    environment = {"PYTHONPATH": str(ROOT), "TF_CONFIG": cluster([address])}
-    done = run_python(__file__, kind, env={**os.environ, **environment})
+    environment = {"PYTHONPATH": str(ROOT), "TF_CONFIG": cluster(free_addresses(1))}
+    done = run_python(__file__, kind, env=os.environ | environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -176,14 +173,14 @@ def test_an_interrupted_run_saves_what_is_finite(diverged, run, tmp_path, capsys
 def test_a_run_that_is_asked_to_end_while_it_saves_saves_first(
     asked, evaluates, run, tmp_path, monkeypatch
 ):
-    save, evaluated = saving.Saver.save, []
+    save, evaluated = loop.Saver.save, []
 
     def asked_to_end(self, step, state):
         if step == asked:
             os.kill(os.getpid(), signal.SIGTERM)
         return save(self, step, state)
 
-    monkeypatch.setattr(saving.Saver, "save", asked_to_end)
+    monkeypatch.setattr(loop.Saver, "save", asked_to_end)
     ends = asked == 4 and not evaluates  # nothing is left to do
     with contextlib.nullcontext() if ends else pytest.raises(KeyboardInterrupt):
         run.train(batches_of(golden_rows()), 4, evaluated.append if evaluates else None)
@@ -238,34 +235,42 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(run, tmp_path, monkeypatch)
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*model.ckpt-*")} == before
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_is_full_while_figures_are_written_is_not_taken_for_memory(
-    number, run, monkeypatch
-):
+@pytest.mark.parametrize(
+    "where, said, message",
+    [
+        *(
+            (
+                (figures.TensorBoard, "write"),
+                f"out/train/events; {os.strerror(number)}",
+                r"cannot write to --output_dir=.*events; .*Make room",
+            )
+            for number in (errno.ENOSPC, errno.EDQUOT)
+        ),
+        (
+            (steps.TrainStep, "__call__"),
+            "failed to allocate memory",
+            r"failed to allocate memory\).*accumulation.*--recompute",
+        ),
+    ],
+)
+def test_a_full_disk_is_not_taken_for_a_lack_of_memory(where, said, message, run, monkeypatch):
     def fail(*_):
-        raise tf.errors.ResourceExhaustedError(
-            None, None, f"out/train/events; {os.strerror(number)}"
-        )
+        raise tf.errors.ResourceExhaustedError(None, None, said)
 
-    monkeypatch.setattr(figures.TensorBoard, "write", fail)
-    with pytest.raises(UserError, match=r"cannot write to --output_dir=.*events; .*Make room"):
+    monkeypatch.setattr(*where, fail)
+    with pytest.raises(UserError, match=message):
         run.train(batches_of(golden_rows()), 4)
 
 
-def test_running_out_of_memory_names_the_flags_that_need_less(run, monkeypatch):
-    def fail(*_):
-        raise tf.errors.ResourceExhaustedError(None, None, "failed to allocate memory")
-
-    monkeypatch.setattr(steps.TrainStep, "__call__", fail)
-    with pytest.raises(UserError, match=r"failed to allocate memory\).*accumulation.*--recompute"):
-        run.train(batches_of(golden_rows()), 4)
-
-
-def test_checkpoints_for_evaluation_hold_no_moments(run, tmp_path):
+def save_three(run):
     for step in (1, 2, 3):
         run._step.assign(step)
         run.save()
-    run.wait_for_checkpoint()
+    run.saver.wait()
+
+
+def test_checkpoints_for_evaluation_hold_no_moments(run, tmp_path):
+    save_three(run)
     kinds = {}
     for step in range(4):
         shapes = readers.TensorFlowReader(str(tmp_path / f"model.ckpt-{step}")).shapes
@@ -277,10 +282,7 @@ def test_checkpoints_for_evaluation_hold_no_moments(run, tmp_path):
 
 def test_a_damaged_old_checkpoint_does_not_end_a_run(run, tmp_path):
     (tmp_path / "model.ckpt-0.index").write_bytes(b"half")
-    for step in (1, 2, 3):
-        run._step.assign(step)
-        run.save()
-    run.wait_for_checkpoint()
+    save_three(run)
     assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-3"
 
 
