@@ -106,9 +106,8 @@ def _find_inputs(config, options):
     elif options.do_eval:
         print("Evaluating on the training files: give --eval_input_file for held-out text.")
     if not options.do_train:
-        source = _checked_source(config, options, eval_paths, may_be_masked=True)
-        return source, source
-    source = _checked_source(config, options, paths, may_be_masked=False)
+        paths = eval_paths
+    source = _checked_source(config, options, paths, may_be_masked=not options.do_train)
     if not options.do_eval or eval_paths == paths:
         return source, source
     return source, _checked_source(config, options, eval_paths, may_be_masked=True)
