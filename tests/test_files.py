@@ -25,6 +25,7 @@ def test_text_is_written_and_read(tmp_path):
     files.write_text(path, "shorter")
     assert files.read_text(path) == "shorter"
     assert names_in(tmp_path / "new" / "deep") == ["results.txt"]
+    assert files.read_text(str(tmp_path / "none.txt")) == ""
 
 
 def test_a_name_without_directory_lies_in_the_current_one(tmp_path, monkeypatch):
@@ -34,17 +35,14 @@ def test_a_name_without_directory_lies_in_the_current_one(tmp_path, monkeypatch)
     assert names_in(tmp_path) == ["here.txt"]
 
 
-def test_a_file_that_is_not_there_is_empty(tmp_path):
-    assert files.read_text(str(tmp_path / "none.txt")) == ""
-
-
 def test_nothing_is_in_place_before_the_block_ends(tmp_path):
+    """The temporary names are hidden and match no pattern of the final ones."""
     old, new = tmp_path / "old.txt", tmp_path / "new.txt"
     old.write_text("old")
     with files.replacing(str(old), str(new)) as temporary:
         assert len(temporary) == 2
         for name in temporary:
-            assert name.startswith(f"{tmp_path}/")
+            assert name.startswith(f"{tmp_path}/.") and not name.endswith(".txt")
             with open(name, "w") as file:
                 file.write("written")
         assert old.read_text() == "old"
@@ -90,15 +88,10 @@ def test_a_directory_that_cannot_be_made_is_named(below_a_file):
         files.write_text(f"{below_a_file}/results.txt", "text")
 
 
-def test_a_directory_may_be_there_already(tmp_path):
+def test_a_writable_directory_is_made_if_it_is_not_there_and_left_empty(tmp_path):
     for _ in range(2):
-        files.make_directory(str(tmp_path / "a" / "b"))
-    assert (tmp_path / "a" / "b").is_dir()
-
-
-def test_a_writable_directory_is_made_and_left_empty(tmp_path):
-    files.check_writable(str(tmp_path / "output"), "output_dir")
-    assert names_in(tmp_path / "output") == []
+        files.check_writable(str(tmp_path / "new" / "output"), "output_dir")
+    assert names_in(tmp_path / "new" / "output") == []
 
 
 def test_a_directory_that_cannot_be_written_is_named(below_a_file, tmp_path):
@@ -188,15 +181,6 @@ def dead_process():
 
 def leftover_of(process, run="0123abcd", ending="", host=files._HOST):
     return f".albert_tf-{host}-{process}-{run}-7.tmp{ending}"
-
-
-def test_temporary_names_are_hidden_and_match_no_pattern_of_the_final_name(tmp_path):
-    with files.replacing(str(tmp_path / "train-0.tfrecord")) as (name,):
-        assert os.path.basename(name).startswith(".")
-        assert not name.endswith(".tfrecord")
-        with open(name, "w") as file:
-            file.write("x")
-    assert names_in(tmp_path) == ["train-0.tfrecord"]
 
 
 def test_leftovers_of_processes_that_ended_are_removed(tmp_path, dead_process):

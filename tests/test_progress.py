@@ -48,10 +48,7 @@ def test_short_work_leaves_no_line_in_a_log_and_long_work_the_last(clock, capsys
     assert capsys.readouterr().err == (
         "writing: 1.00MB of 4.00MB, 00:31, 01:33 left\nwriting: 4.00MB of 4.00MB, 00:31\n"
     )
-
-
-def test_a_total_may_be_unknown(clock, capsys):
-    with progress.bar("reading", None, "B") as lines:
+    with progress.bar("reading", None, "B") as lines:  # of unknown size
         clock.now += 31
         lines.update(2_000_000)
     assert capsys.readouterr().err == "reading: 2.00MB, 00:31\n"

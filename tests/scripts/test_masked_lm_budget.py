@@ -5,18 +5,16 @@ import json
 import re
 import shutil
 
-import numpy as np
 import pytest
 
 import albert_tf
 import create_pretraining_data
-import run_pretraining
 from albert_tf.checkpoints import run_directory
 from albert_tf.cli import training_flags
 from albert_tf.errors import UserError
 from albert_tf.records import record_files
 from tests import GOLDEN
-from tests.scripts.test_run_pretraining import read_variables
+from tests.scripts.test_run_pretraining import assert_same_when_stopped
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -74,40 +72,25 @@ def records_in(directory):
 
 
 @pytest.mark.long
-def test_a_run_that_was_stopped_ends_with_the_same_weights(run_main, flags, made, tmp_path):
+def test_a_run_that_was_stopped_ends_with_the_same_weights(pretrain, flags, made, tmp_path):
     count = records_in(made)
     assert count < 3 * 4 < 2 * count < 6 * 4  # it is stopped within the second of three epochs
     flags |= {"length_buckets": "8,16", "do_eval": True}
-    assert_same_when_stopped(run_main, flags, tmp_path)
+    assert_same_when_stopped(pretrain, tmp_path, 3, 6)
     # An evaluation by a process of its own, with no seed or another one, has the same masks.
-    evaluation = flags | {"do_train": False, "seed": 5}
-    run_main(run_pretraining, **evaluation)
+    pretrain(do_train=False, seed=5)
     first, second = (evaluations_in(tmp_path / name) for name in ("out", "halted"))
     assert [step for step, _ in first] == [3, 6, 6] and first[2] == first[1]
     assert second == first[:2]  # that of step 3 is made up for
 
 
-def assert_same_when_stopped(run_main, flags, tmp_path):
-    """Compares a run of six steps with one that goes on from its checkpoint of step 3."""
-    run_main(run_pretraining, **flags)
-    whole = read_variables(tmp_path / "out/model.ckpt-6")
-    halted = tmp_path / "halted"
-    halted.mkdir()
-    run_directory.copy(str(tmp_path / "out/model.ckpt-3"), str(halted / "model.ckpt-3"))
-    run_main(run_pretraining, **flags | {"output_dir": halted})
-    resumed = read_variables(halted / "model.ckpt-6")
-    assert whole.keys() == resumed.keys()
-    for name, value in whole.items():
-        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
-
-
 @pytest.mark.long
 @pytest.mark.usefixtures("in_graphs")
 def test_a_run_compiled_by_xla_that_was_stopped_ends_with_the_same_weights(
-    run_main, flags, tmp_path
+    pretrain, flags, tmp_path
 ):
     flags |= {"length_buckets": "16", "enable_xla": True}  # of two lengths: each is compiled
-    assert_same_when_stopped(run_main, flags, tmp_path)
+    assert_same_when_stopped(pretrain, tmp_path, 3, 6)
 
 
 def evaluations_in(directory):
@@ -118,22 +101,22 @@ def evaluations_in(directory):
 
 
 @pytest.mark.long
-def test_evaluation_takes_the_masks_of_masked_records(run_main, flags, made, tmp_path):
+def test_evaluation_takes_the_masks_of_masked_records(pretrain, flags, made, tmp_path):
     """So that one held-out file serves runs of either kind."""
     flags |= {"num_train_steps": 1, "max_predictions_per_seq": 4}
-    run_main(run_pretraining, **flags, do_eval=True, eval_input_file=made / "masked")
+    pretrain(do_eval=True, eval_input_file=made / "masked")
     for name in ("masked_lm_budget", "vocab_file"):
         del flags[name]
     flags |= {"do_train": False, "do_eval": True, "input_file": made / "masked"}
-    run_main(run_pretraining, **flags)
+    pretrain()
     first, second = evaluations_in(tmp_path / "out")
     assert first == second
 
 
-def test_records_that_do_not_fit_the_flags(run_main, flags, made, tmp_path):
+def test_records_that_do_not_fit_the_flags(pretrain, flags, made, tmp_path):
     def refused(message, **values):
         with pytest.raises(UserError, match=message):
-            run_main(run_pretraining, **flags | values)
+            pretrain(**values)
         assert not (tmp_path / "out" / "checkpoint").exists()
 
     refused(
@@ -159,10 +142,10 @@ def test_records_that_do_not_fit_the_flags(run_main, flags, made, tmp_path):
         )
 
 
-def test_what_limits_the_budget_is_said(run_main, flags, made, capsys):
+def test_what_limits_the_budget_is_said(pretrain, flags, made, capsys):
     flags |= {"input_file": made / "masked", "max_predictions_per_seq": 4}
     with pytest.raises(UserError, match="are masked"):
-        run_main(run_pretraining, **flags)
+        pretrain()
     assert "4 pieces are masked, and not --masked_lm_budget=0.2 of them" in capsys.readouterr().out
 
 
@@ -181,11 +164,11 @@ def test_many_passes_without_masks_are_questioned(run_main, made, tmp_path, caps
     assert "usually enough" not in out and "none of them to predict" in out
 
 
-def test_the_run_knows_the_vocabulary_of_its_records(run_main, flags, made, tmp_path):
+def test_the_run_knows_the_vocabulary_of_its_records(pretrain, flags, made, tmp_path):
     """So that the model can be loaded with its tokenizer, without any flag."""
     del flags["vocab_file"], flags["masked_lm_budget"]
     flags |= {"input_file": made / "masked", "num_train_steps": 1, "max_predictions_per_seq": 4}
-    run_main(run_pretraining, **flags)
+    pretrain()
     record = run_directory.RunDirectory(str(tmp_path / "out")).settings
     assert record.vocabulary.flag == "vocab_file"
     assert record.vocabulary.path == str(made / "vocab.txt")
@@ -195,7 +178,7 @@ def test_the_run_knows_the_vocabulary_of_its_records(run_main, flags, made, tmp_
 
 
 @pytest.mark.parametrize("use", ["masks", "minimal pairs"])
-def test_another_vocabulary_of_the_same_size_is_an_error(use, run_main, flags, made, tmp_path):
+def test_another_vocabulary_of_the_same_size_is_an_error(use, pretrain, flags, made, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("\n".join([*PIECES[:5], *PIECES[:4:-1]]) + "\n")
     if use == "minimal pairs":
@@ -204,7 +187,7 @@ def test_another_vocabulary_of_the_same_size_is_an_error(use, run_main, flags, m
         flags |= {"input_file": made / "masked", "max_predictions_per_seq": 4}
         flags |= {"minimal_pairs_file": tmp_path / "pairs.tsv"}
     with pytest.raises(UserError, match=r"other\.txt is not the vocabulary of .*vocab\.txt"):
-        run_main(run_pretraining, **flags | {"vocab_file": other})
+        pretrain(vocab_file=other)
 
 
 def test_a_changed_vocabulary_is_not_taken(made, tmp_path):

@@ -2,14 +2,13 @@
 """Pre-training with two real processes that talk over loopback."""
 
 import contextlib
-import json
 import os
-import socket
 import subprocess
 import sys
 import time
 
 from tests import ROOT
+from tests.training.clusters import cluster, free_addresses
 
 JOBS = {"workers": [("worker", 0), ("worker", 1)], "chief": [("chief", 0), ("worker", 0)]}
 
@@ -17,28 +16,21 @@ JOBS = {"workers": [("worker", 0), ("worker", 1)], "chief": [("chief", 0), ("wor
 @contextlib.contextmanager
 def started(flags, jobs, tmp_path, delay=0.0):
     """Processes of a cluster of two, the second started later; killed if the block leaves any."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("localhost", 0))) for _ in jobs]
-        addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
-    cluster = {}
-    for (kind, _), address in zip(jobs, addresses, strict=True):
-        cluster.setdefault(kind, []).append(address)
+    addresses = {}
+    for (kind, _), address in zip(jobs, free_addresses(len(jobs)), strict=True):
+        addresses.setdefault(kind, []).append(address)
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     processes = []
     try:
         for number, (kind, index) in enumerate(jobs):
-            task = {"cluster": cluster, "task": {"type": kind, "index": index}}
-            arguments = [f"--{name}={value}" for name, value in flags.items()]
+            task = {"TF_CONFIG": cluster(kind=kind, index=index, **addresses)}
             with open(tmp_path / f"log-{number}", "w") as log:
                 processes.append(
                     subprocess.Popen(
                         [sys.executable, str(ROOT / "run_pretraining.py"), *arguments],
                         cwd=tmp_path,
-                        env={
-                            **os.environ,
-                            "PYTHONPATH": str(ROOT),
-                            "PYTHONUNBUFFERED": "1",
-                            "TF_CONFIG": json.dumps(task),
-                        },
+                        env=environment | task,
                         stdout=log,
                         stderr=subprocess.STDOUT,
                     )

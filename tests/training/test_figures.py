@@ -115,21 +115,17 @@ def test_a_run_that_always_overflows_ends():
         made.show()
 
 
-@pytest.mark.parametrize("bad", [{"loss": np.nan}, {"loss": np.inf}])
-@pytest.mark.parametrize("scales_loss", [True, False])
-def test_the_first_bad_step_is_named(bad, scales_loss):
+@pytest.mark.parametrize(
+    "norm, loss, scales_loss",
+    [(1.0, np.nan, True), (1.0, np.nan, False), (1.0, np.inf, True), (1.0, np.inf, False),
+     (np.inf, 1.0, False)],
+)  # fmt: skip
+def test_the_first_bad_step_is_named(norm, loss, scales_loss):
     made = started(scales_loss=scales_loss)
     made.add(rows_of(1.0, 1.0), last_step=6)
-    made.add(rows_of(1.0, **bad), last_step=7)
-    made.add(rows_of(1.0, **bad), last_step=8)
+    for step in (7, 8):
+        made.add(rows_of(norm, loss=loss), last_step=step)
     with pytest.raises(figures.NonFiniteError, match=r"at step 7$"):
-        made.show()
-
-
-def test_an_infinite_gradient_ends_a_run_without_loss_scaling():
-    made = started(scales_loss=False)
-    made.add(rows_of(1.0, np.inf), last_step=2)
-    with pytest.raises(figures.NonFiniteError, match=r"at step 2$"):
         made.show()
 
 
@@ -147,42 +143,30 @@ def first_refused(factor, losses):
     return None
 
 
-def test_a_falling_and_a_noisy_loss_pass():
-    falling = 10 * np.exp(-np.arange(300) / 50) + 1
-    noise = 0.2 * np.random.default_rng(0).standard_normal(300)
-    assert first_refused(2, falling + noise) is None
+FALLING = 10 * np.exp(-np.arange(300) / 50) + 1
+NOISE = 0.2 * np.random.default_rng(0).standard_normal(300)
+LONG_AGO = [8.0] * 1000 + [1.0] * (5 * figures.HORIZON)
+LATELY = [8.0] * 1000 + [1.0] * (figures.HORIZON // 4)
 
 
-def test_a_loss_above_the_factor_is_refused():
-    steady = [2.0] * 50
-    assert first_refused(1.5, [*steady, 2.9, 2.0, 3.2]) == 52
-    assert first_refused(1.5, [*steady, np.float32(3.2)]) == 50
-
-
-def test_a_slow_rise_is_refused():
-    assert first_refused(1.5, [1.1**n for n in range(100)]) is not None
-
-
-def test_nan_and_infinity_are_refused():
-    for loss in (float("nan"), float("inf")):
-        assert first_refused(2, [1.0] * 20 + [loss]) == 20
-
-
-def test_the_first_readings_are_only_taken():
-    rising = [1.0, 50.0] * (figures.WARM_UP // 2)
-    assert first_refused(2, rising) is None
-    assert first_refused(2, [1.0] * figures.WARM_UP + [50.0]) == figures.WARM_UP
-
-
-def test_the_mean_is_that_of_about_the_last_readings():
-    far = [8.0] * 1000 + [1.0] * (5 * figures.HORIZON)
-    assert first_refused(2, [*far, 2.5]) == len(far)
-    near = [8.0] * 1000 + [1.0] * (figures.HORIZON // 4)
-    assert first_refused(2, [*near, 2.5]) is None
-
-
-def test_0_is_off():
-    assert first_refused(0, [1.0] * 50 + [1e9, float("nan")]) is None
+@pytest.mark.parametrize(
+    "factor, losses, refused",
+    [
+        pytest.param(2, FALLING + NOISE, None, id="a falling and noisy loss"),
+        pytest.param(1.5, [2.0] * 50 + [2.9, 2.0, 3.2], 52, id="above the factor"),
+        pytest.param(1.5, [2.0] * 50 + [np.float32(3.2)], 50, id="in single precision"),
+        pytest.param(1.5, [1.1**n for n in range(100)], 10, id="a slow rise"),
+        pytest.param(2, [1.0] * 20 + [np.nan], 20, id="not a number"),
+        pytest.param(2, [1.0] * 20 + [np.inf], 20, id="infinite"),
+        pytest.param(2, [1.0, 50.0] * (figures.WARM_UP // 2), None, id="first readings"),
+        pytest.param(2, [1.0] * figures.WARM_UP + [50.0], figures.WARM_UP, id="after the first"),
+        pytest.param(2, [*LONG_AGO, 2.5], len(LONG_AGO), id="a mean that has forgotten"),
+        pytest.param(2, [*LATELY, 2.5], None, id="a mean that has not"),
+        pytest.param(0, [1.0] * 50 + [1e9, np.nan], None, id="off"),
+    ],
+)
+def test_a_loss_far_above_its_running_mean_is_refused(factor, losses, refused):
+    assert first_refused(factor, losses) == refused
 
 
 def test_the_message_names_figures_and_remedies():

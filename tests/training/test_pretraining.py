@@ -30,6 +30,12 @@ def records(tmp_path):
     return paths
 
 
+def checked(records, may_be_masked=False):
+    options = types.SimpleNamespace(max_seq_length=24, max_predictions_per_seq=4, masking=None)
+    config = AlbertConfig(30000)
+    return pretraining._checked_source(config, options, records, may_be_masked=may_be_masked)
+
+
 def test_each_file_is_opened_once_at_the_start(records, monkeypatch):
     opened = collections.Counter()
 
@@ -43,8 +49,7 @@ def test_each_file_is_opened_once_at_the_start(records, monkeypatch):
     monkeypatch.setattr(builtins, "open", spy(open))
     monkeypatch.setattr(tf.io.gfile, "GFile", spy(tf.io.gfile.GFile))
     monkeypatch.setattr(tf.data, "TFRecordDataset", spy(tf.data.TFRecordDataset))
-    options = types.SimpleNamespace(max_seq_length=24, max_predictions_per_seq=4, masking=None)
-    source = pretraining._checked_source(AlbertConfig(30000), options, records, may_be_masked=False)
+    source = checked(records)
     assert all(file.count for file in record_files.read_index(source.files))  # by the summary
     record_files.check_lengths(source.files)
     assert {path: opened[path] for path in records} == dict.fromkeys(records, 1)
@@ -54,9 +59,8 @@ def test_records_to_evaluate_on_are_checked_as_a_whole(records):
     """TensorFlow's reader may die of a length beyond the end of a file."""
     with open(records[3], "r+b") as file:
         file.truncate(file.seek(0, 2) - 5)
-    options = types.SimpleNamespace(max_seq_length=24, max_predictions_per_seq=4, masking=None)
     with pytest.raises(UserError, match=rf"{records[3]} is damaged after record \d+: the next"):
-        pretraining._checked_source(AlbertConfig(30000), options, records, may_be_masked=True)
+        checked(records, may_be_masked=True)
 
 
 def features_of(**lists):
@@ -90,8 +94,7 @@ def test_a_damaged_record_has_no_pieces_to_predict(lists):
 
 
 def test_the_entropy_of_records_is_that_of_their_masked_pieces(records):
-    options = types.SimpleNamespace(max_seq_length=24, max_predictions_per_seq=4, masking=None)
-    source = pretraining._checked_source(AlbertConfig(30000), options, records, may_be_masked=False)
+    source = checked(records)
     counts = collections.Counter()
     for record in tf.data.TFRecordDataset(records).as_numpy_iterator():
         features = tf.train.Example.FromString(record).features.feature

@@ -3,9 +3,6 @@
 
 import json
 import os
-import socket
-import subprocess
-import sys
 import types
 
 import pytest
@@ -16,8 +13,9 @@ from albert_tf.checkpoints.run_directory import RunSettings
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.training import run_settings
-from tests import ROOT, TINY_CONFIG
-from tests.training.clusters import cluster
+from tests import TINY_CONFIG
+from tests.processes import run_python
+from tests.training.clusters import in_two_workers
 
 CONFIG = AlbertConfig.from_dict(TINY_CONFIG)
 FLAGS = {"optimizer": "lamb", "train_batch_size": 4, "output_dir": "out", "seed": 1}
@@ -67,21 +65,30 @@ def check(directory, run, config=CONFIG, allow=False, **changes):
 # --- Changes --------------------------------------------------------------------------------------
 
 
-def test_nothing_is_said_where_nothing_changed(written, run, capsys):
+def test_nothing_is_said_where_nothing_changed_or_by_other_workers_or_of_a_new_run(
+    written, run, capsys
+):
     check(written, run)
+    run.is_chief = False
+    check(written, run, output_dir="moved")
+    run.is_chief = True
+    (written / "model.ckpt-2.index").unlink()
+    check(written, run, optimizer="adamw")
     assert capsys.readouterr().out == ""
 
 
 def test_each_change_is_a_line(written, run, capsys):
     rewrite(written, versions={"python": "3.0"}, devices=["TPU:0", "TPU:1"])
     (written / "input").write_text("longer")
-    check(written, run, output_dir="moved", seed=None, learning_rate=0.1)
+    changed = {"output_dir": "moved", "seed": None, "learning_rate": 0.1}
+    check(written, run, input_file="x" * 500, **changed)
     first, *lines = capsys.readouterr().out.splitlines()
     assert first == "Changed since the last start of this run:"
     for line in (
         "--output_dir: before out, now moved",
         "--seed: before 1, now none",
         "--learning_rate: before none, now 0.1",
+        f"--input_file: before none, now {'x' * 120}...",  # long values are cut
         f"tensorflow: before none, now {tf.__version__}",
         f"input file {written}/input, bytes: before 3, now 6",
     ):
@@ -95,17 +102,6 @@ def test_of_many_input_files_some_are_named(written, run, capsys):
     check(written, run)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 12 and lines[-1] == "  and 21 more input files"
-
-
-def test_long_values_are_cut(written, run, capsys):
-    check(written, run, input_file="x" * 500)
-    assert f"now {'x' * 120}...\n" in capsys.readouterr().out
-
-
-def test_other_workers_than_the_chief_print_nothing(written, run, capsys):
-    run.is_chief = False
-    check(written, run, output_dir="moved")
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
@@ -151,12 +147,6 @@ def test_records_of_before_are_read(written, run, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_a_directory_without_a_checkpoint_is_a_new_run(written, run, capsys):
-    (written / "model.ckpt-2.index").unlink()
-    check(written, run, optimizer="adamw")
-    assert capsys.readouterr().out == ""
-
-
 # --- Starts and seed ------------------------------------------------------------------------------
 
 
@@ -196,19 +186,8 @@ print(run_settings.seed_of(sys.argv[1], None, strategy))
 
 @pytest.mark.long
 def test_workers_take_the_seed_of_the_chief(tmp_path):
-    sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
-    addresses = [f"localhost:{s.getsockname()[1]}" for s in sockets]
-    for s in sockets:
-        s.close()
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(tmp_path)],
-            cwd=ROOT,
-            env={**os.environ, "TF_CONFIG": cluster(addresses, index=index)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(2)
-    ]
-    seeds = [worker.communicate(timeout=240)[0].split()[-1] for worker in workers]
+    def work(_, environment):
+        return run_python("-c", WORKER, tmp_path, env=os.environ | environment).stdout.split()[-1]
+
+    seeds = in_two_workers(work)
     assert seeds[0] == seeds[1] and int(seeds[0]) >= 0
