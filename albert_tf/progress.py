@@ -76,10 +76,8 @@ class LogLines:
             self._say()
 
     def set_postfix_str(self, figures, refresh=False):
-        """Sets the figures to show at the end of each line."""
+        """Sets the figures to show at the end of each line; `refresh` is for bars."""
         self._figures = figures
-        if refresh:
-            self._say()
 
     def close(self):
         """Prints a last line if there were lines before or there are figures."""
