@@ -169,9 +169,9 @@ class Replacement:
     """
 
     def __init__(self, function):
-        pages, *entries = _replacements(function)
+        pages, codes, lengths = _replacements(function)
         self._change = CodePointTable(pages)
-        self._lengths, self._first, self._codes = map(tf.constant, entries)
+        self._entries = tf.RaggedTensor.from_row_lengths(codes, lengths)
 
     def __call__(self, text):
         text = text._replace(codes=text.codes + self._change(text.codes))
@@ -179,16 +179,11 @@ class Replacement:
         return tf.cond(any_entry, lambda: self._expanded(text), lambda: text)
 
     def _expanded(self, text):
-        entries = tf.maximum(text.codes - CODE_POINTS + 1, 0)
-        kept = indices_of(tf.gather(self._lengths, entries) > 0)
-        text, entries = text.without_dropped(kept), tf.gather(entries, kept)
-
-        lengths = tf.gather(self._lengths, entries)
-        source = tf.repeat(tf.range(tf.size(lengths)), lengths)
-        nth = tf.range(tf.size(source)) - tf.gather(running_total(lengths), source)
-        text, entries = text.gather(source), tf.gather(entries, source)
-        new = tf.gather(self._codes, tf.gather(self._first, entries) + nth)
-        return text._replace(codes=tf.where(entries > 0, new, text.codes))
+        new = tf.gather(self._entries, tf.maximum(text.codes - CODE_POINTS + 1, 0))
+        kept = indices_of(new.row_lengths() > 0)
+        text, new = text.without_dropped(kept), tf.gather(new, kept)
+        text = text.gather(new.value_rowids())
+        return text._replace(codes=tf.where(text.codes < CODE_POINTS, text.codes, new.values))
 
 
 @functools.cache
@@ -196,7 +191,7 @@ def _replacements(function):
     """Applies a function (str of one character -> str) to all characters; see `Replacement`.
 
     Returns:
-        (pages of what to add to each code point, lengths, first places, codes of the entries).
+        (pages of what to add to each code point; codes of the entries in a row, and their lengths).
     """
     change = np.zeros(CODE_POINTS, np.int32)
     entries = {}  # what is not one character; beyond the code points are numbers of these
@@ -205,10 +200,8 @@ def _replacements(function):
         is_entry = len(new) != 1
         code = CODE_POINTS + entries.setdefault(new, len(entries)) if is_entry else ord(new)
         change[ord(char)] = code - ord(char)
-    lengths = np.array([1, *map(len, entries)], np.int32)  # the first is for single characters
-    first = np.cumsum(lengths, dtype=np.int32) - lengths
     codes = np.array([0, *map(ord, "".join(entries))], np.int32)
-    return _paged(change), lengths, first, codes
+    return _paged(change), codes, [1, *map(len, entries)]  # the first is for single characters
 
 
 class LowerSigma:
