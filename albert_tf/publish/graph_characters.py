@@ -99,6 +99,11 @@ def differs_from_last(values):
     return tf.concat([[True], values[1:] != values[:-1]], axis=0)[: tf.size(values)]  # n may be 0
 
 
+def followed_by(condition, rows):
+    """Whether a condition (bool [n]) holds for the next of the same text (rows: int32 [n])."""
+    return tf.concat([condition[1:] & (rows[1:] == rows[:-1]), [False]], axis=0)[: tf.size(rows)]
+
+
 def indices_of(condition):
     """Where a condition (bool [n]) holds: int32."""
     return tf.cast(tf.where(condition)[:, 0], tf.int32)
@@ -219,10 +224,8 @@ class LowerSigma:
         context = self._context(text.codes)
         seen = indices_of(context != IGNORED)
         rows, letter = tf.gather(text.rows, seen), tf.gather(context, seen) == CASED
-        same_row = rows[1:] == rows[:-1]
-        after_letter = tf.concat([[False], letter[:-1] & same_row], axis=0)
-        before_letter = tf.concat([letter[1:] & same_row, [False]], axis=0)
-        sigma = tf.where(after_letter & ~before_letter, FINAL_SIGMA, SIGMA)
+        after_letter = tf.concat([[False], letter[:-1] & ~differs_from_last(rows)[1:]], axis=0)
+        sigma = tf.where(after_letter & ~followed_by(letter, rows), FINAL_SIGMA, SIGMA)
         codes = tf.gather(text.codes, seen)
         codes = tf.where(codes == CAPITAL_SIGMA, sigma, codes)
         return tf.tensor_scatter_nd_update(text.codes, seen[:, tf.newaxis], codes)

@@ -16,9 +16,9 @@ import tensorflow as tf
 from albert_tf.errors import UserError
 from albert_tf.publish.graph_characters import (
     differs_from_last,
+    followed_by,
     indices_of,
     read_characters,
-    running_total,
     table_of,
 )
 from albert_tf.publish.graph_tokenization import STRINGS
@@ -344,25 +344,14 @@ def _are_alignable(context, kind_of):
     """
     text = read_characters(context)
     kind = kind_of(text.codes)
-    solid = kind < _BLANK
-    solid_rows = tf.gather(text.rows, indices_of(solid))
-    # One character of the white space before a word is linked, if any of it becomes a space.
-    word = running_total(tf.cast(solid, tf.int32))[:-1]  # that follows, for white space
-    word_rows = tf.gather(tf.concat([solid_rows, [-1]], axis=0), word)
-    is_space = (kind == _SPACE) & (word_rows == text.rows)
-    has_space = tf.math.unsorted_segment_max(
-        tf.cast(is_space, tf.int32), word, tf.size(solid_rows) + 1
-    )[:-1]
-    linked, spaces, length = (
-        tf.math.unsorted_segment_sum(values, rows, text.count)
-        for values, rows in (
-            (tf.cast(kind == _LINKED, tf.int32), text.rows),
-            (tf.maximum(has_space, 0), solid_rows),
-            (tf.ones_like(kind), text.rows),
-        )
-    )
-    linked += spaces
-    return (linked > 0) & (tf.cast(linked, tf.float64) >= 0.8 * tf.cast(length, tf.float64))
+    # One character of the white space before a word is linked, if any of it becomes a space: the
+    # last one that does.
+    seen = indices_of(kind != _BLANK)
+    kind, rows = tf.gather(kind, seen), tf.gather(text.rows, seen)
+    is_linked = (kind == _LINKED) | (kind == _SPACE) & followed_by(kind != _SPACE, rows)
+    linked = tf.math.unsorted_segment_sum(tf.cast(is_linked, tf.float64), rows, text.count)
+    length = tf.cast(text.splits()[1:] - text.splits()[:-1], tf.float64)
+    return (linked > 0) & (linked >= 0.8 * length)
 
 
 class Windows(NamedTuple):
@@ -372,7 +361,6 @@ class Windows(NamedTuple):
         features: dict of input_ids, input_mask, segment_ids, p_mask, int32 [F, T].
         counts: int32 [B], number of windows of each question, at least 1.
         example: int32 [F], the question of each window.
-        stride: int32 [F], pieces from one window of the question to the next.
         first_piece: int32 [F], the paragraph's piece with which the window begins.
         length: int32 [F], pieces of the paragraph in the window.
         offset: int32 [F], position of the first of them in the sequence.
@@ -383,7 +371,6 @@ class Windows(NamedTuple):
     features: dict
     counts: tf.Tensor
     example: tf.Tensor
-    stride: tf.Tensor
     first_piece: tf.Tensor
     length: tf.Tensor
     offset: tf.Tensor
@@ -397,9 +384,6 @@ class Paragraphs(Texts):
     Args:
         tokenizer: GraphTokenizer.
         settings: tasks.squad.features.WindowSettings.
-
-    Attributes:
-        overlap: int, maximum number of windows that show the same piece.
     """
 
     def __init__(self, tokenizer, settings):
@@ -407,7 +391,6 @@ class Paragraphs(Texts):
         super().__init__(tokenizer, settings.max_seq_length, signature)
         self._settings = settings
         self._kind_of = table_of(_link_kind_of(tokenizer.do_lower_case, tokenizer.strip_accents))
-        self.overlap = -(-(settings.max_seq_length - NUM_SPECIALS) // settings.doc_stride)
 
     def __call__(self, question, context):
         """Windows of string [B] and [B]; a context that cannot be aligned has one empty window."""
@@ -424,8 +407,7 @@ class Paragraphs(Texts):
         counts = 1 - (-tf.maximum(lengths - widths, 0) // strides)  # 1 + the rest, rounded up
         example = tf.repeat(tf.range(tf.size(counts)), counts)
         number = tf.range(tf.size(example)) - tf.gather(tf.cumsum(counts, exclusive=True), example)
-        stride = tf.gather(strides, example)
-        first_piece = number * stride
+        first_piece = number * tf.gather(strides, example)
         length = tf.minimum(tf.gather(lengths, example) - first_piece, tf.gather(widths, example))
         documents = cut_rows(pieces.ids, first_piece, first_piece + length, example)
         features = features_of(self.packed(tf.gather(queries, example), documents))
@@ -435,7 +417,7 @@ class Paragraphs(Texts):
             position >= (offset + length)[:, tf.newaxis]
         )
         features["p_mask"] = tf.cast(outside & (position > 0), tf.int32)
-        return Windows(features, counts, example, stride, first_piece, length, offset, *pieces[1:])
+        return Windows(features, counts, example, first_piece, length, offset, *pieces[1:])
 
     @staticmethod
     def answers(context, start, end):

@@ -23,6 +23,7 @@ from albert_tf.publish.graph_characters import (
     StripAccents,
     characters,
     characters_at,
+    followed_by,
     indices_of,
     lower_characters,
     read_characters,
@@ -240,8 +241,7 @@ def _single_spaced(text, is_blank):
     solid = is_blank(text.codes) == 0
     solid_before = running_total(tf.cast(solid, tf.int32))[:-1]
     is_inside = solid_before > tf.gather(solid_before, tf.gather(text.splits(), text.rows))
-    before_solid = tf.concat([solid[1:] & ~text.is_first()[1:], [False]], axis=0)
-    kept = indices_of(solid | (is_inside & before_solid[: tf.size(solid)]))
+    kept = indices_of(solid | (is_inside & followed_by(solid, text.rows)))
     return text._replace(codes=tf.where(solid, text.codes, SPACE)).gather(kept)
 
 

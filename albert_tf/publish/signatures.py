@@ -308,7 +308,7 @@ class SquadFunctions(ServedFunctions):
         """Answers to questions."""
         windows = self.texts(question, context)
         spans = some_at_a_time(self._spans, {n: windows.features[n] for n in self.ids})
-        is_valid = _is_valid(spans, windows, self._settings.max_answer_length, self.texts.overlap)
+        is_valid = _is_valid(spans, windows, self._settings.max_answer_length)
         best, score = _best_of_questions(spans, is_valid, windows)
         start, end, has_answer = _characters(windows, best, score)
         answer, start, end = self.texts.answers(context, start, end)
@@ -351,7 +351,7 @@ class SquadFunctions(ServedFunctions):
         return _Spans(starts, start_scores, ends, end_scores, tf.zeros_like(start_scores[:, 0]))
 
 
-def _is_valid(spans, windows, max_answer_length, overlap):
+def _is_valid(spans, windows, max_answer_length):
     """Whether spans can be answers: in the paragraph, in order, short, and of the best window.
 
     Returns:
@@ -362,37 +362,31 @@ def _is_valid(spans, windows, max_answer_length, overlap):
     length = windows.length[:, tf.newaxis, tf.newaxis]
     in_order = (ends >= starts) & (ends - starts < max_answer_length)
     inside = (starts >= 0) & (starts < length) & (ends < length)
-    most = _has_most_context(starts[..., 0], windows, overlap)
-    return inside & in_order & most[..., tf.newaxis]
+    most = _have_most_context(windows)
+    known = tf.minimum(spans.starts, tf.shape(most)[1] - 1)  # `top` may point beyond the sequence
+    return inside & in_order & tf.gather(most, known, batch_dims=1)[..., tf.newaxis]
 
 
-def _has_most_context(pieces, windows, overlap):
+def _have_most_context(windows):
     """Whether a window shows a piece with the most context; among equals, the first one does.
 
-    Args:
-        pieces: int32 [F, s], from the window's first one.
-        windows: graph_inputs.Windows.
-        overlap: int, maximum number of windows that show the same piece.
+    Returns:
+        bool [F, T], meaningless for pieces that are not of the paragraph.
     """
-    absolute = (pieces + windows.first_piece[:, tf.newaxis])[..., tf.newaxis]  # [F, s, 1]
-    # The windows that show a piece are the last one that begins before it, and some before that.
-    stride, count, before = (
-        values[:, tf.newaxis, tf.newaxis]
-        for values in (
-            windows.stride,
-            tf.gather(windows.counts, windows.example),
-            tf.gather(tf.cumsum(windows.counts, exclusive=True), windows.example),
-        )
-    )
-    number = absolute // stride - tf.range(overlap)[::-1]  # [F, s, overlap], of the question
-    others = before + tf.clip_by_value(number, 0, count - 1)
-    first, length = tf.gather(windows.first_piece, others), tf.gather(windows.length, others)
-    context = tf.minimum(absolute - first, first + length - 1 - absolute)
+    positions = tf.range(tf.shape(windows.features["input_ids"])[1])
+    place = positions - windows.offset[:, tf.newaxis]  # [F, T], from the window's first piece
+    length = windows.length[:, tf.newaxis]
+    context = tf.minimum(place, length - 1 - place)
     score = tf.cast(context, tf.float64) + 0.01 * tf.cast(length, tf.float64)
-    is_shown = (context >= 0) & (number >= 0) & (number < count)
-    score = tf.where(is_shown, score, -np.inf)
-    best = tf.gather(others, tf.argmax(score, axis=-1), batch_dims=2)  # [F, s]
-    return best == tf.range(tf.size(windows.example))[:, tf.newaxis]
+
+    row_starts = tf.cast(windows.char_starts.row_starts(), tf.int32)
+    first_piece = tf.gather(row_starts, windows.example) + windows.first_piece
+    count, rows = tf.size(windows.char_starts.values), tf.size(windows.example)
+    piece = tf.where(context >= 0, first_piece[:, tf.newaxis] + place, count)  # of all paragraphs
+    best = tf.gather(tf.math.unsorted_segment_max(score, piece, count + 1), piece)
+    window = tf.where(score == best, tf.range(rows)[:, tf.newaxis], rows)
+    first = tf.gather(tf.math.unsorted_segment_min(window, piece, count + 1), piece)
+    return first == tf.range(rows)[:, tf.newaxis]
 
 
 def _best_of_questions(spans, is_valid, windows):
