@@ -16,10 +16,6 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
-HEADS = {  # attribute of heads.PretrainingModel -> how it is called here, start of its variables
-    "masked_lm": ("masked-LM head, and so no mlm", "cls/predictions/"),
-    "sentence_order": ("sentence-order head, and so no sop", "cls/seq_relationship/"),
-}
 
 
 def define_flags():
@@ -57,24 +53,22 @@ def export_model(tokenizer):
     report = loading.load(path, name_table.named_variables(model))
     loading.check_fit(report)
     print(report)
-    loaded = {
-        name
-        for name, (_, start) in HEADS.items()
-        if not any(variable.startswith(start) for variable in report.not_loaded)
-    }
-    for name in HEADS.keys() - loaded:
-        print(f"The checkpoint has no {HEADS[name][0]} in the module.")
+    trained = []
+    for name, title in (("sop", "sentence-order"), ("mlm", "masked-LM")):
+        if not any(variable.startswith(hub.HEADS[name][1]) for variable in report.not_loaded):
+            trained.append(name)
+        else:
+            print(f"The checkpoint has no {title} head, and so no {name} in the module.")
     module = hub.HubModule(
         model,
-        trained_heads=loaded,
-        assets=assets(config_path, tokenizer.path),
-        do_lower_case=tokenizer.do_lower_case,
-        strip_accents=tokenizer.strip_accents,
+        trained,
+        assets(config_path, tokenizer.path),
+        tokenizer.do_lower_case,
+        tokenizer.strip_accents,
     )
     signatures = module.signatures()
-    special_ids = tokenizer.special_ids(with_mask=False)
     card = hub.model_card(
-        config, module, signatures, FLAGS.export_path, special_ids, report.prefix, FLAGS.card_file
+        config, module, signatures, FLAGS.export_path, tokenizer, report.prefix, FLAGS.card_file
     )
     saved_models.save_module(module, FLAGS.export_path, signatures, card)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model cards: the `README.md` of an export, from a template and the record of the training."""
 
+import dataclasses
 import importlib.resources
 import os
 import string
@@ -56,6 +57,23 @@ def card(template, prefix=None, card_file=None, **values):
         parts += ["## Evaluation", _evaluation(run, step)]
     about = files.read_text(card_file).strip() if card_file else ""
     return "\n\n".join([*parts, "## Data and licence", about or _NO_DATA]) + "\n"
+
+
+def model_values(config, variables, tokenizer):
+    """Values of a card on a model's sizes and vocabulary.
+
+    Args:
+        config: AlbertConfig.
+        variables: iterable of tf.Variable, the parameters.
+        tokenizer: FullTokenizer or GraphTokenizer.
+    """
+    count = sum(variable.shape.num_elements() for variable in variables)
+    return dataclasses.asdict(config) | {
+        "parameters": f"{count:,}",
+        "vocabulary": os.path.basename(tokenizer.path),
+        "casing": "lower-cased" if tokenizer.do_lower_case else "with its capitals",
+        "accents": "dropped" if tokenizer.strip_accents else "kept",
+    }
 
 
 def transformers_example(architecture):

@@ -9,7 +9,7 @@ import functools
 import re
 import sys
 import unicodedata
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import tensorflow as tf
 
@@ -21,7 +21,7 @@ from albert_tf.publish.graph_characters import (
     read_characters,
     table_of,
 )
-from albert_tf.publish.graph_tokenization import STRINGS
+from albert_tf.publish.graph_tokenization import STRINGS, operations
 from albert_tf.text.sequences import NUM_SPECIALS
 from albert_tf.text.tokenization import preprocess_text
 
@@ -43,7 +43,7 @@ def pack(segments, seq_length, tokenizer):
 
     Args:
         segments: list of one or two int32 RaggedTensors [B, (T)] or [B, (W), (T)].
-        seq_length: int or int32 scalar tensor; None for the length of the batch's longest row.
+        seq_length: int or int32 scalar tensor.
         tokenizer: GraphTokenizer, for its special ids.
 
     Returns:
@@ -56,21 +56,15 @@ def pack(segments, seq_length, tokenizer):
     if len(segments) not in (1, 2):
         raise UserError(f"a sequence has one or two segments. Received: {len(segments)}")
     segments = [x.merge_dims(1, 2) if x.shape.rank == 3 else x for x in segments]
-    if seq_length is not None:
-        segments = _truncated(segments, seq_length)
-
-    special, rows = tokenizer.special_tokens, segments[0].nrows()
-    start = tf.fill([rows, 1], special["start_of_sequence_id"])
-    end = tf.fill([rows, 1], special["end_of_segment_id"])
-    parts = [tf.concat([start, segments[0], end], axis=1)]
-    parts += [tf.concat([segment, end], axis=1) for segment in segments[1:]]
-    ids = tf.concat(parts, axis=1)
-    types = tf.concat([tf.ones_like(part) * i for i, part in enumerate(parts)], axis=1)
-    return {
-        "input_word_ids": _padded(ids, seq_length, special["padding_id"]),
-        "input_mask": _padded(tf.ones_like(ids), seq_length),
-        "input_type_ids": _padded(types, seq_length),
-    }
+    text, special = operations(), tokenizer.special_tokens
+    ids, types = text.combine_segments(
+        _truncated(segments, seq_length),
+        special["start_of_sequence_id"],
+        special["end_of_segment_id"],
+    )
+    ids, mask = text.pad_model_inputs(ids, seq_length, special["padding_id"])
+    types, _ = text.pad_model_inputs(types, seq_length)
+    return dict(zip(HUB_INPUTS, (ids, mask, types), strict=True))
 
 
 def _truncated(segments, seq_length):
@@ -111,13 +105,6 @@ def cut_rows(rows, begin, end, row=None):
     return indices.with_values(tf.gather(rows.values, indices.values))
 
 
-def _padded(rows, seq_length, padding=0):
-    if seq_length is None:
-        return rows.to_tensor(padding)
-    padded = rows.to_tensor(padding, shape=tf.stack([-1, seq_length]))
-    return tf.ensure_shape(padded, [None, tf.get_static_value(seq_length)])
-
-
 def features_of(packed):
     """The result of `pack` under the original's names, without columns that are all padding."""
     used = tf.reduce_sum(packed["input_mask"], axis=1)
@@ -134,17 +121,16 @@ class Texts:
     Args:
         tokenizer: GraphTokenizer.
         max_seq_length: int, longest sequence in pieces.
-        signature: dict of name -> tf.TensorSpec, the inputs.
 
     Attributes:
+        signature: dict of name -> tf.TensorSpec, the inputs.
         choices: int, sequences of an example.
     """
 
     choices = 1
 
-    def __init__(self, tokenizer, max_seq_length, signature):
+    def __init__(self, tokenizer, max_seq_length):
         self.tokenizer, self.max_seq_length = tokenizer, max_seq_length
-        self.signature = signature
 
     def packed(self, *segments):
         """The result of `pack` for one or two int32 RaggedTensors [B, (T)]."""
@@ -161,8 +147,8 @@ class SentencePairs(Texts):
     """
 
     def __init__(self, tokenizer, max_seq_length, has_pair):
-        names = ("text", "text_pair") if has_pair else ("text",)
-        super().__init__(tokenizer, max_seq_length, dict.fromkeys(names, STRINGS))
+        super().__init__(tokenizer, max_seq_length)
+        self.signature = {"text": STRINGS} | ({"text_pair": STRINGS} if has_pair else {})
 
     def __call__(self, text, text_pair=None):
         """Features int32 [B, T] of string [B]; an empty second text counts as none."""
@@ -188,11 +174,14 @@ class Options(Texts):
     """
 
     choices = 4
+    signature: ClassVar[dict] = {
+        "article": STRINGS,
+        "question": STRINGS,
+        "options": tf.TensorSpec([None, choices], tf.string),
+    }
 
     def __init__(self, tokenizer, max_seq_length, max_qa_length):
-        options = tf.TensorSpec([None, self.choices], tf.string)
-        signature = {"article": STRINGS, "question": STRINGS, "options": options}
-        super().__init__(tokenizer, max_seq_length, signature)
+        super().__init__(tokenizer, max_seq_length)
         self._max_qa_length = max_qa_length
         self._blanks = _blanks(tokenizer.is_sentencepiece)
 
@@ -273,8 +262,10 @@ class Words(Texts):
         unknown_id: int, piece for words that have none.
     """
 
+    signature: ClassVar[dict] = {"text": STRINGS}
+
     def __init__(self, tokenizer, max_seq_length, unknown_id):
-        super().__init__(tokenizer, max_seq_length, {"text": STRINGS})
+        super().__init__(tokenizer, max_seq_length)
         self._unknown_id = unknown_id
 
     def __call__(self, text):
@@ -386,9 +377,10 @@ class Paragraphs(Texts):
         settings: tasks.squad.features.WindowSettings.
     """
 
+    signature: ClassVar[dict] = {"question": STRINGS, "context": STRINGS}
+
     def __init__(self, tokenizer, settings):
-        signature = {"question": STRINGS, "context": STRINGS}
-        super().__init__(tokenizer, settings.max_seq_length, signature)
+        super().__init__(tokenizer, settings.max_seq_length)
         self._settings = settings
         self._kind_of = table_of(_link_kind_of(tokenizer.do_lower_case, tokenizer.strip_accents))
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules for TensorFlow Hub: the encoder, and the preprocessing of text; their `README.md`."""
 
-import dataclasses
 import os
 
 import tensorflow as tf
@@ -23,22 +22,56 @@ EQUAL_SPLITS = (
 # --- The encoder ---------------------------------------------------------------------------------
 
 
+# Heads of heads.PretrainingModel that a module may have: call of the module -> attribute of the
+# model, start of the names of its variables.
+HEADS = {
+    "sop": ("sentence_order", "cls/seq_relationship/"),
+    "mlm": ("masked_lm", "cls/predictions/"),
+}
+
+
 class _Callable(tf.Module):
-    """A reusable SavedModel of the Hub: it is called with `training=` and lists its variables."""
+    """A reusable SavedModel of the Hub: it is called with `training=` and lists its variables.
+
+    Args:
+        model: heads.PretrainingModel with its weights.
+        head: str, a key of HEADS, or None for the encoder alone.
+    """
 
     # The SavedModel interface requires plain lists in place of tf.Module's properties.
     variables = ()
     trainable_variables = ()
 
-    def __init__(self, function, names, variables):
+    def __init__(self, model, head=None):
         super().__init__()
-        self.variables = list(variables)
-        self.trainable_variables = list(variables)
+        self.variables = list(model.encoder.trainable_variables)
+        if head:
+            self.variables += getattr(model, HEADS[head][0]).trainable_variables
+        self.trainable_variables = list(self.variables)
         self.regularization_losses = []
-        self.__call__ = tf.function(function, autograph=False)
-        inputs = id_specs(names)
+
+        def call(inputs, training=False):
+            return _outputs(model, head, inputs, training)
+
+        self.__call__ = tf.function(call, autograph=False)
+        inputs = id_specs((*HUB_INPUTS, POSITIONS) if head == "mlm" else HUB_INPUTS)
         for training in (False, True):
             self.__call__.get_concrete_function(inputs, training=training)
+
+
+def _outputs(model, head, inputs, training):
+    """The encoder's outputs, and that of a head."""
+    features = {name: inputs[hub_name] for name, hub_name in HUB_NAMES.items()}
+    found = model.encoder(features, training=training)
+    names = ("pooled_output", "sequence_output", "encoder_outputs")
+    found = {"default": found["pooled_output"]} | {name: found[name] for name in names}
+    if head == "mlm":
+        found["mlm_logits"] = model.masked_lm(
+            found["sequence_output"], inputs[POSITIONS], model.encoder.embedding_table
+        )
+    if head == "sop":
+        found["sop_log_probs"] = tf.nn.log_softmax(model.sentence_order(found["pooled_output"]))
+    return found
 
 
 class HubModule(_Callable):
@@ -51,97 +84,58 @@ class HubModule(_Callable):
 
     Args:
         model: heads.PretrainingModel with its weights.
-        trained_heads: collection of str, "masked_lm" and "sentence_order" if they were trained.
+        trained: collection of str, the keys of HEADS whose heads were trained.
         assets: dict of attribute -> path of a file to include: `config_file`, and `sp_model_file`
             or `vocab_file`; optionally `sp_vocab_file`.
         do_lower_case: bool, whether the vocabulary is for lower-cased text.
         strip_accents: bool, whether the vocabulary is for letters without their marks.
     """
 
-    def __init__(self, model, trained_heads, assets, do_lower_case, strip_accents=True):
-        encoder = model.encoder
-
-        def encode(inputs, training=False):
-            return _encoder_outputs(encoder, inputs, training)
-
-        super().__init__(encode, HUB_INPUTS, encoder.trainable_variables)
+    def __init__(self, model, trained, assets, do_lower_case, strip_accents=True):
+        super().__init__(model)
         self.named_variables = name_table.named_variables(model)
-        for name in {"masked_lm", "sentence_order"}.difference(trained_heads):
-            absent = {id(variable) for variable in getattr(model, name).trainable_variables}
-            self.named_variables = {
-                n: v for n, v in self.named_variables.items() if id(v) not in absent
-            }
-        if "masked_lm" in trained_heads:
-            names = (*HUB_INPUTS, POSITIONS)
-            self.mlm = _with_head(model, model.masked_lm, "mlm_logits", _masked_lm, names)
-        if "sentence_order" in trained_heads:
-            self.sop = _with_head(model, model.sentence_order, "sop_log_probs", _sentence_order)
+        for name, (_, start) in HEADS.items():
+            if name in trained:
+                setattr(self, name, _Callable(model, name))
+            else:
+                self.named_variables = {
+                    n: v for n, v in self.named_variables.items() if not n.startswith(start)
+                }
         for name, path in assets.items():
             setattr(self, name, tf.saved_model.Asset(path))
         self.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
         self.strip_accents = tf.Variable(strip_accents, trainable=False, name="strip_accents")
 
-    @property
-    def vocabulary(self):
-        """The asset of the vocabulary."""
-        return getattr(self, "sp_model_file", None) or self.vocab_file
-
     def signatures(self):
         """Dict of name -> concrete function: tokens, sop, mlm, tokenization_info."""
         found = {"tokens": _signature(self, HUB_NAMES)}
         if hasattr(self, "sop"):
-            found["sop"] = _signature(self.sop, HUB_NAMES, "sop_log_probs")
+            found["sop"] = _signature(self.sop, HUB_NAMES)
         if hasattr(self, "mlm"):
-            names = HUB_NAMES | {"mlm_positions": POSITIONS}
-            found["mlm"] = _signature(self.mlm, names, "mlm_logits")
+            found["mlm"] = _signature(self.mlm, HUB_NAMES | {"mlm_positions": POSITIONS})
+        vocabulary = getattr(self, "sp_model_file", None) or self.vocab_file
 
         def tokenization_info():
             return {
-                "vocab_file": tf.identity(self.vocabulary.asset_path),
+                "vocab_file": tf.identity(vocabulary.asset_path),
                 "do_lower_case": tf.identity(self.do_lower_case),
             }
 
         return found | {"tokenization_info": traced(tokenization_info, {})}
 
 
-def _signature(module, names, *more_outputs):
+def _signature(module, names):
     """A signature of the original's modules; `names` maps its inputs to those of `module`."""
 
     def call(**inputs):
         found = module.__call__({names[name]: value for name, value in inputs.items()})
-        found = {name: found[name] for name in ("sequence_output", "pooled_output", *more_outputs)}
+        found = {n: v for n, v in found.items() if n not in ("default", "encoder_outputs")}
         if "mlm_logits" in found:  # [B * P, V], as the original gives them
             logits = found["mlm_logits"]
             found["mlm_logits"] = tf.reshape(logits, [-1, logits.shape[-1]])
         return found
 
     return traced(call, id_specs(names))
-
-
-def _encoder_outputs(encoder, inputs, training):
-    features = {name: inputs[hub_name] for name, hub_name in HUB_NAMES.items()}
-    found = encoder(features, training=training)
-    names = ("pooled_output", "sequence_output", "encoder_outputs")
-    return {"default": found["pooled_output"]} | {name: found[name] for name in names}
-
-
-def _with_head(model, head, output, compute, names=HUB_INPUTS):
-    """The encoder with a head, which adds an output: compute(model, inputs, encoder's outputs)."""
-
-    def call(inputs, training=False):
-        found = _encoder_outputs(model.encoder, inputs, training)
-        return found | {output: compute(model, inputs, found)}
-
-    return _Callable(call, names, model.encoder.trainable_variables + head.trainable_variables)
-
-
-def _masked_lm(model, inputs, found):
-    table = model.encoder.embedding_table
-    return model.masked_lm(found["sequence_output"], inputs[POSITIONS], table)
-
-
-def _sentence_order(model, inputs, found):
-    return tf.nn.log_softmax(model.sentence_order(found["pooled_output"]))
 
 
 # --- Preprocessing of text -----------------------------------------------------------------------
@@ -221,7 +215,7 @@ class _Tokenize(tf.Module):
 # --- Cards: README.md of modules, made from the templates next to this file ----------------------
 
 
-def model_card(config, module, signatures, path, special_ids, prefix, card_file=None):
+def model_card(config, module, signatures, path, tokenizer, prefix, card_file=None):
     """Text of the `README.md` of an encoder module.
 
     Args:
@@ -229,7 +223,7 @@ def model_card(config, module, signatures, path, special_ids, prefix, card_file=
         module: hub.HubModule.
         signatures: iterable of str, their names.
         path: str, the module's future path, for the example.
-        special_ids: SpecialIds of the tokenizer, for the example.
+        tokenizer: FullTokenizer.
         prefix: str, the checkpoint.
         card_file: str or None, as of `cards.card`.
     """
@@ -238,16 +232,12 @@ def model_card(config, module, signatures, path, special_ids, prefix, card_file=
         ("sop", "sop_log_probs", "[B, 2]: in order, swapped"),
     )
     rows = [f"| `{n}` | adds `{o}` | {text} |\n" for n, o, text in outputs if hasattr(module, n)]
-    count = sum(v.shape.num_elements() for v in module.trainable_variables)
+    special_ids = tokenizer.special_ids(with_mask=False)
     return cards.card(
         "encoder_card.md",
         prefix,
         card_file,
-        **dataclasses.asdict(config),
-        parameters=f"{count:,}",
-        vocabulary=os.path.basename(module.vocabulary.asset_path.numpy().decode()),
-        casing="lower-cased" if module.do_lower_case.numpy() else "with its capitals",
-        accents="dropped" if module.strip_accents.numpy() else "kept",
+        **cards.model_values(config, module.trainable_variables, tokenizer),
         inputs=cards.listed(HUB_INPUTS),
         heads="".join(rows),
         signatures=cards.listed(signatures),

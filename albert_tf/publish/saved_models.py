@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports of fine-tuned models as SavedModels."""
 
-import dataclasses
 import os
 import shlex
 import tempfile
@@ -121,8 +120,7 @@ def export(functions, config, settings, task, prefix, source):
 
 def finetuned_card(functions, config, task_name, prefix, signatures, path, settings):
     """Text of the `README.md` of an exported fine-tuned model; arguments as of `export`."""
-    tokenizer = functions.texts.tokenizer
-    count = sum(v.shape.num_elements() for v in functions.model.trainable_variables)
+    variables, tokenizer = functions.model.trainable_variables, functions.texts.tokenizer
     rows = [
         (f"`{name}`", _tensors(_inputs(call)), _tensors(call.structured_outputs))
         for name, call in signatures.items()
@@ -131,13 +129,9 @@ def finetuned_card(functions, config, task_name, prefix, signatures, path, setti
         "finetuned_card.md",
         prefix,
         settings.card_file,
-        **dataclasses.asdict(config),
+        **cards.model_values(config, variables, tokenizer),
         task=task_name,
-        parameters=f"{count:,}",
-        vocabulary=os.path.basename(tokenizer.path),
         labels=", ".join(functions.labels or ["none"]),
-        casing="lower-cased" if tokenizer.do_lower_case else "with its capitals",
-        accents="dropped" if tokenizer.strip_accents else "kept",
         max_seq_length=functions.texts.max_seq_length,
         imports=", tensorflow_text" if settings.export_text else "",
         example=_example(functions.texts) if settings.export_text else "print(list(signatures))",

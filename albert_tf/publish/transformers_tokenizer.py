@@ -10,6 +10,7 @@ import re
 import sys
 import unicodedata
 
+import numpy as np
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf import files
@@ -47,17 +48,14 @@ def _sentencepiece(tokenizer):
     _check_sentencepiece(proto)
     vocabulary = [piece.piece for piece in proto.pieces]
     unknown = proto.trainer_spec.unk_id
-    metaspace = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always"}
+    metaspace = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always",
+                 "split": True}  # fmt: skip
     steps = {
-        "normalizer": _sequence(
-            "normalizers",
-            _sentencepiece_normalizers(proto, tokenizer.do_lower_case, tokenizer.strip_accents),
+        "normalizer": _sentencepiece_normalizers(
+            proto, tokenizer.do_lower_case, tokenizer.strip_accents
         ),
-        "pre_tokenizer": _sequence(
-            "pretokenizers",
-            [{"type": "WhitespaceSplit"}, {**metaspace, "split": True}, _control_split(proto)],
-        ),
-        "decoder": {**metaspace, "split": True},
+        "pre_tokenizer": [metaspace, _control_split(proto)],
+        "decoder": metaspace,
         "model": {
             "type": "Unigram",
             "unk_id": unknown,
@@ -133,11 +131,8 @@ def _wordpiece(tokenizer):
     if tokenizer.do_lower_case and tokenizer.strip_accents:
         normalizers += [{"type": "NFD"}, _replace(tokenization.is_accent, "")]
     steps = {
-        "normalizer": _sequence("normalizers", normalizers),
-        "pre_tokenizer": _sequence(
-            "pretokenizers",
-            [{"type": "WhitespaceSplit"}, _split(_character_class(_is_apart), "Isolated")],
-        ),
+        "normalizer": normalizers,
+        "pre_tokenizer": [_split(_character_class(_is_apart), "Isolated")],
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {
             "type": "WordPiece",
@@ -202,7 +197,13 @@ def tokenizer_files(tokenizer, max_length, finds_special=False):
             for token in sorted(special, key=ids.get)
         ],
         "post_processor": _template(ids),
-        **steps,
+        "normalizer": {"type": "Sequence", "normalizers": steps["normalizer"]},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "WhitespaceSplit"}, *steps["pre_tokenizer"]],
+        },
+        "decoder": steps["decoder"],
+        "model": steps["model"],
     }
     return vocabulary_files | {
         "tokenizer.json": files.json_bytes(content),
@@ -211,6 +212,7 @@ def tokenizer_files(tokenizer, max_length, finds_special=False):
 
 
 def _template(ids):
+    """The step that adds [CLS] and [SEP]."""
     first = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}]
     segments = [
         [
@@ -230,10 +232,6 @@ def _template(ids):
     }
 
 
-def _sequence(key, steps):
-    return {"type": "Sequence", key: steps}
-
-
 def _split(pattern, behavior):
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": False}
 
@@ -245,11 +243,7 @@ def _replace(is_replaced, content):
 
 def _character_class(is_member):
     """The characters for which a function of one is true, as a class of a regular expression."""
-    ranges = []
-    for code in range(sys.maxunicode + 1):
-        if not 0xD800 <= code < 0xE000 and is_member(chr(code)):
-            if ranges and ranges[-1][1] == code - 1:
-                ranges[-1][1] = code
-            else:
-                ranges.append([code, code])
-    return "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges) + "]"
+    codes = (code for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+    members = [code for code in codes if is_member(chr(code))]
+    ranges = np.split(members, np.flatnonzero(np.diff(members) > 1) + 1)
+    return "[" + "".join(rf"\x{{{part[0]:x}}}-\x{{{part[-1]:x}}}" for part in ranges) + "]"

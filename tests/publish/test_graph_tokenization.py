@@ -125,7 +125,7 @@ def test_packing():
     np.testing.assert_array_equal(
         packed["input_type_ids"], [[0] * 5 + [1] * 3, [0] * 3 + [1] * 4 + [0]]
     )
-    alone = graph_inputs.pack([first], None, graph)["input_word_ids"]
+    alone = graph_inputs.pack([first], 8, graph)["input_word_ids"]
     np.testing.assert_array_equal(
         alone, [[cls, 11, 12, 13, 14, 15, 16, sep], [cls, 11, sep, 0, 0, 0, 0, 0]]
     )
