@@ -21,11 +21,9 @@ from albert_tf.model.encoder import (
     get_activation,
     truncated_normal,
 )
-from albert_tf.model.keras_model import (
-    ConfiguredModel,
-    model_inputs,
-    serializable,
-)
+from albert_tf.model.keras_model import ConfiguredModel, model_inputs, serializable
+
+ENCODER_OPTIONS = ("use_one_hot_embeddings", "recompute")  # of AlbertModel
 
 
 class MaskedLM(Layer):
@@ -81,22 +79,13 @@ class ModelWithHead(ConfiguredModel):
     Args:
         config: AlbertConfig.
         head: dict, the arguments of the subclass by name, which become attributes.
-        use_one_hot_embeddings: bool, as in AlbertModel.
-        recompute: bool, as in AlbertModel.
-        **kwargs: arguments of tf_keras.Model.
+        **options: arguments of AlbertModel and of tf_keras.Model.
     """
 
-    def __init__(
-        self,
-        config: AlbertConfig,
-        head: dict[str, Any],
-        use_one_hot_embeddings: bool = False,
-        recompute: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        options = {"use_one_hot_embeddings": use_one_hot_embeddings, "recompute": recompute}
-        super().__init__(config, head | options, **kwargs)
-        self.encoder = AlbertModel(config, **options, dtype=self.dtype_policy)
+    def __init__(self, config: AlbertConfig, head: dict[str, Any], **options: Any) -> None:
+        encoder = {name: options.pop(name, False) for name in ENCODER_OPTIONS}
+        super().__init__(config, head | encoder, **options)
+        self.encoder = AlbertModel(config, **encoder, dtype=self.dtype_policy)
         for name, value in head.items():
             setattr(self, name, value)
 

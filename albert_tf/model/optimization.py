@@ -16,6 +16,8 @@ from albert_tf.errors import UserError
 from albert_tf.model import fused
 from albert_tf.model.keras_model import serializable
 
+_CONSTANTS = tuple(field.name for field in options.options_of(options.Optimizer))
+
 
 @serializable
 class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedule):
@@ -59,13 +61,8 @@ class PolynomialDecayWithWarmup(tf_keras.optimizers.schedules.LearningRateSchedu
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {
-            "peak": self.peak,
-            "train_steps": self.train_steps,
-            "warmup_steps": self.warmup_steps,
-            "power": self.power,
-            "start_warmup_step": self.start_warmup_step,
-        }
+        names = ("peak", "train_steps", "warmup_steps", "power", "start_warmup_step")
+        return {name: getattr(self, name) for name in names}
 
 
 @serializable
@@ -169,10 +166,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         return {
             **super().get_config(),
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
-            "weight_decay_rate": self.weight_decay_rate,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
+            **{name: getattr(self, name) for name in _CONSTANTS},
             "decayed": tf_keras.saving.serialize_keras_object(self.decayed),
         }
 
@@ -218,8 +212,7 @@ def create_optimizer(name, learning_rate, constants=options.ORIGINAL_OPTIMIZER):
     """
     if name not in OPTIMIZERS:
         raise UserError(f"optimizer must be one of {', '.join(OPTIMIZERS)}. Received: {name!r}")
-    names = [field.name for field in options.options_of(options.Optimizer)]
-    return OPTIMIZERS[name](learning_rate, **{n: getattr(constants, n) for n in names})
+    return OPTIMIZERS[name](learning_rate, **{n: getattr(constants, n) for n in _CONSTANTS})
 
 
 def rate_at(optimizer, step):

@@ -238,20 +238,6 @@ NO_ANSWER = tf.float32.min  # score where no span answers: below any other, and 
 NO_WINDOW = 1_000_000.0  # no-answer score of a context without a piece, as the scripts have it
 
 
-class AnswerSettings(NamedTuple):
-    """How an answer is chosen, named as the flags.
-
-    Attributes:
-        n_best_size: int, starts and ends of a window in version 1; version 2 has the model's beams.
-        max_answer_length: int, in pieces.
-        null_threshold: float or None; questions whose no-answer logit is not below it get "".
-    """
-
-    n_best_size: int = 20
-    max_answer_length: int = 30
-    null_threshold: float | None = None
-
-
 class _Spans(NamedTuple):
     """Spans of windows: starts and their scores [F, s], ends and theirs [F, s or 1, e].
 
@@ -281,12 +267,15 @@ class SquadFunctions(ServedFunctions):
     Args:
         model: heads.SquadV1Model (without predicted_length) or heads.SquadV2Model.
         texts: graph_inputs.Paragraphs.
-        settings: AnswerSettings.
+        n_best_size: int, starts and ends of a window in version 1; version 2 has the model's beams.
+        max_answer_length: int, in pieces.
+        null_threshold: float or None; questions whose no-answer logit is not below it get "".
     """
 
-    def __init__(self, model, texts, settings):
+    def __init__(self, model, texts, n_best_size, max_answer_length, null_threshold):
         super().__init__(model, texts)
-        self._settings = settings
+        self._n_best_size, self._max_answer_length = n_best_size, max_answer_length
+        self._null_threshold = null_threshold
         self._has_negatives = isinstance(model, heads.SquadV2Model)
         self.ids = (*FEATURES, "p_mask") if self._has_negatives else FEATURES
 
@@ -308,7 +297,7 @@ class SquadFunctions(ServedFunctions):
         """Answers to questions."""
         windows = self.texts(question, context)
         spans = some_at_a_time(self._spans, {n: windows.features[n] for n in self.ids})
-        is_valid = _is_valid(spans, windows, self._settings.max_answer_length)
+        is_valid = _is_valid(spans, windows, self._max_answer_length)
         best, score = _best_of_questions(spans, is_valid, windows)
         start, end, has_answer = _characters(windows, best, score)
         answer, start, end = self.texts.answers(context, start, end)
@@ -320,7 +309,7 @@ class SquadFunctions(ServedFunctions):
             spans.no_answer_scores, windows.example, tf.size(question)
         )
         lowest = tf.where(windows.char_starts.row_lengths() > 0, lowest, NO_WINDOW)
-        threshold = tf.fill(tf.shape(lowest), self._settings.null_threshold)
+        threshold = tf.fill(tf.shape(lowest), self._null_threshold)
         is_without = lowest >= threshold
         return found | {
             "answer": tf.where(is_without, "", answer),
@@ -339,12 +328,9 @@ class SquadFunctions(ServedFunctions):
             end_scores = tf.reshape(outputs["end_top_log_probs"], shape)
             start_scores = outputs["start_top_log_probs"]
             return _Spans(starts, start_scores, ends, end_scores, outputs["cls_logits"])
-        count = self._settings.n_best_size
+        is_piece = features["input_mask"] > 0  # how much padding there is must not matter
         (start_scores, starts), (end_scores, ends) = (
-            # How much padding there is must not matter.
-            heads.top(
-                tf.where(features["input_mask"] > 0, outputs[f"{side}_logits"], -np.inf), count
-            )
+            heads.top(tf.where(is_piece, outputs[f"{side}_logits"], -np.inf), self._n_best_size)
             for side in ("start", "end")
         )
         ends, end_scores = ends[:, tf.newaxis], end_scores[:, tf.newaxis]
@@ -400,22 +386,20 @@ def _best_of_questions(spans, is_valid, windows):
     start_scores, end_scores = (
         tf.cast(scores, tf.float64) for scores in (spans.start_scores, spans.end_scores)
     )
-    scores = start_scores[..., tf.newaxis] + end_scores
-    scores = tf.where(is_valid, scores, -np.inf)  # [F, s, e]
-    number_of_ends = tf.shape(scores)[2]
-    flat = tf.reshape(scores, [tf.shape(scores)[0], -1])
-    place = tf.argmax(flat, axis=1, output_type=tf.int32)  # [F]
-    rank, end_rank = place // number_of_ends, place % number_of_ends
-    start = tf.gather(spans.starts, rank, batch_dims=1)
-    ends = tf.broadcast_to(spans.ends, tf.shape(scores))
-    end = tf.gather(tf.gather(ends, rank, batch_dims=1), end_rank, batch_dims=1)
-    shift = windows.first_piece - windows.offset
-    found = tf.stack([start + shift, end + shift], axis=1)
-    by_question = tf.RaggedTensor.from_row_lengths(tf.reduce_max(flat, axis=1), windows.counts)
-    columns = tf.maximum(tf.reduce_max(windows.counts), 1)  # argmax needs one even without a row
-    best = tf.argmax(by_question.to_tensor(-np.inf, shape=tf.stack([-1, columns])), 1, tf.int32)
-    row = by_question.row_starts() + best
-    return tf.gather(found, row), tf.gather(by_question.values, row)
+    scores = tf.where(is_valid, start_scores[..., tf.newaxis] + end_scores, -np.inf)  # [F, s, e]
+    _, starts, ends = tf.unstack(tf.shape(scores))
+    by_question = tf.RaggedTensor.from_row_lengths(
+        tf.reshape(scores, [-1]), windows.counts * starts * ends
+    )
+    columns = tf.maximum(tf.reduce_max(by_question.row_lengths()), 1)  # argmax needs one
+    padded = by_question.to_tensor(-np.inf, shape=tf.stack([-1, columns]))
+    best = tf.argmax(padded, axis=1, output_type=tf.int32)
+    place = by_question.row_starts() + best  # [B], among the spans of all windows
+    row = place // (starts * ends)
+    start = tf.gather_nd(spans.starts, tf.stack([row, place // ends % starts], axis=1))
+    end = tf.gather(tf.reshape(tf.broadcast_to(spans.ends, tf.shape(scores)), [-1]), place)
+    shift = tf.gather(windows.first_piece - windows.offset, row)
+    return tf.stack([start + shift, end + shift], axis=1), tf.gather(by_question.values, place)
 
 
 def _characters(windows, best, score):

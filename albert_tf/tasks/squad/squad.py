@@ -240,13 +240,12 @@ class SquadTask(base.Task):
     def served_functions(self, model, tokenizer, prefix):
         """Functions to export for a model."""
         # No window has more starts, ends or pieces in an answer.
-        settings = signatures.AnswerSettings(
+        return signatures.SquadFunctions(
+            model,
+            graph_inputs.Paragraphs(tokenizer, self.windows),
             min(self.options.n_best_size, self.text.max_seq_length),
             min(self.options.max_answer_length, self.text.max_seq_length),
             self.known_threshold([prefix]),
-        )
-        return signatures.SquadFunctions(
-            model, graph_inputs.Paragraphs(tokenizer, self.windows), settings
         )
 
 
