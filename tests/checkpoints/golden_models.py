@@ -14,6 +14,7 @@ from tests import GOLDEN
 MODELS = GOLDEN / "model"
 VARIANTS = ["base", "groups2", "groups3_layers5", "inner2", "noproj", "relu", "tanh_heads2"]
 BASE = str(MODELS / "base" / "model.ckpt")
+FORWARD = 2e-5  # absolute, of outputs and losses, as tests/golden/README.md says
 BLOCK = "bert/encoder/transformer/group_{}/inner_group_0/"
 
 
@@ -46,6 +47,11 @@ def assert_same(actual, expected):
     assert actual.keys() == expected.keys()
     for name, value in actual.items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def assert_close(actual, expected, atol=FORWARD):
+    assert tuple(actual.shape) == tuple(expected.shape)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
 
 
 class EncoderOnly(tf.Module):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dropout: exact rates, masks that follow from key and place, the same under XLA and in threads."""
 
+import contextlib
 import threading
 
 import numpy as np
@@ -24,10 +25,7 @@ def masks(key, count=3, size=64, **kwargs):
 def test_rates_are_exact(dtype, rate, with_key):
     size = 1_000_001
     x = tf.ones([size], dtype)
-    if with_key:
-        with dropout.seeded(KEY):
-            y = dropout.dropout(x, rate, training=True)
-    else:
+    with dropout.seeded(KEY) if with_key else contextlib.nullcontext():
         y = dropout.dropout(x, rate, training=True)
     assert y.dtype == dtype
     y = tf.cast(y, tf.float32).numpy()

@@ -130,23 +130,21 @@ def test_first_update_of_a_warm_up_moves_nothing_but_the_moments():
     assert optimizer.iterations.dtype == tf.int64
 
 
-def test_adamw_by_hand():
-    # No bias correction: the first step is 0.1 g / (sqrt(0.001) |g| + 1e-6), not g / |g|.
+@pytest.mark.parametrize(
+    "kind, length",
+    [
+        # No bias correction: the first step is 0.1 g / (sqrt(0.001) |g| + 1e-6), not g / |g|.
+        (optimization.AdamW, 0.1 * (0.3 / (np.sqrt(0.009) + 1e-6) + 0.01 * 2.0)),
+        # The trust ratio makes the step lr * ||theta|| long, whatever the gradient.
+        (optimization.LAMB, 0.1 * 2.0),
+    ],
+)
+def test_a_step_by_hand(kind, length):
     variable = tf.Variable([[2.0]])
-    optimizer = optimization.AdamW(0.5)
+    optimizer = kind(0.1)
     optimizer.build([variable])
     optimizer.apply_gradients([(tf.constant([[3.0]]), variable)])
-    direction = 0.3 / (np.sqrt(0.009) + 1e-6) + 0.01 * 2.0
-    np.testing.assert_allclose(variable, [[2.0 - 0.5 * direction]], rtol=1e-5)
-
-
-def test_lamb_by_hand():
-    # The trust ratio makes the step lr * ||theta|| long, whatever the gradient.
-    variable = tf.Variable([[3.0, 4.0]])
-    optimizer = optimization.LAMB(0.1)
-    optimizer.build([variable])
-    optimizer.apply_gradients([(tf.constant([[7.0, -7.0]]), variable)])
-    assert np.linalg.norm(variable - [[3.0, 4.0]]) == pytest.approx(0.1 * 5.0, rel=1e-5)
+    np.testing.assert_allclose(variable, [[2.0 - length]], rtol=1e-5)
 
 
 # --- What decays --------------------------------------------------------------------------------
@@ -169,6 +167,8 @@ def test_constants_are_the_originals(name):
     assert isinstance(optimizer, optimization.OPTIMIZERS[name])
     for key in ("weight_decay_rate", "beta_1", "beta_2", "epsilon"):
         assert getattr(optimizer, key) == meta[key]
+    # At Keras' own weight decay of 0 every step would read and write all variables for nothing.
+    assert optimizer.weight_decay is None
 
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
@@ -179,45 +179,22 @@ def test_other_constants(name):
 
 
 def test_unknown_optimizer():
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match=r"optimizer must be one of adamw, lamb\. Received: 'sgd'"):
         optimization.create_optimizer("sgd", 0.1)
-    assert str(error.value) == "optimizer must be one of adamw, lamb. Received: 'sgd'"
-
-
-def test_keras_own_weight_decay_is_off():
-    # At Keras' default of 0 every step would read and write all variables for nothing.
-    assert optimization.create_optimizer("adamw", 0.1).weight_decay is None
-
-
-@pytest.mark.parametrize("name", ["adamw", "lamb"])
-def test_config_makes_the_same_optimizer(name):
-    schedule = schedule_of(LR_CASES[4])
-    optimizer = optimization.OPTIMIZERS[name](schedule, beta_1=0.8, weight_decay_rate=0.2)
-    custom = {type(schedule).__name__: type(schedule)}
-    again = type(optimizer).from_config(optimizer.get_config(), custom)
-    assert again.get_config() == optimizer.get_config()
-    assert again.beta_1 == 0.8
-    assert again.weight_decay_rate == 0.2
 
 
 # --- Clipping -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", [1.0, 2.0])
+@pytest.mark.parametrize("limit", [1.0, 2.0, 5.0, 10.0])  # the last two leave gradients alone
 def test_clipping_scales_to_the_limit(limit):
     gradients = [tf.constant([3.0, 0.0]), tf.constant([[0.0], [4.0]])]
     clipped, norm = optimization.clip_by_global_norm(gradients, limit)
     assert float(norm) == 5.0
-    np.testing.assert_allclose(clipped[0], [0.6 * limit, 0], rtol=1e-6)
-    np.testing.assert_allclose(clipped[1], [[0], [0.8 * limit]], rtol=1e-6)
-
-
-@pytest.mark.parametrize("scale", [0.1, 0.2])  # norms 0.5 and 1
-def test_clipping_leaves_short_gradients_alone(scale):
-    gradient = tf.constant([3.0, 4.0]) * scale
-    (clipped,), norm = optimization.clip_by_global_norm([gradient])
-    np.testing.assert_array_equal(clipped, gradient)
-    assert float(norm) == pytest.approx(5 * scale)
+    limit = min(limit, 5.0)
+    tolerance = 1e-6 if limit < 5.0 else 0
+    np.testing.assert_allclose(clipped[0], [0.6 * limit, 0], rtol=tolerance)
+    np.testing.assert_allclose(clipped[1], [[0], [0.8 * limit]], rtol=tolerance)
 
 
 # --- All together -------------------------------------------------------------------------------
@@ -248,40 +225,19 @@ def test_eight_updates_are_the_originals(case):
         optimizer.apply_gradients(zip(clipped, named.values(), strict=True))
         return loss, norm
 
+    names = [key.removeprefix("0/") for key in batches.files if key.startswith("0/")]
     for step in range(8):
         assert optimizer.iterations.numpy() == expected["global_step_before"][step] == step
-        prefix = f"{step}/"
-        features = {
-            key.removeprefix(prefix): tf.constant(batches[key])
-            for key in batches.files
-            if key.startswith(prefix)
-        }
-        loss, norm = update(features)
+        loss, norm = update({name: tf.constant(batches[f"{step}/{name}"]) for name in names})
         np.testing.assert_allclose(loss, expected["loss"][step], rtol=TRAJECTORY)
         np.testing.assert_allclose(norm, expected["global_norm_dense"][step], rtol=TRAJECTORY)
         rate = optimizer.learning_rate
         np.testing.assert_allclose(rate, expected["learning_rate"][step], rtol=1e-6)
-        if step + 1 in (2, 8):
-            assert_variables_close(named, expected, f"step{step + 1}")
-
-
-def assert_variables_close(named, expected, step):
-    for name, variable in named.items():
-        if name.endswith("key/bias"):
-            continue  # its true gradient is 0: see tests/golden/README.md
-        wanted = expected[f"{step}/{name}"]
-        # Relative to the variable: single entries may lie at 0.
-        error = np.linalg.norm(variable - wanted) / np.linalg.norm(wanted)
-        assert error < TRAJECTORY, (step, name)
-
-
-def test_adamw_fits_a_small_problem():
-    # A check the original ships: mean squared error, rate 0.2, 100 steps, no decay.
-    target, weights = tf.constant([0.4, 0.2, -0.5]), tf.Variable([0.1, -0.2, -0.1])
-    optimizer = optimization.AdamW(0.2, weight_decay_rate=0.0)
-    optimizer.build([weights])
-    for _ in range(100):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(target - weights))
-        optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
-    np.testing.assert_allclose(weights, target, atol=1e-2)
+        if step + 1 not in (2, 8):
+            continue
+        for name, variable in named.items():
+            wanted = expected[f"step{step + 1}/{name}"]
+            # Relative to the variable: single entries may lie at 0.
+            error = np.linalg.norm(variable - wanted) / np.linalg.norm(wanted)
+            # The true gradient of a key's bias is 0: see tests/golden/README.md.
+            assert error < TRAJECTORY or name.endswith("key/bias"), (step, name)

@@ -128,15 +128,3 @@ def test_the_backward_pass_computes_the_blocks_again():
     _, traced = gradients_of(plain, weights=weights)
     _, traced_again = gradients_of(again, weights=weights)
     assert products(traced_again) - products(traced) == 2 * SMALL.num_hidden_layers
-
-
-def test_every_head_takes_it():
-    models = [
-        heads.PretrainingModel(SMALL, recompute=True),
-        heads.ClassificationModel(SMALL, 2, recompute=True),
-        heads.MultipleChoiceModel(SMALL, recompute=True),
-        heads.TokenClassificationModel(SMALL, 3, recompute=True),
-        heads.SquadV1Model(SMALL, recompute=True),
-        heads.SquadV2Model(SMALL, recompute=True),
-    ]
-    assert all(model.encoder._recompute for model in models)

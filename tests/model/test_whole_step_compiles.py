@@ -11,30 +11,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.model import dropout, heads, objectives, optimization
-from tests.model.small_config import SMALL
+from tests.model.small_config import BATCH, LENGTH, MASKED, SMALL, inputs, whole
 
 CONFIG = dataclasses.replace(SMALL, num_hidden_layers=1)
-BATCH, LENGTH = 3, 10
 
-
-def whole(high, *shape):
-    return tf.constant(np.random.RandomState(0).randint(0, high, shape), tf.int32)
-
-
-def inputs(length=LENGTH):
-    return {
-        "input_ids": whole(40, BATCH, length),
-        "input_mask": 1 - whole(2, BATCH, length) // 2,
-        "segment_ids": whole(2, BATCH, length),
-    }
-
-
-MASKED = {
-    "masked_lm_positions": whole(LENGTH, BATCH, 4),
-    "masked_lm_ids": whole(40, BATCH, 4),
-    "masked_lm_weights": tf.ones([BATCH, 4]),
-    "next_sentence_labels": whole(2, BATCH, 1),
-}
 SPANS = {
     "start_positions": whole(LENGTH, BATCH, 1),
     "end_positions": whole(LENGTH, BATCH, 1),

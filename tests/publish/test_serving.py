@@ -41,9 +41,8 @@ SPM = GOLDEN / "tokenization" / "spm_uncased.model"
 WORDPIECE = GOLDEN / "tokenization" / "vocab.txt"
 CLOSE = 1e-5  # between two graphs of one model, absolute: probabilities and scores
 CLOSE_ENCODED = 1e-4  # the same of the encoder's outputs, which are larger
-CONFIG = TINY_CONFIG | {
-    "initializer_range": 0.5  # so that random models tell texts apart
-}
+assert_close = functools.partial(np.testing.assert_allclose, rtol=0, atol=CLOSE)
+CONFIG = TINY_CONFIG | {"initializer_range": 0.5}  # so that random models tell texts apart
 RUN = {
     "spm_model_file": SPM,
     "do_train": True,
@@ -75,23 +74,35 @@ SQUAD_RUN = RUN | {
     "save_checkpoints_steps": 1000,
     "export_tflite": True,
 }
+TASKS = {  # one or two texts, classes or scores, both kinds of vocabulary
+    "CoLA": {"spm_model_file": "", "vocab_file": WORDPIECE},
+    "RTE": {"threshold_to_export": 0.25},
+    "STS-B": {"export_tflite": True},
+}
+VERSIONS = {
+    "1.1": {"train_file": SQUAD / "train_v1.1.json", "predict_file": SQUAD / "dev_v1.1.json"},
+    "2.0": {"train_file": SQUAD / "train_v2.0.json", "predict_file": SQUAD / "dev_v2.0.json"},
+}
+RUNS = {  # name -> script, flags
+    **{
+        name: (run_classifier, CLASSIFIER | flags | {"task_name": name})
+        for name, flags in TASKS.items()
+    },
+    "RACE": (run_race, RACE),
+    **{name: (run_squad, SQUAD_RUN | flags) for name, flags in VERSIONS.items()},
+}
 
 
 @pytest.fixture(scope="module")
 def exported(run_once):
-    """Runs a script once with --export_dir: exported(script, **flags) -> (output_dir, export)."""
+    """Trains and exports one of RUNS, once: exported(name) -> (output_dir, export)."""
 
-    def make(script, **flags):
+    def make(name):
+        script, flags = RUNS[name]
         folder = run_once(script, CONFIG, export=True, **flags)
         return folder / "out", Path(predict.find_export(str(folder / "export")))
 
     return make
-
-
-@pytest.fixture(scope="module")
-def classifier(exported):
-    """Trains and exports a GLUE task: classifier(task) -> (output_dir, export)."""
-    return lambda name: exported(run_classifier, **CLASSIFIER | TASKS[name] | {"task_name": name})
 
 
 @pytest.fixture
@@ -145,10 +156,8 @@ def written_probabilities(directory):
 
 def assert_best(indices, probabilities):
     """Each index is that of the highest; two that are equal but for rounding may change places."""
-    chosen = np.take_along_axis(np.asarray(probabilities), np.array(indices)[:, np.newaxis], 1)[
-        :, 0
-    ]
-    np.testing.assert_allclose(chosen, np.max(probabilities, axis=1), rtol=0, atol=CLOSE)
+    chosen = np.take_along_axis(np.asarray(probabilities), np.array(indices)[:, np.newaxis], 1)
+    assert_close(chosen[:, 0], np.max(probabilities, axis=1))
 
 
 def serialized(path):
@@ -158,22 +167,15 @@ def serialized(path):
 # --- Classifiers ---
 
 
-TASKS = {  # one or two texts, classes or scores, both kinds of vocabulary
-    "CoLA": {"spm_model_file": "", "vocab_file": WORDPIECE},
-    "RTE": {"threshold_to_export": 0.25},
-    "STS-B": {"export_tflite": True},
-}
-
-
 @pytest.mark.parametrize("name", TASKS)
-def test_a_classifier_gives_the_scripts_predictions(name, classifier, predicted, signatures_of):
-    directory, export = classifier(name)
+def test_a_classifier_gives_the_scripts_predictions(name, exported, predicted, signatures_of):
+    directory, export = exported(name)
     expected, labels = written_probabilities(directory), glue.find_task(name).labels
     assert expected.std(axis=0).max() > 100 * CLOSE  # else the test shows little
 
     function = signatures_of(export)["serving_default"]
     found = function(input=serialized(directory / "predict.tf_record"))
-    np.testing.assert_allclose(found["probabilities"], expected, rtol=0, atol=CLOSE)
+    assert_close(found["probabilities"], expected)
     if labels is None:
         np.testing.assert_array_equal(found["predictions"], found["probabilities"][:, 0])
     else:
@@ -185,15 +187,15 @@ def test_a_classifier_gives_the_scripts_predictions(name, classifier, predicted,
     assert len(lines) == len(expected)
     for line, row in zip(lines, expected, strict=True):
         if labels is None:
-            np.testing.assert_allclose(line["predictions"], row[0], rtol=0, atol=CLOSE)
+            assert_close(line["predictions"], row[0])
         else:
             assert_best([labels.index(line["label"])], [row])
             found = [line["probabilities"][label] for label in labels]
-            np.testing.assert_allclose(found, row, rtol=0, atol=CLOSE)
+            assert_close(found, row)
 
 
-def test_an_empty_second_text_is_none(classifier, predicted):
-    _, export = classifier("RTE")
+def test_an_empty_second_text_is_none(exported, predicted):
+    _, export = exported("RTE")
     long = "a text that is far longer than what the model may read " * 5
     examples = [{"text": long, "text_pair": second} for second in ("", "  ", "another")]
     without, blank, other, absent = (
@@ -201,7 +203,7 @@ def test_an_empty_second_text_is_none(classifier, predicted):
         for line in predicted(export, [*examples, {"text": long}], embeddings="sequence_output")
     )
     for same in (blank, absent):
-        np.testing.assert_allclose(same, without, rtol=0, atol=CLOSE)
+        assert_close(same, without)
     assert np.abs(np.subtract(other, without)).max() > 0.1
 
 
@@ -217,15 +219,15 @@ def shortened(path, choices):
 
 
 @pytest.mark.parametrize("name", ["RTE", "RACE"])
-def test_examples_may_be_of_any_length(name, classifier, exported, signatures_of):
-    directory, export = exported(run_race, **RACE) if name == "RACE" else classifier(name)
+def test_examples_may_be_of_any_length(name, exported, signatures_of):
+    directory, export = exported(name)
     function = signatures_of(export)["serving_default"]
     records_file = directory / "predict.tf_record"
     short = list(shortened(records_file, 4 if name == "RACE" else 1))
     assert len(set(map(len, short))) > 2
     expected = function(input=serialized(records_file))["probabilities"]
     found = function(input=tf.constant(short))["probabilities"]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
+    assert_close(found, expected)
     assert function(input=tf.constant([], tf.string))["probabilities"].shape[0] == 0
     broken = tf.train.Example.FromString(short[0])
     del broken.features.feature["input_mask"]
@@ -233,23 +235,18 @@ def test_examples_may_be_of_any_length(name, classifier, exported, signatures_of
         function(input=tf.constant([short[1], broken.SerializeToString()]))
 
 
-def test_ids_and_threshold(classifier, signatures_of):
-    directory, export = classifier("RTE")
+def test_ids_and_threshold(exported, signatures_of):
+    directory, export = exported("RTE")
     schema = schemas.classification_schema(CLASSIFIER["max_seq_length"], tf.int64)
     arrays = input_pipeline.load_arrays(str(directory / "predict.tf_record"), schema)
-    ids = {
-        name: tf.constant(arrays[name], tf.int32)
-        for name in ("input_ids", "input_mask", "segment_ids")
-    }
+    ids = {name: tf.constant(arrays[name], tf.int32) for name in graph_inputs.FEATURES}
     found = signatures_of(export)["ids"](**ids)
-    np.testing.assert_allclose(
-        found["probabilities"], written_probabilities(directory), rtol=0, atol=CLOSE
-    )
+    assert_close(found["probabilities"], written_probabilities(directory))
     np.testing.assert_array_equal(found["threshold"], [0.25] * len(arrays["input_ids"]))
 
 
-def test_embeddings_are_the_encoders(classifier, predicted):
-    directory, export = classifier("CoLA")
+def test_embeddings_are_the_encoders(exported, predicted):
+    directory, export = exported("CoLA")
     texts = ["they drank the pub dry .", "no"]
     model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
     loading.load_all(str(directory / "model.ckpt-2"), name_table.named_variables(model))
@@ -261,37 +258,35 @@ def test_embeddings_are_the_encoders(classifier, predicted):
             ids = tokenizer.encode_ids(text)
             expected = model.encoder(tf.constant([[special.cls, *ids, special.sep]]))[name][0]
             assert set(line) == {name}
-            np.testing.assert_allclose(line[name], expected, rtol=0, atol=CLOSE_ENCODED)
+            assert_close(line[name], expected, atol=CLOSE_ENCODED)
 
 
-def test_exports_follow_the_training(classifier, export_again, signatures_of):
+def test_exports_follow_the_training(exported, export_again, signatures_of):
     """Length and vocabulary are those of the training, its precision is not."""
-    directory, export = classifier("CoLA")
+    directory, export = exported("CoLA")
     again = export_again("CoLA", directory, dtype="bf16")
     texts = tf.constant(["a", "one word after the other " * 20])  # one is cut
     first, second = (signatures_of(path)["text"](text=texts) for path in (export, again))
-    np.testing.assert_allclose(first["probabilities"], second["probabilities"], rtol=0, atol=CLOSE)
+    assert_close(first["probabilities"], second["probabilities"])
     vocabulary = again / "assets" / WORDPIECE.name
     assert vocabulary.read_bytes() == WORDPIECE.read_bytes()
 
 
-def test_exports_keep_the_accents_of_the_training(
-    classifier, export_again, tmp_path, signatures_of
-):
-    directory, _ = classifier("CoLA")
+def test_exports_keep_the_accents_of_a_run(exported, export_again, tmp_path, signatures_of):
+    directory, _ = exported("CoLA")
     trained = shutil.copytree(directory, tmp_path / "trained")
     config = directory.parent / "config.json"
-    record = json.loads((trained / "run.json").read_text())
-    record["text"]["strip_accents"] = False
-    (trained / "run.json").write_text(json.dumps(record))
+    change_record(
+        trained, text={"do_lower_case": True, "strip_accents": False, "max_seq_length": 40}
+    )
     export = export_again("CoLA", trained, albert_config_file=config)
     texts = tf.constant(["the end", "thé end"])  # an unknown word
     plain, marked = signatures_of(export)["text"](text=texts)["probabilities"].numpy()
     assert abs(plain - marked).max() > CLOSE
 
 
-def test_the_record_of_a_run(classifier):
-    directory, _ = classifier("CoLA")
+def test_the_record_of_a_run(exported):
+    directory, _ = exported("CoLA")
     record = json.loads((directory / "run.json").read_text())
     assert record["text"] == {"do_lower_case": True, "strip_accents": True, "max_seq_length": 40}
     assert record["vocabulary"] == {
@@ -309,6 +304,12 @@ def test_the_record_of_a_run(classifier):
     assert record["input_files"] == {str(train): train.stat().st_size}
 
 
+def change_record(directory, **values):
+    path = directory / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    return {}
+
+
 def other_config(directory):
     path = directory / "heads.json"
     path.write_text(json.dumps(CONFIG | {"num_attention_heads": 4}))
@@ -317,9 +318,7 @@ def other_config(directory):
 
 def damaged(directory):
     """In one of the ways of tests/test_state.py, for all of which there is one reader."""
-    path = directory / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"text": []}))
-    return {}
+    return change_record(directory, text=[])
 
 
 def gone(directory):
@@ -339,17 +338,17 @@ def gone(directory):
         (damaged, "run.json is damaged: delete it"),
     ],
 )  # fmt: skip
-def test_flags_that_contradict_the_training(change, message, classifier, export_again, tmp_path):
-    directory, _ = classifier("CoLA")
+def test_flags_that_contradict_the_training(change, message, exported, export_again, tmp_path):
+    directory, _ = exported("CoLA")
     out = Path(shutil.copytree(directory, tmp_path / "out"))
     config = {"albert_config_file": directory.parent / "config.json"} | change(out)
     with pytest.raises(UserError, match=message):
         export_again("CoLA", out, **config)
 
 
-def test_an_export_for_ids_alone(classifier, export_again, tmp_path, signatures_of):
+def test_an_export_for_ids_alone(exported, export_again, tmp_path, signatures_of):
     """Loads where tensorflow-text is not."""
-    directory, export = classifier("RTE")
+    directory, export = exported("RTE")
     path = str(export_again("RTE", directory, export_text=False))
     code = f"""
 import sys
@@ -367,18 +366,16 @@ print(*found["probabilities"].numpy()[0])
     found = signatures_of(export)["ids"](
         input_ids=ids, input_mask=tf.ones_like(ids), segment_ids=0 * ids
     )
-    np.testing.assert_allclose(
-        np.array(probabilities.split(), float), found["probabilities"][0], rtol=0, atol=CLOSE
-    )
+    assert_close(np.array(probabilities.split(), float), found["probabilities"][0])
 
 
 # --- RACE ---
 
 
-def race_texts():
+def race_texts(data_dir=GLUE, levels=race.LEVELS):
     """The questions of the test set, raw, in the order of the script."""
     examples = []
-    for _, path in race.input_files(str(GLUE), "test"):
+    for _, path in race.input_files(str(data_dir), "test", levels):
         for line in filter(None, Path(path).read_text(encoding="utf-8").split("\n")):
             passage = json.loads(line)
             for question, options in zip(passage["questions"], passage["options"], strict=True):
@@ -389,19 +386,19 @@ def race_texts():
 
 
 def test_race_gives_the_scripts_predictions(exported, predicted, signatures_of):
-    directory, export = exported(run_race, **RACE)
+    directory, export = exported("RACE")
     rows = [line.split("\t") for line in (directory / "predictions.tsv").read_text().splitlines()]
     expected = np.array([row[4:] for row in rows[1:]], float)
     assert expected.std(axis=0).max() > 100 * CLOSE
 
     function = signatures_of(export)["serving_default"]
     found = function(input=serialized(directory / "predict.tf_record"))["probabilities"]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
+    assert_close(found, expected)
 
     lines = predicted(export, race_texts(), predict_batch_size=3)
     assert_best([race.LETTERS.index(line["label"]) for line in lines], expected)
     found = [[line["probabilities"][letter] for letter in race.LETTERS] for line in lines]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE)
+    assert_close(found, expected)
 
 
 def test_blanks_take_the_option(exported, predicted, tmp_path, run_main):
@@ -416,26 +413,20 @@ def test_blanks_take_the_option(exported, predicted, tmp_path, run_main):
     folder = tmp_path / "data" / "RACE" / "test" / "high"
     folder.mkdir(parents=True)
     (folder / "all.txt").write_text(json.dumps(passage) + "\n")
-    directory, export = exported(run_race, **RACE)
+    directory, export = exported("RACE")
     out = Path(shutil.copytree(directory, tmp_path / "out"))
     config = directory.parent / "config.json"
     flags = RACE | {"do_train": False, "data_dir": tmp_path / "data", "high_only": True}
     del flags["export_tflite"]
     run_main(run_race, **flags, albert_config_file=config, output_dir=out)
     rows = [line.split("\t") for line in (out / "predictions.tsv").read_text().splitlines()[1:]]
-    examples = [
-        {"article": passage["article"], "question": question, "options": options}
-        for question, options in zip(passage["questions"], passage["options"], strict=True)
-    ]
-    lines = predicted(export, examples)
+    lines = predicted(export, race_texts(tmp_path / "data", ["high"]))
     found = [list(line["probabilities"].values()) for line in lines]
-    np.testing.assert_allclose(
-        found, np.array([row[4:] for row in rows], float), rtol=0, atol=CLOSE
-    )
+    assert_close(found, np.array([row[4:] for row in rows], float))
 
 
 def test_embeddings_of_options(exported, signatures_of):
-    _, export = exported(run_race, **RACE)
+    _, export = exported("RACE")
     function = signatures_of(export)["embeddings"]
     example = race_texts()[0]
     found = function(**{name: tf.constant([value]) for name, value in example.items()})
@@ -446,11 +437,6 @@ def test_embeddings_of_options(exported, signatures_of):
 
 
 # --- SQuAD ---
-
-VERSIONS = {
-    "1.1": {"train_file": SQUAD / "train_v1.1.json", "predict_file": SQUAD / "dev_v1.1.json"},
-    "2.0": {"train_file": SQUAD / "train_v2.0.json", "predict_file": SQUAD / "dev_v2.0.json"},
-}
 
 
 def without_marks(text):
@@ -474,10 +460,9 @@ def kept_answers(directory):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_squad_gives_the_scripts_answers(version, exported, predicted, signatures_of):
-    flags = VERSIONS[version]
-    directory, export = exported(run_squad, **SQUAD_RUN, **flags)
+    directory, export = exported(version)
     expected = kept_answers(directory)
-    examples = squad_questions.read_examples(str(flags["predict_file"]), training=False)
+    examples = squad_questions.read_examples(str(VERSIONS[version]["predict_file"]), False)
     texts = [{"question": e.question_text, "context": e.paragraph_text} for e in examples]
     lines = predicted(export, texts, predict_batch_size=7)
     assert len(lines) == len(expected) > 20
@@ -507,20 +492,18 @@ def test_squad_gives_the_scripts_answers(version, exported, predicted, signature
         for example, line in aligned:
             best = nbest[example.qas_id][0]
             total = best["start_log_prob"] + best["end_log_prob"]
-            np.testing.assert_allclose(line["score"], total, rtol=0, atol=1e-4)
+            assert_close(line["score"], total, atol=1e-4)
         return
     odds = json.loads((directory / "null_odds.json").read_text())
     tuned = json.loads((directory / "null_score_diff_threshold.json").read_text())
     for example, line in zip(examples, lines, strict=True):
         if example.qas_id not in skipped:
-            np.testing.assert_allclose(
-                line["no_answer_score"], odds[example.qas_id], rtol=0, atol=CLOSE
-            )
+            assert_close(line["no_answer_score"], odds[example.qas_id])
         np.testing.assert_allclose(line["threshold"], tuned["null_score_diff_threshold"], rtol=1e-6)
 
 
 def test_squad_signature_of_ids(exported, signatures_of):
-    _, export = exported(run_squad, **SQUAD_RUN, **VERSIONS["1.1"])
+    _, export = exported("1.1")
     function = signatures_of(export)["serving_default"]
     ids = tf.ones([3, 17], tf.int32)
     found = function(input_ids=ids, input_mask=ids, segment_ids=0 * ids)
@@ -533,7 +516,7 @@ def test_squad_signature_of_ids(exported, signatures_of):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_nothing_to_read_gives_no_answer(version, exported, signatures_of):
-    _, export = exported(run_squad, **SQUAD_RUN, **VERSIONS[version])
+    _, export = exported(version)
     questions, contexts = ["Who?", "", "Who? " * 99], ["", "Nobody.", " \n"]
     for rows in ([0, 1, 2], [0], [2]):
         found = signatures_of(export)["text"](
@@ -554,13 +537,13 @@ def test_the_window_with_most_context_is_the_scripts():
         features = squad_features.Features(
             None, None, [[]] * 3, [], None, example, first, length, {}
         )
+        ids = tf.zeros([len(example), width + 2], tf.int32)
+        chars = tf.RaggedTensor.from_row_lengths(tf.zeros([sum(counts)], tf.int32), counts)
         windows = graph_inputs.Windows(
-            None, tf.constant(np.bincount(example, minlength=3), tf.int32), example,
-            np.full(len(example), stride, np.int32), first, length, None, None, None,
-        )  # fmt: skip
-        shown = np.tile(np.arange(width, dtype=np.int32), [len(example), 1])
-        found = signatures._has_most_context(shown, windows, overlap=-(-width // stride)).numpy()
-        inside = shown < length[:, np.newaxis]
+            {"input_ids": ids}, None, example, first, length, np.full_like(length, 2), chars, chars
+        )
+        found = signatures._have_most_context(windows)[:, 2:].numpy()
+        inside = np.arange(width) < length[:, np.newaxis]
         expected = np.zeros_like(inside)
         expected[:, : features.max_context.shape[1]] = features.max_context
         np.testing.assert_array_equal(found & inside, expected)
@@ -571,8 +554,7 @@ def test_the_window_with_most_context_is_the_scripts():
 
 @pytest.mark.parametrize("name", ["RTE", "2.0"])
 def test_the_card_shows_how_to_call_the_export(name, exported):
-    script, flags, _ = SERVED[name]
-    out, export = exported(script, **flags)
+    out, export = exported(name)
     card = (export / "README.md").read_text()
     seed = json.loads((out / "run.json").read_text())["seed"]
     assert f"| seed | {seed} |" in card and "| updates | " in card
@@ -590,23 +572,18 @@ QUESTIONS = {  # of one window, of several, and of none
     "question": ["Who sat?", "Who sat there?", "Who?"],
     "context": ["The cat sat.", "The cat sat on the mat. " * 15, ""],
 }
-SERVED = {  # script, flags, rows of text
-    "RTE": (
-        run_classifier,
-        CLASSIFIER | TASKS["RTE"] | {"task_name": "RTE"},
-        {"text": ["one text", "a longer text of several words", ""], "text_pair": ["a", "", "b c"]},
-    ),
-    "RACE": (
-        run_race,
-        RACE,
-        {
-            "article": ["The cat sat. " * 20, "A dog.", ""],
-            "question": ["The _ sat.", "Who?", "_"],
-            "options": [["cat", "dog", "", "mat"]] * 3,
-        },
-    ),
-    "1.1": (run_squad, SQUAD_RUN | VERSIONS["1.1"], QUESTIONS),
-    "2.0": (run_squad, SQUAD_RUN | VERSIONS["2.0"], QUESTIONS),
+SERVED = {  # run -> rows of text
+    "RTE": {
+        "text": ["one text", "a longer text of several words", ""],
+        "text_pair": ["a", "", "b c"],
+    },
+    "RACE": {
+        "article": ["The cat sat. " * 20, "A dog.", ""],
+        "question": ["The _ sat.", "Who?", "_"],
+        "options": [["cat", "dog", "", "mat"]] * 3,
+    },
+    "1.1": QUESTIONS,
+    "2.0": QUESTIONS,
 }
 
 
@@ -619,21 +596,20 @@ def assert_same_outputs(found, expected):
             np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
-def as_numpy(outputs):
+def called(function, inputs):
+    """Outputs of a signature: dict of arrays."""
+    outputs = function(**{name: tf.constant(values) for name, values in inputs.items()})
     return {name: values.numpy() for name, values in outputs.items()}
 
 
 @pytest.mark.parametrize("name", SERVED)
 def test_a_batch_is_its_rows(name, exported, signatures_of):
     """The first dimension of every output is the batch, and numbers are finite, as JSON wants."""
-    script, flags, texts = SERVED[name]
-    functions = signatures_of(exported(script, **flags)[1])
+    texts, functions = SERVED[name], signatures_of(exported(name)[1])
     for signature in ("text", "embeddings"):
-        whole = as_numpy(functions[signature](**{k: tf.constant(v) for k, v in texts.items()}))
+        whole = called(functions[signature], texts)
         rows = [
-            as_numpy(
-                functions[signature](**{k: tf.constant(v[i : i + 1]) for k, v in texts.items()})
-            )
+            called(functions[signature], {k: v[i : i + 1] for k, v in texts.items()})
             for i in range(3)
         ]
         for i, row in enumerate(rows):
@@ -649,7 +625,7 @@ def test_a_batch_is_its_rows(name, exported, signatures_of):
                         is_used = is_used.any(axis=-1)
                     ours = whole[output][i][sizes][is_used]
                     assert not whole["input_mask"][i].sum() > row["input_mask"].sum()
-                    np.testing.assert_allclose(ours, values[0][is_used], rtol=0, atol=CLOSE_ENCODED)
+                    assert_close(ours, values[0][is_used], atol=CLOSE_ENCODED)
         if signature == "text":
             joined = {k: np.concatenate([row[k] for row in rows]) for k in whole}
             assert_same_outputs(whole, joined)
@@ -661,20 +637,16 @@ def test_a_batch_is_its_rows(name, exported, signatures_of):
 def test_exports_load_elsewhere(exported, signatures_of, tmp_path):
     """Without the project: as today's users load them, and as servers do; long contexts too."""
     paths, expected = {}, {}
-    for name, (script, flags, texts) in SERVED.items():
-        paths[name] = str(exported(script, **flags)[1])
-        functions = signatures_of(paths[name])
+    for name, texts in SERVED.items():
+        paths[name] = str(exported(name)[1])
         for signature in ("text", "embeddings"):
-            expected[name, signature] = as_numpy(
-                functions[signature](**{k: tf.constant(v) for k, v in texts.items()})
-            )
-    texts = {name: texts for name, (_, _, texts) in SERVED.items()}
+            expected[name, signature] = called(signatures_of(paths[name])[signature], texts)
     code = f"""
 import resource, sys
 sys.modules["albert_tf"] = None  # any import of it fails
 import numpy as np, tensorflow as tf, tensorflow_text
 
-texts = {texts!r}
+texts = {SERVED!r}
 for name, path in {paths!r}.items():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         served = tf.compat.v1.saved_model.loader.load(session, ["serve"], path).signature_def
@@ -704,8 +676,7 @@ print(answered("The cat sat on the mat. " * 4000) - before)
 
 @pytest.mark.parametrize("name", SERVED)
 def test_sequences_longer_than_the_positions(name, exported, signatures_of):
-    script, flags, _ = SERVED[name]
-    functions = signatures_of(exported(script, **flags)[1])
+    functions = signatures_of(exported(name)[1])
     choices = 4 if name == "RACE" else 1
     function = functions.get("ids", functions["serving_default"])
     inputs = function.structured_input_signature[1]
@@ -716,8 +687,8 @@ def test_sequences_longer_than_the_positions(name, exported, signatures_of):
         function(**dict.fromkeys(inputs, ids))
 
 
-def test_saved_model_cli_shows_the_signatures(classifier):
-    _, export = classifier("RTE")
+def test_saved_model_cli_shows_the_signatures(exported):
+    _, export = exported("RTE")
     tool = Path(sys.executable).with_name("saved_model_cli")
     done = subprocess.run(
         [tool, "show", "--dir", export, "--tag_set", "serve", "--all"],
@@ -735,34 +706,26 @@ def test_saved_model_cli_shows_the_signatures(classifier):
 
 
 @pytest.mark.parametrize(
-    ("script", "flags", "outputs"),
+    ("name", "outputs"),
     [
-        (
-            run_classifier,
-            CLASSIFIER | TASKS["STS-B"] | {"task_name": "STS-B"},
-            {"predictions", "probabilities"},
-        ),
-        (run_race, RACE, {"predictions", "probabilities"}),
-        (run_squad, SQUAD_RUN | VERSIONS["1.1"], {"start_logits", "end_logits"}),
-        (
-            run_squad,
-            SQUAD_RUN | VERSIONS["2.0"],
-            {"start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs",
-             "cls_logits"},
-        ),
+        ("STS-B", {"predictions", "probabilities"}),
+        ("RACE", {"predictions", "probabilities"}),
+        ("1.1", {"start_logits", "end_logits"}),
+        ("2.0", {"start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs",
+                 "cls_logits"}),
     ],
 )  # fmt: skip
-def test_tflite(script, flags, outputs, exported, signatures_of):
-    directory, export = exported(script, **flags)
+def test_tflite(name, outputs, exported, signatures_of):
+    directory, export = exported(name)
     served = signatures_of(export)
     function = served.get("ids", served["serving_default"])
-    length = flags["max_seq_length"]
-    width = length * (4 if script is run_race else 1)
+    length = RUNS[name][1]["max_seq_length"]
+    width = length * (4 if name == "RACE" else 1)
     ids = np.arange(width, dtype=np.int32)[np.newaxis] + 5
     mask = (np.arange(width) % length < length - 4).astype(np.int32)[np.newaxis]
     inputs = {"input_ids": ids, "input_mask": mask, "segment_ids": 0 * ids, "p_mask": 1 - mask}
     inputs = {name: inputs[name] for name in function.structured_input_signature[1]}
-    expected = as_numpy(function(**{name: tf.constant(values) for name, values in inputs.items()}))
+    expected = called(function, inputs)
     sizes = []
     for suffix, limit in (("", 1e-4), ("_float16", 0.02), ("_int8", 0.5)):
         # Where the original put it: next to `saved_model`, in SQuAD.
@@ -775,7 +738,7 @@ def test_tflite(script, flags, outputs, exported, signatures_of):
             values = expected[name.replace("_logits", "_log_prob") if name.endswith("t_logits")
                               or name.startswith("end") else name]  # fmt: skip
             scale = max(1, np.abs(values).max())
-            np.testing.assert_allclose(found[name] / scale, values / scale, rtol=0, atol=limit)
+            assert_close(found[name] / scale, values / scale, atol=limit)
         if "start_top_log_probs" in outputs:
             best = expected["start_top_log_probs"].max(axis=-1)
             found = found["start_top_log_probs"].max(axis=-1)
@@ -785,7 +748,7 @@ def test_tflite(script, flags, outputs, exported, signatures_of):
 
 def test_a_tflite_file_that_differs(exported, run_main, tmp_path, monkeypatch):
     """Neither it nor anything else is published then."""
-    directory, _ = exported(run_squad, **SQUAD_RUN, **VERSIONS["2.0"])
+    directory, _ = exported("2.0")
     monkeypatch.setitem(tflite_files.TFLITE_LIMITS, "float", -1.0)
     with pytest.raises(UserError, match=r"the float file differ from the model's by .* allowed"):
         run_main(
@@ -817,9 +780,9 @@ def test_a_killed_export_leaves_no_version(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_weights_of_another_architecture(classifier):
+def test_weights_of_another_architecture(exported):
     """A config with fewer groups has no place for some, and would say nothing."""
-    directory, _ = classifier("CoLA")
+    directory, _ = exported("CoLA")
     model = heads.ClassificationModel(AlbertConfig.from_dict(CONFIG), 2)
     prefix = str(directory / "more")
     tensors = {name: v.numpy() for name, v in name_table.named_variables(model).items()}
@@ -878,7 +841,7 @@ def test_no_checkpoint_to_export(export_again, tmp_path):
 
 def test_padding_is_no_embedding(exported, predicted):
     """Neither that of a window of several, nor that of a shorter question of the batch."""
-    _, export = exported(run_squad, **SQUAD_RUN, **VERSIONS["1.1"])
+    _, export = exported("1.1")
     long = {"question": "Who?", "context": "the cat sat on the mat . " * 12}
     lines = predicted(
         export, [long, {"question": "Who?", "context": "a cat"}], embeddings="sequence_output"
@@ -889,15 +852,11 @@ def test_padding_is_no_embedding(exported, predicted):
     assert np.shape(window)[1:] == (CONFIG["hidden_size"],) and len(window) < 48
 
 
-def test_variables_of_another_task(classifier, exported, run_main, tmp_path):
+def test_variables_of_another_task(exported, run_main, tmp_path):
     """Shapes differ, or names."""
-    race_export, squad_export = (
-        exported(run_race, **RACE)[1],
-        exported(run_squad, **SQUAD_RUN, **VERSIONS["1.1"])[1],
-    )
-    for number, other in enumerate((race_export, squad_export)):
-        export = Path(shutil.copytree(classifier("RTE")[1], tmp_path / str(number)))
+    for name in ("RACE", "1.1"):
+        export = Path(shutil.copytree(exported("RTE")[1], tmp_path / name))
         shutil.rmtree(export / "variables")
-        shutil.copytree(other / "variables", export / "variables")
+        shutil.copytree(exported(name)[1] / "variables", export / "variables")
         with pytest.raises(UserError, match=f"{re.escape(str(export))} cannot be loaded"):
             run_main(predict, saved_model=export, text="a")

@@ -15,16 +15,22 @@ from sentencepiece import sentencepiece_model_pb2
 import export_checkpoints
 from albert_tf.checkpoints import name_table, readers, run_directory, writers
 from albert_tf.config import AlbertConfig
-from albert_tf.model import heads, optimization
+from albert_tf.model import heads
 from tests import GOLDEN
 from tests.api import sources
-from tests.checkpoints.golden_models import MODELS, VARIANTS, read
+from tests.checkpoints.golden_models import (
+    MODELS,
+    VARIANTS,
+    golden_config,
+    named_model,
+    read,
+    training_state,
+    values_of,
+    write,
+)
 
 EXPRESSIBLE = [variant for variant in VARIANTS if variant != "noproj"]
-
-
-def write(prefix, tensors):
-    writers.WRITERS["tf1"](str(prefix), tensors)
+STEP_0 = {"global_step": np.int64(0)}
 
 
 def assert_same(actual, expected):
@@ -32,6 +38,17 @@ def assert_same(actual, expected):
     for name, value in actual.items():
         assert np.asarray(value).dtype == np.asarray(expected[name]).dtype, name
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def config_of(directory):
+    return AlbertConfig.from_json_file(str(directory / "albert_config.json"))
+
+
+def write_record(directory, **text):
+    """A run.json of a training with these settings of the text."""
+    config = json.loads((directory / "albert_config.json").read_text())
+    record = {"config": config, "text": text, "vocabulary": None}
+    (directory / "run.json").write_text(json.dumps(record))
 
 
 def contents_of(directory):
@@ -47,14 +64,24 @@ def export(run_main, tmp_path):
     """Exports a golden variant, or a directory: export(source, name, flag=value, ...) -> path."""
 
     def run(source, name="out/model.ckpt", checkpoint_name="model.ckpt", **values):
-        run_main(
-            export_checkpoints,
-            albert_directory=MODELS / source if isinstance(source, str) else source,
-            checkpoint_name=checkpoint_name,
-            export_path=f"{tmp_path}/{name}",
-            **values,
-        )
+        places = {
+            "albert_directory": MODELS / source if isinstance(source, str) else source,
+            "checkpoint_name": checkpoint_name,
+            "export_path": f"{tmp_path}/{name}",
+        }
+        run_main(export_checkpoints, **places | values)
         return tmp_path / name
+
+    return run
+
+
+@pytest.fixture
+def to_transformers(export):
+    """Exports a directory for transformers: (source, flag=value, ...) -> path, its tokenizer."""
+
+    def run(source, name="hf", **values):
+        directory = export(source, name, export_format="hf", **values)
+        return directory, json.loads((directory / "tokenizer_config.json").read_text())
 
     return run
 
@@ -71,8 +98,7 @@ def source(tmp_path):
             shutil.copy(GOLDEN / "tokenization" / vocabulary, folder / name)
         if tensors is not None:
             write(folder / "model.ckpt", tensors)
-        changed = AlbertConfig.from_json_file(str(folder / "albert_config.json"))
-        changed = dataclasses.replace(changed, **config)
+        changed = dataclasses.replace(config_of(folder), **config)
         (folder / "albert_config.json").write_text(changed.to_json_string())
         return folder
 
@@ -100,11 +126,8 @@ def with_vocabulary(source):
 def test_tf1_to_ours_to_tf1_is_bit_identical(variant, export):
     ours = export(variant, "ours/model.ckpt-best", export_format="tf2")
     again = export(ours.parent, "again/model.ckpt", "model.ckpt-best", export_format="tf1")
-    golden = read(MODELS / variant / "model.ckpt")
-    assert_same(read(again), golden | {"global_step": np.int64(0)})
-    config = AlbertConfig.from_json_file(str(MODELS / variant / "albert_config.json"))
-    for folder in (ours.parent, again.parent):
-        assert AlbertConfig.from_json_file(str(folder / "albert_config.json")) == config
+    assert_same(read(again), read(MODELS / variant / "model.ckpt") | STEP_0)
+    assert config_of(ours.parent) == config_of(again.parent) == golden_config(variant)
 
 
 @pytest.mark.parametrize("variant", EXPRESSIBLE)
@@ -112,9 +135,8 @@ def test_ours_to_transformers_to_ours_is_bit_identical(variant, export, with_voc
     folder, tensors = with_vocabulary(variant)
     theirs = export(folder, "hf", export_format="hf")
     again = export(theirs, "again/model.ckpt", "model.safetensors", export_format="tf1")
-    assert_same(read(again), tensors | {"global_step": np.int64(0)})
-    config = AlbertConfig.from_json_file(str(folder / "albert_config.json"))
-    assert AlbertConfig.from_json_file(str(again.parent / "albert_config.json")) == config
+    assert_same(read(again), tensors | STEP_0)
+    assert config_of(again.parent) == config_of(folder)
 
 
 # --- The forms -----------------------------------------------------------------------------------
@@ -135,11 +157,8 @@ def test_a_tf1_saver_restores_what_is_written(export):
 
 def test_our_own_form_is_what_a_run_writes(export):
     prefix = export("base", export_format="tf2")
-    reader = readers.TensorFlowReader(str(prefix))
-    assert_same(
-        {name: reader[name] for name in reader.shapes},
-        read(MODELS / "base" / "model.ckpt") | {"global_step": np.array(0, np.int64)},
-    )
+    reader, golden = readers.TensorFlowReader(str(prefix)), read(MODELS / "base" / "model.ckpt")
+    assert_same({name: reader[name] for name in reader.shapes}, golden | STEP_0)
     keys = read(prefix).keys() - {"_CHECKPOINTABLE_OBJECT_GRAPH", "save_counter"}
     assert all(key.startswith("variables/") for key in keys)
 
@@ -151,9 +170,9 @@ def test_only_whole_files_are_left(export):
     ]  # fmt: skip
 
 
-def test_directory_for_transformers(export, with_vocabulary, capsys):
+def test_directory_for_transformers(to_transformers, with_vocabulary, capsys):
     folder, _ = with_vocabulary()
-    directory = export(folder, "hf", export_format="hf", do_lower_case=False)
+    directory, tokenizer = to_transformers(folder, do_lower_case=False)
     assert sorted(contents_of(directory)) == [
         "README.md", "config.json", "model.safetensors", "spiece.model", "tokenizer.json",
         "tokenizer_config.json",
@@ -164,22 +183,25 @@ def test_directory_for_transformers(export, with_vocabulary, capsys):
     config = json.loads((directory / "config.json").read_text())
     assert config["hidden_act"] == "gelu_new" and config["vocab_size"] == 3000
     assert [config[f"{name}_token_id"] for name in ("pad", "bos", "eos")] == [0, 2, 3]
-    tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
     assert tokenizer["do_lower_case"] is False and tokenizer["model_max_length"] == 40
     assert f"Wrote 32 variables as AlbertForPreTraining to {directory}" in capsys.readouterr().out
 
 
 @pytest.mark.long
-def test_directory_with_wordpiece(export, with_vocabulary):
+def test_directory_with_wordpiece(to_transformers, with_vocabulary):
     folder, _ = with_vocabulary(pieces=1542, vocabulary="vocab.txt")
-    directory = export(folder, "hf", export_format="hf")
-    tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
+    directory, tokenizer = to_transformers(folder)
     assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
     assert tokenizer["do_lower_case"] is True
     assert (directory / "vocab.txt").exists() and not (directory / "spiece.model").exists()
 
 
 # --- What is written and what is not -------------------------------------------------------------
+
+
+def without(variant, part):
+    golden = read(MODELS / variant / "model.ckpt")
+    return {name: value for name, value in golden.items() if part not in name}
 
 
 def relatives(tensors):
@@ -201,17 +223,13 @@ def test_slots_and_step_stay_behind(form, source, export, capsys):
 
 
 def test_a_run_of_ours_is_exported_without_its_moments(source, export):
-    config = AlbertConfig.from_json_file(str(MODELS / "base" / "albert_config.json"))
-    named = name_table.named_variables(heads.ClassificationModel(config, 3))
-    optimizer = optimization.AdamW(optimization.PolynomialDecayWithWarmup(1e-3, 100))
-    optimizer.build(list(named.values()))
-    state = name_table.training_variables(named, optimizer)
+    state, _ = training_state(golden_config())
     folder = source()
     writers.make_checkpoint(state).write(str(folder / "model.ckpt-5"))
     prefix = export(folder, checkpoint_name="model.ckpt-5")
-    expected = {name: variable.numpy() for name, variable in named.items()}
-    assert_same(read(prefix), expected | {"global_step": np.int64(0)})
-    assert "output_weights" in expected
+    weights = {name: v for name, v in state.items() if name_table.is_weight(name)}
+    assert_same(read(prefix), values_of(weights) | STEP_0)
+    assert 0 < len(weights) < len(state) - 1
 
 
 HEADS = {
@@ -224,32 +242,23 @@ HEADS = {
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_heads_of_fine_tuned_models_come_along(kind, source, export, capsys):
-    config = AlbertConfig.from_json_file(str(MODELS / "base" / "albert_config.json"))
-    named = name_table.named_variables(HEADS[kind](config))
-    tensors = {name: variable.numpy() for name, variable in named.items()}
+    tensors = values_of(named_model(golden_config(), HEADS[kind]))
     prefix = export(source(tensors=tensors))
-    assert_same(read(prefix), tensors | {"global_step": np.int64(0)})
+    assert_same(read(prefix), tensors | STEP_0)
     printed = capsys.readouterr().out
     assert "absent, so not written: cls/predictions/transform/dense/kernel, " in printed
     assert f"Wrote {len(tensors)} variables and global_step 0 to {prefix}" in printed
 
 
-def test_what_is_absent_is_not_invented(source, export, capsys):
-    golden = read(MODELS / "base" / "model.ckpt")
-    tensors = {name: value for name, value in golden.items() if "seq_relationship" not in name}
-    prefix = export(source(tensors=tensors))
-    assert_same(read(prefix), tensors | {"global_step": np.int64(0)})
+def test_what_is_absent_and_what_is_unknown_are_told(source, export, capsys):
+    weights = without("base", "seq_relationship")
+    prefix = export(source(tensors=weights | {"my/own": np.float32(1)}))
+    assert_same(read(prefix), weights | STEP_0)
     assert (
         "absent, so not written: cls/seq_relationship/output_weights, "
         "cls/seq_relationship/output_bias\n"
+        "  not of an ALBERT model, so left out: my/own\n"
     ) in capsys.readouterr().out
-
-
-def test_unknown_variables_are_told(source, export, capsys):
-    golden = read(MODELS / "base" / "model.ckpt")
-    prefix = export(source(tensors=golden | {"my/own": np.float32(1)}))
-    assert_same(read(prefix), golden | {"global_step": np.int64(0)})
-    assert "not of an ALBERT model, so left out: my/own\n" in capsys.readouterr().out
 
 
 FINE_TUNED = {  # kind of HEADS -> (what finetuned_task.json holds, the class in transformers)
@@ -266,9 +275,7 @@ def fine_tuned(with_vocabulary):
 
     def make(kind):
         folder, _ = with_vocabulary()
-        config = AlbertConfig.from_json_file(str(folder / "albert_config.json"))
-        named = name_table.named_variables(HEADS[kind](config))
-        tensors = {name: variable.numpy() for name, variable in named.items()}
+        tensors = values_of(named_model(config_of(folder), HEADS[kind]))
         write(folder / "model.ckpt", tensors)
         if FINE_TUNED[kind][0]:
             (folder / run_directory.TASK).write_text(json.dumps(FINE_TUNED[kind][0]))
@@ -278,21 +285,20 @@ def fine_tuned(with_vocabulary):
 
 
 @pytest.mark.parametrize("kind", ["classifier", "race", "squad1"])
-def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, export, capsys):
+def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, to_transformers, export, capsys):
     folder, tensors = fine_tuned(kind)
-    theirs = export(folder, "hf", export_format="hf")
+    theirs, tokenizer = to_transformers(folder)
     name = f"Albert{FINE_TUNED[kind][1]}"
     printed = capsys.readouterr().out
     assert f"Wrote {len(tensors)} variables as {name} to {theirs}" in printed
     assert json.loads((theirs / "config.json").read_text())["architectures"] == [name]
-    tokenizer = json.loads((theirs / "tokenizer_config.json").read_text())
     assert tokenizer["split_special_tokens"] is True  # only a masked LM is asked with [MASK]
     head = run_directory.RunDirectory(str(folder)).task
     assert run_directory.RunDirectory(str(theirs)).task == head and (head is None) == (
         kind == "squad1"
     )
     again = export(theirs, "again/model.ckpt", "model.safetensors")
-    assert_same(read(again), tensors | {"global_step": np.int64(0)})
+    assert_same(read(again), tensors | STEP_0)
 
 
 def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
@@ -315,45 +321,29 @@ def test_one_output_needs_its_task(fine_tuned, export):
 
 @pytest.mark.parametrize("flag", ["do_lower_case", "strip_accents"])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_clean_up_is_that_of_the_run(flag, recorded, with_vocabulary, export):
+def test_clean_up_is_that_of_the_run(flag, recorded, with_vocabulary, to_transformers):
     folder, _ = with_vocabulary()
-    config = json.loads((folder / "albert_config.json").read_text())
-    record = {"config": config, "text": {flag: recorded}, "vocabulary": None}
-    (folder / "run.json").write_text(json.dumps(record))
-    directory = export(folder, "hf", export_format="hf")
-    tokenizer = json.loads((directory / "tokenizer_config.json").read_text())
-    assert tokenizer.get(flag, True) is recorded
-    export(folder, "same", export_format="hf", **{flag: recorded})
+    write_record(folder, **{flag: recorded})
+    assert to_transformers(folder)[1].get(flag, True) is recorded
+    to_transformers(folder, "same", **{flag: recorded})
     with pytest.raises(ValueError, match=rf"--{flag}=.*run\.json\): leave it out"):
-        export(folder, "other", export_format="hf", **{flag: not recorded})
+        to_transformers(folder, "other", **{flag: not recorded})
 
 
-def test_the_length_of_the_training_goes_along(with_vocabulary, export):
+def test_the_length_of_the_training_goes_along(with_vocabulary, to_transformers):
     folder, _ = with_vocabulary()
-
-    def length():
-        directory = export(folder, "hf", export_format="hf")
-        written = json.loads((directory / "tokenizer_config.json").read_text())
-        shutil.rmtree(directory)
-        return written["model_max_length"]
-
-    assert length() == 40
-    config = json.loads((folder / "albert_config.json").read_text())
-    record = {"config": config, "text": {"max_seq_length": 20}, "vocabulary": None}
-    (folder / "run.json").write_text(json.dumps(record))
-    assert length() == 20
+    write_record(folder, max_seq_length=20)
+    assert to_transformers(folder)[1]["model_max_length"] == 20
 
 
-def test_the_vocabulary_of_the_run_is_found(with_vocabulary, export, tmp_path):
+def test_the_vocabulary_of_the_run_is_found(with_vocabulary, to_transformers, tmp_path):
     folder, _ = with_vocabulary()
     path = (folder / "30k-clean.model").rename(tmp_path / "elsewhere.model")
-    config = json.loads((folder / "albert_config.json").read_text())
-    sources.write_record(folder, path, config, do_lower_case=False)
-    directory = export(folder, "hf", export_format="hf")
-    assert not json.loads((directory / "tokenizer_config.json").read_text())["do_lower_case"]
+    sources.write_record(folder, path, config_of(folder).to_dict(), do_lower_case=False)
+    assert not to_transformers(folder)[1]["do_lower_case"]
     path.write_bytes(b"another file")
     with pytest.raises(ValueError, match=r"elsewhere\.model, the vocabulary .* is gone or another"):
-        export(folder, "other", export_format="hf")
+        to_transformers(folder, "other")
 
 
 def test_tokenizers_that_transformers_lacks(with_vocabulary, export, tmp_path):
@@ -370,10 +360,9 @@ def test_tokenizers_that_transformers_lacks(with_vocabulary, export, tmp_path):
 
 # --- Bad input -----------------------------------------------------------------------------------
 
-
-def without(variant, part):
-    golden = read(MODELS / variant / "model.ckpt")
-    return {name: value for name, value in golden.items() if part not in name}
+OTHER_HEAD = read(MODELS / "base" / "model.ckpt") | {
+    "cls/predictions/output_bias": np.zeros([301], np.float32)
+}
 
 
 @pytest.mark.parametrize(
@@ -383,6 +372,8 @@ def without(variant, part):
         ({"tensors": without("base", "pooler")}, {}, "missing: bert/pooler/dense/kernel"),
         ({"vocab_size": 301}, {}, r"shape \[300, 16\] in the file, \[301, 16\] here"),
         ({"variant": "groups2", "num_hidden_groups": 1}, {}, "has no place for .*/group_1/"),
+        ({"tensors": OTHER_HEAD}, {}, "has no place for cls/predictions/output_bias"),
+        ({}, {"albert_directory": GOLDEN}, r"--albert_directory=.*holds no albert_config\.json"),
         ({}, {"checkpoint_name": "model.ckpt-best"}, "no checkpoint at .*model.ckpt-best"),
         ({}, {"export_format": "hf"}, "has 3000 pieces and the config has vocab_size=300"),
         ({"vocabulary": None}, {"export_format": "hf"}, "holds no vocabulary"),
@@ -437,13 +428,6 @@ def test_whole_numbers_are_no_weights(form, with_vocabulary, export):
         export(folder, "out/x", export_format=form)
 
 
-def test_a_head_of_another_model(source, export):
-    tensors = read(MODELS / "base" / "model.ckpt")
-    tensors["cls/predictions/output_bias"] = np.zeros([301], np.float32)
-    with pytest.raises(ValueError, match="has no place for cls/predictions/output_bias"):
-        export(source(tensors=tensors))
-
-
 @pytest.mark.parametrize("form", ["tf1", "tf2", "hf"])
 def test_what_exists_is_not_replaced(form, with_vocabulary, export, tmp_path):
     folder, _ = with_vocabulary()
@@ -469,13 +453,6 @@ def test_beside_the_source_its_config_stays(source, export, tmp_path):
     export(folder, "source/exported.ckpt")
     assert (folder / "albert_config.json").read_text() == text
     assert run_directory.exists(str(folder / "exported.ckpt"))
-
-
-def test_no_config(source, export):
-    folder = source()
-    (folder / "albert_config.json").unlink()
-    with pytest.raises(ValueError, match=r"--albert_directory=.*holds no albert_config\.json"):
-        export(folder)
 
 
 def test_a_failure_while_writing_leaves_nothing(source, export, tmp_path, monkeypatch):

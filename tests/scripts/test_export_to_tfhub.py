@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """export_to_tfhub.py through its real main: figures, reuse elsewhere, the card, bad input."""
 
-import dataclasses
 import functools
 import json
 import re
@@ -12,16 +11,24 @@ import pytest
 import tensorflow as tf
 
 import export_to_tfhub
-from albert_tf.checkpoints import loading, name_table, run_directory, source, writers
+from albert_tf.checkpoints import loading, run_directory, source
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.publish import graph_inputs, hub, saved_models
 from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
-from tests.checkpoints.golden_models import VARIANTS
+from tests.checkpoints.golden_models import (
+    VARIANTS,
+    assert_close,
+    assert_same,
+    golden_config,
+    named_model,
+    read,
+    values_of,
+    write,
+)
 from tests.processes import lines_of_code
 
-FORWARD = 2e-5  # absolute, as tests/golden/README.md says
 POSITIONS = 40  # of the golden models
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "an", "answer", "a", "question", "?", "."]
 
@@ -30,6 +37,17 @@ def make_directory(path, variant):
     shutil.copytree(GOLDEN / "model" / variant, path)
     (path / "vocab.txt").write_text("\n".join(PIECES) + "\n")
     return path
+
+
+def export_module(run_main, source, export_path, checkpoint_name="model.ckpt", **values):
+    values |= {"export_path": export_path, "checkpoint_name": checkpoint_name}
+    run_main(export_to_tfhub, albert_directory=source, **values)
+    return export_path
+
+
+def change_config(path, **values):
+    config = json.loads((path / "albert_config.json").read_text())
+    (path / "albert_config.json").write_text(json.dumps(config | values))
 
 
 @pytest.fixture
@@ -42,11 +60,8 @@ def directory(tmp_path):
 def run(run_main, tmp_path):
     """Exports a directory: run(directory, flag=value, ...) -> path of the module."""
 
-    def call(source, **values):
-        path = tmp_path / "module"
-        values = {"checkpoint_name": "model.ckpt", "export_path": path} | values
-        run_main(export_to_tfhub, albert_directory=source, **values)
-        return path
+    def call(source, export_path=tmp_path / "module", **values):
+        return export_module(run_main, source, export_path, **values)
 
     return call
 
@@ -58,10 +73,8 @@ def exported(run_main, tmp_path_factory):
     @functools.cache
     def export(variant="base"):
         folder = tmp_path_factory.mktemp(variant)
-        values = {"checkpoint_name": "model.ckpt", "export_path": folder / "module"}
         source = make_directory(folder / "albert", variant)
-        run_main(export_to_tfhub, albert_directory=source, **values)
-        return folder / "module"
+        return export_module(run_main, source, export_path=folder / "module")
 
     return export
 
@@ -69,15 +82,9 @@ def exported(run_main, tmp_path_factory):
 def golden(variant):
     """Inputs under the Hub's names, and the original's outputs."""
     arrays = np.load(GOLDEN / "model" / variant / "inputs.npz")
-    names = dict(zip(graph_inputs.HUB_INPUTS, graph_inputs.FEATURES, strict=True))
-    names[graph_inputs.POSITIONS] = graph_inputs.POSITIONS
-    inputs = {name: tf.constant(arrays[old], tf.int32) for name, old in names.items()}
+    names = graph_inputs.HUB_NAMES | {graph_inputs.POSITIONS: graph_inputs.POSITIONS}
+    inputs = {name: tf.constant(arrays[old], tf.int32) for old, name in names.items()}
     return inputs, np.load(GOLDEN / "model" / variant / "outputs.npz")
-
-
-def assert_close(actual, expected, atol=FORWARD):
-    assert actual.shape == expected.shape
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
 
 
 def example_of(module):
@@ -97,8 +104,8 @@ def example_of(module):
 def test_figures_of_the_original(variant, exported):
     module = tf.saved_model.load(str(exported(variant)))
     inputs, expected = golden(variant)
-    encoder_inputs = {name: inputs[name] for name in graph_inputs.HUB_INPUTS}
-    found = module(encoder_inputs)
+    positions = inputs.pop(graph_inputs.POSITIONS)
+    found = module(inputs)
     assert found.keys() == {"pooled_output", "default", "sequence_output", "encoder_outputs"}
     for name in ("pooled_output", "sequence_output"):
         assert_close(found[name], expected[name])
@@ -109,19 +116,16 @@ def test_figures_of_the_original(variant, exported):
         assert_close(actual, layer)
 
     flat = expected["mlm_logits"]
-    of_mlm = module.mlm(inputs)
+    of_mlm = module.mlm(inputs | {graph_inputs.POSITIONS: positions})
     assert_close(of_mlm["mlm_logits"], flat.reshape(4, 6, -1))
     assert_close(of_mlm["pooled_output"], expected["pooled_output"])
-    assert_close(module.sop(encoder_inputs)["sop_log_probs"], expected["sop_log_probs"])
+    assert_close(module.sop(inputs)["sop_log_probs"], expected["sop_log_probs"])
 
-    renamed = dict(
-        zip(graph_inputs.FEATURES, (inputs[name] for name in graph_inputs.HUB_INPUTS), strict=True)
-    )
+    renamed = {name: inputs[hub_name] for name, hub_name in graph_inputs.HUB_NAMES.items()}
     signatures = module.signatures
     assert_close(signatures["tokens"](**renamed)["sequence_output"], expected["sequence_output"])
     assert_close(signatures["sop"](**renamed)["sop_log_probs"], expected["sop_log_probs"])
-    positions = {"mlm_positions": inputs[graph_inputs.POSITIONS]}
-    assert_close(signatures["mlm"](**renamed, **positions)["mlm_logits"], flat)
+    assert_close(signatures["mlm"](**renamed, mlm_positions=positions)["mlm_logits"], flat)
 
 
 @pytest.mark.long
@@ -134,25 +138,15 @@ def test_figures_of_the_original(variant, exported):
     ],
 )
 def test_every_sharing_strategy(sharing, tmp_path):
-    config = dataclasses.replace(
-        AlbertConfig.from_json_file(str(GOLDEN / "model" / "base" / "albert_config.json")),
-        parameter_sharing=sharing,
-    )
-    model = heads.PretrainingModel(config)
-    (tmp_path / "albert_config.json").write_text("{}")
+    model = heads.PretrainingModel(golden_config(parameter_sharing=sharing))
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
-    files = {"config_file": "albert_config.json", "vocab_file": "vocab.txt"}
-    assets = {name: str(tmp_path / file) for name, file in files.items()}
-    module = hub.HubModule(model, (), assets, True)
+    module = hub.HubModule(model, (), {"vocab_file": str(tmp_path / "vocab.txt")}, True)
     saved_models.save_module(module, str(tmp_path / "module"), module.signatures())
     loaded = tf.saved_model.load(str(tmp_path / "module"))
     inputs, _ = golden("base")
-    expected = model.encoder(
-        inputs["input_word_ids"],
-        input_mask=inputs["input_mask"],
-        token_type_ids=inputs["input_type_ids"],
-    )
-    found = loaded({name: inputs[name] for name in graph_inputs.HUB_INPUTS})
+    del inputs[graph_inputs.POSITIONS]
+    expected = model.encoder(*inputs.values())
+    found = loaded(inputs)
     assert_close(found["sequence_output"], expected["sequence_output"].numpy(), atol=1e-6)
     assert len(loaded.trainable_variables) == len(model.encoder.trainable_variables)
     assert not hasattr(loaded, "mlm") and not hasattr(loaded, "sop")
@@ -162,9 +156,7 @@ def test_every_sharing_strategy(sharing, tmp_path):
 @pytest.mark.long
 def test_dropout_is_of_training_alone(directory, run):
     path = directory()
-    config = AlbertConfig.from_json_file(str(path / "albert_config.json"))
-    config = dataclasses.replace(config, hidden_dropout_prob=0.5)
-    (path / "albert_config.json").write_text(json.dumps(config.to_dict()))
+    change_config(path, hidden_dropout_prob=0.5)
     module = tf.saved_model.load(str(run(path)))
     inputs, expected = golden("base")
     inputs.pop(graph_inputs.POSITIONS)
@@ -239,17 +231,12 @@ def test_what_a_server_sees(directory, run):
 
 def test_the_module_is_a_source_of_weights(exported):
     module = exported("groups2")
-    assert {path.name for path in (module / "assets").iterdir()} == {
-        "albert_config.json",
-        "vocab.txt",
-    }
+    names = ["albert_config.json", "vocab.txt"]
+    assert sorted(path.name for path in (module / "assets").iterdir()) == names
     config = AlbertConfig.from_json_file(str(module / "assets" / "albert_config.json"))
-    named = name_table.named_variables(heads.PretrainingModel(config))
-    report = loading.load(str(module), named)
-    assert not report.missing
-    reader = tf.train.load_checkpoint(str(GOLDEN / "model" / "groups2" / "model.ckpt"))
-    for name, variable in named.items():
-        np.testing.assert_array_equal(variable, reader.get_tensor(name), err_msg=name)
+    named = named_model(config)
+    assert not loading.load(str(module), named).missing
+    assert_same(values_of(named), read(GOLDEN / "model" / "groups2" / "model.ckpt"))
 
 
 @pytest.mark.long
@@ -267,9 +254,8 @@ def test_card(directory, run, tmp_path):
     ):
         assert line in card
     count = re.search(r"parameters of the encoder \| ([\d,]+)", card)[1]
-    shapes = tf.train.load_checkpoint(str(GOLDEN / "model" / "inner2" / "model.ckpt"))
-    shapes = shapes.get_variable_to_shape_map()
-    sizes = [np.prod(shape) for name, shape in shapes.items() if name.startswith("bert/")]
+    tensors = read(GOLDEN / "model" / "inner2" / "model.ckpt")
+    sizes = [values.size for name, values in tensors.items() if name.startswith("bert/")]
     assert int(count.replace(",", "")) == sum(sizes)
 
 
@@ -311,17 +297,11 @@ print(module(tf.constant({texts!r}))["input_word_ids"].shape)
 @pytest.mark.slow
 def test_length_of_the_preprocessing(positions, flag, expected, directory, run):
     path = directory()
-    set_positions(path, positions)
+    change_config(path, max_position_embeddings=positions)
     module = run(path, export_type="preprocessing", **flag)
     found = tf.saved_model.load(str(module))(tf.constant(["an answer"]))
     assert found["input_word_ids"].shape == (1, expected)
     assert f"int32 [B, {expected}]" in (module / "README.md").read_text()
-
-
-def set_positions(path, positions):
-    config = json.loads((path / "albert_config.json").read_text())
-    config["max_position_embeddings"] = positions
-    (path / "albert_config.json").write_text(json.dumps(config))
 
 
 SERVED = """
@@ -386,33 +366,23 @@ def test_sequences_longer_than_the_positions(exported):
 @pytest.mark.long
 def test_a_checkpoint_without_heads(directory, run, capsys):
     path = directory()
-    reader = tf.train.load_checkpoint(str(path / "model.ckpt"))
-    names = [n for n in reader.get_variable_to_shape_map() if n.startswith("bert/")]
-    writers.WRITERS["tf1"](str(path / "bare"), {n: reader.get_tensor(n) for n in names})
+    tensors = read(path / "model.ckpt")
+    write(path / "bare", {n: v for n, v in tensors.items() if n.startswith("bert/")})
     module = tf.saved_model.load(str(run(path, checkpoint_name="bare")))
     assert not hasattr(module, "mlm") and not hasattr(module, "sop")
     out = capsys.readouterr().out
     assert "no masked-LM head, and so no mlm" in out and "no sentence-order head" in out
 
 
-def damage_config(path):
-    (path / "albert_config.json").unlink()
-
-
-def damage_vocabulary(path):
-    (path / "vocab.txt").unlink()
-
-
 def damage_encoder(path):
-    writers.WRITERS["tf1"](str(path / "model.ckpt"), {"cls/x": np.zeros([2], np.float32)})
+    write(path / "model.ckpt", {"cls/x": np.zeros([2], np.float32)})
 
 
 def more_groups(path):
     """As if the config had fewer than the checkpoint."""
-    reader = tf.train.load_checkpoint(str(path / "model.ckpt"))
-    tensors = {n: reader.get_tensor(n) for n in reader.get_variable_to_shape_map()}
+    tensors = read(path / "model.ckpt")
     groups = {name.replace("/group_0/", "/group_1/"): v for name, v in tensors.items()}
-    writers.WRITERS["tf1"](str(path / "model.ckpt"), tensors | groups)
+    write(path / "model.ckpt", tensors | groups)
 
 
 def record(**values):
@@ -435,8 +405,8 @@ def enlarge_vocabulary(path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (damage_config, "albert_config.json"),
-        (damage_vocabulary, "holds no vocabulary: put the SentencePiece model"),
+        (lambda path: (path / "albert_config.json").unlink(), "albert_config.json"),
+        (lambda path: (path / "vocab.txt").unlink(), "holds no vocabulary: put the SentencePiece"),
         (damage_encoder, "encoder"),
         (enlarge_vocabulary, "311 pieces and .* vocab_size=300: one belongs to another model"),
         (more_groups, "has no place for, so it belongs to another config: .*group_1"),
@@ -456,7 +426,6 @@ def test_bad_directories(damage, message, directory, run, tmp_path):
     damage(path)
     with pytest.raises(ValueError, match=message):
         run(path, do_lower_case=True)
-    assert not (tmp_path / "module").exists()
     assert not list(tmp_path.glob("module*"))
 
 
@@ -470,27 +439,24 @@ def test_bad_directories(damage, message, directory, run, tmp_path):
 )
 def test_lengths_that_make_no_module(flags, message, directory, run, tmp_path):
     path = directory()
-    set_positions(path, 64)
+    change_config(path, max_position_embeddings=64)
     with pytest.raises(ValueError, match=message):
         run(path, **flags)
     assert not list(tmp_path.glob("module*"))
 
 
 @pytest.mark.long
-def test_casing_is_the_trainings(directory, run):
+def test_clean_up_is_the_trainings(directory, run):
     path = directory()
-    record(text={"do_lower_case": False})(path)
-    module = tf.saved_model.load(str(run(path)))
-    assert not module.do_lower_case.numpy() and module.strip_accents.numpy()
-
-
-@pytest.mark.long
-def test_accents_stay_as_in_the_training(directory, run):
-    path = directory()
-    record(text={"strip_accents": False})(path)
-    module = run(path)
-    assert source.Source(str(module)).setting("strip_accents") is False
-    assert "lower-cased; accents are kept" in (module / "README.md").read_text()
+    for flag, card in (
+        ("do_lower_case", "with its capitals; accents are dropped"),
+        ("strip_accents", "lower-cased; accents are kept"),
+    ):
+        record(text={flag: False})(path)
+        module = run(path, export_path=path / flag)
+        for name in ("do_lower_case", "strip_accents"):
+            assert source.Source(str(module)).setting(name) is (name != flag)
+        assert card in (module / "README.md").read_text()
     run(path, export_type="preprocessing", export_path=path / "preprocessing")
     assert "accents are kept." in (path / "preprocessing" / "README.md").read_text()
 
