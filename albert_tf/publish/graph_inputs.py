@@ -335,11 +335,10 @@ def _are_alignable(context, kind_of):
     """
     text = read_characters(context)
     kind = kind_of(text.codes)
-    # One character of the white space before a word is linked, if any of it becomes a space: the
-    # last one that does.
+    # Of the white space before a word, the last character that becomes a space is linked.
     seen = indices_of(kind != _BLANK)
     kind, rows = tf.gather(kind, seen), tf.gather(text.rows, seen)
-    is_linked = (kind == _LINKED) | (kind == _SPACE) & followed_by(kind != _SPACE, rows)
+    is_linked = (kind == _LINKED) | ((kind == _SPACE) & followed_by(kind != _SPACE, rows))
     linked = tf.math.unsorted_segment_sum(tf.cast(is_linked, tf.float64), rows, text.count)
     length = tf.cast(text.splits()[1:] - text.splits()[:-1], tf.float64)
     return (linked > 0) & (linked >= 0.8 * length)

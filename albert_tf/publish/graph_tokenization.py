@@ -177,10 +177,7 @@ class _SentencePieceMode(tf.Module):
         solid = text.codes != SPACE
         solid_before = running_total(tf.cast(solid, tf.int32))
         first, last = (
-            tf.gather(
-                solid_before,
-                characters_at(text.codes, string_starts, offsets.values),
-            )
+            tf.gather(solid_before, characters_at(text.codes, string_starts, offsets.values))
             for offsets in (starts, ends)
         )
         table = tf.stack([self._ids.lookup(pieces.values), first, last], axis=1)

@@ -141,6 +141,16 @@ def _signature(module, names):
 # --- Preprocessing of text -----------------------------------------------------------------------
 
 
+class _Tokenize(GraphTokenizer):
+    """`Preprocessing.tokenize`: tokenizes text, and names the special ids."""
+
+    __call__ = GraphTokenizer.tokenize
+
+    @tf.function(input_signature=[], autograph=False)
+    def get_special_tokens_dict(self):
+        return {name: tf.constant(id_) for name, id_ in self.special_tokens.items()}
+
+
 class Preprocessing(tf.Module):
     """Turns strings into inputs of the encoder, as the Hub's common API for text has it.
 
@@ -157,9 +167,8 @@ class Preprocessing(tf.Module):
 
     def __init__(self, tokenizer, seq_length=DEFAULT_SEQ_LENGTH):
         super().__init__()
-        self._tokenizer = GraphTokenizer(tokenizer)
+        self.tokenize = _Tokenize(tokenizer)
         self._seq_length = seq_length
-        self.tokenize = _Tokenize(self._tokenizer)
         flat, by_words = (
             tf.RaggedTensorSpec([None] * rank, tf.int32, ragged_rank=rank - 1) for rank in (2, 3)
         )
@@ -173,12 +182,12 @@ class Preprocessing(tf.Module):
     @tf.function(input_signature=[STRINGS], autograph=False)
     def __call__(self, texts):
         """Inputs of the encoder, int32 [B, seq_length] each, for string [B]: [CLS] text [SEP]."""
-        return pack([self._tokenizer.tokenize(texts)], self._seq_length, self._tokenizer)
+        return pack([self.tokenize(texts)], self._seq_length, self.tokenize)
 
     @tf.function(input_signature=[STRINGS], autograph=False)
     def tokenize_with_offsets(self, texts):
         """Ids, starts and ends of pieces: see `GraphTokenizer.tokenize_with_offsets`."""
-        return tuple(self._tokenizer.tokenize_with_offsets(texts))
+        return tuple(self.tokenize.tokenize_with_offsets(texts))
 
     @tf.function(autograph=False)
     def bert_pack_inputs(self, inputs, seq_length=None):
@@ -193,23 +202,7 @@ class Preprocessing(tf.Module):
         """
         if seq_length is None:
             seq_length = self._seq_length
-        return pack(inputs, seq_length, self._tokenizer)
-
-
-class _Tokenize(tf.Module):
-    """`Preprocessing.tokenize`: tokenizes text, and names the special ids."""
-
-    def __init__(self, tokenizer):
-        super().__init__()
-        self._tokenizer = tokenizer
-
-    @tf.function(input_signature=[STRINGS], autograph=False)
-    def __call__(self, texts):
-        return self._tokenizer.tokenize(texts)
-
-    @tf.function(input_signature=[], autograph=False)
-    def get_special_tokens_dict(self):
-        return {name: tf.constant(id_) for name, id_ in self._tokenizer.special_tokens.items()}
+        return pack(inputs, seq_length, self.tokenize)
 
 
 # --- Cards: README.md of modules, made from the templates next to this file ----------------------

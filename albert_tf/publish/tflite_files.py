@@ -47,7 +47,7 @@ def convert(module, functions, vocab_size):
     samples = [
         _sample(functions.ids, shape, max_seq_length, vocab_size, random) for _ in range(SAMPLES)
     ]
-    expected = [_as_numpy(function(**sample)) for sample in samples]
+    expected = _stacked([function(**sample) for sample in samples])
     found = {}
     for kind, limit in TFLITE_LIMITS.items():
         content = _converted(function, module, kind)
@@ -103,8 +103,9 @@ def _sample(names, shape, max_seq_length, vocab_size, random):
     return {name: tf.constant(np.broadcast_to(values[name], shape), tf.int32) for name in names}
 
 
-def _as_numpy(outputs):
-    return {name: np.array(values) for name, values in outputs.items()}
+def _stacked(runs):
+    """Outputs of all samples: list of dicts -> dict of name -> array [n, ...]."""
+    return {name: np.stack([outputs[name] for outputs in runs]) for name in runs[0]}
 
 
 def _largest_difference(content, samples, expected):
@@ -116,10 +117,7 @@ def _largest_difference(content, samples, expected):
         warnings.simplefilter("ignore")  # deprecated: the interpreter moves to ai_edge_litert
         interpreter = tf.lite.Interpreter(model_content=content)
     runner = interpreter.get_signature_runner()
-    found, expected = (
-        {name: np.stack([outputs[name] for outputs in runs]) for name in runs[0]}
-        for runs in ([_as_numpy(runner(**sample)) for sample in samples], expected)
-    )
+    found = _stacked([runner(**sample) for sample in samples])
     differences = [
         np.max(_differences(name, found, expected)) / max(1.0, np.max(np.abs(values)))
         for name, values in expected.items()

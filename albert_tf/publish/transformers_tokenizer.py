@@ -51,9 +51,7 @@ def _sentencepiece(tokenizer):
     metaspace = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always",
                  "split": True}  # fmt: skip
     steps = {
-        "normalizer": _sentencepiece_normalizers(
-            proto, tokenizer.do_lower_case, tokenizer.strip_accents
-        ),
+        "normalizer": _sentencepiece_normalizers(proto, tokenizer),
         "pre_tokenizer": [metaspace, _control_split(proto)],
         "decoder": metaspace,
         "model": {
@@ -89,19 +87,19 @@ def _check_sentencepiece(proto):
         )
 
 
-def _sentencepiece_normalizers(proto, do_lower_case, strip_accents):
+def _sentencepiece_normalizers(proto, tokenizer):
     """The steps of `preprocess_text`, and then the model's own table."""
     charsmap = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode("ascii")
     table = {"type": "Precompiled", "precompiled_charsmap": charsmap}
     # What a table composes (Hangul) has to be composed before: transformers goes by characters.
     composed = [{"type": "NFC"}] if "nfkc" in proto.normalizer_spec.name else []
     # StripAccents takes the marks of class 0 too
-    stripped = [_replace(unicodedata.combining, "")] if strip_accents else []
+    stripped = [_replace(unicodedata.combining, "")] if tokenizer.strip_accents else []
     return [
         _replace(str.isspace, " "),  # U+001C to U+001F are spaces only in Python
         {"type": "NFKD"},
         *stripped,
-        *(_LOWERED if do_lower_case else ()),
+        *(_LOWERED if tokenizer.do_lower_case else ()),
         *([*composed, table] if charsmap else ()),
     ]
 
@@ -213,23 +211,24 @@ def tokenizer_files(tokenizer, max_length, finds_special=False):
 
 def _template(ids):
     """The step that adds [CLS] and [SEP]."""
-    first = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}]
-    segments = [
-        [
-            {"Sequence": {"id": letter, "type_id": number}},
-            {"SpecialToken": {"id": "[SEP]", "type_id": number}},
-        ]
+    first, second = (
+        [{"Sequence": {"id": letter, "type_id": number}}, _special("[SEP]", number)]
         for number, letter in enumerate("AB")
-    ]
+    )
+    single = [_special("[CLS]", 0), *first]
     return {
         "type": "TemplateProcessing",
-        "single": first + segments[0],
-        "pair": first + segments[0] + segments[1],
+        "single": single,
+        "pair": single + second,
         "special_tokens": {
             token: {"id": token, "ids": [ids[token]], "tokens": [token]}
             for token in ("[CLS]", "[SEP]")
         },
     }
+
+
+def _special(token, segment):
+    return {"SpecialToken": {"id": token, "type_id": segment}}
 
 
 def _split(pattern, behavior):

@@ -147,22 +147,17 @@ def test_a_step_by_hand(kind, length):
     np.testing.assert_allclose(variable, [[2.0 - length]], rtol=1e-5)
 
 
-# --- What decays --------------------------------------------------------------------------------
+# --- Constants --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
-def test_rank_selects_what_the_originals_names_select(name):
+def test_constants_and_decayed_variables_are_the_originals(name):
     meta = json.loads((DATA / f"{name}_meta.json").read_text())
     config = AlbertConfig.from_json_file(str(DATA / "albert_config.json"))
     named = name_table.named_variables(heads.PretrainingModel(config))
     decayed = {n for n, variable in named.items() if optimization.is_decayed(variable)}
     assert decayed == set(meta["decayed"])
     assert set(named) - decayed == set(meta["not_decayed"])
-
-
-@pytest.mark.parametrize("name", ["adamw", "lamb"])
-def test_constants_are_the_originals(name):
-    meta = json.loads((DATA / f"{name}_meta.json").read_text())
     optimizer = optimization.create_optimizer(name, 0.1)
     assert isinstance(optimizer, optimization.OPTIMIZERS[name])
     for key in ("weight_decay_rate", "beta_1", "beta_2", "epsilon"):
