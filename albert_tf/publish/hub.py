@@ -35,7 +35,7 @@ class _Callable(tf.Module):
 
     Args:
         model: heads.PretrainingModel with its weights.
-        head: str, a key of HEADS, or None for the encoder alone.
+        head: str, a key of HEADS, or None for only the encoder.
     """
 
     # The SavedModel interface requires plain lists in place of tf.Module's properties.
