@@ -35,9 +35,7 @@ _CJK_RANGES = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
     (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
+    (0x2A700, 0x2CEAF),
     (0xF900, 0xFAFF),
     (0x2F800, 0x2FA1F),
 )
@@ -212,7 +210,8 @@ def basic_tokens(text, lower=True, strip_accents=True):
     if lower:
         text = text.lower()
     if lower and strip_accents:
-        text = "".join(map(_without_accent, unicodedata.normalize("NFD", text)))
+        text = unicodedata.normalize("NFD", text)
+        text = "".join(itertools.filterfalse(_cached_is_accent, text))
     return "".join(map(_cached_set_apart, text)).split()
 
 
@@ -261,11 +260,6 @@ def is_accent(char):
     return unicodedata.category(char) == "Mn"
 
 
-@functools.cache
-def _without_accent(char):
-    return "" if is_accent(char) else char
-
-
 def set_apart(char):
     """A character, with spaces around it if it is a word of its own."""
     # Signs such as $ + ` are not punctuation in Unicode, but are split as if they were.
@@ -273,7 +267,9 @@ def set_apart(char):
     return f" {char} " if is_punctuation else char
 
 
-_cached_cleaned, _cached_set_apart = functools.cache(cleaned), functools.cache(set_apart)
+_cached_cleaned, _cached_is_accent, _cached_set_apart = map(
+    functools.cache, (cleaned, is_accent, set_apart)
+)
 
 
 # --- Where words start ---
@@ -625,12 +621,9 @@ def _decoded(text):
 
 
 def _file_content(path, argument):
-    import tensorflow as tf  # here, because nothing else in this module needs its slow import
+    from albert_tf import files  # here, because nothing else in this module needs TensorFlow
 
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return file.read()
-    except tf.errors.OpError as error:
-        raise UserError(
-            f"{argument}: cannot read {path}: {error.message}; check the path and its permissions"
-        ) from error
+        return files.read_bytes(path)
+    except UserError as error:
+        raise UserError(f"{argument}: {error}; check the path and its permissions") from error
