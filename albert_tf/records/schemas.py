@@ -336,13 +336,11 @@ def serialize(columns):
 def _fields(name, values):
     """The map entries of one feature, one for each row."""
     if values.dtype.kind == "f":
-        rows, width = values.astype("<f4", copy=False), 4 * values.shape[1]
-        content, ends, tag = rows.tobytes(), range(0, rows.nbytes + 1, width or 1), _FLOAT_LIST
+        content, tag = values.astype("<f4", copy=False).tobytes(), _FLOAT_LIST
+        ends = [4 * values.shape[1] * row for row in range(len(values) + 1)]
     else:
         content, ends = _varints(values.astype(np.int64, casting="same_kind", copy=False))
         tag = _INT64_LIST
-    if not values.shape[1]:
-        return [_head(name, tag, 0)] * len(values)
     return [
         _head(name, tag, end - start) + content[start:end]
         for start, end in itertools.pairwise(ends)
@@ -351,23 +349,16 @@ def _fields(name, values):
 
 def _varints(values):
     """Returns (bytes of all values, offsets of the rows followed by the size)."""
-    n, length = values.shape
-    is_small = values.size and values.min() >= 0
-    largest = values.max() if is_small else None
-    if is_small and largest < 0x80:
-        return values.astype(np.uint8).tobytes(), range(0, n * length + 1, length)
-    # The format encodes negative numbers as large unsigned ones.
-    left = values.astype(np.uint32 if is_small and largest < 2**32 else np.uint64)
-    widths = np.ones(left.shape, np.uint8)
-    low = [left.astype(np.uint8)]
-    while (left := left >> left.dtype.type(7)).any():
-        widths += left > 0
-        low.append(left.astype(np.uint8))
-    low = np.stack(low, axis=-1) & np.uint8(0x7F)
-    places = np.arange(low.shape[-1], dtype=np.uint8)
-    low |= (places + 1 < widths[..., np.newaxis]).view(np.uint8) << np.uint8(7)  # more bytes follow
-    content = low[places < widths[..., np.newaxis]].tobytes()
-    return content, [0, *np.cumsum(widths.sum(axis=1, dtype=np.int64)).tolist()]
+    left = values.view(np.uint64)  # the format encodes negative numbers as large unsigned ones
+    largest = int(left.max(initial=0))
+    kind = np.uint32 if largest < 2**32 else np.uint64
+    shifts = np.arange(0, max(1, largest.bit_length()), 7, dtype=kind)
+    left = left.astype(kind)[..., np.newaxis] >> shifts  # [n, length, bytes]
+    low = left.astype(np.uint8) & np.uint8(0x7F)
+    low |= (left > 0x7F).view(np.uint8) << np.uint8(7)  # more bytes follow
+    is_used = left > 0
+    is_used[..., 0] = True
+    return low[is_used].tobytes(), [0, *np.cumsum(is_used.sum(axis=(1, 2))).tolist()]
 
 
 @functools.lru_cache(maxsize=1 << 14)
