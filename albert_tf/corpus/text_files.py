@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gzip
 import hashlib
+import io
 import itertools
 import re
 import zlib
@@ -23,6 +24,7 @@ _CONTEXT = 256  # characters, far more than are needed to tell whether a sentenc
 _BLANK_LINE = re.compile(rb"(?:^|\n)[ \t]*\n")  # in a block that begins at the start of a line
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which JSON can hold
 _BOM = b"\xef\xbb\xbf"
+_PACKED = {".gz": gzip.open, ".bz2": bz2.open}
 
 
 class Format(options.TextFormat):
@@ -115,16 +117,11 @@ def _check_length(parts, where):
 
 def _with_plain_line_ends(parts):
     r"""Yields text without byte order mark, with \n for \r\n and \r."""
-    held = b""
+    decoder = io.IncrementalNewlineDecoder(None, translate=True)  # for str, so use Latin-1
     for number, block in enumerate(parts):
-        block = held + (block.removeprefix(_BOM) if not number else block)
-        held = b"\r" if block.endswith(b"\r") else b""
-        block = block.removesuffix(held)
-        if b"\r" in block:
-            block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        yield block
-    if held:
-        yield b"\n"
+        block = block if number else block.removeprefix(_BOM)
+        yield decoder.decode(block.decode("latin-1")).encode("latin-1")
+    yield decoder.decode("", final=True).encode("latin-1")
 
 
 def blocks(path, unpack=True):
@@ -140,10 +137,9 @@ def blocks(path, unpack=True):
     try:
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(tf.io.gfile.GFile(path, "rb"))
-            if unpack and path.endswith(".gz"):
-                file = stack.enter_context(gzip.GzipFile(fileobj=file))
-            elif unpack and path.endswith(".bz2"):
-                file = stack.enter_context(bz2.BZ2File(file))
+            for ending, opened in _PACKED.items():
+                if unpack and path.endswith(ending):
+                    file = stack.enter_context(opened(file))
             while block := file.read(_BLOCK_BYTES):
                 yield block
     except tf.errors.OpError as error:
@@ -174,7 +170,7 @@ def total_size(paths):
         sizes = [tf.io.gfile.stat(path).length for path in paths]
     except tf.errors.OpError as error:
         raise UserError(f"an input file cannot be read: {error.message}") from error
-    return None if any(path.endswith((".gz", ".bz2")) for path in paths) else sum(sizes)
+    return None if any(path.endswith(tuple(_PACKED)) for path in paths) else sum(sizes)
 
 
 # === Sentences ===
