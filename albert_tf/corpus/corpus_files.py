@@ -18,6 +18,7 @@ import tensorflow as tf
 from albert_tf import files
 from albert_tf.corpus import line_encoder
 from albert_tf.errors import UserError
+from albert_tf.records import record_files
 
 _MOST_UNKNOWN = 100_000  # maximum number of different unknown pieces that are told apart
 TOKENS = {"ids": np.int32, "opens_word": np.bool_}
@@ -158,11 +159,10 @@ def open_corpus(path):
         )
     else:
         documents = open_array(path, np.int64, 2, -1).T
-    sizes = figures.pop("sizes", {})
     figures["counts"] = collections.Counter(figures["counts"])
     figures["token_files"] = {
         f"{directory}{name}": size // TOKEN_BYTES
-        for name, size in sizes.items()
+        for name, size in figures.pop("sizes").items()
         if name.startswith(TOKENS_ENDING)
     }
     return Corpus(**arrays | {"documents": documents}, **figures)
@@ -170,20 +170,10 @@ def open_corpus(path):
 
 def is_whole(directory):
     """Whether a directory holds a corpus whose files all have the size they were written with."""
-    figures = read_state(os.path.join(directory, _FIGURES))
-    return figures is not None and all(
-        size_of(f"{directory}{name}") == size
-        for name, size in figures.get("sizes", {"": 0}).items()
+    sizes = record_files.read_state(os.path.join(directory, _FIGURES)).get("sizes")
+    return bool(sizes) and all(
+        size_of(f"{directory}{name}") == size for name, size in sizes.items()
     )
-
-
-def read_state(path):
-    """The dict in a JSON file of the work directory; None if it is not there or damaged."""
-    try:
-        found = files.read_json(path)
-    except UserError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def size_of(path):

@@ -101,11 +101,11 @@ class Planner:
         files.write_text(f"{self._file(number)}.json", json.dumps(figures))
 
     def figures(self, part):
-        """The figures of a part if its plan is complete, else None."""
+        """The figures of a part if its plan is complete, else an empty dict."""
         plan = self._file(part[0])
-        figures = corpus_files.read_state(f"{plan}.json")
-        size = _PAIR_BYTES * figures["instances"] if figures else None
-        return figures if size == corpus_files.size_of(plan) else None
+        figures = record_files.read_state(f"{plan}.json")
+        size = _PAIR_BYTES * figures.get("instances", 0)
+        return figures if size == corpus_files.size_of(plan) else {}
 
     def pairs(self, number):
         """The pairs of a part: int64 array [pairs, 5]."""
@@ -171,11 +171,11 @@ class RecordWriter:
         files.write_text(self._note(number), json.dumps(figures))
 
     def figures(self, number):
-        """The figures of an output file if it is finished and unchanged, else None."""
-        figures, path = corpus_files.read_state(self._note(number)), self.outputs[number]
+        """The figures of an output file if it is finished and unchanged, else an empty dict."""
+        figures, path = record_files.read_state(self._note(number)), self.outputs[number]
         if not figures or not tf.io.gfile.exists(path):
-            return None
-        return figures if record_files.is_current(figures, record_files.state(path)) else None
+            return {}
+        return figures if record_files.is_current(figures, record_files.state(path)) else {}
 
     def _note(self, number):
         return os.path.join(self.notes, f"{number:05}.json")

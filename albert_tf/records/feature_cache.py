@@ -64,14 +64,14 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     if add_key:
         stem, ending = os.path.splitext(path)
         path = f"{stem}-{key[:8]}{ending}"
-    sidecar = f"{path}.meta.json"
+    sidecar = record_files.cache_settings_file(path)
     for name in (path, sidecar):
         if tf.io.gfile.isdir(name):
             raise UserError(f"{name} is a directory, and features are to be written there")
     found = _read_sidecar(sidecar)
     reason = _why_not(path, found, wanted)
     if reason is None:
-        record_files.check_records([path], schema, remedy=record_files.CACHE_REMEDY)
+        record_files.check_records([path], schema)
         print(f"Using features again: {path} ({found['records']} records, same settings and input)")
         return Cache(path, key, collections.Counter(found["counts"]))
     print(f"Making features: {path} ({reason})")
@@ -90,11 +90,9 @@ def _read_sidecar(path):
         return {}
     try:
         found = files.read_json(path)
-    except UserError:
+        numbers = [found["records"], found["bytes"], *found["counts"].values()]
+    except (UserError, LookupError, TypeError, AttributeError):
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("counts"), dict):
-        return None
-    numbers = [found.get("records"), found.get("bytes"), *found["counts"].values()]
     return found if all(type(number) is int for number in numbers) else None  # no bool, no nan
 
 

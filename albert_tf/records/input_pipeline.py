@@ -82,10 +82,8 @@ def train_batches(
     rows, rest = divmod(batch_size, num_shares * splits)
     if rest:
         raise ValueError(f"a batch of {batch_size} has no {num_shares} x {splits} equal parts")
-    with_epochs = masking is not None
-    group_of = length_buckets and functools.partial(_bucket_of, length_buckets)
     ordered = _training_records(
-        files, batch_size, seed, window, first_step, num_shares, share, with_epochs, group_of
+        files, batch_size, seed, window, first_step, num_shares, share, length_buckets
     )
     batches = parsed_batches(ordered, schema, rows, drop_remainder=True, masking=masking, seed=seed)
     allowed = functools.partial(_rounded_up, step=length_step)
@@ -158,9 +156,8 @@ def load_arrays(path, schema):
     Raises:
         UserError: a record is damaged or does not fit the schema.
     """
-    with record_files.naming_bad_records([path], schema, remedy=record_files.CACHE_REMEDY):
-        with record_files.advising(record_files.CACHE_REMEDY):
-            count = len(record_files.lengths(path))
+    with record_files.naming_bad_records([path], schema):
+        count = len(record_files.lengths(path))
         arrays = {
             name: np.empty(
                 [count, feature.length], np.int32 if feature.dtype == tf.int64 else np.float32
@@ -259,13 +256,13 @@ def _cut(features, max_seq_length, length, reshape):
 
 
 def _training_records(
-    files, batch_size, seed, window, first_step, num_shares, share, with_epochs, group_of
+    files, batch_size, seed, window, first_step, num_shares, share, length_buckets
 ):
     """Endless dataset of serialised records: the rows of every batch that belong to a share.
 
     Batch k consists of the records k * B to (k + 1) * B - 1 of an endless order. The order depends
-    only on `seed`, `window` and the counts of the files; with `group_of`, also on B and the groups.
-    Two windows of records are in memory.
+    only on `seed`, `window` and the counts of the files; with `length_buckets`, also on B and the
+    lengths of the records. Two windows of records are in memory.
 
     Args:
         files: sequence of record_files.IndexedFile, with at least one record.
@@ -275,13 +272,11 @@ def _training_records(
         first_step: int, the batch to begin with.
         num_shares: int n.
         share: int i: the rows from i * B / n to (i + 1) * B / n - 1 of each batch.
-        with_epochs: bool, whether each record comes with the number of its epoch.
-        group_of: callable or None, string tensor [n] of records -> int32 tensor [n], their groups.
-            A batch within a window has records of one group, except for at most one batch per
-            border between groups.
+        length_buckets: tuple of int or None. If given, a batch within a window has records of one
+            bucket, except for at most one batch per border between buckets.
 
     Returns:
-        tf.data.Dataset of string scalars, or of pairs of these and int64 scalars.
+        tf.data.Dataset of string scalars and int64 scalars, the epochs.
     """
     counts = np.array([file.count for file in files])
     shuffles, size = window > 1, window if window > 1 else _UNSHUFFLED_WINDOW
@@ -297,28 +292,28 @@ def _training_records(
         first = tf.where(epoch == first_epoch, tf.constant(in_epoch // size, tf.int64), 0)
         order = order_of(len(files), epoch, 0)
         found = _from_record(read, order, tf.gather(counts, order), first * size)
-        if not group_of:
-            return found.batch(size).enumerate(first).map(lambda n, block: (epoch, n, block))
-        some = found.batch(_MEASURED_TOGETHER)
-        found = some.map(lambda batch: (batch, group_of(batch)), tf.data.AUTOTUNE).unbatch()
-        return found.batch(size).enumerate(first).map(lambda n, block: (epoch, n, *block))
+        if length_buckets:
+            some = found.batch(_MEASURED_TOGETHER)
+            found = some.map(with_buckets, tf.data.AUTOTUNE).unbatch()
+        return found.batch(size).enumerate(first).map(lambda n, block: (epoch, n, block))
 
-    def arranged(epoch, number, block, groups=None):
+    def with_buckets(batch):
+        return batch, _bucket_of(length_buckets, batch)
+
+    def arranged(epoch, number, block):
         """The records of a window that belong to this share, in order, several per element."""
+        block, buckets = block if length_buckets else (block, None)
         length = tf.size(block, tf.int64)
         start = epoch * counts.sum() + number * size
         order = order_of(length, epoch, 1 + number)
-        if group_of:
+        if length_buckets:
             key = tf.stack([seed_number, epoch * _EPOCH_KEYS + _BATCH_KEYS + number])
-            order = _in_batches(
-                order, tf.gather(groups, order), -start % batch_size, batch_size, key
-            )
+            groups = tf.gather(buckets, order)
+            order = _in_batches(order, groups, -start % batch_size, batch_size, key)
         places = start - first_record + tf.range(length, dtype=tf.int64)
         wanted = (places >= 0) & (places % batch_size // (batch_size // num_shares) == share)
         rows = tf.data.Dataset.from_tensor_slices(order[wanted])
         copied = rows.batch(_COPIED_TOGETHER).map(lambda some: tf.gather(block, some))
-        if not with_epochs:
-            return copied
         return copied.map(lambda some: (some, tf.fill(tf.shape(some), epoch)))
 
     epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)

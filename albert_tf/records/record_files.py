@@ -2,6 +2,7 @@
 """TFRecord files as they are on disk: counts and offsets of records, checks, damaged records."""
 
 import contextlib
+import fnmatch
 import gzip
 import itertools
 import json
@@ -20,8 +21,8 @@ from albert_tf.records import schemas
 
 INDEX = "records.json"  # in the directory of a run
 STEP = 4096  # records from one known offset to the next: some MB, quick to skip
-CACHE_REMEDY = "If the file is damaged, delete it: it is then made again"
-_SUMMARY = "summary-"
+_CACHE_REMEDY = "If the file is damaged, delete it: it is then made again"
+_SUMMARIES = "summary-*.json"
 _ENTRY = ("size", "mtime_nsec", "count", "offsets")
 _HEAD_BYTES, _CHECKSUM_BYTES = 12, 4  # length with checksum before a record; checksum after it
 _LONGEST_PACKED = 1 << 28  # bytes of a record in a compressed file, whose size is no limit
@@ -60,7 +61,7 @@ class IndexedFile(NamedTuple):
     offsets: tuple
 
 
-def read_index(paths, index_file=None, *, save=True, remedy=None):
+def read_index(paths, index_file=None, *, save=True):
     """Counts the records of files, or takes the counts of an earlier call for unchanged files.
 
     Files are identified by path, size and time of the last change. Counting reads whole files,
@@ -70,7 +71,6 @@ def read_index(paths, index_file=None, *, save=True, remedy=None):
         paths: sequence of str.
         index_file: str or None, JSON file that keeps the counts.
         save: bool, whether to write new counts to it: only one of several workers may.
-        remedy: str or None, a sentence for the message about a damaged file.
 
     Returns:
         list of IndexedFile, in the order of `paths`.
@@ -79,10 +79,10 @@ def read_index(paths, index_file=None, *, save=True, remedy=None):
         UserError: a file cannot be read, is damaged, or there is no record at all.
     """
     states = {path: state(path) for path in paths}
-    kept = _entries(_read_json(index_file)) if index_file else {}
+    kept = _entries(read_state(index_file)) if index_file else {}
     known = _known(states) | _current(kept, states)
     missing = [path for path in states if path not in known]
-    for path, found in _count_all(missing, states, remedy):
+    for path, found in _count_all(missing, states):
         known[path] = states[path] | found
     if index_file and save and any(kept.get(path) != known[path] for path in states):
         content = index_content({path: known[path] for path in states})
@@ -108,15 +108,13 @@ def check_lengths(paths):
             lengths(path)
 
 
-def _count_all(paths, states, remedy):
+def _count_all(paths, states):
     """Yields (path, count and offsets) for each file."""
     next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
     total, done = sum(states[path]["size"] for path in paths), 0
     for path in paths:
-        with advising(remedy):
-            sizes = lengths(path)
-        read = 0
-        with naming_bad_records([path], schema={}, remedy=remedy):
+        sizes, read = lengths(path), 0
+        with naming_bad_records([path], schema={}):
             # Read all records, to check their checksums.
             for batch in schemas.serialized([path]).batch(_READ_TOGETHER).map(tf.size):
                 read += int(batch)
@@ -175,10 +173,10 @@ def _entries(content):
     return found if isinstance(found, dict) else {}
 
 
-def _read_json(path):
+def read_state(path):
     """The dict in a JSON file; empty if the file is absent or damaged."""
     try:
-        content = files.read_json(path) if tf.io.gfile.exists(path) else {}
+        content = files.read_json(path)
     except UserError:
         return {}
     return content if isinstance(content, dict) else {}
@@ -199,7 +197,12 @@ def _known(states):
     return _current(entries, states)
 
 
-# === Summaries ===
+# === Files next to record files ===
+
+
+def cache_settings_file(path):
+    """Path of the file that tells how a file of cached features (str) was made."""
+    return f"{path}.meta.json"
 
 
 def summary_file(path):
@@ -208,7 +211,8 @@ def summary_file(path):
     Args:
         path: str, the first of the files.
     """
-    return os.path.join(os.path.dirname(path), f"{_SUMMARY}{os.path.basename(path)}.json")
+    name = _SUMMARIES.replace("*", os.path.basename(path))
+    return os.path.join(os.path.dirname(path), name)
 
 
 def expand_patterns(patterns, flag):
@@ -222,14 +226,10 @@ def expand_patterns(patterns, flag):
         UserError: a pattern matches no file, or there are only summaries.
     """
     paths = files.expand_patterns(patterns, flag)
-    found = [path for path in paths if not _is_summary(os.path.basename(path))]
+    found = [path for path in paths if not fnmatch.fnmatch(os.path.basename(path), _SUMMARIES)]
     if not found:
         raise UserError(f"--{flag}: {', '.join(paths)} is a summary; give the record files")
     return found
-
-
-def _is_summary(name):
-    return name.startswith(_SUMMARY) and name.endswith(".json")
 
 
 def tokenizers_of(paths):
@@ -254,8 +254,8 @@ def tokenizers_of(paths):
 def _summaries(paths):
     """Yields (directory, content) of the summaries next to files."""
     for directory in {os.path.dirname(path) for path in paths}:
-        for summary in tf.io.gfile.glob(os.path.join(directory, f"{_SUMMARY}*.json")):
-            yield directory, _read_json(summary)
+        for summary in tf.io.gfile.glob(os.path.join(directory, _SUMMARIES)):
+            yield directory, read_state(summary)
 
 
 # === Checks of records ===
@@ -273,7 +273,8 @@ def lengths(path):
     Raises:
         UserError: the file cannot be read, or a record goes on beyond its end.
     """
-    return np.fromiter((length for length, _ in _walk(path, most_kept=0)), np.int64)
+    with _advising(path):
+        return np.fromiter((length for length, _ in _walk(path, most_kept=0)), np.int64)
 
 
 def first_records(path, count):
@@ -301,25 +302,24 @@ def first_records(path, count):
         raise
 
 
-def check_records(files, schema, flags=None, remedy=None):
+def check_records(files, schema, flags=None):
     """Compares the first record of each file with the schema, before any training.
 
     Args:
         files: list of str, paths; or dict from path to the first of its `first_records`.
         schema: dict from feature name to `FeatureSpec`.
         flags: dict from feature name to the flag that sets its length, for the message.
-        remedy: str or None, a sentence for the message.
 
     Raises:
         UserError: a file is empty or no TFRecord file, or its first record does not fit.
     """
     for path in files:
-        with advising(remedy):
+        with _advising(path):
             first = files[path] if isinstance(files, dict) else first_records(path, 1)[0]
             _check_features(first, f"record 1 of {path}", schema, flags or {})
 
 
-def find_bad_record(files, schema, flags=None, remedy=None):
+def find_bad_record(files, schema, flags=None):
     """Reads every record to find the one that broke a step; None if all are good.
 
     The arguments are those of `check_records`, with a list of files.
@@ -328,14 +328,14 @@ def find_bad_record(files, schema, flags=None, remedy=None):
         UserError: about the first record that does not fit, with its number.
     """
     for path in files:
-        with advising(remedy):
+        with _advising(path):
             for number, record in enumerate(_serialized(path), start=1):
                 where = f"record {number} of {path}"
                 _check_features(_features(record, where), where, schema, flags or {})
 
 
 @contextlib.contextmanager
-def naming_bad_records(files, schema, flags=None, remedy=None):
+def naming_bad_records(files, schema, flags=None):
     """Context that replaces TensorFlow's error about a bad record by one that names the record.
 
     The arguments are those of `check_records`; `files` is a list of the files that the block reads.
@@ -346,19 +346,19 @@ def naming_bad_records(files, schema, flags=None, remedy=None):
     try:
         yield
     except _DATA_ERRORS:
-        find_bad_record(files, schema, flags, remedy)
+        find_bad_record(files, schema, flags)
         raise
 
 
 @contextlib.contextmanager
-def advising(remedy):
-    """Context that adds a sentence (str or None) to the message of a UserError."""
+def _advising(path):
+    """Context that adds to a UserError about a file of cached features what to do with it."""
     try:
         yield
     except UserError as error:
-        if not remedy:
+        if not tf.io.gfile.exists(cache_settings_file(path)):
             raise
-        raise UserError(f"{error}. {remedy}") from error
+        raise UserError(f"{error}. {_CACHE_REMEDY}") from error
 
 
 def _walk(path, most_kept):

@@ -185,15 +185,13 @@ def _train(run, data, evaluator):
     length_step = input_pipeline.LENGTH_STEP
     if run.settings.enable_xla:  # which compiles the step for each length
         length_step = input_pipeline.coarse_length_step(max_seq_length)
-    remedy = record_files.CACHE_REMEDY
-    with record_files.naming_bad_records(records.paths, records.schema, remedy=remedy):
+    with record_files.naming_bad_records(records.paths, records.schema):
         runs.train(
             run,
             records.paths,
             records.schema,
             evaluator,
             evaluates_step_0=True,
-            remedy=remedy,
             trim_to=None if devices.is_tpu(run.strategy) else max_seq_length,
             length_step=length_step,
         )

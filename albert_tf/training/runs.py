@@ -100,9 +100,7 @@ def start(run, input_files, **weights):
         run_settings.write(directory, settings, run)
 
 
-def train(
-    run, paths, schema, evaluator, *, evaluates_step_0=False, remedy=None, measure=None, **how
-):
+def train(run, paths, schema, evaluator, *, evaluates_step_0=False, measure=None, **how):
     """Trains a started run; first evaluates checkpoints that an earlier process left out.
 
     Args:
@@ -111,7 +109,6 @@ def train(
         schema: dict from feature name to `FeatureSpec`.
         evaluator: evaluation.Evaluator, called after each checkpoint; or None.
         evaluates_step_0: bool, whether the untrained model is evaluated too.
-        remedy: str or None, a sentence for the message about a damaged file.
         measure: of `loop.Run.train`.
         **how: of `input_pipeline.train_batches`.
     """
@@ -124,7 +121,7 @@ def train(
     index_file = os.path.join(options.output_dir, record_files.INDEX)
     batches_of = functools.partial(
         input_pipeline.train_batches,
-        record_files.read_index(paths, index_file, save=run.is_chief, remedy=remedy),
+        record_files.read_index(paths, index_file, save=run.is_chief),
         schema,
         options.train_batch_size,
         seed=options.seed,

@@ -234,7 +234,7 @@ def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, m
     assert found["settings"]["max_seq_length"] == 24
     assert found["vocabulary"] == tokenizer.fingerprint
     assert found["tokens_cut_by_truncation"] > 0
-    counted = record_files._count_all(paths, {p: record_files.state(p) for p in paths}, None)
+    counted = record_files._count_all(paths, {p: record_files.state(p) for p in paths})
     counted = {path: entry["count"] for path, entry in counted}
     monkeypatch.setattr(record_files, "_count_all", lambda missing, *_: [][: len(missing)])
     indexed = record_files.read_index(paths)  # nothing is counted

@@ -32,7 +32,8 @@ def write(directory, documents):
     }
     for name, values in arrays.items():
         values.tofile(directory / f"{name}.bin")
-    (directory / "corpus.json").write_text(json.dumps({"counts": {"text_bytes": len(ids)}}))
+    figures = {"counts": {"text_bytes": len(ids)}, "sizes": {}}
+    (directory / "corpus.json").write_text(json.dumps(figures))
     return corpus_files.documents_file(str(directory))
 
 

@@ -306,8 +306,12 @@ def test_damage_is_named(five_files, tmp_path):
     content[len(content) // 2] ^= 1
     damaged = tmp_path / "damaged"
     damaged.write_bytes(content)
-    with pytest.raises(UserError, match=r"damaged is damaged after record \d+: .*\. Mend it$"):
-        record_files.read_index([five_files[1], str(damaged)], remedy="Mend it")
+    with pytest.raises(UserError, match=r"damaged is damaged after record \d+: .*") as error:
+        record_files.read_index([five_files[1], str(damaged)])
+    assert "delete it" not in str(error.value)
+    Path(f"{damaged}.meta.json").touch()  # a file of cached features
+    with pytest.raises(UserError, match=r"record \d+: .*\. If the file is damaged, delete it: "):
+        record_files.read_index([five_files[1], str(damaged)])
     with pytest.raises(UserError, match=r"cannot read .*absent"):
         record_files.read_index([str(tmp_path / "absent")])
 
