@@ -9,17 +9,7 @@ import tensorflow as tf
 
 from albert_tf.errors import UserError
 from albert_tf.text import sequences
-from albert_tf.text.tokenization import FullTokenizer, SpecialIds
-from tests import GOLDEN
-
-DATA = GOLDEN / "tokenization"
-
-
-@pytest.fixture(scope="module", params=["sentencepiece", "wordpiece"])
-def tokenizer(request):
-    if request.param == "wordpiece":
-        return FullTokenizer(str(DATA / "vocab.txt"))
-    return FullTokenizer(spm_model_file=str(DATA / "spm_uncased.model"))
+from albert_tf.text.tokenization import SpecialIds
 
 
 def ids_of(tokenizer, *texts):
@@ -94,14 +84,11 @@ def cut_token_by_token(first, second, room):
     return first, second
 
 
-def test_pairs_are_cut_as_token_by_token():
+def test_texts_are_cut_as_token_by_token():
     for length in (5, 6, 12, 13):
         for a, b in itertools.product(range(16), range(1, 16)):
             expected = cut_token_by_token(range(a), range(b), length - 3)
             assert sequences.cut(list(range(a)), list(range(b)), length) == expected, (a, b, length)
-
-
-def test_single_text_is_cut():
     assert sequences.cut(list(range(9)), [], 8) == (list(range(6)), [])
 
 

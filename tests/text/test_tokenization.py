@@ -12,37 +12,15 @@ import sentencepiece
 
 from albert_tf.text import tokenization
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds, preprocess_text
-from tests import GOLDEN, SHARED
+from tests import SHARED
 from tests.processes import run_python
 from tests.text import languages
+from tests.text.conftest import DATA
 
-DATA = GOLDEN / "tokenization"
 TABLE = json.loads((DATA / "table.json").read_text(encoding="utf-8"))
 
 SPM_MODELS = ["spm_uncased", "spm_cased"]
 SPM_TEXTS = ["raw", "preprocess_lower_True", "preprocess_lower_False"]
-WORDPIECE_CASES = [
-    ("vocab.txt", True),
-    ("vocab.txt", False),
-    ("vocab_quirks.txt", True),
-    ("vocab_quirks.txt", False),
-]
-
-
-def make_tokenizer(mode):
-    if mode == "sentencepiece":
-        return FullTokenizer(spm_model_file=str(DATA / "spm_uncased.model"))
-    return FullTokenizer(vocab_file=str(DATA / "vocab.txt"))
-
-
-@pytest.fixture(scope="module")
-def spm():
-    return make_tokenizer("sentencepiece")
-
-
-@pytest.fixture(scope="module")
-def wordpiece():
-    return make_tokenizer("wordpiece")
 
 
 # --- Every row of the original's table ---
@@ -51,19 +29,13 @@ def wordpiece():
 @pytest.mark.parametrize("model", SPM_MODELS)
 @pytest.mark.parametrize("kind", SPM_TEXTS)
 def test_sentencepiece_rows(model, kind):
-    path = str(DATA / f"{model}.model")
-    tokenizer = FullTokenizer(spm_model_file=path)
-    processor = tokenization.load_sentencepiece(path)
+    tokenizer = FullTokenizer(spm_model_file=str(DATA / f"{model}.model"))
     assert len(TABLE[model]) == len(TABLE["strings"]) == 230
     for row in (row[kind] for row in TABLE[model]):
         text = row["text"]
         assert tokenizer.tokenize(text, is_normalized=True) == row["pieces"], text
         assert tokenizer.convert_tokens_to_ids(row["pieces"]) == row["ids"], text
         assert tokenizer.encode_ids(text, is_normalized=True) == row["encode_ids"], text
-        assert tokenization.encode_pieces(processor, text) == row["pieces"], text
-        assert (
-            processor.piece_to_id(tokenization.encode_pieces(processor, text)) == row["encode_ids"]
-        ), text
 
 
 @pytest.mark.parametrize("model", SPM_MODELS)
@@ -84,7 +56,8 @@ def test_sentencepiece_vocabulary(model):
     assert list(tokenizer.vocab.values()) == list(range(tokenizer.vocab_size))
 
 
-@pytest.mark.parametrize(("vocab", "lower"), WORDPIECE_CASES)
+@pytest.mark.parametrize("vocab", ["vocab.txt", "vocab_quirks.txt"])
+@pytest.mark.parametrize("lower", [True, False])
 def test_wordpiece_rows(vocab, lower):
     tokenizer = FullTokenizer(str(DATA / vocab), do_lower_case=lower)
     rows = TABLE[f"wordpiece_{vocab}_lower_{lower}"]
@@ -208,14 +181,8 @@ def test_basic_tokens(text, lower, tokens):
 
 def test_every_cjk_block_is_split_and_its_neighbours_are_not():
     first_and_last = [
-        (0x4E00, 0x9FFF),
-        (0x3400, 0x4DBF),
-        (0x20000, 0x2A6DF),
-        (0x2A700, 0x2B73F),
-        (0x2B740, 0x2B81F),
-        (0x2B820, 0x2CEAF),
-        (0xF900, 0xFAFF),
-        (0x2F800, 0x2FA1F),
+        *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F)),
+        *((0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
     ]
     inside = {code for block in first_and_last for code in block}
     border = {code + step for code in inside for step in (-1, 1)}
@@ -231,26 +198,18 @@ def test_word_of_200_characters_is_the_longest():
     assert tokenization.wordpieces("a" * 201, vocab) == ["[UNK]"]
 
 
-@pytest.mark.parametrize("mode", ["sentencepiece", "wordpiece"])
-def test_ids_there_and_back(mode):
-    tokenizer = make_tokenizer(mode)
+def test_ids_there_and_back(tokenizer):
     pieces = tokenizer.tokenize("To Sherlock Holmes she is always THE woman.")
     ids = np.array(tokenizer.convert_tokens_to_ids(pieces))
     assert tokenizer.convert_ids_to_tokens(ids) == pieces
     assert tokenizer.inv_vocab == {id_: piece for piece, id_ in tokenizer.vocab.items()}
 
 
-def test_unknown_piece_of_sentencepiece(spm):
-    assert spm.convert_tokens_to_ids(["no such piece", "[MASK]"]) == [1, 4]
-
-
-def test_normalize():
+def test_normalize(spm, wordpiece):
     text = " Éa  B "
-    spm, vocab = str(DATA / "spm_uncased.model"), str(DATA / "vocab.txt")
-    assert FullTokenizer(spm_model_file=spm).normalize(text) == "ea b"
-    assert FullTokenizer(spm_model_file=spm, do_lower_case=False).normalize(text) == "Ea B"
-    assert FullTokenizer(vocab_file=vocab).normalize(text) == text
-    assert FullTokenizer(vocab_file=vocab).normalize(text.encode() + b"\xff") == text
+    assert spm.normalize(text) == "ea b"
+    assert FullTokenizer.from_file(spm.path, do_lower_case=False).normalize(text) == "Ea B"
+    assert wordpiece.normalize(text) == wordpiece.normalize(text.encode() + b"\xff") == text
 
 
 def test_sentencepiece_wins_over_vocabulary(spm, wordpiece):
@@ -259,9 +218,7 @@ def test_sentencepiece_wins_over_vocabulary(spm, wordpiece):
     assert both.vocab == spm.vocab
 
 
-@pytest.mark.parametrize("mode", ["sentencepiece", "wordpiece"])
-def test_tokenize_normalizes_by_itself(mode):
-    tokenizer = make_tokenizer(mode)
+def test_tokenize_normalizes_by_itself(tokenizer):
     for string in TABLE["strings"]:
         normalized = tokenizer.normalize(string)
         assert tokenizer.tokenize(string) == tokenizer.tokenize(normalized, is_normalized=True)
@@ -276,9 +233,7 @@ def test_normalized_text_is_left_as_it_is(spm):
 # --- Special pieces ---
 
 
-@pytest.mark.parametrize("mode", ["sentencepiece", "wordpiece"])
-def test_special_ids(mode):
-    tokenizer = make_tokenizer(mode)
+def test_special_ids(tokenizer):
     assert tokenizer.special_ids() == SpecialIds(pad=0, cls=2, sep=3, mask=4)
     assert tokenizer.special_ids(with_mask=False) == tokenizer.special_ids()
 
@@ -297,27 +252,20 @@ def train_model(path, **options):
     return str(path)
 
 
-def test_model_without_special_pieces(tmp_path):
-    path = train_model(tmp_path / "plain.model")
-    tokenizer = FullTokenizer(spm_model_file=path)
-    assert "".join(tokenizer.tokenize("the cat")) == "▁the▁cat"
+def test_special_pieces_that_are_missing(tmp_path):
+    plain = FullTokenizer(spm_model_file=train_model(tmp_path / "plain.model"))
+    assert "".join(plain.tokenize("the cat")) == "▁the▁cat"
     with pytest.raises(ValueError, match=r"plain\.model lacks .*\[CLS\] and \[SEP\] and \[MASK\]"):
-        tokenizer.special_ids()
-
-
-def test_model_without_mask(tmp_path):
+        plain.special_ids()
     path = train_model(tmp_path / "nomask.model", control_symbols="[CLS],[SEP]")
-    tokenizer = FullTokenizer(spm_model_file=path)
-    assert tokenizer.special_ids(with_mask=False) == SpecialIds(0, 3, 4, None)
+    without_mask = FullTokenizer(spm_model_file=path)
+    assert without_mask.special_ids(with_mask=False) == SpecialIds(0, 3, 4, None)
     with pytest.raises(ValueError, match=r"nomask\.model lacks the piece \[MASK\]; .*control_symb"):
-        tokenizer.special_ids()
-
-
-def test_vocabulary_without_special_pieces(tmp_path):
-    path = tmp_path / "words.txt"
-    path.write_text("[UNK]\n[CLS]\nword\n", encoding="utf-8")
+        without_mask.special_ids()
+    words = tmp_path / "words.txt"
+    words.write_text("[UNK]\n[CLS]\nword\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"words\.txt lacks the piece \[SEP\]; add"):
-        FullTokenizer(str(path)).special_ids(with_mask=False)
+        FullTokenizer(str(words)).special_ids(with_mask=False)
 
 
 # --- Where words start ---
@@ -329,35 +277,15 @@ def test_single_mark_starts_a_word(piece, spm):
     assert not spm.is_start_piece(piece + piece)
 
 
-@pytest.mark.parametrize(
-    ("piece", "starts"),
-    [
-        ("▁the", True),
-        ("▁", True),
-        ("<unk>", True),
-        ("the", False),
-        ("THE", False),
-        ("a.b", False),
-        ("7", True),
-        ("s7", True),
-        ("é", True),
-        ("中", True),
-        ("€", True),
-        ("'", True),
-        ("=", True),
-        (">", True),
-        ("a=", True),
-        ("a>", True),
-        ("a<", True),
-        ("n't", True),
-        ("[CLS]", False),
-        ("\u212a", False),  # the Kelvin sign, k in lower case
-        ("İ", True),  # two characters in lower case, the second no letter
-    ],
-)
-def test_start_piece_of_sentencepiece(piece, starts, spm):
-    assert spm.is_start_piece(piece) is starts
-    assert tokenization.is_start_piece(piece) is starts
+STARTS = ["▁the", "▁", "<unk>", "7", "s7", "é", "中", "€", "'", "=", ">", "a=", "a>", "a<", "n't"]
+STARTS += ["İ"]  # two characters in lower case, the second no letter
+OTHERS = ["the", "THE", "a.b", "[CLS]", "\u212a"]  # the last is the Kelvin sign, k in lower case
+
+
+@pytest.mark.parametrize("piece", STARTS + OTHERS)
+def test_start_piece_of_sentencepiece(piece, spm):
+    assert spm.is_start_piece(piece) is (piece in STARTS)
+    assert tokenization.is_start_piece(piece) is (piece in STARTS)
 
 
 @pytest.mark.parametrize(("piece", "starts"), [("##a", False), ("#", True), ("a", True)])
@@ -373,9 +301,7 @@ def encode_in_worker(tokenizer, text):
     return tokenizer.encode_ids(tokenizer.normalize(text)), "tensorflow" in sys.modules
 
 
-@pytest.mark.parametrize("mode", ["sentencepiece", "wordpiece"])
-def test_pickle(mode):
-    tokenizer = make_tokenizer(mode)
+def test_pickle(tokenizer):
     copy = pickle.loads(pickle.dumps(tokenizer))
     assert copy.vocab == tokenizer.vocab and copy.inv_vocab == tokenizer.inv_vocab
     assert copy.special_ids() == tokenizer.special_ids()
@@ -453,7 +379,8 @@ def test_file_is_no_vocabulary(tmp_path):
         FullTokenizer(vocab_file=str(empty))
 
 
-def test_token_missing_from_vocabulary(wordpiece):
+def test_tokens_that_are_not_in_the_vocabulary(spm, wordpiece):
+    assert spm.convert_tokens_to_ids(["no such piece", "[MASK]"]) == [1, 4]
     with pytest.raises(ValueError, match=r"vocab\.txt has no token 'qwertz'"):
         wordpiece.convert_tokens_to_ids(["the", "qwertz"])
 
