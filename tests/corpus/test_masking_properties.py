@@ -95,9 +95,13 @@ def test_masks_made_while_reading(batch, options, seed):
     }
     keys = np.stack([np.full(len(ids), seed), np.arange(len(ids))], axis=1)
     found = graph_masking.Masking(options, SPECIAL, SIZE)(features, keys)
-    new, positions, weights = (
-        found[name].numpy() for name in ("input_ids", "masked_lm_positions", "masked_lm_weights")
-    )
+    found = {name: np.asarray(values) for name, values in found.items()}
+    new, labels = found["input_ids"], found["masked_lm_ids"]
+    positions, weights = found["masked_lm_positions"], found["masked_lm_weights"]
+    assert positions.shape == (len(ids), options.max_predictions_per_seq)
+    assert not positions[weights == 0].any() and not labels[weights == 0].any()
+    assert np.all((np.diff(positions) > 0) | (weights[:, 1:] == 0))
+    np.testing.assert_array_equal(found["input_mask"], features["input_mask"])
     words = instances.word_groups(starts, may_mask, options.do_whole_word_mask)
     predicted = np.zeros(ids.shape, bool)
     rows, places = np.nonzero(weights)
@@ -105,7 +109,7 @@ def test_masks_made_while_reading(batch, options, seed):
     assert predicted.sum() == len(rows)
     assert not predicted[~may_mask].any()
     np.testing.assert_array_equal(new[~predicted], ids[~predicted])
-    np.testing.assert_array_equal(found["masked_lm_ids"].numpy()[weights > 0], ids[predicted])
+    np.testing.assert_array_equal(labels[weights > 0], ids[predicted])
     assert new.min() >= 0 and new.max() < SIZE
     sizes = np.diff(words.bounds)
     of_word = np.add.reduceat(predicted.ravel()[words.positions], words.bounds[:-1])

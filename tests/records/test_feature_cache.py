@@ -55,7 +55,7 @@ def test_cache_is_made_and_used_again(cache):
     assert cache() == (first, False, said)
 
 
-def test_cache_is_made_again_for_other_settings(cache):
+def test_cache_is_made_again_for_other_settings_input_or_content(cache):
     cache()
     settings = {"task": "cola", "lengths": (1, 3), "do_lower_case": True}
     _, made, said = cache(settings=settings)
@@ -67,14 +67,15 @@ def test_cache_is_made_again_for_other_settings(cache):
     _, made, said = cache(settings, wide, [{"x": np.ones([1, 3], int)}])
     assert made
     assert "(made with other values of schema)\n" in said
-
-
-def test_cache_is_made_again_for_other_input(cache):
     cache()
     cache.source.write_text("other")
     _, made, said = cache()
     assert made
     assert "(made with other values of input_sha256)\n" in said
+    cache.path.write_bytes(b"something else")
+    _, made, said = cache()
+    assert made
+    assert "it is not the file that its .meta.json describes" in said
 
 
 def test_cache_without_or_with_damaged_sidecar(cache):
@@ -140,24 +141,13 @@ def test_cache_whose_records_are_damaged(cache):
     """Name, sidecar and length fit: the file is named, and what to do."""
     cache()
     good = bytearray(cache.path.read_bytes())
-    for place, message in (
-        (20, "is not a readable TFRecord file"),
-        (-8, "is damaged after record"),
-    ):
+    for place, message in ((20, "is not a readable TFRecord"), (-8, "is damaged after record")):
         bad = good.copy()
         bad[place] ^= 255
         cache.path.write_bytes(bad)
         with pytest.raises(UserError, match=rf"{cache.path} {message}.*delete it"):
             cache()
             input_pipeline.load_arrays(str(cache.path), SCHEMA)
-
-
-def test_cache_that_was_replaced(cache):
-    cache()
-    cache.path.write_bytes(b"something else")
-    _, made, said = cache()
-    assert made
-    assert "it is not the file that its .meta.json describes" in said
 
 
 def test_failed_cache_leaves_nothing_that_could_be_used(cache):
@@ -175,14 +165,10 @@ def test_failed_cache_leaves_nothing_that_could_be_used(cache):
     assert made
 
 
-def test_cache_of_nothing(cache):
+def test_cache_of_nothing_or_of_missing_input(cache):
     with pytest.raises(ValueError, match=r"no example to write to .*cola_train.tf_record"):
         cache(batches=[])
+    cache.source.unlink()
+    with pytest.raises(ValueError, match=r"cannot read .*source.tsv"):
+        cache()
     assert not cache.path.exists()
-
-
-def test_cache_of_missing_input(tmp_path):
-    with pytest.raises(ValueError, match=r"cannot read .*nothing.tsv"):
-        feature_cache.cached_records(
-            str(tmp_path / "a"), SCHEMA, {}, [str(tmp_path / "nothing.tsv")], lambda _: BATCHES
-        )

@@ -18,6 +18,8 @@ SPECIAL = SpecialIds(0, CLS, SEP, MASK)
 SIZE, LENGTH = 1000, 40
 SCHEMA = schemas.pretraining_schema(LENGTH, 6)
 UNMASKED = {name: SCHEMA[name] for name in SCHEMA if not name.startswith("masked_lm_")}
+SETTINGS = Settings(max_seq_length=LENGTH, max_predictions_per_seq=6)
+MASKING = graph_masking.Masking(SETTINGS, SPECIAL, SIZE)
 
 
 def sequences(count, seed=0, length=LENGTH):
@@ -44,12 +46,9 @@ def keys(count, seed=1):
     return np.stack([np.full(count, seed), np.arange(count)], axis=1)
 
 
-def make(**settings):
-    return graph_masking.Masking(Settings(max_seq_length=LENGTH, **settings), SPECIAL, SIZE)
-
-
-def masked(features, make_keys=keys, **settings):
-    found = tf.function(make(**settings))(features, make_keys(len(features["input_ids"])))
+def masked(features, settings=SETTINGS, these_keys=None):
+    these_keys = keys(len(features["input_ids"])) if these_keys is None else these_keys
+    found = tf.function(graph_masking.Masking(settings, SPECIAL, SIZE))(features, these_keys)
     return {name: values.numpy() for name, values in found.items()}
 
 
@@ -62,31 +61,13 @@ def predicted(found):
     return result
 
 
-def test_features_and_labels_that_restore_the_text():
-    features = sequences(300)
-    found = masked(features, max_predictions_per_seq=7)
-    assert found.keys() == SCHEMA.keys() - {"token_boundary", "next_sentence_labels"}
-    positions, is_real = found["masked_lm_positions"], found["masked_lm_weights"] > 0
-    assert positions.shape == (300, 7)
-    assert not positions[~is_real].any() and not found["masked_lm_ids"][~is_real].any()
-    for row in range(300):
-        own = positions[row][is_real[row]]
-        assert own.tolist() == sorted(set(own.tolist()))
-    where = predicted(found)
-    assert where.sum() == is_real.sum()
-    ids = features["input_ids"]
-    np.testing.assert_array_equal(found["input_ids"][~where], ids[~where])
-    np.testing.assert_array_equal(found["masked_lm_ids"][is_real], ids[where])
-    assert not (where & ((ids == CLS) | (ids == SEP) | (features["input_mask"] == 0))).any()
-    for name in ("input_mask", "segment_ids"):
-        np.testing.assert_array_equal(found[name], features[name])
-
-
 def test_all_predictions_that_are_asked_for():
     """More of them than a sequence has pieces are filled up; single pieces fill any budget."""
     features = sequences(50)
-    settings = {"masked_lm_prob": 0.999, "max_predictions_per_seq": LENGTH + 5, "ngram": 1}
-    found = masked(features, do_whole_word_mask=False, **settings)
+    settings = Settings(
+        masked_lm_prob=0.999, max_predictions_per_seq=LENGTH + 5, ngram=1, do_whole_word_mask=False
+    )
+    found = masked(features, settings)
     assert found["masked_lm_positions"].shape == (50, LENGTH + 5)
     np.testing.assert_array_equal(predicted(found), features["input_ids"] > CLS + 1)
 
@@ -106,7 +87,7 @@ def test_masks_do_not_depend_on_the_batch():
     whole = masked(features)
     for row in (0, 7, 19):
         one = {name: values[row : row + 1] for name, values in features.items()}
-        alone = masked(one, lambda _, row=row: keys(20)[row : row + 1])
+        alone = masked(one, these_keys=keys(20)[row : row + 1])
         for name, values in alone.items():
             np.testing.assert_array_equal(values[0], whole[name][row])
 
@@ -122,8 +103,7 @@ def test_the_distribution_is_that_of_written_masks(do_whole_word_mask, favor_sho
         do_whole_word_mask=do_whole_word_mask,
         favor_shorter_ngram=favor_shorter_ngram,
     )
-    found = tf.function(graph_masking.Masking(settings, SPECIAL, SIZE))(features, keys(4000))
-    found = {name: values.numpy() for name, values in found.items()}
+    found = masked(features, settings)
     ids, mask = features["input_ids"], features["input_mask"]
     may_mask = (ids != CLS) & (ids != SEP) & (mask > 0)
     starts = features["token_boundary"] > 0
@@ -134,7 +114,8 @@ def test_the_distribution_is_that_of_written_masks(do_whole_word_mask, favor_sho
         figures_of(where, after, ids)
         for where, after in ((predicted(found), found["input_ids"]), (written, new_ids))
     )
-    for name, (values, expected) in {n: (ours[n], theirs[n]) for n in ours}.items():
+    for name, values in ours.items():
+        expected = theirs[name]
         error = np.sqrt(values.var() / len(values) + expected.var() / len(expected))
         assert abs(values.mean() - expected.mean()) <= 5 * error, name
 
@@ -162,10 +143,10 @@ def test_masks_are_the_same_on_every_machine():
         "token_boundary": np.ones((1, 20), np.int32),
     }
     settings = Settings(masked_lm_prob=0.3, max_predictions_per_seq=6)
-    found = tf.function(graph_masking.Masking(settings, SPECIAL, SIZE))(features, keys(1, seed=3))
-    assert found["masked_lm_positions"].numpy().tolist() == [[4, 5, 6, 7, 10, 12]]
+    found = masked(features, settings, keys(1, seed=3))
+    assert found["masked_lm_positions"].tolist() == [[4, 5, 6, 7, 10, 12]]
     ids = [2, 10, 11, 12, 4, 4, 506, 4, 17, 18, 842, 3, 4, 21, 22, 23, 24, 25, 26, 3]
-    assert found["input_ids"].numpy().tolist() == [ids]
+    assert found["input_ids"].tolist() == [ids]
     drawn = graph_masking.keys_of(tf.constant([b"a record"]), 7, tf.constant([2], tf.int64))
     assert drawn.numpy().tolist() == [[7, 7765138500316683097]]
 
@@ -197,13 +178,10 @@ def batches(paths, batch_size, count, *, seed=1, **options):
         batch_size,
         seed=seed,
         window=8,
-        masking=make(max_predictions_per_seq=6),
+        masking=MASKING,
         **options,
     )
-    return [
-        {name: values.numpy() for name, values in batch.items()}
-        for batch in itertools.islice(dataset, count)
-    ]
+    return list(dataset.take(count).as_numpy_iterator())
 
 
 def rows_of(found):
@@ -257,9 +235,9 @@ def test_resumed_and_shared_reading_has_the_same_masks(unmasked_files):
 
 @pytest.mark.long
 def test_an_evaluation_has_the_same_masks_every_time(unmasked_files):
-    dataset = input_pipeline.eval_dataset(unmasked_files, UNMASKED, 10, masking=make())
-    once, again = (rows_of(tf.nest.map_structure(lambda v: v.numpy(), list(dataset))) for _ in "ab")
+    dataset = input_pipeline.eval_dataset(unmasked_files, UNMASKED, 10, masking=MASKING)
+    once, again = (rows_of(dataset.as_numpy_iterator()) for _ in "ab")
     assert once == again and len(once) == 24
-    other = input_pipeline.eval_dataset(unmasked_files[1:], UNMASKED, 5, masking=make())
-    assert rows_of(tf.nest.map_structure(lambda v: v.numpy(), list(other))) == once[12:]
+    other = input_pipeline.eval_dataset(unmasked_files[1:], UNMASKED, 5, masking=MASKING)
+    assert rows_of(other.as_numpy_iterator()) == once[12:]
     assert dict(once) != dict(rows_of(batches(unmasked_files, 8, 3, seed=0)))

@@ -23,12 +23,9 @@ def test_eval_is_one_pass_in_order(five_files):
     assert dropped == batches[:3]
 
 
-def test_a_window_larger_than_memory(five_files):
+def test_windows_and_batches_that_cannot_be(five_files):
     with pytest.raises(UserError, match="--shuffle_buffer_size=1000000000000: must be at most"):
         train_batches(five_files, 8, window=10**12)
-
-
-def test_a_batch_that_cannot_be_cut(five_files):
     with pytest.raises(ValueError, match="a batch of 8 has no 3 x 2 equal parts"):
         train_batches(five_files, 8, num_shares=3, splits=2)
 
