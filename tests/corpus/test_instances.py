@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import files, options
+from albert_tf import files
 from albert_tf.corpus import (
     build,
     corpus_files,
@@ -29,11 +29,11 @@ from albert_tf.corpus.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED, P
 from albert_tf.errors import UserError
 from albert_tf.records import graph_masking, input_pipeline, schemas
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
-from tests import GOLDEN, ROOT, SHARED
+from tests import ROOT, SHARED
+from tests.corpus.small_corpora import MODEL
 from tests.processes import run_python
 from tests.text import languages
 
-TOKENIZATION = GOLDEN / "tokenization"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##d", "##e", "."]
 PAD, UNK, CLS, SEP, MASK, A, B, C, D, E, DOT = range(len(PIECES))
 SPECIAL_IDS = SpecialIds(PAD, CLS, SEP, MASK)
@@ -53,7 +53,7 @@ def tokenizer(vocab_file):
 
 
 def spm_tokenizer():
-    return FullTokenizer(spm_model_file=str(TOKENIZATION / "spm_uncased.model"))
+    return FullTokenizer(spm_model_file=MODEL)
 
 
 def generator(seed=0):
@@ -165,11 +165,15 @@ def test_start_pieces_of_sentencepiece_go_by_the_text_of_unknown_pieces(tmp_path
     assert not corpus.opens_word[pieces.index("{{")]
 
 
-def test_words_start_at_the_mark_on_request(tmp_path):
+def encoded(tokenizer, text, word_start="original"):
+    encoder = line_encoder.LineEncoder(tokenizer, word_start)
+    return encoder(text_files.Chunk(text.encode(), "a", 1), lambda _: None)
+
+
+def test_words_start_at_the_mark_on_request():
     tokenizer = spm_tokenizer()
-    encoder = line_encoder.LineEncoder(tokenizer, "piece")
     text = "holmes, 7th {{ привет naïve"
-    lines = encoder(text_files.Chunk(text.encode(), "a", 1), lambda _: None)
+    lines = encoded(tokenizer, text, "piece")
     pieces = tokenizer.tokenize(tokenizer.normalize(text))
     assert lines.opens_word.tolist() == [piece.startswith("▁") for piece in pieces]
     assert lines.counts["marked"] == sum(piece.startswith("▁") for piece in pieces)
@@ -179,32 +183,24 @@ def test_words_start_at_the_mark_on_request(tmp_path):
 def test_words_of_other_languages(tmp_path, language):
     text = languages.TEXTS[language]
     tokenizer = FullTokenizer(spm_model_file=languages.write_model(tmp_path / "spm.model", text))
-    chunk = text_files.Chunk(text.encode(), "a", 1)
-    starts = {}
-    for word_start in options.WORD_STARTS:
-        encoder = line_encoder.LineEncoder(tokenizer, word_start)
-        starts[word_start] = encoder(chunk, lambda _: None).opens_word
-    assert starts["original"].all()  # every piece is a word to it
-    assert starts["piece"].sum() == len(text.split()) < len(starts["piece"]) / 3
+    assert encoded(tokenizer, text).opens_word.all()  # every piece is a word to the original's rule
+    starts = encoded(tokenizer, text, "piece").opens_word
+    assert starts.sum() == len(text.split()) < len(starts) / 3
 
 
-def test_a_language_whose_words_the_rule_splits_is_warned_about(tmp_path, vocab_file):
+def test_what_counts_as_a_letter_and_what_needs_sentencepiece(vocab_file):
     tokenizer = spm_tokenizer()
-    foreign = [id_ for piece, id_ in tokenizer.vocab.items() if piece == "£"]
-    assert foreign  # no letter: it does not count
-    encoder = line_encoder.LineEncoder(tokenizer)
-    lines = encoder(text_files.Chunk("holmes £5".encode(), "a", 1), lambda _: None)
-    assert lines.counts["inner_letters"] == 0
+    assert "£" in tokenizer.vocab  # no letter: it does not count
+    assert encoded(tokenizer, "holmes £5").counts["inner_letters"] == 0
     with pytest.raises(UserError, match="--word_start=piece needs a --spm_model_file"):
         line_encoder.LineEncoder(FullTokenizer(vocab_file), "piece")
 
 
-def test_text_is_lower_cased_unless_told_otherwise(tmp_path):
-    model = str(TOKENIZATION / "spm_uncased.model")
-    as_is = FullTokenizer(spm_model_file=model, do_lower_case=False)
-    lower = read(tmp_path, spm_tokenizer(), "holmes").ids.tolist()
-    assert read(tmp_path, spm_tokenizer(), "HOLMES").ids.tolist() == lower
-    assert read(tmp_path, as_is, "HOLMES").ids.tolist() != lower
+def test_text_is_lower_cased_unless_told_otherwise():
+    as_is = FullTokenizer(spm_model_file=MODEL, do_lower_case=False)
+    lower = encoded(spm_tokenizer(), "holmes").ids.tolist()
+    assert encoded(spm_tokenizer(), "HOLMES").ids.tolist() == lower
+    assert encoded(as_is, "HOLMES").ids.tolist() != lower
 
 
 def test_text_that_is_not_utf8_names_file_and_line(tmp_path, tokenizer):
@@ -357,23 +353,18 @@ def planned(corpus, settings, pass_index):
     return np.concatenate([pairs for pairs, _ in instances.plan(corpus, settings, blocks)])
 
 
-def test_each_pass_differs():
+def test_each_pass_differs_and_cut_tokens_are_counted():
     corpus = make_corpus([5] * 400, [5] * 400)
     settings = Settings(max_seq_length=23)
+    ((pairs, cut),) = instances.plan(make_corpus([30, 30], [4, 4]), settings, range(1))
+    assert (pairs[:, 1] - pairs[:, 0] + pairs[:, 3] - pairs[:, 2]).max() == 20
+    assert cut > 0
     plans = [planned(corpus, settings, index) for index in (0, 0, 1)]
     np.testing.assert_array_equal(plans[0], plans[1])
     assert plans[0].shape[1] == 5
     assert not np.array_equal(plans[0][:100], plans[2][:100])
     other = planned(corpus, dataclasses.replace(settings, random_seed=1), 0)
     assert not np.array_equal(plans[0][:100], other[:100])
-
-
-def test_tokens_cut_are_counted():
-    corpus = make_corpus([30, 30], [4, 4])
-    ((pairs, cut),) = instances.plan(corpus, Settings(max_seq_length=23), range(1))
-    lengths = pairs[:, 1] - pairs[:, 0] + pairs[:, 3] - pairs[:, 2]
-    assert lengths.max() == 20
-    assert cut > 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 1000, 4097])
@@ -499,15 +490,10 @@ def test_80_10_10():
     assert all(within(count, n, p) for count, p in zip(counts, expected, strict=True))
 
 
-def sequence(length=60):
-    ids = np.concatenate([[CLS], np.arange(100, 100 + length), [SEP]])
+def mask(seed=0, **settings):
+    ids = np.array([CLS, *range(100, 160), SEP])
     special = np.isin(ids, [CLS, SEP])
-    return ids, np.ones(len(ids), bool), special
-
-
-def mask(seed=0, length=60, **settings):
-    ids, starts, special = sequence(length)
-    sequences = ids[None], np.array([len(ids)]), starts[None], ~special[None]
+    sequences = ids[None], np.array([len(ids)]), np.ones((1, len(ids)), bool), ~special[None]
     new_ids, predicted = instances.masked(
         *sequences, Settings(**settings), MASK, len(PIECES), generator(seed)
     )
@@ -628,7 +614,8 @@ def test_same_seed_same_records(tmp_path, tokenizer):
 
 def test_every_pass_has_its_own_masks(tmp_path, tokenizer):
     # A document of one sentence makes the same pair in every pass.
-    _, (found,) = create(tmp_path, tokenizer, text="a b c a b c\n", dupe_factor=20)
+    summary, (found,) = create(tmp_path, tokenizer, text="a b c a b c\n", dupe_factor=20)
+    assert "warning: this is a single document" in str(summary)
     assert len(found) == 20
     assert len(set(found)) > 10
 
@@ -649,18 +636,16 @@ def test_more_files_than_records(tmp_path, tokenizer):
 def test_the_summary_counts_what_was_written(tmp_path, tokenizer):
     text = TEXT + "\n\x02\nxyz xyz\n"
     summary, _ = create(tmp_path, tokenizer, text=text)
-    (batch,) = input_pipeline.eval_dataset(
-        [str(tmp_path / "out")], schemas.pretraining_schema(16, 4), 10_000
-    )
-    lengths = batch["input_mask"].numpy().sum(axis=1)
+    schema = schemas.pretraining_schema(16, 4)
+    batch = input_pipeline.load_arrays(str(tmp_path / "out"), schema)
+    lengths = batch["input_mask"].sum(axis=1)
     names = ("documents", "sentences", "lines_dropped")
     assert [summary.counts[name] for name in names] == [4, 61, 1]
     assert summary.counts["tokens"] == 4 * 5 * 13 + 2
     assert summary.unknown_share == 2 / summary.counts["tokens"]
     assert summary.counts["instances"] == len(lengths)
-    labels = batch["next_sentence_labels"].numpy()
-    assert summary.counts["instances_in_order"] == np.sum(labels == 0)
-    assert summary.masked_share == batch["masked_lm_weights"].numpy().sum() / lengths.sum()
+    assert summary.counts["instances_in_order"] == np.sum(batch["next_sentence_labels"] == 0)
+    assert summary.masked_share == batch["masked_lm_weights"].sum() / lengths.sum()
     assert "4 documents, 61 sentences" in str(summary)
     assert "'[UNK]' 2" in str(summary)
     assert "dropped: 1 lines" in str(summary)
@@ -669,26 +654,19 @@ def test_the_summary_counts_what_was_written(tmp_path, tokenizer):
 
 def test_unmasked_records(tmp_path, tokenizer):
     """They have the features of all records, and the pairs of masked ones."""
-    summary, (found,) = create(tmp_path, tokenizer, masked_lm_prob=0.0, dupe_factor=1)
+    schema = schemas.pretraining_schema(16, 4)
+    create(tmp_path, tokenizer, outputs=("masked",), dupe_factor=1)
+    summary, _ = create(tmp_path, tokenizer, masked_lm_prob=0.0, dupe_factor=1)
     assert summary.masked_share == 0 and summary.as_json()["predictions"] == 0
     assert "none of them to predict: train with --masked_lm_budget" in str(summary)
-    _, (masked,) = create(tmp_path, tokenizer, dupe_factor=1)
-    assert len(found) == len(masked)
-    schema = schemas.pretraining_schema(16, 4)
-    (batch,) = input_pipeline.eval_dataset([str(tmp_path / "out")], schema, 10_000)
-    (tmp_path / "out").unlink()
-    create(tmp_path, tokenizer, masked_lm_prob=0.0, dupe_factor=1)
-    (plain,) = input_pipeline.eval_dataset([str(tmp_path / "out")], schema, 10_000)
+    batch, plain = (
+        input_pipeline.load_arrays(str(tmp_path / name), schema) for name in ("masked", "out")
+    )
     masks = [name for name in schema if name.startswith("masked_lm_")]
-    assert not any(plain[name].numpy().any() for name in masks)
-    assert all(batch[name].numpy().any() for name in masks)
+    assert not any(plain[name].any() for name in masks)
+    assert all(batch[name].any() for name in masks)
     for name in schema.keys() - {*masks, "input_ids"}:
         np.testing.assert_array_equal(plain[name], batch[name])
-
-
-def test_a_single_document_is_warned_about(tmp_path, tokenizer):
-    summary, _ = create(tmp_path, tokenizer, text="a\nb\n")
-    assert "warning: this is a single document" in str(summary)
 
 
 def test_an_error_leaves_no_output(tmp_path, tokenizer):
@@ -735,7 +713,7 @@ def test_script_from_another_directory(tmp_path, tokenizer, vocab_file):
 @pytest.mark.long
 def test_script_ends_in_one_line_on_bad_input(tmp_path):
     arguments = [f"--input_file={tmp_path}/absent*", f"--output_file={tmp_path}/out"]
-    arguments += [f"--spm_model_file={TOKENIZATION / 'spm_uncased.model'}"]
+    arguments += [f"--spm_model_file={MODEL}"]
     done = run_python("-m", "create_pretraining_data", *arguments)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
