@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents that nearly repeat an earlier one are found, whatever the blocks and the processes."""
 
+import collections
 import itertools
-import json
 
 import numpy as np
 import pytest
 
-from albert_tf.corpus import corpus_files, document_selection, stages
+from albert_tf.corpus import corpus_files, document_selection, line_encoder, stages
 from albert_tf.corpus.instances import Settings
 from albert_tf.options import Selection
 from tests.corpus.small_corpora import make
@@ -15,25 +15,18 @@ from tests.corpus.small_corpora import make
 
 def write(directory, documents):
     """A corpus of documents (lists of ids) with sentences of at most seven tokens."""
-    sentences, ends = [0], [0]
+    lengths = []
     for document in documents:
-        first = sentences[-1]
-        sentences += [*range(first + 7, first + len(document), 7), first + len(document)]
-        ends.append(len(sentences) - 1)
+        lengths += [7] * (len(document) // 7) + [len(document) % 7] * (len(document) % 7 > 0)
+        lengths.append(line_encoder.BLANK)
     ids = np.array(list(itertools.chain.from_iterable(documents)), np.int32)
+    counts = collections.Counter(text_bytes=len(ids), tokens_read=len(ids))
+    unknown, opens_word = np.zeros(0, np.int64), np.ones(len(ids), bool)
     directory.mkdir()
-    arrays = {
-        "ids": ids,
-        "opens_word": np.ones(len(ids), bool),
-        "sentences": np.array(sentences, np.int64),
-        "documents": np.array(ends, np.int64),
-        "unknown": np.zeros(0, np.int64),
-        "pieces": np.zeros(0, np.int32),
-    }
-    for name, values in arrays.items():
-        values.tofile(directory / f"{name}.bin")
-    figures = {"counts": {"text_bytes": len(ids)}, "sizes": {}}
-    (directory / "corpus.json").write_text(json.dumps(figures))
+    with corpus_files.Writer(str(directory)) as writer:
+        lines = ids, opens_word, np.array(lengths), unknown, [], [], counts
+        writer.add(line_encoder.EncodedLines(*lines))
+        writer.finish()
     return corpus_files.documents_file(str(directory))
 
 
