@@ -3,6 +3,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden"
 SHARED = ROOT.parent / "shared"
@@ -15,3 +17,9 @@ TINY_CONFIG = {  # a model for the vocabularies of golden/tokenization that is t
     "intermediate_size": 64,
     "max_position_embeddings": 64,
 }
+
+
+def read_arrays(path):
+    """The arrays of an .npz file by name. It is closed, which `np.load` leaves to the reader."""
+    with np.load(path) as arrays:
+        return dict(arrays)

@@ -24,7 +24,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
 from albert_tf.records import input_pipeline, schemas
-from tests import GOLDEN
+from tests import GOLDEN, read_arrays
 
 pytestmark = pytest.mark.long
 
@@ -453,7 +453,7 @@ def test_race_from_the_first_generation(first_generation, fine_tune, capsys):
 def test_the_modules_casing_and_vocabulary_make_the_records(first_generation, fine_tune, tmp_path):
     module, _ = first_generation(False, CASED)
     fine_tune(run_classifier, module, **RTE)
-    golden = np.load(DATA / "glue_features.npz")["rte/spm_cased/train/input_ids"]
+    golden = read_arrays(DATA / "glue_features.npz")["rte/spm_cased/train/input_ids"]
     schema = schemas.classification_schema(64)
     (path,) = (tmp_path / "out").glob("rte_train-*.tf_record")
     rows = input_pipeline.load_arrays(str(path), schema)["input_ids"]

@@ -13,7 +13,7 @@ import run_classifier
 import run_squad
 from albert_tf.checkpoints import huggingface, loading, name_table, readers, run_directory, source
 from albert_tf.model import heads
-from tests import GOLDEN
+from tests import GOLDEN, read_arrays
 from tests.checkpoints.golden_models import MODELS, assert_same, golden_config, values_of
 
 VOCABULARIES = GOLDEN / "tokenization"
@@ -541,8 +541,8 @@ def test_outputs_of_transformers(variant, written, record_property):
         str(written(variant)), output_loading_info=True
     )
     assert not any(info.values()), info
-    inputs = np.load(MODELS / variant / "inputs.npz")
-    golden = np.load(MODELS / variant / "outputs.npz")
+    inputs = read_arrays(MODELS / variant / "inputs.npz")
+    golden = read_arrays(MODELS / variant / "outputs.npz")
     names = {
         "input_ids": "input_ids",
         "input_mask": "attention_mask",
@@ -596,7 +596,7 @@ def test_outputs_of_fine_tuned_heads(kind, tmp_path, record_property):
     has_pooler = kind not in ("squad1", "words")
     unexpected = set() if has_pooler else {"albert.pooler.weight", "albert.pooler.bias"}
     assert set(info.pop("unexpected_keys")) == unexpected and not any(info.values())
-    inputs = np.load(MODELS / "base" / "inputs.npz")
+    inputs = read_arrays(MODELS / "base" / "inputs.npz")
     named = {name: inputs[name] for name in ("input_ids", "input_mask", "segment_ids")}
     given = {name: torch.tensor(value).long() for name, value in named.items()}
     if kind == "race":  # B=1: its four rows are the options of one question

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""predict.py, on small SavedModels made by hand; tests/test_serving.py runs it on real exports."""
+"""predict.py, on small SavedModels made by hand; tests/publish/test_serving.py has real exports."""
 
 import json
 import re

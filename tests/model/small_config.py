@@ -23,7 +23,7 @@ BATCH, LENGTH = 3, 10
 
 def whole(high, *shape):
     """Random whole numbers below `high`."""
-    return tf.constant(np.random.RandomState(0).randint(0, high, shape), tf.int32)
+    return np.random.RandomState(0).randint(0, high, shape).astype(np.int32)
 
 
 def inputs(length=LENGTH):
@@ -35,9 +35,9 @@ def inputs(length=LENGTH):
     }
 
 
-MASKED = {  # labels of the pre-training
+MASKED = {  # labels of the pre-training; no tensors, which would initialize TensorFlow on import
     "masked_lm_positions": whole(LENGTH, BATCH, 4),
     "masked_lm_ids": whole(40, BATCH, 4),
-    "masked_lm_weights": tf.ones([BATCH, 4]),
+    "masked_lm_weights": np.ones([BATCH, 4], np.float32),
     "next_sentence_labels": whole(2, BATCH, 1),
 }

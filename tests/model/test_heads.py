@@ -11,7 +11,7 @@ import tf_keras
 from albert_tf.checkpoints import loading, name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import fused, heads, objectives
-from tests import GOLDEN, TINY_CONFIG
+from tests import GOLDEN, TINY_CONFIG, read_arrays
 from tests.checkpoints.golden_models import FORWARD, VARIANTS, assert_close, golden_config
 
 GRADIENT = 1e-5  # absolute, as tests/golden/README.md says
@@ -27,8 +27,8 @@ def golden_model(directory, config_path=None, **kwargs):
 
 
 def features_of(path, prefix=""):
-    arrays = np.load(path)
-    names = (name for name in arrays.files if name.startswith(prefix))
+    arrays = read_arrays(path)
+    names = (name for name in arrays if name.startswith(prefix))
     return {name.removeprefix(prefix): tf.constant(arrays[name]) for name in names}
 
 
@@ -50,7 +50,7 @@ def loss_and_gradients(model, named, features, **kwargs):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_logits_and_losses_are_the_originals(variant):
-    expected = np.load(GOLDEN / "model" / variant / "outputs.npz")
+    expected = read_arrays(GOLDEN / "model" / variant / "outputs.npz")
     model, _ = golden_model(GOLDEN / "model" / variant)
     features = golden_features(variant)
     outputs = model(features)
@@ -84,7 +84,7 @@ def test_logits_and_losses_are_the_originals(variant):
 )
 def test_gradients_are_the_originals(variant, options, compiled, monkeypatch):
     monkeypatch.setattr(fused, "SMALLEST", 0)
-    expected = dict(np.load(GOLDEN / "model" / variant / "gradients.npz"))
+    expected = read_arrays(GOLDEN / "model" / variant / "gradients.npz")
     model, named = golden_model(GOLDEN / "model" / variant, **options)
     with fused.compiled(compiled):
         _, gradients = loss_and_gradients(model, named, golden_features(variant))
@@ -96,7 +96,7 @@ def test_gradients_are_the_originals(variant, options, compiled, monkeypatch):
 
 
 def test_a_row_without_any_token_gives_the_originals_loss():
-    expected = np.load(GOLDEN / "model" / "base" / "allmasked_row.npz")
+    expected = read_arrays(GOLDEN / "model" / "base" / "allmasked_row.npz")
     model, _ = golden_model(GOLDEN / "model" / "base")
     features = {**golden_features("base"), "input_mask": tf.constant(expected["input_mask"])}
     loss = objectives.pretraining_loss(objectives.pretraining_terms(features, model(features)))
@@ -127,7 +127,7 @@ def test_a_batch_without_predictions_leaves_the_sentence_loss():
     features = golden_features("base")
     features["masked_lm_weights"] = tf.zeros_like(features["masked_lm_weights"])
     loss, gradients = loss_and_gradients(model, named, features)
-    assert_close(loss, np.load(GOLDEN / "model" / "base" / "outputs.npz")["sop_loss"])
+    assert_close(loss, read_arrays(GOLDEN / "model" / "base" / "outputs.npz")["sop_loss"])
     assert all(np.isfinite(gradient).all() for gradient in gradients.values())
     assert not np.any(gradients["cls/predictions/output_bias"])
     assert np.any(gradients["cls/seq_relationship/output_weights"])
@@ -192,7 +192,7 @@ def test_mixed_precision_logits_are_float32_and_near(name, policy):
     outputs = model(features)
     assert {output.dtype for output in outputs.values()} == {tf.float32}
     loss, gradients = loss_and_gradients(model, named, features)
-    expected = np.load(GOLDEN / "model" / "base" / "outputs.npz")["total_loss"]
+    expected = read_arrays(GOLDEN / "model" / "base" / "outputs.npz")["total_loss"]
     assert loss.dtype == tf.float32
     assert float(loss) == pytest.approx(float(expected), rel=5e-3)
     assert float(loss) != pytest.approx(float(expected), rel=1e-7)
@@ -270,15 +270,15 @@ def fine_tuned_model(name, **options):
     named = name_table.named_variables(model)
     report = loading.load(str(GOLDEN / "heads" / name), named)
     assert not report.missing and not report.unused
-    arrays = np.load(GOLDEN / "heads" / name / "inputs.npz")
+    arrays = read_arrays(GOLDEN / "heads" / name / "inputs.npz")
     return model, named, {key: tf.constant(value) for key, value in arrays.items()}
 
 
 @pytest.mark.parametrize("name", FINE_TUNED)
 def test_losses_and_gradients_are_the_originals(name):
     model, named, features = fine_tuned_model(name)
-    expected = np.load(GOLDEN / "heads" / name / "outputs.npz")
-    golden = np.load(GOLDEN / "heads" / name / "gradients.npz")
+    expected = read_arrays(GOLDEN / "heads" / name / "outputs.npz")
+    golden = read_arrays(GOLDEN / "heads" / name / "gradients.npz")
     with tf.GradientTape() as tape:
         outputs = model(features, training=True)
         terms = FINE_TUNED[name][2](features, outputs)
@@ -350,7 +350,7 @@ SQUAD = ("squad_v1", "squad_v2")
 
 
 def squad_outputs(name, kind):
-    outputs = dict(np.load(GOLDEN / "heads" / name / f"{kind}.npz"))
+    outputs = read_arrays(GOLDEN / "heads" / name / f"{kind}.npz")
     # Under its own names; what the original calls log_prob here are logits.
     renamed = {"start_log_prob": "start_logits", "end_log_prob": "end_logits"}
     return {renamed.get(key, key): value for key, value in outputs.items()}
@@ -395,7 +395,7 @@ def test_mixed_precision_scores_are_float32_finite_and_near(name, precision, pol
     policy("float32")  # a model keeps that of its making
     with tf.GradientTape() as tape:
         loss = objectives.mean_loss(FINE_TUNED[name][2](features, model(features, training=True)))
-    expected = float(np.load(GOLDEN / "heads" / name / "outputs.npz")["total_loss"])
+    expected = float(read_arrays(GOLDEN / "heads" / name / "outputs.npz")["total_loss"])
     assert float(loss) == pytest.approx(expected, rel=2e-2)
     assert float(loss) != pytest.approx(expected, rel=1e-7)
     for gradient in tape.gradient(loss, list(named.values())):

@@ -305,10 +305,6 @@ def test_from_checkpoint(tmp_path, capsys):
     assert AlbertModel.from_checkpoint(directory, config=model.config).config == model.config
 
 
-if __name__ == "__main__":
-    fit_on_two_replicas(*sys.argv[1:])
-
-
 def test_texts_are_no_features():
     model = heads.ClassificationModel(AlbertConfig.from_dict(sources.WIDE), 2)
     texts, labels = ["a film", "a train"], np.array([0, 1])
@@ -317,3 +313,7 @@ def test_texts_are_no_features():
     for given in ((texts, labels), (np.array(texts), labels), (data,)):
         with pytest.raises(UserError, match=r"takes a dict of input_ids, .* as a FullTokenizer"):
             model.fit(*given)
+
+
+if __name__ == "__main__":
+    fit_on_two_replicas(*sys.argv[1:])

@@ -11,7 +11,7 @@ from albert_tf import options
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads, objectives, optimization
-from tests import GOLDEN
+from tests import GOLDEN, read_arrays
 
 DATA = GOLDEN / "optimizers"
 LR_CASES = json.loads((DATA / "lr_schedules.json").read_text())
@@ -33,7 +33,7 @@ def schedule_of(case):
 
 @pytest.mark.parametrize("index", range(len(LR_CASES)))
 def test_learning_rates_are_the_originals(index):
-    arrays = np.load(DATA / "lr_schedules.npz")
+    arrays = read_arrays(DATA / "lr_schedules.npz")
     steps, expected = arrays[f"case{index}/steps"], arrays[f"case{index}/lr"]
     actual = schedule_of(LR_CASES[index])(tf.constant(steps)).numpy()
     # Below the power, because there 1 - t / T has float32's error of 1e-7, however near the end.
@@ -75,8 +75,8 @@ UNIT_CASES = {
 
 def unit_case(case):
     """Golden arrays, variables by name, optimizer built on all of them."""
-    arrays = np.load(DATA / "unit.npz")
-    names = [name.removeprefix("init/") for name in arrays.files if name.startswith("init/")]
+    arrays = read_arrays(DATA / "unit.npz")
+    names = [name.removeprefix("init/") for name in arrays if name.startswith("init/")]
     variables = {name: tf.Variable(arrays[f"init/{name}"]) for name in names}
     optimizer = UNIT_CASES[case]()
     optimizer.build(list(variables.values()))
@@ -97,7 +97,7 @@ def test_updates_are_the_originals(case):
     assert optimizer.iterations.numpy() == 4
 
     order = list(variables)
-    slots = [name for name in arrays.files if name.startswith(f"{case}/slots/")]
+    slots = [name for name in arrays if name.startswith(f"{case}/slots/")]
     assert len(slots) == 2 * len(with_gradient)
     for key in slots:
         name, slot = key.removeprefix(f"{case}/slots/").rsplit("/", 1)
@@ -197,9 +197,9 @@ def test_clipping_scales_to_the_limit(limit):
 
 @pytest.mark.parametrize("case", ["adamw_onehot", "lamb_onehot"])
 def test_eight_updates_are_the_originals(case):
-    expected = np.load(DATA / f"{case}.npz")
+    expected = read_arrays(DATA / f"{case}.npz")
     settings = json.loads((DATA / "cases.json").read_text())[case]
-    batches = np.load(DATA / "batches.npz")
+    batches = read_arrays(DATA / "batches.npz")
     config = AlbertConfig.from_json_file(str(DATA / "albert_config.json"))
     model = heads.PretrainingModel(config)
     named = name_table.named_variables(model)
@@ -220,7 +220,7 @@ def test_eight_updates_are_the_originals(case):
         optimizer.apply_gradients(zip(clipped, named.values(), strict=True))
         return loss, norm
 
-    names = [key.removeprefix("0/") for key in batches.files if key.startswith("0/")]
+    names = [key.removeprefix("0/") for key in batches if key.startswith("0/")]
     for step in range(8):
         assert optimizer.iterations.numpy() == expected["global_step_before"][step] == step
         loss, norm = update({name: tf.constant(batches[f"{step}/{name}"]) for name in names})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from albert_tf.records import input_pipeline, record_files, schemas
-from tests import SHARED
+from tests import SHARED, read_arrays
 from tests.records.small_records import SCHEMA, write
 
 
@@ -108,7 +108,7 @@ def test_the_originals_file_fits_the_schema(tmp_path):
     schema = schemas.pretraining_schema(128, 20)
     assert record_files.find_bad_record([str(path)], schema, {}) is None
     (batch,) = input_pipeline.eval_dataset([str(path)], schema, 1000)
-    expected = np.load(source.with_suffix(".npz"))
+    expected = read_arrays(source.with_suffix(".npz"))
     assert set(batch) == set(expected)
     for name, value in batch.items():
         np.testing.assert_array_equal(value, expected[name])

@@ -16,7 +16,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.publish import graph_inputs, hub, saved_models
 from albert_tf.text.tokenization import FullTokenizer
-from tests import GOLDEN
+from tests import GOLDEN, read_arrays
 from tests.checkpoints.golden_models import (
     VARIANTS,
     assert_close,
@@ -81,10 +81,10 @@ def exported(run_main, tmp_path_factory):
 
 def golden(variant):
     """Inputs under the Hub's names, and the original's outputs."""
-    arrays = np.load(GOLDEN / "model" / variant / "inputs.npz")
+    arrays = read_arrays(GOLDEN / "model" / variant / "inputs.npz")
     names = graph_inputs.HUB_NAMES | {graph_inputs.POSITIONS: graph_inputs.POSITIONS}
     inputs = {name: tf.constant(arrays[old], tf.int32) for old, name in names.items()}
-    return inputs, np.load(GOLDEN / "model" / variant / "outputs.npz")
+    return inputs, read_arrays(GOLDEN / "model" / variant / "outputs.npz")
 
 
 def example_of(module):

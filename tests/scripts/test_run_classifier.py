@@ -24,7 +24,7 @@ from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import devices, figures, finetuning, history
-from tests import GOLDEN, TINY_CONFIG
+from tests import GOLDEN, TINY_CONFIG, read_arrays
 from tests.scripts import tiny_runs
 from tests.scripts.tiny_runs import EVALUATE, PREDICT, table, values_of, write_config
 
@@ -607,7 +607,7 @@ def test_wordpiece_vocabulary(run_main, flags, tmp_path):
     (path,) = (tmp_path / "out").glob("rte_eval-*.tf_record")
     task = ClassificationTask("rte", glue.TASKS["rte"], base.TextInput(None, 64, 5000, 2))
     ids = input_pipeline.load_arrays(str(path), task.schema)["input_ids"]
-    golden = np.load(GOLDEN / "finetune" / "glue_features.npz")["rte/wordpiece/dev/input_ids"]
+    golden = read_arrays(GOLDEN / "finetune" / "glue_features.npz")["rte/wordpiece/dev/input_ids"]
     np.testing.assert_array_equal(ids[:, :20], golden[: len(ids), :20])
 
 

@@ -23,7 +23,7 @@ from albert_tf.errors import UserError
 from albert_tf.model import objectives
 from albert_tf.records import record_files, schemas
 from albert_tf.training import figures, pretraining
-from tests import GOLDEN
+from tests import GOLDEN, read_arrays
 from tests.checkpoints import golden_models
 from tests.processes import run_python
 from tests.training.clusters import in_two_workers
@@ -51,12 +51,12 @@ def schema():
 
 
 def golden_batches():
-    with np.load(DATA / "batches.npz") as arrays:
-        return [
-            {name: arrays[f"{i}/{name}"][row] for name in schema()}
-            for i in range(8)
-            for row in range(4)
-        ]
+    arrays = read_arrays(DATA / "batches.npz")
+    return [
+        {name: arrays[f"{i}/{name}"][row] for name in schema()}
+        for i in range(8)
+        for row in range(4)
+    ]
 
 
 def write_records(path, rows):
@@ -131,7 +131,7 @@ def read_variables(prefix):
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 def test_reproduces_the_originals_eight_steps(pretrain, flags, tmp_path, optimizer):
     case = json.loads((DATA / "cases.json").read_text())[f"{optimizer}_onehot"]
-    golden = dict(np.load(DATA / f"{optimizer}_onehot.npz"))
+    golden = read_arrays(DATA / f"{optimizer}_onehot.npz")
     initial = {k.removeprefix("init/"): v for k, v in golden.items() if k.startswith("init/")}
     flags |= {
         "init_checkpoint": golden_models.write(tmp_path / "tf1.ckpt", initial),
@@ -365,8 +365,8 @@ def test_max_eval_steps_and_partial_batches_count_each_sequence_once(
 def test_evaluates_the_originals_checkpoint_to_the_originals_figures(pretrain, tmp_path):
     folder = DATA.parent / "heads" / "pretrain_eval"
     golden = json.loads((folder / "metrics.json").read_text())
-    with np.load(folder / "inputs.npz") as arrays:
-        batches = [{k: arrays[f"{i}/{k}"] for k in schema()} for i in range(3)]
+    arrays = read_arrays(folder / "inputs.npz")
+    batches = [{k: arrays[f"{i}/{k}"] for k in schema()} for i in range(3)]
     rows = [
         {k: v[row] for k, v in b.items()} for b in batches for row in range(len(b["input_ids"]))
     ]

@@ -14,13 +14,13 @@ from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.glue import Example
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.task import Split
-from tests import GOLDEN
+from tests import GOLDEN, read_arrays
 
 DATA = GOLDEN / "finetune" / "glue_data"
 EXAMPLES = json.loads((GOLDEN / "finetune" / "glue_examples.json").read_text(encoding="utf-8"))
-FEATURES = np.load(GOLDEN / "finetune" / "glue_features.npz")
+FEATURES = read_arrays(GOLDEN / "finetune" / "glue_features.npz")
 METRICS = json.loads((GOLDEN / "finetune" / "classifier_metrics.json").read_text())
-METRICS_INPUTS = np.load(GOLDEN / "finetune" / "classifier_metrics_inputs.npz")
+METRICS_INPUTS = read_arrays(GOLDEN / "finetune" / "classifier_metrics_inputs.npz")
 
 LENGTHS = {"spm_uncased": 24, "spm_cased": 24, "wordpiece": 40}
 CASES = [key for key in EXAMPLES if not key.endswith("/labels")]

@@ -14,13 +14,13 @@ from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.race import Example
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.task import Split
-from tests import GOLDEN
+from tests import GOLDEN, read_arrays
 
 DATA = GOLDEN / "finetune" / "glue_data"  # that the original's RACE data lies there is right
 EXAMPLES = json.loads((GOLDEN / "finetune" / "race_examples.json").read_text(encoding="utf-8"))
-FEATURES = np.load(GOLDEN / "finetune" / "race_features.npz")
+FEATURES = read_arrays(GOLDEN / "finetune" / "race_features.npz")
 METRICS = json.loads((GOLDEN / "finetune" / "classifier_metrics.json").read_text())["race"]
-METRICS_INPUTS = np.load(GOLDEN / "finetune" / "classifier_metrics_inputs.npz")
+METRICS_INPUTS = read_arrays(GOLDEN / "finetune" / "classifier_metrics_inputs.npz")
 LEVELS = {
     "all": race.choose_levels(),
     "middle_only": race.choose_levels(middle_only=True),

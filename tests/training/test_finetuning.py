@@ -18,7 +18,7 @@ from albert_tf.records import input_pipeline
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import finetuning
 from albert_tf.training.task import Split
-from tests import GOLDEN, TINY_CONFIG
+from tests import GOLDEN, TINY_CONFIG, read_arrays
 
 
 def three_classes(**options):
@@ -43,7 +43,7 @@ def test_an_export_that_lacks_a_package_is_refused_before_the_training(monkeypat
 def test_five_steps_equal_the_originals(tmp_path):
     """Through the loop; we clip by a norm 0.8% larger, to which Adam is nearly blind."""
     folder = GOLDEN / "heads" / "classifier3_mnli"
-    golden = np.load(folder / "adamw_5steps_nodropout.npz")
+    golden = read_arrays(folder / "adamw_5steps_nodropout.npz")
     config = AlbertConfig.from_json_file(str(GOLDEN / "heads" / "albert_config.json"))
     strategy = tf.distribute.OneDeviceStrategy("device:CPU:0")
     run = finetuning.make_run(
@@ -62,7 +62,7 @@ def test_five_steps_equal_the_originals(tmp_path):
     )
     run.settings = dataclasses.replace(run.settings, train_steps=5)  # of the 6 of the schedule
     loading.load(str(folder), run.variables)
-    features = dict(np.load(folder / "inputs.npz"))
+    features = read_arrays(folder / "inputs.npz")
     run.train(lambda **_: tf.data.Dataset.from_tensors(features).repeat(), 6)
     for name, variable in run.variables.items():
         tolerance = 1e-2 if name.endswith("key/bias") else 1e-3

@@ -23,7 +23,7 @@ from albert_tf.model import heads, objectives, optimization
 from albert_tf.records import input_pipeline, schemas
 from albert_tf.training import devices, evaluation, figures, loop, steps
 from albert_tf.training.task import Evaluation
-from tests import GOLDEN, ROOT
+from tests import GOLDEN, ROOT, read_arrays
 from tests.processes import run_python
 from tests.training.clusters import cluster, free_addresses
 
@@ -31,7 +31,7 @@ DATA = GOLDEN / "optimizers"
 
 
 def golden_rows():
-    batches = np.load(DATA / "batches.npz")
+    batches = read_arrays(DATA / "batches.npz")
     schema = schemas.pretraining_schema(24, 6)
     del schema["token_boundary"]
     return {name: np.concatenate([batches[f"{i}/{name}"] for i in range(4)]) for name in schema}
@@ -47,7 +47,7 @@ def golden_run(strategy, directory, saved=True, **settings):
         output_dir=directory, train_steps=4, save_checkpoints_steps=2, **settings
     )
     run = loop.Run(strategy, model, objectives.PRETRAINING, optimizer, settings)
-    golden = np.load(DATA / "lamb_onehot.npz")
+    golden = read_arrays(DATA / "lamb_onehot.npz")
     for name, variable in run.variables.items():
         variable.assign(golden[f"init/{name}"])
     if saved:

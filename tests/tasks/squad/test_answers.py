@@ -14,7 +14,7 @@ from albert_tf.tasks.squad import features as squad_features
 from albert_tf.tasks.squad import questions as squad_questions
 from albert_tf.tasks.squad.features import WindowSettings
 from albert_tf.text.tokenization import FullTokenizer
-from tests import GOLDEN
+from tests import GOLDEN, read_arrays
 from tests.tasks.squad.original_features import original_features
 
 POSTPROCESS = GOLDEN / "finetune" / "squad_postprocess"
@@ -27,7 +27,7 @@ def golden_text(name):
 
 def golden_arrays(name):
     """Outputs in the order of the features."""
-    arrays = dict(np.load(POSTPROCESS / f"{name}.npz"))
+    arrays = read_arrays(POSTPROCESS / f"{name}.npz")
     rows, order = np.unique(arrays.pop("unique_ids"), return_index=True)
     assert rows[0] == 1_000_000_000 and np.all(np.diff(rows) == 1)
     return {name: values[order] for name, values in arrays.items()}
