@@ -39,6 +39,7 @@ SQUAD_FLAGS = {
     "max_query_length": 12,
     "max_answer_length": 7,
     "n_best_size": 4,
+    "predict_batch_size": 64,
     "train_batch_size": 26,  # one update of 39 questions, two of 52
     "save_checkpoints_steps": 100,
 }

@@ -51,7 +51,11 @@ SCRIPTS = {  # module, flags of data, settings of text, flags of training, files
     ),
     "squad": (
         run_squad,
-        {"train_file": SQUAD / "train_v1.1.json", "predict_file": SQUAD / "dev_v1.1.json"},
+        {
+            "train_file": SQUAD / "train_v1.1.json",
+            "predict_file": SQUAD / "dev_v1.1.json",
+            "predict_batch_size": 64,
+        },
         CASED | {"max_seq_length": 48, "doc_stride": 16, "max_query_length": 12},
         {"num_train_epochs": 0.2, "save_checkpoints_steps": 1000},
         "nbest_predictions.json",

@@ -74,7 +74,7 @@ def run(run_once, data):
 
 @pytest.fixture(scope="module")
 def learnt(run):
-    return run(CONFIG, export_tflite=True)
+    return run(CONFIG)
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_a_test_set_without_any_entity(run_main, flags, tmp_path):
 @pytest.fixture(scope="module")
 def with_wordpiece(run):
     """A run of two steps; its labels are random, and tell words apart."""
-    return run(WIDE, **SHORT, spm_model_file="", vocab_file=WORDPIECE)
+    return run(WIDE, **SHORT, spm_model_file="", vocab_file=WORDPIECE, export_tflite=True)
 
 
 @pytest.mark.long

@@ -117,6 +117,7 @@ def test_the_training_is_that_without_them(measured, run, tmp_path):
             np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
+@pytest.mark.long
 def test_a_run_that_is_stopped_while_it_measures_is_saved(measured, run, tmp_path, monkeypatch):
     measure = minimal_pairs.measure
 
