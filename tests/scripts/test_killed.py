@@ -15,7 +15,7 @@ from tests import ROOT
 from tests.scripts import quick_runs, two_workers
 
 pytestmark = pytest.mark.long
-STEPS, KILLS = 800, 20
+STEPS, KILLS = 480, 12
 
 
 class Process:
