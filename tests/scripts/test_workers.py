@@ -13,13 +13,15 @@ from tests.scripts.two_workers import JOBS, log_of, started
 
 pytestmark = pytest.mark.long
 
+TO_END = 300  # seconds; TensorFlow's check of the other workers may hold an ending process for 90
+
 
 @pytest.fixture
 def flags(tmp_path):
     return quick_runs.flags_of_two_workers(tmp_path)
 
 
-def wait_for_step(tmp_path, step, processes, seconds=200):
+def wait_for_step(tmp_path, step, processes, seconds=600):
     """Waits for a checkpoint of the run."""
     deadline = time.time() + seconds
     while (run_directory.numbered_in(str(tmp_path / "out")) or [(0, "")])[-1][0] < step:
@@ -42,11 +44,11 @@ def test_two_workers_train_for_a_minute_and_end_when_either_is_asked_to(
         wait_for_step(tmp_path, 400, processes)
         processes[asked].send_signal(signal.SIGTERM)
         for process in processes:
-            assert process.wait(timeout=60) == 130, log_of(tmp_path, asked)
+            assert process.wait(timeout=TO_END) == 130, log_of(tmp_path, asked)
     stopped = [
-        re.search(r"Stopped at step (\d+); saved", log_of(tmp_path, number)) for number in (0, 1)
+        re.search(r"Stopped at step (\d+);", log_of(tmp_path, number)) for number in (0, 1)
     ]
-    assert stopped[0] and stopped[0][1] == stopped[1][1]
+    assert stopped[0] and stopped[1] and stopped[0][1] == stopped[1][1]
     latest = run_directory.latest_in(str(tmp_path / "out"))
     assert run_directory.step_of(latest) == int(stopped[0][1])
     evaluated = [log_of(tmp_path, number).count("Evaluation at step 200:") for number in (0, 1)]
@@ -62,7 +64,7 @@ def test_a_lost_worker_ends_the_other_with_an_error(flags, tmp_path, lost):
     with started(flags, JOBS["workers"], tmp_path) as processes:
         wait_for_step(tmp_path, 200, processes)
         processes[lost].kill()
-        assert processes[1 - lost].wait(timeout=60) == 1
+        assert processes[1 - lost].wait(timeout=TO_END) == 1
     last = log_of(tmp_path, 1 - lost).strip().splitlines()[-1]
     assert last.startswith("run_pretraining: error: another worker ended or cannot be reached")
     assert "resume from the newest checkpoint" in last
