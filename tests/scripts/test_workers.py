@@ -45,9 +45,7 @@ def test_two_workers_train_for_a_minute_and_end_when_either_is_asked_to(
         processes[asked].send_signal(signal.SIGTERM)
         for process in processes:
             assert process.wait(timeout=TO_END) == 130, log_of(tmp_path, asked)
-    stopped = [
-        re.search(r"Stopped at step (\d+);", log_of(tmp_path, number)) for number in (0, 1)
-    ]
+    stopped = [re.search(r"Stopped at step (\d+);", log_of(tmp_path, number)) for number in (0, 1)]
     assert stopped[0] and stopped[1] and stopped[0][1] == stopped[1][1]
     latest = run_directory.latest_in(str(tmp_path / "out"))
     assert run_directory.step_of(latest) == int(stopped[0][1])
