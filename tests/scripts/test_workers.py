@@ -13,7 +13,7 @@ from tests.scripts.two_workers import JOBS, log_of, started
 
 pytestmark = pytest.mark.long
 
-TO_END = 300  # seconds; TensorFlow's check of the other workers may hold an ending process for 90
+TO_END = 300  # seconds; TensorFlow's check of the other workers delays the end of a process
 
 
 @pytest.fixture
