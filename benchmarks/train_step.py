@@ -163,11 +163,14 @@ def products_of(case):
     layers, embedding = config.num_hidden_layers * config.inner_group_num, config.embedding_size
     matrices = batch * config.num_attention_heads
     rows, size = batch * length, config.head_size
-    yield 1, rows, hidden, hidden, 4 * layers
-    yield 1, rows, hidden, config.intermediate_size, layers
-    yield 1, rows, config.intermediate_size, hidden, layers
-    yield matrices, length, size, length, layers
-    yield matrices, length, length, size, layers
+    yield 1, rows, hidden, hidden, 2 * layers  # keys and values
+    # The last block computes the rest only for the masked pieces and the first one.
+    for count, places in ((layers - 1, length), (1, case["predictions"] + 1)):
+        yield 1, batch * places, hidden, hidden, 2 * count
+        yield 1, batch * places, hidden, config.intermediate_size, count
+        yield 1, batch * places, config.intermediate_size, hidden, count
+        yield matrices, places, size, length, count
+        yield matrices, places, length, size, count
     yield 1, rows, embedding, hidden, 1
     yield 1, batch * case["predictions"], hidden, embedding, 1
     yield 1, batch * case["predictions"], embedding, config.vocab_size, 1

@@ -195,7 +195,7 @@ class AttentionBlock(Layer):
         dense = (self.query, self.key, self.value, self.output_dense)
         return _of_each_use((*dense, self.layer_norm), uses)
 
-    def call(self, x, mask_adder, tensors=None, training=False):
+    def call(self, x, mask_adder, tensors=None, training=False, places=None):
         """Applies the block.
 
         Args:
@@ -203,20 +203,27 @@ class AttentionBlock(Layer):
             mask_adder: float32 tensor [B, 1, 1, T], added to the logits of each key.
             tensors: one item of `tensors`, or None to read the variables.
             training: bool, whether dropout is on.
+            places: int32 tensor [B, Q], the pieces to compute; None for all, so that Q = T.
 
         Returns:
-            tensor of x's type [B * T, H].
+            tensor of x's type [B * Q, H].
         """
         *inputs, (kernel, bias), norm = self.tensors()[0] if tensors is None else tensors
         length = mask_adder.shape[3] or tf.shape(mask_adder)[3]
         *low, residual = fused.copies(x, 4)
-        # Scale the query and not the logits: [B, N, T, D] has fewer entries than [B, N, T, T].
+        queries = length
+        if places is not None:
+            queries = places.shape[1] or tf.shape(places)[1]
+            low[0] = residual = _rows_at(residual, places, length)
+        # Scale the query and not the logits: [B, N, Q, D] has fewer entries than [B, N, Q, T].
         scales = (1.0 / math.sqrt(self._head_size), 1.0, 1.0)
         query, key, value = (
-            fused.split_heads(_product(x, kernel), bias, scale, length, self._heads)
-            for x, (kernel, bias), scale in zip(low, inputs, scales, strict=True)
+            fused.split_heads(_product(x, kernel), bias, scale, size, self._heads)
+            for x, (kernel, bias), scale, size in zip(
+                low, inputs, scales, (queries, length, length), strict=True
+            )
         )
-        logits = tf.matmul(query, key, transpose_b=True)  # [B, N, T, T]
+        logits = tf.matmul(query, key, transpose_b=True)  # [B, N, Q, T]
         rate = self._attention_dropout
         keep = draw(logits, rate, training)
         weights = fused.masked_softmax(logits, mask_adder, keep, rate)
@@ -224,6 +231,12 @@ class AttentionBlock(Layer):
         output = tf.matmul(context, kernel)
         keep = draw(output, self._dropout, training)
         return fused.add_norm(output, bias, residual, *norm, keep, self._dropout)
+
+
+def _rows_at(x, places, length):
+    """Rows of x [B * T, H] at places [B, Q] of their sequences of `length`: [B * Q, H]."""
+    firsts = tf.range(tf.shape(places)[0])[:, tf.newaxis] * length
+    return tf.gather(x, tf.reshape(firsts + places, [-1]))
 
 
 class FeedForwardBlock(Layer):
@@ -261,11 +274,13 @@ class AlbertModel(ConfiguredModel):
         input_ids: int32 [B, T]; or a dict of these three, as a FullTokenizer returns;
         input_mask: [B, T], 1 for tokens, 0 for padding; all 1 if absent;
         token_type_ids: int32 [B, T], 0 for segment A, 1 for B; all 0 if absent;
-        training: bool, whether dropout is on.
+        training: bool, whether dropout is on;
+        positions: int32 [B, P] or None, the pieces whose sequence_output is needed. The last block
+            computes only these and the first piece.
     It returns a dict of float32 tensors:
-        sequence_output [B, T, H]; pooled_output [B, H]; encoder_outputs, a list of
-        L x inner_group_num [B, T, H] that ends in sequence_output; embedding_output
-        [B, T, E], before the E -> H mapping; word_embedding_output [B, T, E].
+        sequence_output [B, T, H], or [B, P, H] at the positions; pooled_output [B, H];
+        encoder_outputs, a list of L x inner_group_num [B, T, H] that ends in sequence_output;
+        embedding_output [B, T, E], before the E -> H mapping; word_embedding_output [B, T, E].
 
     Args:
         config: AlbertConfig.
@@ -327,6 +342,7 @@ class AlbertModel(ConfiguredModel):
         input_mask: Any = None,
         token_type_ids: Any = None,
         training: Any = False,
+        positions: Any = None,
     ) -> dict[str, Any]:
         if isinstance(input_ids, Mapping):
             input_ids, input_mask, token_type_ids = model_inputs(input_ids)
@@ -342,8 +358,11 @@ class AlbertModel(ConfiguredModel):
         ] * -10000.0
 
         words, embedding_output = self.embeddings(input_ids, token_type_ids, training=training)
-        layer_outputs = self._encode(embedding_output, mask_adder, training)
+        places = None if positions is None else tf.pad(positions, [[0, 0], [1, 0]])
+        layer_outputs = self._encode(embedding_output, mask_adder, training, places)
         first_token = layer_outputs[-1][:, 0]  # [B, H]
+        if positions is not None:
+            layer_outputs[-1] = layer_outputs[-1][:, 1:]
         return {
             "sequence_output": layer_outputs[-1],
             "pooled_output": tf.tanh(tf.cast(self.pooler(first_token), tf.float32)),
@@ -361,9 +380,10 @@ class AlbertModel(ConfiguredModel):
             blocks += zip(attention_group, ffn_group, strict=True)
         return blocks
 
-    def _encode(self, embedding_output, mask_adder, training):
+    def _encode(self, embedding_output, mask_adder, training, places):
         config = self.config
-        shape = tf.shape(embedding_output)
+        lengths = [tf.shape(embedding_output)[1]] * (len(self._blocks()) - 1)
+        lengths.append(tf.shape(embedding_output if places is None else places)[1])
         x = tf.reshape(embedding_output, [-1, config.embedding_size])  # [B * T, E]
         if self.embedding_hidden_mapping_in is not None:
             x = self.embedding_hidden_mapping_in(x)  # [B * T, H]
@@ -371,30 +391,34 @@ class AlbertModel(ConfiguredModel):
         low = self.compute_dtype == "bfloat16"
         x = tf.cast(x, tf.bfloat16 if low else tf.float32)
         run = self._recomputed if training and self._recompute else self._run
-        outputs = run(x, mask_adder, training)
-        shape = [shape[0], shape[1], config.hidden_size]
-        return [tf.cast(tf.reshape(output, shape), tf.float32) for output in outputs]
+        *blocks, last = self._blocks()
+        blocks = [(*block, None) for block in blocks] + [(*last, places)]
+        outputs = run(blocks, x, mask_adder, training)
+        return [
+            tf.cast(tf.reshape(output, [-1, length, config.hidden_size]), tf.float32)
+            for output, length in zip(outputs, lengths, strict=True)
+        ]
 
-    def _run(self, x, mask_adder, training):
-        outputs, blocks = [], self._blocks()
+    def _run(self, blocks, x, mask_adder, training):
+        outputs = []
         # Cast kernels once, not in each of the layers that share them.
-        uses = collections.Counter(part for block in blocks for part in block)
+        uses = collections.Counter(part for block in blocks for part in block[:2])
         tensors = {part: iter(part.tensors(count)) for part, count in uses.items()}
-        for attention, ffn in blocks:
-            x = attention(x, mask_adder, next(tensors[attention]), training=training)
+        for attention, ffn, places in blocks:
+            kept = next(tensors[attention])
+            x = attention(x, mask_adder, kept, training=training, places=places)
             x = ffn(x, next(tensors[ffn]), training=training)
             outputs.append(x)
         return outputs
 
-    def _recomputed(self, x, mask_adder, training):
-        blocks = self._blocks()
-        parts = dict.fromkeys(part for block in blocks for part in block)
+    def _recomputed(self, blocks, x, mask_adder, training):
+        parts = dict.fromkeys(part for block in blocks for part in block[:2])
         nested = [part.tensors()[0] for part in parts]
 
         def run(block, x, flat):
             tensors = dict(zip(parts, tf.nest.pack_sequence_as(nested, flat), strict=True))
-            attention, ffn = block
-            x = attention(x, mask_adder, tensors[attention], training=training)
+            attention, ffn, places = block
+            x = attention(x, mask_adder, tensors[attention], training=training, places=places)
             return ffn(x, tensors[ffn], training=training)
 
         runs = [functools.partial(run, block) for block in blocks]

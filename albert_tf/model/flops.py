@@ -14,16 +14,19 @@ def forward_flops(config, batch_size, length, predictions=0):
         batch_size: int, number of sequences (four for each question of RACE).
         length: int, length of a sequence in pieces, with its padding.
         predictions: int, number of masked pieces per sequence that the masked-LM head predicts.
+            The last block computes only these and the first; without predictions, it computes all.
 
     Returns:
         int.
     """
     tokens = batch_size * length
     embedding, hidden = config.embedding_size, config.hidden_size
-    kernels = 4 * hidden**2 + 2 * hidden * config.intermediate_size
-    # Per piece: its query with all keys, and its weights with all values.
-    attention = 2 * length * hidden
-    blocks = config.num_hidden_layers * config.inner_group_num * tokens * (kernels + attention)
+    # Per piece: its query, output and feed-forward; its query with all keys, its weights with all
+    # values.
+    queries = 2 * hidden**2 + 2 * hidden * config.intermediate_size + 2 * length * hidden
+    computed = batch_size * (predictions + 1 if predictions else length)  # in the last block
+    blocks = config.num_hidden_layers * config.inner_group_num
+    blocks = blocks * tokens * 2 * hidden**2 + ((blocks - 1) * tokens + computed) * queries
     mapping = tokens * embedding * hidden if embedding != hidden else 0
     pooler = batch_size * hidden**2
     masked_lm = batch_size * predictions * embedding * (hidden + config.vocab_size)

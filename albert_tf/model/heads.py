@@ -41,20 +41,18 @@ class MaskedLM(Layer):
         self.output_bias = self.variable("output_bias", [config.vocab_size], "zeros")
         self._activation = get_activation(config.hidden_act)
 
-    def call(self, sequence_output, positions, embedding_table):
-        """Computes logits at the masked positions.
+    def call(self, x, embedding_table):
+        """Computes logits of pieces.
 
         Args:
-            sequence_output: float tensor [B, T, H].
-            positions: int32 tensor [B, P], indices into T.
+            x: float tensor [B, P, H], outputs of the encoder at masked positions.
             embedding_table: float32 tensor [V, E].
 
         Returns:
             float32 tensor [B, P, V].
         """
-        shape = tf.shape(positions)
-        x = tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
-        x = tf.reshape(x, [-1, sequence_output.shape[-1]])  # [B * P, H]
+        shape = tf.shape(x)
+        x = tf.reshape(x, [-1, x.shape[-1]])  # [B * P, H]
         x = tf.cast(self.layer_norm(self._activation(self.transform(x))), self.compute_dtype)
         table = tf.cast(embedding_table, self.compute_dtype)
         logits = tf.cast(tf.matmul(x, table, transpose_b=True), tf.float32) + self.output_bias
@@ -89,6 +87,10 @@ class ModelWithHead(ConfiguredModel):
         for name, value in head.items():
             setattr(self, name, value)
 
+    def _pooled_output(self, features, training):
+        nowhere = model_inputs(features)[0][:, :0]  # [B, 0]
+        return self.encoder(features, training=training, positions=nowhere)["pooled_output"]
+
     def _output_weights(self, outputs, stddev=0.02):
         # The default is the original's value, which does not depend on initializer_range.
         return OutputWeights(outputs, self.config.hidden_size, stddev, dtype=self.dtype_policy)
@@ -112,12 +114,12 @@ class PretrainingModel(ModelWithHead):
         self.sentence_order = self._output_weights(2, config.initializer_range)
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
-        encoded = self.encoder(features, training=training)
+        encoded = self.encoder(
+            features, training=training, positions=features["masked_lm_positions"]
+        )
         return {
             "masked_lm_logits": self.masked_lm(
-                encoded["sequence_output"],
-                features["masked_lm_positions"],
-                self.encoder.embedding_table,
+                encoded["sequence_output"], self.encoder.embedding_table
             ),
             "sentence_order_logits": self.sentence_order(encoded["pooled_output"]),
         }
@@ -151,8 +153,8 @@ class ClassificationModel(ModelWithHead):
         self.classifier = self._output_weights(num_outputs)
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
-        encoded = self.encoder(features, training=training)
-        pooled = dropout(encoded["pooled_output"], self.dropout_prob, training)
+        pooled = self._pooled_output(features, training)
+        pooled = dropout(pooled, self.dropout_prob, training)
         return {"logits": self.classifier(pooled)}
 
 
@@ -186,7 +188,7 @@ class MultipleChoiceModel(ModelWithHead):
             for name, values in zip(names, model_inputs(features), strict=True)
             if values is not None
         }
-        pooled = self.encoder(options, training=training)["pooled_output"]
+        pooled = self._pooled_output(options, training)
         logits = self.classifier(dropout(pooled, self.dropout_prob, training))
         return {"logits": tf.reshape(logits, [batch, self.choices])}
 

@@ -66,9 +66,8 @@ def _outputs(model, head, inputs, training):
     names = ("pooled_output", "sequence_output", "encoder_outputs")
     found = {"default": found["pooled_output"]} | {name: found[name] for name in names}
     if head == "mlm":
-        found["mlm_logits"] = model.masked_lm(
-            found["sequence_output"], inputs[POSITIONS], model.encoder.embedding_table
-        )
+        masked = tf.gather(found["sequence_output"], inputs[POSITIONS], batch_dims=1)
+        found["mlm_logits"] = model.masked_lm(masked, model.encoder.embedding_table)
     if head == "sop":
         found["sop_log_probs"] = tf.nn.log_softmax(model.sentence_order(found["pooled_output"]))
     return found

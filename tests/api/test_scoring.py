@@ -42,9 +42,9 @@ def by_hand(loaded, text, method):
             "input_mask": tf.ones_like(row),
             "segment_ids": tf.zeros_like(row),
         }
-        encoded = loaded.model.encoder(features)["sequence_output"]
+        encoded = loaded.model.encoder(features)["sequence_output"][:, place + 1 : place + 2]
         table = loaded.model.encoder.embedding_table
-        logits = loaded.model.masked_lm(encoded, tf.constant([[place + 1]]), table)
+        logits = loaded.model.masked_lm(encoded, table)
         found.append(float(tf.nn.log_softmax(logits)[0, 0, id_]))
     return found
 

@@ -98,9 +98,10 @@ def test_the_commands_have_what_a_row_changes(study, tmp_path):
     assert measure == f"python {tmp_path}/measure.py --model={tmp_path}/runs/longer/seed-7"
     assert not (tmp_path / "runs").exists()
     steps = [int(line.split("--num_train_steps=")[1].split()[0]) for line in (base, longer)]
-    # 3 x 2 x (2 layers x 32 tokens x (4 x 16^2 + 2 x 16 x 32 + 2 x 8 x 16) + mapping 32 x 128 x 16
-    # + pooler 4 x 16^2 + heads 8 x 128 x (16 + 100)) operations an update
-    update = 6 * (2 * 32 * (1024 + 1024 + 256) + 65536 + 1024 + 8 * 128 * 116)
+    # 3 x 2 x (2 layers x 32 tokens x 2 x 16^2 for keys and values + (32 + 12 tokens) x (2 x 16^2
+    # + 2 x 16 x 32 + 2 x 8 x 16) for the rest, of which the last layer computes 4 x 3 tokens
+    # + mapping 32 x 128 x 16 + pooler 4 x 16^2 + heads 8 x 128 x (16 + 100)) operations an update
+    update = 6 * (2 * 32 * 512 + 44 * (512 + 1024 + 256) + 65536 + 1024 + 8 * 128 * 116)
     assert steps == [round(1e9 / update), round(2e9 / update)]
 
 

@@ -81,6 +81,23 @@ def test_every_output_is_the_originals(variant):
         assert_close(outputs[name], values)
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("recompute", [False, True])
+def test_chosen_pieces_are_the_originals(variant, recompute, monkeypatch):
+    expected = read_arrays(MODELS / variant / "outputs.npz")
+    encoder_of_variant = golden_encoder(variant, recompute=recompute)
+    places = np.array([[3, 1], [5, 0], [1, 1], [0, 2]], np.int32)[: len(expected["pooled_output"])]
+    calls = record_calls(monkeypatch, encoder.FeedForwardBlock)
+    outputs = encode_golden(encoder_of_variant, variant, positions=places, training=recompute)
+    chosen = tf.gather(expected["sequence_output"], places, batch_dims=1)
+    assert_close(outputs["sequence_output"], chosen)
+    assert_close(outputs["encoder_outputs"][-1], chosen)
+    assert_close(outputs["pooled_output"], expected["pooled_output"])
+    # The last block computed two pieces and the first of each sequence, and no other block did.
+    *others, last = [call[1].shape[0] for call in calls]
+    assert last == 3 * len(places) and set(others) == {expected["sequence_output"][..., 0].size}
+
+
 def test_a_row_without_any_token_is_the_originals():
     expected = read_arrays(MODELS / "base" / "allmasked_row.npz")
     assert not expected["input_mask"][3].any()
