@@ -12,9 +12,10 @@ set -euo pipefail
 TEXT=${1:?"the directory of the text"}
 OUTPUT=${2:?"a directory to write into"}
 PYTHON=${PYTHON:-.venv/bin/python}
-STUDY=${STUDY:-experiments/english_small_training.toml} # rows short and long
+STUDY=${STUDY:-experiments/english_small_training.toml} # rows short, long and grouped
 VOCAB_SIZE=${VOCAB_SIZE:-8000}
-LENGTHS=${LENGTHS:-64 128} # of the records of the two rows
+LENGTHS=${LENGTHS:-64 128} # of the records of the row short, and of the others
+UNITS=${UNITS:-1280} # of the feed-forward blocks of the row grouped
 
 mkdir -p "$OUTPUT/records"
 VOCABULARY=$OUTPUT/spm.model
@@ -41,8 +42,11 @@ train() {
   "$PYTHON" experiments/run.py "$STUDY" --output_dir="$OUTPUT/runs" --set output="$OUTPUT" --rows="$1"
 }
 train short
-[[ -e $OUTPUT/longer ]] || "$PYTHON" experiments/repeat_positions.py "$OUTPUT/runs/short/seed-1" "${LENGTHS%% *}" \
-  "$OUTPUT/longer"
+[[ -e $OUTPUT/longer ]] || "$PYTHON" experiments/grow.py positions "$OUTPUT/runs/short/seed-1" "$OUTPUT/longer" \
+  --trained="${LENGTHS%% *}"
 train long
-"$PYTHON" experiments/package_model.py "$OUTPUT/runs/long/seed-1" "$OUTPUT/english-small" \
+[[ -e $OUTPUT/grouped ]] || "$PYTHON" experiments/grow.py groups "$OUTPUT/runs/long/seed-1" "$OUTPUT/grouped" \
+  --units="$UNITS"
+train grouped
+"$PYTHON" experiments/package_model.py "$OUTPUT/runs/grouped/seed-1" "$OUTPUT/english-small" \
   --card=experiments/english_small_card.md

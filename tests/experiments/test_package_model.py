@@ -75,6 +75,18 @@ max_seq_length = 64
 max_predictions_per_seq = 13
 num_train_steps = 5
 learning_rate = 0.001
+
+[rows.grouped.config]
+num_hidden_groups = 2
+intermediate_size = 48
+[rows.grouped.flags]
+init_checkpoint = "{output}/grouped"
+input_file = "{output}/records/*-train-64.tfrecord"
+eval_input_file = "{output}/records/*-heldout-64.tfrecord"
+max_seq_length = 64
+max_predictions_per_seq = 13
+num_train_steps = 7
+learning_rate = 0.002
 """
 
 
@@ -134,7 +146,7 @@ def test_a_text_becomes_a_packaged_model(tmp_path):
     write_text(tmp_path / "text")
     (tmp_path / "study.toml").write_text(STUDY)
     environment = {"PYTHON": sys.executable, "STUDY": str(tmp_path / "study.toml")}
-    environment |= {"VOCAB_SIZE": "300", "LENGTHS": "32 64"}
+    environment |= {"VOCAB_SIZE": "300", "LENGTHS": "32 64", "UNITS": "48"}
     command = ["bash", "experiments/english_small.sh", f"{tmp_path}/text", f"{tmp_path}/output"]
 
     def run():
@@ -149,6 +161,8 @@ def test_a_text_becomes_a_packaged_model(tmp_path):
     card = (directory / "README.md").read_text()
     assert "| 1 | 32 | 8 | 40 | adamw | 0.01 | 0.2 | 3 | True | 1.0 |" in card
     assert "| 2 | 64 | 8 | 5 | adamw | 0.001 |" in card
+    assert "| 3 | 64 | 8 | 7 | adamw | 0.002 |" in card
+    assert json.loads((directory / "config.json").read_text())["num_hidden_groups"] == 2
     before = (tmp_path / "output" / "records" / "books-train-64.tfrecord").stat().st_mtime_ns
     (directory / "README.md").unlink()
     again = run()  # only the last step is done again

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings copied for longer sequences, and with two groups of layers."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import albert_tf
+from albert_tf.checkpoints import readers
+from albert_tf.errors import UserError
+from experiments import grow
+from tests.api import sources
+
+TEXTS = ["he walked out", "a dog and two cats"]
+
+
+@pytest.fixture
+def release(tmp_path):
+    """A training of two layers that share their parameters."""
+    (tmp_path / "release").mkdir()
+    return sources_of_training(tmp_path / "release", sources.WIDE)
+
+
+def sources_of_training(directory, config):
+    """A training with random weights and its record; returns its directory."""
+    sources.write_release(directory, config=config)
+    sources.write_record(directory, sources.VOCABULARY, config, max_seq_length=16)
+    return directory
+
+
+def grown(release, kind, flag):
+    """Weights of a training before and after it was copied."""
+    output = release.parent / kind
+    line = grow.main([kind, str(release), str(output), flag])
+    assert line == f"wrote {output}/model.ckpt-best"
+    assert json.loads((output / "run.json").read_text())["text"] == {"max_seq_length": 16}
+    readers_ = [readers.open_reader(str(path / "model.ckpt-best")) for path in (release, output)]
+    return [{name: reader[name] for name in reader.shapes} for reader in readers_]
+
+
+def test_each_position_gets_that_of_as_many_places_before():
+    positions = np.arange(11)[:, None] * [1, 10]
+    found = grow.repeated(positions, 4)
+    assert found[:, 0].tolist() == [0, 1, 2, 3, 2, 1, 2, 3, 2, 1, 2]
+    assert (found[:, 1] == 10 * found[:, 0]).all()
+
+
+@pytest.mark.parametrize("length", [1, 11, 12])
+def test_a_length_that_leaves_nothing_to_repeat_is_an_error(length):
+    with pytest.raises(UserError, match=rf"^--trained={length}: give 2 to 10, because"):
+        grow.repeated(np.zeros([11, 2]), length)
+
+
+def test_a_copy_for_longer_sequences_differs_in_positions_only(release):
+    before, after = grown(release, "positions", "--trained=8")
+    different = [name for name in before if not np.array_equal(before[name], after[name])]
+    assert set(before) == set(after) and different == [grow.POSITIONS]
+    np.testing.assert_array_equal(after[grow.POSITIONS][9:16], before[grow.POSITIONS][1:8])
+    config = albert_tf.AlbertConfig.from_json_file(
+        str(release.parent / "positions" / "albert_config.json")
+    )
+    assert config.max_position_embeddings == len(after[grow.POSITIONS])
+
+
+def test_two_groups_of_all_units_compute_the_same(release):
+    size = sources.WIDE["intermediate_size"]
+    grown(release, "groups", f"--units={size}")
+    shared, two = (albert_tf.load(str(path)) for path in (release, release.parent / "groups"))
+    assert two.config.num_hidden_groups == 2
+    np.testing.assert_allclose(two.embed(TEXTS), shared.embed(TEXTS), atol=1e-6)
+
+
+def test_each_group_keeps_the_units_that_contribute_most_to_its_layers(release):
+    size = sources.WIDE["intermediate_size"]
+    loaded = albert_tf.load(str(release))
+    before, after = grown(release, "groups", f"--units={size // 2}")
+    sentences = grow.SENTENCES.read_text().splitlines()
+    found = grow.contributions(loaded, sentences)
+    for group in (0, 1):
+        kept = np.sort(np.argsort(-found[group])[: size // 2])
+        name = "bert/encoder/transformer/group_{}/inner_group_0/ffn_1/intermediate/{}"
+        for part, axis in (("dense/kernel", 1), ("dense/bias", 0), ("output/dense/kernel", 0)):
+            np.testing.assert_array_equal(
+                after[name.format(group, part)], before[name.format(0, part)].take(kept, axis)
+            )
+    assert (found[0] != found[1]).any()
+
+
+def test_contributions_add_up_to_the_outputs_of_the_block(release):
+    """With one unit at a time, the block's product is that unit's share of it."""
+    loaded = albert_tf.load(str(release))
+    block = loaded.model.encoder.ffn_blocks[0]
+    kernel = block.output_dense.kernel.numpy()
+    found = grow.contributions(loaded, TEXTS)
+    block.output_dense.kernel.assign(tf.zeros_like(kernel))  # changes the second layer's input
+    without = grow.contributions(loaded, TEXTS)
+    assert (found > 0).any() and not without.any()
+    block.output_dense.kernel.assign(2 * kernel)
+    np.testing.assert_allclose(grow.contributions(loaded, TEXTS)[0], 4 * found[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("units", [0, 10**6])
+def test_a_number_of_units_that_the_model_lacks_is_an_error(release, units):
+    with pytest.raises(UserError, match=rf"^--units={units}: give 1 to intermediate_size"):
+        grown(release, "groups", f"--units={units}")
+
+
+def test_groups_of_a_model_that_has_groups_are_an_error(tmp_path):
+    release = sources_of_training(tmp_path, sources.WIDE | {"num_hidden_groups": 2})
+    with pytest.raises(UserError, match="the layers do not share all parameters"):
+        grown(release, "groups", "--units=4")
