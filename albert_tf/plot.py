@@ -6,6 +6,7 @@ import math
 import sys
 
 from albert_tf import files, options
+from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError, exit_code, import_extra
 from albert_tf.training import history
 
@@ -38,12 +39,33 @@ def shown_figures(runs):
     return [name for name in ("loss", *others, _LAST) if name in names]
 
 
-def draw(runs, png_file):
+def by_pieces(directory, curves):
+    """Curves against the pieces that a training has read, with their padding, in millions.
+
+    Args:
+        directory: str, of the training.
+        curves: dict, as `history.read` gives it, against steps.
+
+    Raises:
+        UserError: the directory has no run.json.
+    """
+    settings = run_directory.RunDirectory(directory).settings
+    if settings is None:
+        raise UserError(f"--pieces needs {directory}/{run_directory.SETTINGS}, which is not there")
+    pieces = settings.flags["train_batch_size"] * settings.flags["max_seq_length"] / 1e6
+    return {
+        kind: {name: ([step * pieces for step in x], y) for name, (x, y) in figures.items()}
+        for kind, figures in curves.items()
+    }
+
+
+def draw(runs, png_file, unit="step"):
     """Draws the runs into a PNG file: a panel for each figure, a curve for each run and kind.
 
     Args:
         runs: dict of label -> curves, as `history.read` gives them.
         png_file: str.
+        unit: str, label of the horizontal axis.
 
     Raises:
         UserError: there is nothing to draw, or matplotlib is not installed.
@@ -58,6 +80,7 @@ def draw(runs, png_file):
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
     for axis, name in zip(axes, names, strict=False):
         _draw_panel(axis, name, runs)
+        axis.set_xlabel(unit)
     for axis in axes[len(names) :]:
         axis.set_axis_off()
     with files.replacing(png_file) as (temporary,):
@@ -73,7 +96,7 @@ def _draw_panel(axis, name, runs):
                 axis.plot(
                     *curves[kind][name], label=f"{run}, {label}" if several else label, **style
                 )
-    axis.set(title=name, xlabel="step")
+    axis.set_title(name)
     axis.grid(alpha=0.3)
     axis.legend(fontsize="small")
 
@@ -96,16 +119,23 @@ def main(arguments=None):
     parser.add_argument(
         "--png_file", default="curves.png", help="Picture to write (default: %(default)s)."
     )
+    parser.add_argument(
+        "--pieces",
+        action="store_true",
+        help="Draw against the pieces that were read, in millions, to compare batches and lengths.",
+    )
     args = parser.parse_args(arguments)
-    return exit_code("plot", lambda: _plot(args.directories, args.png_file))
+    return exit_code("plot", lambda: _plot(args.directories, args.png_file, args.pieces))
 
 
-def _plot(directories, png_file):
+def _plot(directories, png_file, pieces):
     for directory in directories:
         options.check_path("DIR", directory)
     runs = {directory: history.read(directory) for directory in directories}
     files.check_file_writable(png_file, "png_file")
-    draw(runs, png_file)
+    if pieces:
+        runs = {directory: by_pieces(directory, curves) for directory, curves in runs.items()}
+    draw(runs, png_file, "million pieces" if pieces else "step")
     return f"{png_file}: {', '.join(shown_figures(runs))}"
 
 

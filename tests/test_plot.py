@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m albert_tf.plot`: which panels it draws, and what it says of bad input."""
 
+import json
+
 import pytest
 import tensorflow as tf
 from matplotlib.figure import Figure
@@ -49,6 +51,20 @@ def test_curves_and_their_names(run_dir):
     assert drawn("loss", {"a": curves, "b": {"eval": curves["eval"]}}) == [
         ("a, training", [1, 2, 3]), ("a, evaluation", [3]), ("b, evaluation", [3]),
     ]  # fmt: skip
+
+
+def test_curves_against_pieces(run_dir, tmp_path, capsys):
+    assert plot.main([run_dir, "--pieces", f"--png_file={tmp_path}/a.png"]) == 1
+    message = f"plot: error: --pieces needs {run_dir}/run.json, which is not there\n"
+    assert capsys.readouterr().err == message
+    flags = {"train_batch_size": 1000, "max_seq_length": 50}
+    record = {"flags": flags, "config": {"vocab_size": 9}, "text": {}}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    found = plot.by_pieces(run_dir, history.read(run_dir))
+    assert found["train"]["loss"] == (pytest.approx([0.05, 0.1, 0.15]), [2.0, 2.0, 2.0])
+    assert found["eval"]["f1"] == (pytest.approx([0.15]), [50.0])
+    assert plot.main([run_dir, "--pieces", f"--png_file={tmp_path}/a.png"]) == 0
+    assert (tmp_path / "a.png").exists()
 
 
 @pytest.mark.long
