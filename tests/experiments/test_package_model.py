@@ -26,7 +26,7 @@ CARD = ROOT / "experiments" / "english_small_card.md"
 # What each model of the package must reach: part of figures.json -> figure -> least value.
 AT_LEAST = {
     "english-small": {
-        "heldout": {"masked_lm_accuracy": 0.408, "sentence_order_accuracy": 0.62},
+        "heldout": {"masked_lm_accuracy": 0.42, "sentence_order_accuracy": 0.64},
         "sample": {"minimal_pairs": 0.79, "word_accuracy": 0.48},
     }
 }
