@@ -309,13 +309,18 @@ class Checkpoints(Options, heading="Checkpoints and curves"):
 
 
 class Memory(Options, heading="Memory and speed"):
-    """Settings that trade memory for speed, and profiling."""
+    """Settings that trade memory for speed, lengths of batches, and profiling."""
 
     gradient_accumulation_steps: int = option(1, low=1, help=
         "Number of parts in which a device computes its share of a batch, one after another: the "
         "same batch in less memory.")
     recompute: bool = option(False, help=
         "Compute the activations of each block again in the backward pass: less memory, more time.")
+    length_buckets: list | None = option(None, help=
+        "Comma-separated lengths of batches, such as 64,128,256. Sequences of similar length are "
+        "batched together, and each batch is padded only to the next of these lengths. Saves time "
+        "with short texts. By default, batches of pre-training have --max_seq_length, and those of "
+        "fine-tuning are padded to the longest of their sequences.")
     profile_steps: str | None = option(None, help=
         "Updates to profile for TensorBoard, first:last, such as 100:110; none by default.")
 
@@ -363,6 +368,7 @@ class Loop(Optimizer, Clipping, Checkpoints, Memory, Operations, Devices):
         warmup_steps: int, updates of the linear warm-up.
         keep_checkpoint_max: int, number of newest checkpoints to keep; None or 0 for all.
         record: run_directory.RunSettings; None without training.
+        length_buckets: tuple of int, ascending lengths to which batches are cut; or None.
     """
 
     output_dir: str
@@ -370,6 +376,7 @@ class Loop(Optimizer, Clipping, Checkpoints, Memory, Operations, Devices):
     warmup_steps: int = 0
     keep_checkpoint_max: int | None = 5
     record: object = None
+    length_buckets: tuple | None = None
 
     @property
     def curve_steps(self):
@@ -664,7 +671,7 @@ class PretrainingUpdates(Options, heading="Training and evaluation"):
         "the order of files and records.")
 
 
-class OnlineMasking(Options, heading="Masking and lengths of batches"):
+class OnlineMasking(Options, heading="Masking"):
     """Masking of records while they are read, with the names of create_pretraining_data.py."""
 
     masked_lm_budget: float = option(0.0, low=0, below=1, help=
@@ -682,10 +689,6 @@ class OnlineMasking(Options, heading="Masking and lengths of batches"):
         "is needed, for [MASK] and the random pieces.")
     vocab_file: str | None = option(None, path="file", help=
         "With --masked_lm_budget: WordPiece vocabulary of the records.")
-    length_buckets: list | None = option(None, help=
-        "Comma-separated lengths of batches, such as 64,128,256. Sequences of similar length are "
-        "batched together, and each batch is padded only to the next of these lengths. Saves time "
-        "with short documents. By default all batches have --max_seq_length.")
 
 
 class TrainingPairs(Options, heading="Minimal pairs"):
@@ -703,12 +706,10 @@ class Pretraining(Loop, PretrainingUpdates, PretrainingData, TrainingPairs):
     """All settings of a pre-training run.
 
     Args:
-        length_buckets: tuple of int, ascending lengths to which batches are cut; or None.
         masking: graph_masking.Masking, how to mask records; None for records already masked.
     """
 
     do_predict: bool = False  # only fine-tuning can predict
-    length_buckets: tuple | None = None
     masking: object = None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a training run from flags; for pre-training also masks, lengths and vocabulary."""
+"""Settings of a training run from flags; for pre-training also masks and vocabulary."""
 
 import contextlib
 import itertools
@@ -34,6 +34,7 @@ def settings_of(kind, config, tokenizer, *, train_steps, warmup_steps, **others)
         **others: further values, or replacements for values of flags.
     """
     values = {"train_steps": train_steps, "warmup_steps": warmup_steps} | others
+    values["length_buckets"] = _read_length_buckets()
     if FLAGS.steps_per_loop is None and FLAGS["iterations_per_loop"].using_default_value:
         interval = min(max(train_steps // POINTS, 1), FLAGS.iterations_per_loop)
         values["steps_per_loop"] = interval
@@ -64,31 +65,7 @@ def _record(config, tokenizer):
     )
 
 
-# --- Pre-training --------------------------------------------------------------------------------
-
-
-def read_pairs(config, tokenizer):
-    """A callable that measures the model on --minimal_pairs_file; None without the flag.
-
-    Args:
-        config: AlbertConfig.
-        tokenizer: FullTokenizer that made the records; None if unknown.
-    """
-    if not FLAGS.minimal_pairs_file:
-        return None
-
-    tokenizer = _given_tokenizer(config, tokenizer) or tokenizer
-    if not tokenizer:
-        raise UserError(
-            "--minimal_pairs_file needs the vocabulary of the records, which their summary does "
-            "not tell: give --spm_model_file or --vocab_file"
-        )
-    paths = files.expand_patterns(FLAGS.minimal_pairs_file, "minimal_pairs_file")
-    paradigms = minimal_pairs.read(paths, FLAGS.pairs_per_paradigm)
-    return minimal_pairs.of_training(config, tokenizer, FLAGS.max_seq_length, paradigms)
-
-
-def read_length_buckets():
+def _read_length_buckets():
     """Lengths to which batches are cut: tuple of int that ends in --max_seq_length; or None.
 
     Raises:
@@ -119,6 +96,30 @@ def read_length_buckets():
             f"length, so that many batches are of several: at least {wanted} is better."
         )
     return bounds
+
+
+# --- Pre-training --------------------------------------------------------------------------------
+
+
+def read_pairs(config, tokenizer):
+    """A callable that measures the model on --minimal_pairs_file; None without the flag.
+
+    Args:
+        config: AlbertConfig.
+        tokenizer: FullTokenizer that made the records; None if unknown.
+    """
+    if not FLAGS.minimal_pairs_file:
+        return None
+
+    tokenizer = _given_tokenizer(config, tokenizer) or tokenizer
+    if not tokenizer:
+        raise UserError(
+            "--minimal_pairs_file needs the vocabulary of the records, which their summary does "
+            "not tell: give --spm_model_file or --vocab_file"
+        )
+    paths = files.expand_patterns(FLAGS.minimal_pairs_file, "minimal_pairs_file")
+    paradigms = minimal_pairs.read(paths, FLAGS.pairs_per_paradigm)
+    return minimal_pairs.of_training(config, tokenizer, FLAGS.max_seq_length, paradigms)
 
 
 def read_masking(config, made_by):

@@ -82,13 +82,15 @@ def train_batches(
     rows, rest = divmod(batch_size, num_shares * splits)
     if rest:
         raise ValueError(f"a batch of {batch_size} has no {num_shares} x {splits} equal parts")
+    group_of, allowed = None, functools.partial(_rounded_up, step=length_step)
+    if length_buckets:
+        width = schema["input_mask"].length
+        group_of = functools.partial(_bucket_of, length_buckets, width)
+        trim_to, allowed = length_buckets[-1], functools.partial(_bound_of, length_buckets)
     ordered = _training_records(
-        files, batch_size, seed, window, first_step, num_shares, share, length_buckets
+        files, batch_size, seed, window, first_step, num_shares, share, group_of
     )
     batches = parsed_batches(ordered, schema, rows, drop_remainder=True, masking=masking, seed=seed)
-    allowed = functools.partial(_rounded_up, step=length_step)
-    if length_buckets:
-        trim_to, allowed = length_buckets[-1], functools.partial(_bound_of, length_buckets)
     if trim_to is not None:
         batches = batches.map(lambda features: _trim(features, trim_to, allowed), tf.data.AUTOTUNE)
     return batches.prefetch(tf.data.AUTOTUNE)
@@ -226,10 +228,19 @@ def _trim(features, max_seq_length, allowed):
     return _cut(features, max_seq_length, longest, tf.reshape)
 
 
-def _bucket_of(bounds, serialized):
-    """The bucket of each record, int32 [n]: the index of its bound in `bounds`."""
-    mask = {"input_mask": tf.io.FixedLenFeature([bounds[-1]], tf.int64)}
-    lengths = tf.reduce_sum(tf.io.parse_example(serialized, mask)["input_mask"], axis=1)
+def _bucket_of(bounds, width, serialized):
+    """The bucket of each record, int32 [n]: the index in `bounds` of its longest sequence's bound.
+
+    Args:
+        bounds: tuple of int, the last of which is T.
+        width: int, k * T, of the record's sequences together.
+        serialized: string tensor [n].
+    """
+    parsed = tf.io.parse_example(
+        serialized, {"input_mask": tf.io.FixedLenFeature([width], tf.int64)}
+    )
+    masks = tf.reshape(parsed["input_mask"], [-1, width // bounds[-1], bounds[-1]])
+    lengths = tf.reduce_max(tf.reduce_sum(masks, axis=2), axis=1)  # [n, k, T] -> [n]
     return tf.searchsorted(tf.constant(bounds, tf.int64), lengths)
 
 
@@ -255,14 +266,12 @@ def _cut(features, max_seq_length, length, reshape):
 # === The order of training records ===
 
 
-def _training_records(
-    files, batch_size, seed, window, first_step, num_shares, share, length_buckets
-):
+def _training_records(files, batch_size, seed, window, first_step, num_shares, share, group_of):
     """Endless dataset of serialised records: the rows of every batch that belong to a share.
 
     Batch k consists of the records k * B to (k + 1) * B - 1 of an endless order. The order depends
-    only on `seed`, `window` and the counts of the files; with `length_buckets`, also on B and the
-    lengths of the records. Two windows of records are in memory.
+    only on `seed`, `window` and the counts of the files; with `group_of`, also on B and the groups
+    of the records. Two windows of records are in memory.
 
     Args:
         files: sequence of record_files.IndexedFile, with at least one record.
@@ -272,8 +281,9 @@ def _training_records(
         first_step: int, the batch to begin with.
         num_shares: int n.
         share: int i: the rows from i * B / n to (i + 1) * B / n - 1 of each batch.
-        length_buckets: tuple of int or None. If given, a batch within a window has records of one
-            bucket, except for at most one batch per border between buckets.
+        group_of: callable, string tensor [n] of records -> int32 tensor [n]; or None. If given, a
+            batch within a window has records of one group, except for at most one batch per border
+            between groups.
 
     Returns:
         tf.data.Dataset of string scalars and int64 scalars, the epochs.
@@ -292,24 +302,21 @@ def _training_records(
         first = tf.where(epoch == first_epoch, tf.constant(in_epoch // size, tf.int64), 0)
         order = order_of(len(files), epoch, 0)
         found = _from_record(read, order, tf.gather(counts, order), first * size)
-        if length_buckets:
+        if group_of:
             some = found.batch(_MEASURED_TOGETHER)
-            found = some.map(with_buckets, tf.data.AUTOTUNE).unbatch()
+            found = some.map(lambda batch: (batch, group_of(batch)), tf.data.AUTOTUNE).unbatch()
         return found.batch(size).enumerate(first).map(lambda n, block: (epoch, n, block))
-
-    def with_buckets(batch):
-        return batch, _bucket_of(length_buckets, batch)
 
     def arranged(epoch, number, block):
         """The records of a window that belong to this share, in order, several per element."""
-        block, buckets = block if length_buckets else (block, None)
+        block, groups = block if group_of else (block, None)
         length = tf.size(block, tf.int64)
         start = epoch * counts.sum() + number * size
         order = order_of(length, epoch, 1 + number)
-        if length_buckets:
+        if group_of:
             key = tf.stack([seed_number, epoch * _EPOCH_KEYS + _BATCH_KEYS + number])
-            groups = tf.gather(buckets, order)
-            order = _in_batches(order, groups, -start % batch_size, batch_size, key)
+            in_order = tf.gather(groups, order)
+            order = _in_batches(order, in_order, -start % batch_size, batch_size, key)
         places = start - first_record + tf.range(length, dtype=tf.int64)
         wanted = (places >= 0) & (places % batch_size // (batch_size // num_shares) == share)
         rows = tf.data.Dataset.from_tensor_slices(order[wanted])

@@ -36,7 +36,7 @@ def fine_tune(data, config, options, strategy):
     Raises:
         UserError: a file, checkpoint or record does not fit, or the training diverges.
     """
-    runs.check_batch_sizes(options, strategy)
+    runs.check_batches(options, strategy)
     if options.export_dir:
         graph_tokenization.operations()  # before the training
     if options.do_predict:

@@ -43,11 +43,7 @@ def pretrain(config, options, strategy, measure=None):
             "--minimal_pairs_file needs a training of one process: with several workers, run "
             "minimal_pairs.py on the checkpoints"
         )
-    runs.check_batch_sizes(options, strategy)
-    if options.do_train and options.length_buckets and devices.is_tpu(strategy):
-        raise UserError(
-            "--length_buckets needs devices that take batches of any length: leave it out on a TPU"
-        )
+    runs.check_batches(options, strategy)
     with runs.locked(options, strategy):
         _train_and_evaluate(config, runs.seeded(options, strategy), strategy, measure)
 
@@ -235,7 +231,6 @@ def _train(run, source, evaluator, measure):
         source.schema,
         evaluator,
         measure=measure and (options.minimal_pairs_every, measure),
-        length_buckets=options.length_buckets,
         masking=source.masking,
     )
     latest = run_directory.latest_in(options.output_dir)

@@ -45,9 +45,14 @@ def make_run(strategy, make_model, objective, options, flops=None, *, trains):
     return loop.Run(strategy, model, objective, optimizer, options, options.seed or 0, flops)
 
 
-def check_batch_sizes(options, strategy):
-    """Raises UserError if batches cannot be divided evenly among the devices."""
+def check_batches(options, strategy):
+    """Raises UserError if the devices cannot take batches of these sizes and lengths."""
     if options.do_train:
+        if options.length_buckets and devices.is_tpu(strategy):
+            raise UserError(
+                "--length_buckets needs devices that take batches of any length: leave it out on a "
+                "TPU"
+            )
         parts = options.gradient_accumulation_steps
         devices.check_batch_size(strategy, options.train_batch_size, "train_batch_size", parts)
     if options.do_predict and devices.is_tpu(strategy):
@@ -127,6 +132,7 @@ def train(run, paths, schema, evaluator, *, evaluates_step_0=False, measure=None
         seed=options.seed,
         window=options.shuffle_buffer_size,
         first_step=run.step,
+        length_buckets=options.length_buckets,
         **how,
     )
     run.train(batches_of, options.train_batch_size, evaluator, measure)

@@ -5,8 +5,10 @@ import itertools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from albert_tf.records import input_pipeline, record_files, schemas
+from albert_tf.records.schemas import FeatureSpec
 from tests.records.small_records import flat, write
 
 LENGTH, BOUNDS = 32, (8, 16, 32)
@@ -79,6 +81,25 @@ def test_an_epoch_has_every_record_once(indexed_files):
         first, second = seen[:165], seen[165:330]
         assert sorted(first) == sorted(second) == list(range(1, 166))
         assert first != second
+
+
+def test_a_record_of_several_sequences_goes_by_the_longest(tmp_path):
+    """As in RACE, whose records have a sequence for each answer."""
+    schema = {name: FeatureSpec(tf.int64, 2 * LENGTH) for name in ("input_ids", "input_mask")}
+
+    def pair(number):
+        masks = np.arange(LENGTH) < [[3], [length_of(number)]]
+        return {"input_ids": number * masks.ravel(), "input_mask": masks.astype(int).ravel()}
+
+    files = record_files.read_index([write(tmp_path / "pairs", range(1, 61), schema, pair)])
+    dataset = input_pipeline.train_batches(
+        files, schema, BATCH, seed=1, window=WINDOW, length_buckets=BOUNDS
+    )
+    found = [batch["input_ids"].numpy() for batch in itertools.islice(dataset, 15)]
+    wanted = sorted(min(b for b in BOUNDS if b >= length_of(n)) for n in range(1, 61))
+    widths = sorted(batch.shape[1] // 2 for batch in found)
+    assert widths == [max(wanted[i : i + BATCH]) for i in range(0, 60, BATCH)]
+    assert sorted(flat(numbers(found))) == list(range(1, 61))
 
 
 @pytest.mark.long

@@ -448,21 +448,25 @@ def test_flags_and_config_are_of_the_training_that_fitted(run_main, flags, train
     assert {name: (trained / name).read_text() for name in names} == before
 
 
-def test_records_are_shuffled_in_windows_of_the_size_given(run_main, flags, monkeypatch, capsys):
-    sizes, train_batches = [], input_pipeline.train_batches
+def test_records_are_shuffled_and_batched_as_the_flags_say(run_main, flags, monkeypatch, capsys):
+    given, widths, train_batches = [], set(), input_pipeline.train_batches
 
     def spy(*arguments, **options):
-        sizes.append(options["window"])
-        return train_batches(*arguments, **options)
+        given.append((options["window"], options["length_buckets"]))
+        dataset = train_batches(*arguments, **options)
+        widths.update(batch["input_ids"].shape[1] for batch in dataset.take(8))
+        return dataset
 
     monkeypatch.setattr(input_pipeline, "train_batches", spy)
     monkeypatch.setattr(classification, "num_sorted", lambda *_: 8)
     values = {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 1}
-    run_main(run_classifier, **flags | values, shuffle_buffer_size=7)
-    assert sizes == [7]
+    values |= {"shuffle_buffer_size": 7, "length_buckets": "29,31"}
+    run_main(run_classifier, **flags | values)
+    assert given == [(7, (29, 31, 64))] and widths == {29, 31, 64}
     out = capsys.readouterr().out
     assert "Warning: the 8 training examples are sorted" in out
     assert "--shuffle_buffer_size=7, so batches" in out and "give --shuffle_buffer_size=8." in out
+    assert "Warning: --shuffle_buffer_size=7 holds few batches of each length" in out
     assert "Warning: the warm-up of 1 updates does not end before the training, of 1" in out
 
 
