@@ -118,6 +118,7 @@ def main(_):
         tokenizer,
         train_steps=FLAGS.num_train_steps,
         warmup_steps=FLAGS.num_warmup_steps,
+        length_buckets=training_flags.read_length_buckets(),
         masking=training_flags.read_masking(config, tokenizer),
     )
     files.check_writable(FLAGS.output_dir, "output_dir")

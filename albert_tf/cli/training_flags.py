@@ -34,7 +34,6 @@ def settings_of(kind, config, tokenizer, *, train_steps, warmup_steps, **others)
         **others: further values, or replacements for values of flags.
     """
     values = {"train_steps": train_steps, "warmup_steps": warmup_steps} | others
-    values["length_buckets"] = _read_length_buckets()
     if FLAGS.steps_per_loop is None and FLAGS["iterations_per_loop"].using_default_value:
         interval = min(max(train_steps // POINTS, 1), FLAGS.iterations_per_loop)
         values["steps_per_loop"] = interval
@@ -65,7 +64,7 @@ def _record(config, tokenizer):
     )
 
 
-def _read_length_buckets():
+def read_length_buckets():
     """Lengths to which batches are cut: tuple of int that ends in --max_seq_length; or None.
 
     Raises:
@@ -255,6 +254,7 @@ def fine_tune(data, config, **values):
             or --num_train_epochs. `keep_checkpoint_max` must be None without evaluation: another
             process may evaluate later, and until then all checkpoints have to stay.
     """
+    values["length_buckets"] = read_length_buckets()  # before features are made
     strategy = launch.set_up_devices()
     if "train_steps" not in values:
         values |= {"train_steps": _train_steps(data), "warmup_steps": FLAGS.warmup_step}

@@ -84,8 +84,7 @@ def train_batches(
         raise ValueError(f"a batch of {batch_size} has no {num_shares} x {splits} equal parts")
     group_of, allowed = None, functools.partial(_rounded_up, step=length_step)
     if length_buckets:
-        width = schema["input_mask"].length
-        group_of = functools.partial(_bucket_of, length_buckets, width)
+        group_of = functools.partial(_bucket_of, length_buckets, schema["input_mask"].length)
         trim_to, allowed = length_buckets[-1], functools.partial(_bound_of, length_buckets)
     ordered = _training_records(
         files, batch_size, seed, window, first_step, num_shares, share, group_of
