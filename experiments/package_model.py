@@ -42,7 +42,7 @@ PHASE = {  # column of the card -> flag of the training
     "length": "max_seq_length", "batch": "train_batch_size", "updates": "num_train_steps",
     "optimizer": "optimizer", "peak rate": "learning_rate", "share masked": "masked_lm_budget",
     "longest n-gram": "ngram", "whole words": "do_whole_word_mask",
-    "weight of the order": "sentence_loss_weight",
+    "weight of the sentence-order loss": "sentence_loss_weight",
 }  # fmt: skip
 
 
