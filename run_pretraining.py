@@ -78,6 +78,15 @@ def check_pairs():
     flag_groups.check_exist("minimal_pairs_file")
 
 
+def check_peak():
+    """Raises UserError if --peak_tflops is given where the operations are not known."""
+    if FLAGS.peak_tflops and FLAGS.length_buckets:
+        raise UserError(
+            f"--peak_tflops={FLAGS.peak_tflops} needs batches of one length: leave out "
+            "--length_buckets or --peak_tflops"
+        )
+
+
 def warn():
     """Warns about valid but probably unintended values."""
     if FLAGS.start_warmup_step:
@@ -121,6 +130,8 @@ def main(_):
         length_buckets=training_flags.read_length_buckets(),
         masking=training_flags.read_masking(config, tokenizer),
     )
+    check_peak()
+    training_flags.check_directory()
     files.check_writable(FLAGS.output_dir, "output_dir")
     strategy = launch.set_up_devices()
     measure = training_flags.read_pairs(config, tokenizer)

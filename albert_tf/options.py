@@ -302,7 +302,8 @@ class Checkpoints(Options, heading="Checkpoints and curves"):
     save_moments_for_best: bool = option(False, help=
         "Keep the optimizer's moments in model.ckpt-best, which makes it three times as large.")
     allow_changes_on_resume: bool = option(False, help=
-        "Resume a run even if optimizer, architecture or batch size differ from those in run.json.")
+        "Resume a run even if optimizer, architecture, batch size, --length_buckets, vocabulary or "
+        "casing differ from those in run.json.")
     stop_on_divergence: float = option(0.0, above=1, or_zero=True, help=
         "End the training when the loss exceeds this multiple of its running mean, such as 2; 0 "
         "for never.")
@@ -334,7 +335,7 @@ class Operations(Options, heading="Memory and speed"):
 
     peak_tflops: float | None = option(None, low=0, help=
         "Peak speed of all devices together, in 10^12 operations per second. The progress line "
-        "then shows how much of it the model's matrix products reach.")
+        "then shows how much of it the model's matrix products reach. Not with --length_buckets.")
 
 
 NO_EFFECT = "Accepted and without effect"  # flags of the original that have no meaning any more

@@ -47,11 +47,16 @@ def by_pieces(directory, curves):
         curves: dict, as `history.read` gives it, against steps.
 
     Raises:
-        UserError: the directory has no run.json.
+        UserError: the directory has no run.json, or its batches have several lengths.
     """
     settings = run_directory.RunDirectory(directory).settings
     if settings is None:
         raise UserError(f"--pieces needs {directory}/{run_directory.SETTINGS}, which is not there")
+    if settings.flags.get("length_buckets"):
+        raise UserError(
+            f"--pieces needs trainings with batches of one length. {directory} was trained with "
+            "--length_buckets"
+        )
     pieces = settings.flags["train_batch_size"] * settings.flags["max_seq_length"] / 1e6
     return {
         kind: {name: ([step * pieces for step in x], y) for name, (x, y) in figures.items()}

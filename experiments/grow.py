@@ -28,7 +28,7 @@ import tensorflow as tf
 
 import albert_tf
 from albert_tf import files
-from albert_tf.checkpoints import run_directory, writers
+from albert_tf.checkpoints import name_table, run_directory, writers
 from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError, exit_code
 from albert_tf.model import encoder
@@ -150,7 +150,15 @@ def copy(run, output, change, size):
         change: `longer` or `in_groups`.
         size: int, its last argument.
     """
-    tensors, form = writers.read(os.path.join(run, run_directory.BEST))
+    folder = run_directory.RunDirectory(run)
+    if not (folder.best and folder.settings and os.path.exists(folder.file(CONFIG_FILE))):
+        raise UserError(
+            f"{run} must hold {run_directory.BEST}, {run_directory.SETTINGS} and {CONFIG_FILE}, as "
+            "the --output_dir of a training with evaluations does"
+        )
+    if os.path.exists(output):
+        raise UserError(f"{output} is there already: give another directory")
+    tensors, form = writers.read(folder.best)
     tensors, changes = change(run, tensors, size)
     config, record = (
         json.loads(files.read_text(os.path.join(run, name)))
@@ -158,7 +166,13 @@ def copy(run, output, change, size):
     )
     changed = {
         CONFIG_FILE: config | changes,
-        run_directory.SETTINGS: record | {"config": record["config"] | changes},
+        run_directory.SETTINGS: record
+        | {
+            "config": record["config"] | changes,
+            "parameter_count": sum(
+                values.size for name, values in tensors.items() if name_table.is_weight(name)
+            ),
+        },
     }
     with files.replacing_directory(output) as directory:
         writers.write(os.path.join(directory, run_directory.BEST), tensors, form)

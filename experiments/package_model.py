@@ -10,6 +10,7 @@ figures.json, with those on experiments/sample/, which the tests compare.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import re
@@ -27,6 +28,7 @@ import albert_tf
 from albert_tf import files, options
 from albert_tf.api import minimal_pairs
 from albert_tf.checkpoints import run_directory, source
+from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError, exit_code
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +36,10 @@ SAMPLE = ROOT / "experiments" / "sample"
 FIGURES, CARD = "figures.json", "README.md"
 LARGEST_DIFFERENCE = 0.001  # of accuracies in float32 and in half precision
 KEY = "masked_lm_accuracy"
+PLACES = {  # of a card, next to those of the config
+    "name", "parameters", "phases", "tables", KEY, "float32_accuracy", "sentence_order_accuracy",
+    "word_accuracy", "minimal_pairs",
+}  # fmt: skip
 OF_EVALUATION = (  # flags of the training that its evaluations need
     "max_seq_length", "max_predictions_per_seq", "eval_batch_size", "max_eval_steps",
     "sentence_loss_weight",
@@ -144,13 +150,16 @@ def phases_of(run):
         list of run_directory.RunSettings.
 
     Raises:
-        UserError: the directory has no record.
+        UserError: the directory has no record, or one that leads back to it.
     """
     settings = run_directory.RunDirectory(run).settings
     if settings is None:
         raise UserError(f"{run} holds no {run_directory.SETTINGS}: name a training's --output_dir")
-    phases = []
+    phases, directory, seen = [], run, set()
     while settings:
+        if directory in seen:
+            raise UserError(f"according to {run_directory.SETTINGS}, {directory} began with itself")
+        seen.add(directory)
         phases.insert(0, settings)
         earlier = settings.flags.get("init_checkpoint")
         directory = run_directory.directory_of(earlier) if earlier else None
@@ -211,6 +220,13 @@ def package(run, model_dir, checkpoint_name, template, tables):
     Raises:
         UserError: a file is missing, or half precision changes the accuracy.
     """
+    _check_card(template)
+    there = os.listdir(model_dir) if os.path.isdir(model_dir) else []
+    if there and FIGURES not in there:
+        raise UserError(
+            f"{model_dir} has files and is no packaged model: give a directory that is not there, "
+            "or a packaged model to replace"
+        )
     phases = phases_of(run)
     flags = phases[-1].flags
     if not flags.get("eval_input_file"):
@@ -245,6 +261,18 @@ def package(run, model_dir, checkpoint_name, template, tables):
             files.remove(model_dir)
     sample = ", ".join(f"{key} {100 * value:.1f}%" for key, value in figures["sample"].items())
     return f"held-out masked-LM accuracy {accuracies}\nsample: {sample}\nwrote {model_dir}"
+
+
+def _check_card(template):
+    """Raises UserError if a card has a place without a value. Figures are not measured yet."""
+    template = string.Template(template)
+    known = {field.name for field in dataclasses.fields(AlbertConfig)} | PLACES
+    unknown = [name for name in template.get_identifiers() if name not in known]
+    if not template.is_valid() or unknown:
+        raise UserError(
+            f"--card: {'$' + unknown[0] if unknown else 'a $ without a name'}. Known are "
+            f"{', '.join(sorted(known))}; write $$ for a dollar"
+        )
 
 
 def _existing_file(path):

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import shlex
+import signal
 import statistics
 import string
 import subprocess
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from albert_tf import files, plot
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.errors import UserError, exit_code
+from albert_tf.errors import UserError, exit_code, import_extra
 from albert_tf.model import flops
 from albert_tf.training import history
 
@@ -38,6 +39,7 @@ CHANGES = {"script", "figures", "config", "flags", "train_flops"}  # what a row 
 REQUIRED = {"title", "script", "figures", "flags", "rows"}
 STUDY = {*REQUIRED, *CHANGES, "variants", "after"}
 AFTER = {"command", "result", "figures"}
+STOPPED = 130  # exit code of a script after Ctrl-C or SIGTERM
 
 
 class Run(NamedTuple):
@@ -88,6 +90,9 @@ def read_study(path, values):
     if absent:
         raise UserError(f"{path} has no {absent[0]}; experiments/README.md says what it is")
     study = {"after": [], "config": {}, "variants": {}} | study
+    for key in ("rows", "variants"):
+        if not all(isinstance(part, dict) for part in (study[key], *dict(study[key]).values())):
+            raise UserError(f"{path}: {key} must consist of tables such as [{key}.NAME]")
     parts = [(path, study, STUDY)]
     parts += [(f"{path}: after", part, AFTER) for part in study["after"]]
     for key in ("rows", "variants"):
@@ -123,9 +128,11 @@ def _filled(part, values):
         return [_filled(value, values) for value in part]
     if not isinstance(part, str):
         return part
-    missing = [
-        name for _, name, _, _ in string.Formatter().parse(part) if name and name not in values
-    ]
+    try:
+        names = [name for _, name, _, _ in string.Formatter().parse(part) if name]
+    except ValueError as error:
+        raise UserError(f"{part!r}: {error}. Write {{{{ for a brace") from error
+    missing = [name for name in names if name not in values]
     if missing:
         raise UserError(f"{part!r} needs a value: give --set {missing[0]}=...")
     return part.format(**values)
@@ -165,8 +172,11 @@ def runs_of(study, output_dir, rows, seeds):
 
 def _steps(config, flags, budget):
     """Number of updates that take `budget` floating-point operations."""
-    length, predictions = flags["max_seq_length"], flags["max_predictions_per_seq"]
-    batch = flags["train_batch_size"]
+    names = ("max_seq_length", "max_predictions_per_seq", "train_batch_size")
+    missing = [name for name in names if name not in flags]
+    if missing:
+        raise UserError(f"train_flops needs {missing[0]} in flags")
+    length, predictions, batch = (flags[name] for name in names)
     update = flops.training_flops(AlbertConfig.from_dict(config), batch, length, predictions)
     return max(1, round(budget / update))
 
@@ -187,7 +197,8 @@ def commands_of(study, run):
 
 
 def _settings_of(run):
-    return json.dumps({"config": run.config, "flags": run.flags}, indent=2)
+    settings = {"script": run.script, "config": run.config, "flags": run.flags}
+    return json.dumps(settings, indent=2)
 
 
 def check_settings(run):
@@ -213,10 +224,27 @@ def carry_out(study, run):
         files.write_text(str(run.directory / CONFIG_FILE), text)
     for words in commands_of(study, run):
         print(f"=== {run.row}, seed {run.seed}: {shlex.join(words)}", flush=True)
-        code = subprocess.run([sys.executable, *words], cwd=ROOT, check=False).returncode
+        code = _run(words)
+        if code == STOPPED:
+            print("Stopped. The same command goes on.", file=sys.stderr)
+            sys.exit(code)
         if code:
             raise UserError(f"{words[0]} of row {run.row} ended with exit code {code}")
     files.write_text(str(run.directory / DONE), json.dumps(figures_of(study, run), indent=2))
+
+
+def _run(words):
+    """Runs a script; returns its exit code. A stop waits until the script has saved its state."""
+    process = subprocess.Popen([sys.executable, *words], cwd=ROOT)
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:  # the terminal has sent it to the script too
+                continue
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def figures_of(study, run):
@@ -224,22 +252,25 @@ def figures_of(study, run):
 
     They are those of the last evaluation, and those of the commands after the training.
     """
-    evaluations = history.read(str(run.directory))["eval"]
+    evaluations = history.read(str(run.directory)).get("eval", {})
     unknown = [name for name in run.figures if name not in evaluations]
     if unknown:
         raise UserError(
-            f"row {run.row} has no figure {unknown[0]}. It has {', '.join(evaluations)}"
+            f"row {run.row} has no figure {unknown[0]}. It has {', '.join(evaluations) or 'none'}"
         )
     figures = {name: evaluations[name][1][-1] for name in run.figures}
     for measure in study["after"]:
-        result = json.loads((run.directory / measure["result"]).read_text())
+        path = run.directory / measure["result"]
         for name, keys in measure["figures"].items():
-            value = result
-            for key in keys.split("."):
-                value = value[key]
+            try:
+                value = json.loads(path.read_text())
+                for key in keys.split("."):
+                    value = value[key]
+            except (OSError, ValueError, LookupError, TypeError) as error:
+                raise UserError(f"cannot read {keys} in {path}: {error!r}") from error
             figures[name] = value
     sizes = ("num_train_steps", "train_batch_size", "max_seq_length")
-    if not run.flags.keys() >= {*sizes}:
+    if not run.flags.keys() >= {*sizes} or "length_buckets" in run.flags:
         return figures
     tokens = math.prod(run.flags[name] for name in sizes)
     return {"steps": run.flags["num_train_steps"], "tokens": tokens, **figures}
@@ -305,6 +336,11 @@ def _mean_and_spread(values):
 # --- The command line ----------------------------------------------------------------------------
 
 
+def whole_numbers(text):
+    """A comma-separated list of whole numbers, for argparse: list of int."""
+    return [int(part) for part in text.split(",")]
+
+
 def _pair(text):
     name, equals, value = text.partition("=")
     if not equals:
@@ -320,20 +356,24 @@ def main(arguments=None):
     parser.add_argument("study", help="TOML file")
     parser.add_argument("--output_dir", type=Path, required=True, help="directory of all runs")
     parser.add_argument("--rows", default="", help="comma-separated names of rows; all by default")
-    parser.add_argument("--seeds", default="1", help="comma-separated seeds (default: 1)")
+    parser.add_argument(
+        "--seeds", type=whole_numbers, default=[1], help="comma-separated seeds (default: 1)"
+    )
     parser.add_argument(
         "--set", type=_pair, action="append", default=[], metavar="NAME=VALUE",
-        help="value of a place {NAME} in the study, such as data=DIR; may be repeated",
+        help="value of a place {NAME} in the study, such as data=DIR; may be repeated. Paths are "
+        "absolute, or from the root of the repository",
     )  # fmt: skip
     parser.add_argument("--dry_run", action="store_true", help="only print the commands")
     given = parser.parse_args(arguments)
     study = read_study(given.study, dict(given.set))
     rows = [row for row in given.rows.split(",") if row]
     output_dir = Path(os.path.abspath(given.output_dir))
-    runs = runs_of(study, output_dir, rows, [int(seed) for seed in given.seeds.split(",")])
+    runs = runs_of(study, output_dir, rows, given.seeds)
     if given.dry_run:
         commands = (words for run in runs for words in commands_of(study, run))
         return "\n".join(shlex.join(["python", *words]) for words in commands)
+    import_extra("matplotlib.figure", "experiments/run.py")  # before the first training
     for run in [*runs, *runs_of(study, output_dir, [], _seeds_in(output_dir))]:
         check_settings(run)
     for run in runs:
@@ -347,7 +387,7 @@ def main(arguments=None):
 def _seeds_in(output_dir):
     """Seeds of the runs in a directory, in order."""
     found = {path.name.removeprefix("seed-") for path in output_dir.glob("*/seed-*")}
-    return sorted(map(int, found))
+    return sorted(int(name) for name in found if name.isdecimal())
 
 
 if __name__ == "__main__":

@@ -65,6 +65,10 @@ def test_curves_against_pieces(run_dir, tmp_path, capsys):
     assert found["eval"]["f1"] == (pytest.approx([0.15]), [50.0])
     assert plot.main([run_dir, "--pieces", f"--png_file={tmp_path}/a.png"]) == 0
     assert (tmp_path / "a.png").exists()
+    record["flags"]["length_buckets"] = ["16"]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    assert plot.main([run_dir, "--pieces"]) == 1
+    assert f"{run_dir} was trained with --length_buckets\n" in capsys.readouterr().err
 
 
 @pytest.mark.long

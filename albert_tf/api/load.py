@@ -161,6 +161,9 @@ def kind_of(found, shapes, task=None, labels=None):
         _check_recorded(found, recorded, task, labels)
         return recorded
     if not weights:
+        if task or labels:
+            given = f"task={task!r}" if task else f"labels={list(labels)}"
+            raise UserError(f"{found.checkpoint} is not fine-tuned: leave out {given}")
         return None
     task = task or huggingface.read_task(found.directory, weights[0])
     if task is None and weights[0] == 1:

@@ -120,6 +120,13 @@ class Source:
             value = None if kept is None else not kept
         return value
 
+    def file_of(self, name):
+        """Path that `setting` reads a value from, for messages."""
+        if self.recorded(name) is not None:
+            return self.settings_file
+        folder = self.directory
+        return folder if self.is_module else os.path.join(folder, _TOKENIZER_CONFIG)
+
     def max_seq_length(self):
         """Longest sequence (int) in the config of a tokenizer of transformers; None if unknown."""
         length = self._in_tokenizer_config("model_max_length", int)
@@ -230,13 +237,13 @@ class Choice:
             UserError: the caller contradicts the training's record.
         """
         given = self.text.get(name)
-        recorded = self.source and self.source.recorded(name)
         if given is None:
             return self.source and self.source.setting(name)
+        recorded = self.source and self.source.setting(name)
         if recorded not in (None, given) and not self.may_differ:
             raise UserError(
                 f"{self.shown(name, given)}, but the model was trained with "
-                f"{self.shown(name, recorded)} ({self.source.settings_file}): leave it out"
+                f"{self.shown(name, recorded)} ({self.source.file_of(name)}): leave it out"
             )
         return given
 
@@ -256,6 +263,8 @@ class Choice:
                     f"with, {recorded.path} with sha256 {recorded.sha256[:12]}... "
                     f"({self.source.settings_file}): give that file"
                 )
+            if not recorded and self.source and not self.may_differ:
+                self._check_given_vocabulary()
             return self.vocabulary_flag, self.vocabulary_path
         if recorded:
             return recorded.flag, self._find_recorded(recorded)
@@ -268,6 +277,17 @@ class Choice:
                 "30k-clean.model, or vocab.txt)"
             )
         return vocabulary_flag(path), path
+
+    def _check_given_vocabulary(self):
+        """Raises UserError if a directory that has all its model needs has another vocabulary."""
+        if not tf.io.gfile.exists(os.path.join(self.source.directory, _TOKENIZER_CONFIG)):
+            return
+        own = self.source.vocabulary_file()
+        if own and run_directory.sha256(own) != run_directory.sha256(self.vocabulary_path):
+            raise UserError(
+                f"{self.vocabulary_path} is not the vocabulary of the model, {own}: give that file "
+                "or none"
+            )
 
     @property
     def tokenizer_arguments(self):

@@ -5,7 +5,7 @@ import contextlib
 
 from absl import flags
 
-from albert_tf.checkpoints import source
+from albert_tf.checkpoints import run_directory, source
 from albert_tf.checkpoints.run_directory import CASING, TEXT_FLAGS, RunDirectory
 from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError
@@ -123,13 +123,13 @@ def follow(found, names, given=None, may_differ=False):
 
 
 def _warn_of_vocabulary(found, used):
-    """Prints a warning if a vocabulary is of another kind than the one next to the weights."""
+    """Prints a warning if a vocabulary is not the one next to the weights."""
     with contextlib.suppress(UserError):  # there are several vocabularies
         other = found.vocabulary_file()
-        if other and other.endswith(".txt") != used.endswith(".txt"):
+        if other and run_directory.sha256(other) != run_directory.sha256(used):
             print(
                 f"Warning: {used} is used, but {other} is next to the weights: the ids of one "
-                "kind of vocabulary mean nothing to a model of the other."
+                "vocabulary mean nothing to a model of the other."
             )
 
 

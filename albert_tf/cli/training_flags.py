@@ -8,7 +8,7 @@ import sys
 
 from absl import flags
 
-from albert_tf import files, options
+from albert_tf import files, models, options
 from albert_tf.api import minimal_pairs
 from albert_tf.checkpoints import run_directory, source
 from albert_tf.cli import flag_groups, launch
@@ -64,12 +64,33 @@ def _record(config, tokenizer):
     )
 
 
+def check_directory():
+    """Raises UserError if a training in --output_dir would mix with another model."""
+    if FLAGS.output_dir in models.paths():
+        raise UserError(
+            f"--output_dir={FLAGS.output_dir} is the name of a packaged model, and later commands "
+            f"could mean either: give another directory, such as output/{FLAGS.output_dir}"
+        )
+    folder = run_directory.RunDirectory(FLAGS.output_dir)
+    has_trials = "num_trials" in FLAGS and FLAGS.num_trials > 1  # each has its own directory
+    if FLAGS.do_train and not has_trials and not folder.latest and (folder.best or folder.results):
+        raise UserError(
+            f"--output_dir={FLAGS.output_dir} holds the best checkpoint of a training, but none to "
+            "resume it from: give another directory, or delete this one"
+        )
+
+
 def read_length_buckets():
     """Lengths to which batches are cut: tuple of int that ends in --max_seq_length; or None.
+
+    A resumed training without the flag takes the lengths of its record.
 
     Raises:
         UserError: --length_buckets is invalid.
     """
+    resumed = run_directory.RunDirectory(FLAGS.output_dir).resumed
+    if FLAGS.do_train and FLAGS.length_buckets is None and resumed:
+        FLAGS.length_buckets = resumed.flags.get("length_buckets")
     if not FLAGS.length_buckets:
         return None
     given = ",".join(FLAGS.length_buckets)
@@ -231,6 +252,7 @@ def check_writable(*directories, **record_files):
         *directories: str, names of flags for directories.
         **record_files: str, path of each record file, by the name of its flag.
     """
+    check_directory()
     for flag in ("output_dir", "export_dir", *directories):
         if FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)

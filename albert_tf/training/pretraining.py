@@ -73,12 +73,16 @@ def _train_and_evaluate(config, options, strategy, measure):
     loss = functools.partial(
         objectives.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
     )
+    operations = None  # that of batches of several lengths is not known
+    if not options.length_buckets:
+        length, predictions = options.max_seq_length, options.max_predictions_per_seq
+        operations = flops.training_flops(config, 1, length, predictions)
     run = runs.make_run(
         strategy,
         functools.partial(heads.PretrainingModel, config),
         objectives.PRETRAINING._replace(loss=loss),
         options,
-        flops.training_flops(config, 1, options.max_seq_length, options.max_predictions_per_seq),
+        operations,
         trains=options.do_train,
     )
     evaluator = _make_evaluator(run, eval_source) if options.do_eval else None
@@ -191,10 +195,14 @@ class PlateauNotice:
     def __init__(self, entropy, train_steps):
         self._entropy, self._steps = entropy, train_steps
         self._first = max(_PLATEAU_SHARE * train_steps, _PLATEAU_STEPS)
+        self._last = -1  # step of the figures before
 
     def write(self, kind, step, figures):
-        """Looks at the first figures after a share of the training."""
-        if kind != "train" or step < self._first:
+        """Looks at the first figures that are means over updates after a share of the training."""
+        if kind != "train":
+            return
+        begin, self._last = self._last, step
+        if begin < self._first:
             return
         loss, self._first = figures["masked_lm_loss"], np.inf
         if loss > self._entropy - _PLATEAU_WIDTH:

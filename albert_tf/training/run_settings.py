@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`run.json`: settings of a training run, and what changed when it is resumed."""
 
+import csv
 import dataclasses
 import datetime
+import io
 import json
 import platform
 import secrets
@@ -20,14 +22,15 @@ from albert_tf.training import devices
 FLAGS_FILE = "flags.txt"
 FILES = (run_directory.SETTINGS, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
 _MOST_STARTS = 20
-_FIXED_FLAGS = ("optimizer", "train_batch_size")
+_FIXED_FLAGS = ("optimizer", "train_batch_size", "length_buckets")
 _CONFIG, _MODULE = "albert_config_file", "albert_hub_module_handle"
+_SOURCES = ("init_checkpoint", _MODULE)  # read at step 0 only
 _ALLOW = "allow_changes_on_resume"
 _MOST_FILES = 10  # input files to name
 _MOST_CHARACTERS = 120  # of a value
 
 
-def describe(settings, run, input_files, seed=None):
+def describe(settings, run, input_files, seed=None, before=None):
     """Describes the settings of a training run.
 
     Args:
@@ -35,12 +38,19 @@ def describe(settings, run, input_files, seed=None):
         run: loop.Run.
         input_files: sequence of str, what is trained and evaluated on.
         seed: int or None.
+        before: RunSettings or None, those of the run that is resumed.
 
     Returns:
-        RunSettings, completed with facts about the run.
+        RunSettings, completed with facts about the run. The weights from which a resumed run
+        started stay those of its record.
     """
+    flags = settings.flags
+    if before:
+        flags = {name: value for name, value in flags.items() if name not in _SOURCES}
+        flags |= {name: before.flags[name] for name in _SOURCES if name in before.flags}
     return dataclasses.replace(
         settings,
+        flags=flags,
         versions={
             "python": platform.python_version(),
             "tensorflow": tf.__version__,
@@ -74,11 +84,20 @@ def write(directory, settings, run):
         "devices": settings.devices,
     }
     starts = [*(before.starts if before else [])[1 - _MOST_STARTS :], start]
-    lines = [f"--{name}={value}\n" for name, value in settings.flags.items()]
+    lines = [f"--{name}={_as_text(value)}\n" for name, value in settings.flags.items()]
     files.write_text(folder.file(FLAGS_FILE), "".join(lines))
     files.write_text(folder.file(CONFIG_FILE), settings.albert_config.to_json_string())
     settings = dataclasses.replace(settings, starts=starts)
     state.write(folder.file(run_directory.SETTINGS), settings)
+
+
+def _as_text(value):
+    """A flag's value as scripts read it: lists with commas between, and quotes where needed."""
+    if not isinstance(value, list | tuple):
+        return value
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(value)
+    return text.getvalue()
 
 
 def seed_of(directory, given, strategy):
@@ -144,7 +163,7 @@ def check_changes(directory, settings, run, allow=False):
 def _refused_changes(before, now):
     for name in _FIXED_FLAGS:
         if name in before.flags and before.flags[name] != now.flags.get(name, before.flags[name]):
-            yield f"--{name}={now.flags[name]}, before {before.flags[name]}"
+            yield f"--{name}={_as_text(now.flags[name])}, before {_as_text(before.flags[name])}"
     for name in CASING:
         values = before.text.get(name), now.text.get(name)
         if None not in values and values[0] != values[1]:
@@ -171,6 +190,8 @@ def _differences(before, now):
 
 def _lines(label, before, now):
     names = [name for name in {**before, **now} if name != _ALLOW]
+    if "seed" not in now:  # then it is the one from before
+        names = [name for name in names if name != "seed"]
     return [
         f"{label.format(name)}: before {_shown(before.get(name))}, now {_shown(now.get(name))}"
         for name in names

@@ -151,7 +151,26 @@ def test_transformers_tells_of_casing_and_accents(copied, told, given, kept, cha
     assert albert_tf.load(copied).tokenizer.normalize(kept) == changed
     (copied / "tokenizer_config.json").write_text(json.dumps(told))
     assert albert_tf.load(copied).tokenizer.normalize(kept) == kept
-    assert albert_tf.load(copied, **given).tokenizer.normalize(kept) == changed
+    with pytest.raises(
+        UserError, match=r"trained with .* \(.*tokenizer_config.json\): leave it out"
+    ):
+        albert_tf.load(copied, **given)
+
+
+@pytest.mark.parametrize("given", [{"task": "sst-2"}, {"labels": ["a", "b"]}])
+def test_a_task_of_a_pretrained_model_is_an_error(release, given):
+    with pytest.raises(UserError, match=r"model.ckpt-best is not fine-tuned: leave out (task|lab)"):
+        albert_tf.load(release, **given)
+
+
+def test_a_complete_directory_of_transformers_has_one_vocabulary(copied):
+    other = GOLDEN / "tokenization" / "spm_cased.model"
+    albert_tf.load(copied, spm_model_file=other)  # nothing says that the two belong together
+    (copied / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"spm_cased.model is not the vocabulary of the model, "):
+        albert_tf.load(copied, spm_model_file=other)
+    copy = shutil.copy(copied / "30k-clean.model", copied.parent / "the_same.model")
+    assert albert_tf.load(copied, spm_model_file=copy).fill_mask("a [MASK]")
 
 
 @pytest.mark.parametrize(

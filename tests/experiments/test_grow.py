@@ -35,9 +35,14 @@ def grown(release, kind, flag):
     output = release.parent / kind
     line = grow.main([kind, str(release), str(output), flag])
     assert line == f"wrote {output}/model.ckpt-best"
-    assert json.loads((output / "run.json").read_text())["text"] == {"max_seq_length": 16}
+    record = json.loads((output / "run.json").read_text())
+    assert record["text"] == {"max_seq_length": 16}
     readers_ = [readers.open_reader(str(path / "model.ckpt-best")) for path in (release, output)]
-    return [{name: reader[name] for name in reader.shapes} for reader in readers_]
+    before, after = ({name: reader[name] for name in reader.shapes} for reader in readers_)
+    assert (
+        record["parameter_count"] == sum(values.size for values in after.values()) - 1
+    )  # the step
+    return before, after
 
 
 def test_each_position_gets_that_of_as_many_places_before():
@@ -105,6 +110,15 @@ def test_contributions_add_up_to_the_outputs_of_the_block(release):
 def test_a_number_of_units_that_the_model_lacks_is_an_error(release, units):
     with pytest.raises(UserError, match=rf"^--units={units}: give 1 to intermediate_size"):
         grown(release, "groups", f"--units={units}")
+
+
+def test_what_cannot_be_copied_is_an_error(release):
+    (release.parent / "groups").mkdir()
+    with pytest.raises(UserError, match="groups is there already: give another directory"):
+        grown(release, "groups", "--units=8")
+    (release / "run.json").unlink()
+    with pytest.raises(UserError, match=r"must hold model\.ckpt-best, run\.json and albert_config"):
+        grown(release, "positions", "--trained=8")
 
 
 def test_groups_of_a_model_that_has_groups_are_an_error(tmp_path):

@@ -276,6 +276,29 @@ def test_a_directory_that_is_no_training_is_an_error(tmp_path):
         package_model.main([str(tmp_path), str(tmp_path / "model"), f"--card={CARD}"])
 
 
+def test_a_directory_that_is_no_packaged_model_stays(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").touch()
+    with pytest.raises(UserError, match="mine has files and is no packaged model: give a dir"):
+        package_model.main(["run", str(tmp_path / "mine"), f"--card={CARD}"])
+
+
+@pytest.mark.parametrize(
+    "text, message", [("$costs", r"--card: \$costs\. Known are .*name"), ("5 $", r"a \$ without")]
+)
+def test_a_wrong_card_is_an_error_before_anything_is_measured(tmp_path, text, message):
+    (tmp_path / "card.md").write_text(text)
+    with pytest.raises(UserError, match=message):
+        package_model.main(["run", str(tmp_path / "model"), f"--card={tmp_path}/card.md"])
+
+
+def test_a_training_that_began_with_itself_is_an_error(tmp_path):
+    record = {"config": sources.WIDE, "text": {}, "flags": {"init_checkpoint": str(tmp_path)}}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=r"run\.json, .* began with itself"):
+        package_model.phases_of(str(tmp_path))
+
+
 def test_a_start_without_a_record_is_no_phase(tmp_path):
     for name, start in {"first": "english-small", "second": tmp_path / "first"}.items():
         (tmp_path / name).mkdir()

@@ -3,9 +3,14 @@
 
 import importlib
 import json
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
 import textwrap
+import time
 
 import pytest
 
@@ -195,6 +200,12 @@ def test_other_settings_of_a_finished_row_are_an_error(study, tmp_path):
         ('script = "', "script = ", "not a TOML file"),
         ("{data}", "{place}", "give --set place="),
         ("vocab_size", "vocab_sise", "did you mean"),
+        ("[rows.base]", "[rows]\n    base = 1", r"rows must consist of tables such as \[rows.NAME"),
+        ("    max_seq_length = 8\n", "", "train_flops needs max_seq_length in flags"),
+        ("{data}", "{", "Write {{ for a brace"),
+        ("overall.accuracy", "accuracy", r"cannot read accuracy in .*measured\.json: KeyError"),
+        ('"measured.json"', '"other.json"', r"cannot read overall.accuracy in .*other\.json"),
+        ('["loss"]', '["los"]', "row base has no figure los. It has seconds, loss"),
         ("[rows.base]", "[rows.basis]", "--rows=base is not a row. Rows: basis, faster, longer"),
     ],
 )
@@ -204,6 +215,48 @@ def test_a_wrong_study_is_a_plain_error(study, old, new, message):
     path.write_text(textwrap.dedent(text))
     with pytest.raises(UserError, match=message):
         run("--rows=base")
+
+
+def test_seeds_are_whole_numbers(study, capsys):
+    _, run = study
+    with pytest.raises(SystemExit):
+        run("--seeds=1,a")
+    assert "argument --seeds: invalid whole_numbers value: '1,a'" in capsys.readouterr().err
+
+
+STOPPING = """\
+    import os, pathlib, signal, sys, time
+    directory = pathlib.Path(sys.argv[-2].partition("=")[2])
+    def save(*_):
+        (directory / "saved").touch()
+        sys.exit(130)
+    signal.signal(signal.SIGINT, save)
+    signal.signal(signal.SIGTERM, save)
+    (directory / "started").touch()
+    time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("kind", ["SIGINT", "SIGTERM"])
+def test_a_stop_waits_until_the_script_has_saved(study, tmp_path, kind):
+    path, _ = study
+    (tmp_path / "train.py").write_text(textwrap.dedent(STOPPING))
+    words = [str(path), f"--output_dir={tmp_path}/runs", f"--set=tmp={tmp_path}", "--set=data=x"]
+    process = subprocess.Popen(
+        [sys.executable, ROOT / "experiments" / "run.py", *words, "--rows=base"],
+        start_new_session=True, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    directory = tmp_path / "runs/base/seed-1"
+    while not (directory / "started").exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    if kind == "SIGINT":  # as a terminal sends it
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.terminate()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130 and (directory / "saved").exists()
+    assert error.endswith("Stopped. The same command goes on.\n") and "Traceback" not in error
 
 
 def test_a_missing_study_is_an_error():

@@ -260,6 +260,41 @@ def test_a_resumed_training_keeps_its_text(trained, parts, run_main, tmp_path):
     assert RunDirectory(str(out)).settings.text == SCRIPTS["classifier"][2]
 
 
+def test_a_resumed_training_keeps_its_length_buckets(run_main, tmp_path):
+    sources.write_release(tmp_path)
+    flags = {"init_checkpoint": tmp_path / "model.ckpt-best", "do_eval": False}
+    flags |= {"shuffle_buffer_size": 100}
+    train(run_main, tmp_path / "out", length_buckets="8,16", **flags)
+    train(run_main, tmp_path / "out", train_step=2, **flags)
+    assert RunDirectory(str(tmp_path / "out")).settings.flags["length_buckets"] == ["8", "16"]
+    with pytest.raises(UserError, match=r"--length_buckets=16, before 8,16\. Give the values"):
+        train(run_main, tmp_path / "out", train_step=3, length_buckets="16", **flags)
+
+
+def test_a_training_next_to_the_best_checkpoint_of_another_is_an_error(trained, run_main, tmp_path):
+    out = shutil.copytree(trained("classifier"), tmp_path / "out")
+    for path in [*out.glob("model.ckpt-[0-9]*"), out / "checkpoint"]:
+        path.unlink()
+    message = f"--output_dir={out} holds the best checkpoint of a training, but none to resume"
+    with pytest.raises(UserError, match=message):
+        train(run_main, out, init_checkpoint=out)
+    assert (out / "model.ckpt-best.index").exists()
+
+
+def test_the_name_of_a_packaged_model_is_no_directory(run_main, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="such as output/english-small"):
+        train(run_main, "english-small", init_checkpoint="english-small")
+    assert not (tmp_path / "english-small").exists()
+
+
+def test_another_text_than_that_of_a_packaged_model_is_an_error(run_main, parts, tmp_path):
+    for flag, value in {"do_lower_case": False, "spm_model_file": parts / "other.model"}.items():
+        with pytest.raises(UserError, match=r"(case=false|other.model).*english-small"):
+            train(run_main, tmp_path / "out", init_checkpoint="english-small", **{flag: value})
+    assert not (tmp_path / "out").exists()
+
+
 # --- Pre-training --------------------------------------------------------------------------------
 
 

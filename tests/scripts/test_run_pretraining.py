@@ -457,9 +457,17 @@ def test_length_buckets_cut_batches(pretrain, flags, tmp_path, capsys):
     flags |= {"shuffle_buffer_size": 32, "num_train_steps": 1, "train_batch_size": 32}
     pretrain()
     pretrain(output_dir=tmp_path / "cut", length_buckets="8,16,20,22")
+    assert "model_tflops_per_second" in curves(tmp_path / "out" / "train")
+    assert "model_tflops_per_second" not in curves(tmp_path / "cut" / "train")
     assert "Warning: --shuffle_buffer_size=32 holds few batches" in capsys.readouterr().out
     whole, cut = (curves(tmp_path / name / "train")["loss"] for name in ("out", "cut"))
     np.testing.assert_allclose(cut, whole, rtol=1e-6)
+
+
+def test_peak_speed_needs_batches_of_one_length(pretrain, flags):
+    flags |= {"shuffle_buffer_size": 100, "length_buckets": 8, "peak_tflops": 1}
+    with pytest.raises(UserError, match=r"--peak_tflops=1.0 needs batches of one length"):
+        pretrain()
 
 
 def test_length_buckets_on_a_tpu(pretrain, flags, monkeypatch):

@@ -109,10 +109,11 @@ def test_the_entropy_of_records_is_that_of_their_masked_pieces(records):
 @pytest.mark.parametrize(
     "losses, said",
     [
-        ({500: 6.5, 999: 6.5, 1000: 6.46, 1500: 6.5}, 1),  # once
-        ({500: 6.5, 1000: 6.44, 1500: 6.5}, 0),  # it has learnt more by then
-        ({1300: 6.6}, 1),
-        ({900: 6.6}, 0),
+        ({500: 6.5, 999: 6.5, 1000: 6.5, 1100: 6.46, 1500: 6.5}, 1),  # once
+        ({500: 6.5, 1000: 6.5, 1500: 6.44, 2000: 6.5}, 0),  # it has learnt more by then
+        ({1300: 6.6, 1400: 6.6}, 1),
+        ({1300: 6.6}, 0),  # the mean over all updates, with the high losses at the start
+        ({900: 6.6, 1900: 6.6}, 0),  # the same
     ],
 )
 def test_a_training_on_the_plateau_is_told_once(losses, said, capsys):

@@ -7,6 +7,7 @@ import types
 
 import pytest
 import tensorflow as tf
+from absl import flags
 
 from albert_tf.checkpoints import run_directory
 from albert_tf.checkpoints.run_directory import RunSettings
@@ -19,6 +20,7 @@ from tests.training.clusters import in_two_workers
 
 CONFIG = AlbertConfig.from_dict(TINY_CONFIG)
 FLAGS = {"optimizer": "lamb", "train_batch_size": 4, "output_dir": "out", "seed": 1}
+FLAGS |= {"length_buckets": ["8", "16"], "init_checkpoint": "first"}
 
 
 @pytest.fixture
@@ -39,10 +41,10 @@ def written(tmp_path, run):
     return tmp_path
 
 
-def described(run, inputs, own_seed=None, config=CONFIG, **changes):
-    flags = {name: value for name, value in (FLAGS | changes).items() if value is not None}
-    settings = RunSettings(flags=flags, config=config.to_dict(), text={})
-    return run_settings.describe(settings, run, inputs, own_seed)
+def described(run, inputs, own_seed=None, config=CONFIG, before=None, **changes):
+    values = {name: value for name, value in (FLAGS | changes).items() if value is not None}
+    settings = RunSettings(flags=values, config=config.to_dict(), text={})
+    return run_settings.describe(settings, run, inputs, own_seed, before)
 
 
 def write(directory, run, inputs=()):
@@ -86,7 +88,6 @@ def test_each_change_is_a_line(written, run, capsys):
     assert first == "Changed since the last start of this run:"
     for line in (
         "--output_dir: before out, now moved",
-        "--seed: before 1, now none",
         "--learning_rate: before none, now 0.1",
         f"--input_file: before none, now {'x' * 120}...",  # long values are cut
         f"tensorflow: before none, now {tf.__version__}",
@@ -109,6 +110,7 @@ def test_of_many_input_files_some_are_named(written, run, capsys):
     [
         ({"optimizer": "adamw"}, "--optimizer=adamw, before lamb"),
         ({"train_batch_size": 8}, "--train_batch_size=8, before 4"),
+        ({"length_buckets": ["9"]}, "--length_buckets=9, before 8,16"),
         ({"config": {"num_attention_heads": 1}}, "num_attention_heads=1 in .*file, before 2"),
         ({"config": {"parameter_sharing": "none"}}, "parameter_sharing=none in .*, before all"),
     ],
@@ -145,6 +147,28 @@ def test_records_of_before_are_read(written, run, capsys):
     (written / "run.json").unlink()
     check(written, run, optimizer="adamw")
     assert capsys.readouterr().out == ""
+
+
+def test_scripts_read_lists_in_the_flags(written, run):
+    settings = described(run, [], labels=["no", 'say "yes", please'])
+    run_settings.write(str(written), settings, run)
+    text = (written / "flags.txt").read_text()
+    values = flags.FlagValues()
+    flags.DEFINE_list("length_buckets", None, "", flag_values=values)
+    flags.DEFINE_list("labels", None, "", flag_values=values)
+    known = ("--length_buckets", "--labels")
+    values(["script", *(line for line in text.splitlines() if line.startswith(known))])
+    assert values.length_buckets == ["8", "16"]
+    assert values.labels == ["no", 'say "yes", please']
+
+
+@pytest.mark.parametrize("given", [None, "second"])
+def test_the_weights_of_the_start_stay_recorded(written, run, capsys, given):
+    before = run_directory.RunDirectory(str(written)).resumed
+    settings = described(run, [], before=before, init_checkpoint=given)
+    assert settings.flags["init_checkpoint"] == "first"
+    run_settings.check_changes(str(written), settings, run)
+    assert "init_checkpoint" not in capsys.readouterr().out
 
 
 # --- Starts and seed ------------------------------------------------------------------------------
