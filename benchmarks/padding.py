@@ -49,7 +49,13 @@ def training_batches(task, examples, tokenizer, args):
     files = record_files.read_index([path])
     return {
         kind: iter(
-            input_pipeline.train_batches(files, schema, args.batch_size, seed=1, trim_to=length)
+            input_pipeline.train_batches(
+                files,
+                schema,
+                args.batch_size,
+                seed=1,
+                lengths=length and input_pipeline.lengths_up_to(length),
+            )
         )
         for kind, length in zip(KINDS, (args.max_seq_length, None), strict=True)
     }

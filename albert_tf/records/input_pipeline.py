@@ -41,9 +41,8 @@ def train_batches(
     num_shares=1,
     share=0,
     splits=1,
-    trim_to=None,
-    length_step=LENGTH_STEP,
-    length_buckets=None,
+    lengths=None,
+    grouped=False,
     masking=None,
 ):
     """Endless shuffled batches, starting at any step; each is a dict of int32 and float32 tensors.
@@ -64,13 +63,11 @@ def train_batches(
         share: int, the part to read; rows of other parts are not parsed.
         splits: int s, number of elements of a share, one per replica of the worker. Each is
             [B / (n * s), length].
-        trim_to: int T, the padded length of the records, to cut each element to its longest
-            sequence; None to keep the padding, as a TPU needs.
-        length_step: int; trimmed lengths are multiples of it. Use `coarse_length_step` if each
-            new length costs a compilation.
-        length_buckets: tuple of int or None, ascending lengths up to T. If given, sequences of the
-            same bucket are batched together, and each element is cut to its bucket. Then `trim_to`
-            has no effect, and global batches also depend on the lengths of the records.
+        lengths: tuple of int, ascending lengths up to T, the padded length of the records. Each
+            element is cut to the first that fits its longest sequence. None to keep the padding, as
+            a TPU needs.
+        grouped: bool, whether sequences that fit the same of these lengths are batched together.
+            Then global batches also depend on the lengths of the records.
         masking: graph_masking.Masking or None, to mask the records differently in each epoch.
 
     Raises:
@@ -82,16 +79,15 @@ def train_batches(
     rows, rest = divmod(batch_size, num_shares * splits)
     if rest:
         raise ValueError(f"a batch of {batch_size} has no {num_shares} x {splits} equal parts")
-    group_of, allowed = None, functools.partial(_rounded_up, step=length_step)
-    if length_buckets:
-        group_of = functools.partial(_bucket_of, length_buckets, schema["input_mask"].length)
-        trim_to, allowed = length_buckets[-1], functools.partial(_bound_of, length_buckets)
+    group_of = None
+    if grouped:
+        group_of = functools.partial(_bucket_of, lengths, schema["input_mask"].length)
     ordered = _training_records(
         files, batch_size, seed, window, first_step, num_shares, share, group_of
     )
     batches = parsed_batches(ordered, schema, rows, drop_remainder=True, masking=masking, seed=seed)
-    if trim_to is not None:
-        batches = batches.map(lambda features: _trim(features, trim_to, allowed), tf.data.AUTOTUNE)
+    if lengths:
+        batches = batches.map(functools.partial(_trim, lengths), tf.data.AUTOTUNE)
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
@@ -203,28 +199,32 @@ def prediction_batches(arrays, batch_size, max_seq_length, *, fixed_shape=False)
 # === Cutting padding off ===
 
 
-def coarse_length_step(max_seq_length):
-    """Step (int, at least 32) that allows at most four lengths up to `max_seq_length`."""
-    return max(32, _rounded_up(-(-max_seq_length // 4)))
-
-
-def _rounded_up(length, step=LENGTH_STEP):
-    """Rounds an int or int tensor up to the next multiple of the step."""
-    return -(-length // step) * step
-
-
-def _trim(features, max_seq_length, allowed):
-    """Cuts token features [B, k * T] to the longest of their B * k sequences.
+def lengths_up_to(max_seq_length, few=False):
+    """Lengths to which batches may be cut: tuple of int.
 
     Args:
-        features: dict of tensors.
-        max_seq_length: int, T.
-        allowed: callable, int tensor, a length -> the next length that batches may have.
+        max_seq_length: int, the last of them.
+        few: bool, whether they are at most four, as if each new length costs a compilation.
     """
-    masks = tf.reshape(features["input_mask"], [-1, max_seq_length])
-    longest = tf.reduce_max(tf.reduce_sum(masks, axis=1))
-    longest = tf.minimum(allowed(longest), max_seq_length)
-    return _cut(features, max_seq_length, longest, tf.reshape)
+    step = max(32, _rounded_up(-(-max_seq_length // 4))) if few else LENGTH_STEP
+    return (*range(step, max_seq_length, step), max_seq_length)
+
+
+def _rounded_up(length):
+    return -(-length // LENGTH_STEP) * LENGTH_STEP
+
+
+def _trim(lengths, features):
+    """Cuts token features [B, k * T] to the first length that fits all of their B * k sequences.
+
+    Args:
+        lengths: tuple of int, the last of which is T.
+        features: dict of tensors.
+    """
+    masks = tf.reshape(features["input_mask"], [-1, lengths[-1]])
+    longest = tf.reduce_max(tf.reduce_sum(masks, axis=1), keepdims=True)
+    length = tf.gather(lengths, tf.searchsorted(lengths, longest)[0])
+    return _cut(features, lengths[-1], length, tf.reshape)
 
 
 def _bucket_of(bounds, width, serialized):
@@ -241,11 +241,6 @@ def _bucket_of(bounds, width, serialized):
     masks = tf.reshape(parsed["input_mask"], [-1, width // bounds[-1], bounds[-1]])
     lengths = tf.reduce_max(tf.reduce_sum(masks, axis=2), axis=1)  # [n, k, T] -> [n]
     return tf.searchsorted(tf.constant(bounds, tf.int64), lengths)
-
-
-def _bound_of(bounds, length):
-    """The bound of the bucket of a length, an int32 scalar."""
-    return tf.gather(bounds, tf.searchsorted(bounds, length[tf.newaxis])[0])
 
 
 def _cut(features, max_seq_length, length, reshape):

@@ -180,11 +180,11 @@ def train_and_evaluate(data, config, options, strategy):
 
 
 def _train(run, data, evaluator):
-    records, max_seq_length = data.training_records(), run.settings.max_seq_length
+    records, options = data.training_records(), run.settings
     _say_data(records, data.task)
-    length_step = input_pipeline.LENGTH_STEP
-    if run.settings.enable_xla:  # which compiles the step for each length
-        length_step = input_pipeline.coarse_length_step(max_seq_length)
+    lengths = None
+    if not devices.is_tpu(run.strategy):  # XLA compiles the step for each length
+        lengths = input_pipeline.lengths_up_to(options.max_seq_length, few=options.enable_xla)
     with record_files.naming_bad_records(records.paths, records.schema):
         runs.train(
             run,
@@ -192,8 +192,7 @@ def _train(run, data, evaluator):
             records.schema,
             evaluator,
             evaluates_step_0=True,
-            trim_to=None if devices.is_tpu(run.strategy) else max_seq_length,
-            length_step=length_step,
+            lengths=lengths,
         )
 
 

@@ -107,7 +107,9 @@ def start(run, input_files, **weights):
         run_settings.write(directory, settings, run)
 
 
-def train(run, paths, schema, evaluator, *, evaluates_step_0=False, measure=None, **how):
+def train(
+    run, paths, schema, evaluator, *, evaluates_step_0=False, measure=None, lengths=None, **how
+):
     """Trains a started run; first evaluates checkpoints that an earlier process left out.
 
     Args:
@@ -117,6 +119,7 @@ def train(run, paths, schema, evaluator, *, evaluates_step_0=False, measure=None
         evaluator: evaluation.Evaluator, called after each checkpoint; or None.
         evaluates_step_0: bool, whether the untrained model is evaluated too.
         measure: of `loop.Run.train`.
+        lengths: of `input_pipeline.train_batches`, for a run without length buckets.
         **how: of `input_pipeline.train_batches`.
     """
     if run.step == 0:
@@ -134,7 +137,8 @@ def train(run, paths, schema, evaluator, *, evaluates_step_0=False, measure=None
         seed=options.seed,
         window=options.shuffle_buffer_size,
         first_step=run.step,
-        length_buckets=options.length_buckets,
+        lengths=options.length_buckets or lengths,
+        grouped=bool(options.length_buckets),
         **how,
     )
     run.train(batches_of, options.train_batch_size, evaluator, measure)

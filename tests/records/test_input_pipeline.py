@@ -60,8 +60,7 @@ def test_few_lengths(tmp_path, max_seq_length, lengths):
         1,
         schema=schema,
         window=1,
-        trim_to=max_seq_length,
-        length_step=input_pipeline.coarse_length_step(max_seq_length),
+        lengths=input_pipeline.lengths_up_to(max_seq_length, few=True),
     )
     found = [batch["input_mask"] for batch in dataset.take(max_seq_length)]
     assert [int(tf.reduce_sum(mask)) for mask in found] == list(range(1, max_seq_length + 1))

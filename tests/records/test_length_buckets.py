@@ -44,7 +44,7 @@ def indexed_files(tmp_path_factory):
 
 def batches(files, count, batch_size=BATCH, window=WINDOW, **options):
     dataset = input_pipeline.train_batches(
-        files, SCHEMA, batch_size, seed=1, window=window, length_buckets=BOUNDS, **options
+        files, SCHEMA, batch_size, seed=1, window=window, lengths=BOUNDS, grouped=True, **options
     )
     return [batch["input_ids"].numpy() for batch in itertools.islice(dataset, count)]
 
@@ -93,7 +93,7 @@ def test_a_record_of_several_sequences_goes_by_the_longest(tmp_path):
 
     files = record_files.read_index([write(tmp_path / "pairs", range(1, 61), schema, pair)])
     dataset = input_pipeline.train_batches(
-        files, schema, BATCH, seed=1, window=WINDOW, length_buckets=BOUNDS
+        files, schema, BATCH, seed=1, window=WINDOW, lengths=BOUNDS, grouped=True
     )
     found = [batch["input_ids"].numpy() for batch in itertools.islice(dataset, 15)]
     wanted = sorted(min(b for b in BOUNDS if b >= length_of(n)) for n in range(1, 61))
