@@ -82,8 +82,8 @@ def check_peak():
     """Raises UserError if --peak_tflops is given where the operations are not known."""
     if FLAGS.peak_tflops and FLAGS.length_buckets:
         raise UserError(
-            f"--peak_tflops={FLAGS.peak_tflops} needs batches of one length: leave out "
-            "--length_buckets or --peak_tflops"
+            f"--peak_tflops={FLAGS.peak_tflops} needs batches of one length: leave it "
+            "out, or train without --length_buckets"
         )
 
 

@@ -158,7 +158,9 @@ def phases_of(run):
     phases, directory, seen = [], run, set()
     while settings:
         if directory in seen:
-            raise UserError(f"according to {run_directory.SETTINGS}, {directory} began with itself")
+            raise UserError(
+                f"{directory}/{run_directory.SETTINGS} names a training as the start of itself"
+            )
         seen.add(directory)
         phases.insert(0, settings)
         earlier = settings.flags.get("init_checkpoint")
@@ -222,7 +224,7 @@ def package(run, model_dir, checkpoint_name, template, tables):
     """
     _check_card(template)
     there = os.listdir(model_dir) if os.path.isdir(model_dir) else []
-    if there and FIGURES not in there:
+    if there and not {FIGURES, run_directory.SAFETENSORS} <= {*there}:
         raise UserError(
             f"{model_dir} has files and is no packaged model: give a directory that is not there, "
             "or a packaged model to replace"
@@ -264,7 +266,7 @@ def package(run, model_dir, checkpoint_name, template, tables):
 
 
 def _check_card(template):
-    """Raises UserError if a card has a place without a value. Figures are not measured yet."""
+    """Raises UserError if a card has a place without a value, before anything is measured."""
     template = string.Template(template)
     known = {field.name for field in dataclasses.fields(AlbertConfig)} | PLACES
     unknown = [name for name in template.get_identifiers() if name not in known]

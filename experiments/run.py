@@ -90,14 +90,18 @@ def read_study(path, values):
     if absent:
         raise UserError(f"{path} has no {absent[0]}; experiments/README.md says what it is")
     study = {"after": [], "config": {}, "variants": {}} | study
-    for key in ("rows", "variants"):
-        if not all(isinstance(part, dict) for part in (study[key], *dict(study[key]).values())):
-            raise UserError(f"{path}: {key} must consist of tables such as [{key}.NAME]")
+    if not isinstance(study["after"], list):
+        raise UserError(f"{path}: write [[after]] in place of [after]")
     parts = [(path, study, STUDY)]
     parts += [(f"{path}: after", part, AFTER) for part in study["after"]]
     for key in ("rows", "variants"):
+        if not isinstance(study[key], dict):
+            raise UserError(f"{path}: {key} must consist of tables such as [{key}.NAME]")
         parts += [(f"{path}: {key}.{name}", part, CHANGES) for name, part in study[key].items()]
     for where, part, known in parts:
+        inner = [part.get(key, {}) for key in ("config", "flags")] if isinstance(part, dict) else []
+        if not inner or not all(isinstance(table, dict) for table in inner):
+            raise UserError(f"{where} must be a table, and so must config and flags in it")
         unknown = sorted(part.keys() - known)
         if unknown:
             raise UserError(
@@ -130,12 +134,12 @@ def _filled(part, values):
         return part
     try:
         names = [name for _, name, _, _ in string.Formatter().parse(part) if name]
-    except ValueError as error:
+        missing = [name for name in names if name not in values]
+        if not missing:
+            return part.format(**values)
+    except (ValueError, LookupError) as error:
         raise UserError(f"{part!r}: {error}. Write {{{{ for a brace") from error
-    missing = [name for name in names if name not in values]
-    if missing:
-        raise UserError(f"{part!r} needs a value: give --set {missing[0]}=...")
-    return part.format(**values)
+    raise UserError(f"{part!r} needs a value: give --set {missing[0]}=...")
 
 
 def runs_of(study, output_dir, rows, seeds):
@@ -204,7 +208,8 @@ def _settings_of(run):
 def check_settings(run):
     """Raises UserError if a run was started with other settings."""
     path = run.directory / SETTINGS
-    if path.exists() and path.read_text() != _settings_of(run):
+    earlier = {"script": run.script}  # of version 0.1.0, which did not write it
+    if path.exists() and earlier | json.loads(path.read_text()) != json.loads(_settings_of(run)):
         raise UserError(
             f"{path} holds other settings than row {run.row} of the study: give the row another "
             f"name, or delete {run.directory}"
@@ -226,7 +231,7 @@ def carry_out(study, run):
         print(f"=== {run.row}, seed {run.seed}: {shlex.join(words)}", flush=True)
         code = _run(words)
         if code == STOPPED:
-            print("Stopped. The same command goes on.", file=sys.stderr)
+            print("Stopped. Run the same command again to resume.", file=sys.stderr)
             sys.exit(code)
         if code:
             raise UserError(f"{words[0]} of row {run.row} ended with exit code {code}")
@@ -234,17 +239,23 @@ def carry_out(study, run):
 
 
 def _run(words):
-    """Runs a script; returns its exit code. A stop waits until the script has saved its state."""
-    process = subprocess.Popen([sys.executable, *words], cwd=ROOT)
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    """Runs a script; returns its exit code, or STOPPED once it has saved its state on a signal."""
+    # In a group of its own, so that a signal reaches it once: a second one interrupts its saving.
+    process = subprocess.Popen([sys.executable, *words], cwd=ROOT, process_group=0)
+    stopped = False
+
+    def stop(number, _):
+        nonlocal stopped
+        stopped = True
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:  # the terminal has sent it to the script too
-                continue
+        code = process.wait()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return STOPPED if stopped else code
 
 
 def figures_of(study, run):

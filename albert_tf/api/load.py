@@ -63,7 +63,7 @@ def load(
 
     Raises:
         UserError: there is no checkpoint, a part is missing (the message says what to pass), or an
-            argument contradicts the record of the training, `run.json`.
+            argument contradicts the record of the training, `run.json`, or `tokenizer_config.json`.
     """
     for name, value, lowest in (
         ("batch_size", batch_size, 1),

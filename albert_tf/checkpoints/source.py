@@ -3,7 +3,7 @@
 
 A source of weights is an unpacked release, the directory of a training, a checkpoint in either, a
 TensorFlow Hub module or a directory of the transformers library. If the caller contradicts the
-record of a training, an error is raised.
+record of a training or the files of a tokenizer, an error is raised.
 """
 
 import dataclasses
@@ -280,13 +280,16 @@ class Choice:
 
     def _check_given_vocabulary(self):
         """Raises UserError if a directory that has all its model needs has another vocabulary."""
-        if not tf.io.gfile.exists(os.path.join(self.source.directory, _TOKENIZER_CONFIG)):
+        directory = self.source.directory
+        if not tf.io.gfile.exists(os.path.join(directory, _TOKENIZER_CONFIG)):
             return
-        own = self.source.vocabulary_file()
-        if own and run_directory.sha256(own) != run_directory.sha256(self.vocabulary_path):
+        patterns = [os.path.join(directory, pattern) for pattern in _VOCABULARIES]
+        own = [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]
+        given = run_directory.sha256(self.vocabulary_path)
+        if own and given not in map(run_directory.sha256, own):
             raise UserError(
-                f"{self.vocabulary_path} is not the vocabulary of the model, {own}: give that file "
-                "or none"
+                f"{self.vocabulary_path} is not the vocabulary of the model, {own[0]}: give that "
+                "file or none"
             )
 
     @property

@@ -66,7 +66,7 @@ def _record(config, tokenizer):
 
 def check_directory():
     """Raises UserError if a training in --output_dir would mix with another model."""
-    if FLAGS.output_dir in models.paths():
+    if FLAGS.output_dir.rstrip("/") in models.paths():
         raise UserError(
             f"--output_dir={FLAGS.output_dir} is the name of a packaged model, and later commands "
             f"could mean either: give another directory, such as output/{FLAGS.output_dir}"
@@ -75,8 +75,8 @@ def check_directory():
     has_trials = "num_trials" in FLAGS and FLAGS.num_trials > 1  # each has its own directory
     if FLAGS.do_train and not has_trials and not folder.latest and (folder.best or folder.results):
         raise UserError(
-            f"--output_dir={FLAGS.output_dir} holds the best checkpoint of a training, but none to "
-            "resume it from: give another directory, or delete this one"
+            f"--output_dir={FLAGS.output_dir} holds the results of a training or evaluation, but "
+            "no checkpoint to resume from: give another directory, or delete this one"
         )
 
 
@@ -239,7 +239,10 @@ def check_weights(tokenizer):
     try:
         _ = choice.tokenizer_arguments
     except UserError as error:
-        raise UserError(f"--input_file does not fit {found.directory}: {error}") from error
+        raise UserError(
+            f"--input_file does not fit {found.directory}: {error}. Make the records with the "
+            "vocabulary and casing of the model"
+        ) from error
 
 
 # --- Fine-tuning ---------------------------------------------------------------------------------

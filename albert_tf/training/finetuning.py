@@ -183,7 +183,8 @@ def _train(run, data, evaluator):
     records, options = data.training_records(), run.settings
     _say_data(records, data.task)
     lengths = None
-    if not devices.is_tpu(run.strategy):  # XLA compiles the step for each length
+    if not devices.is_tpu(run.strategy):
+        # XLA compiles the step for each length.
         lengths = input_pipeline.lengths_up_to(options.max_seq_length, few=options.enable_xla)
     with record_files.naming_bad_records(records.paths, records.schema):
         runs.train(

@@ -195,7 +195,7 @@ class PlateauNotice:
     def __init__(self, entropy, train_steps):
         self._entropy, self._steps = entropy, train_steps
         self._first = max(_PLATEAU_SHARE * train_steps, _PLATEAU_STEPS)
-        self._last = -1  # step of the figures before
+        self._last = -1  # step of the previous figures
 
     def write(self, kind, step, figures):
         """Looks at the first figures that are means over updates after a share of the training."""

@@ -22,9 +22,9 @@ from albert_tf.training import devices
 FLAGS_FILE = "flags.txt"
 FILES = (run_directory.SETTINGS, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
 _MOST_STARTS = 20
-_FIXED_FLAGS = ("optimizer", "train_batch_size", "length_buckets")
-_CONFIG, _MODULE = "albert_config_file", "albert_hub_module_handle"
-_SOURCES = ("init_checkpoint", _MODULE)  # read at step 0 only
+_FIXED_FLAGS = ("optimizer", "train_batch_size")
+_BUCKETS = "length_buckets"
+_SOURCES = ("init_checkpoint", "albert_hub_module_handle")  # read at step 0 only
 _ALLOW = "allow_changes_on_resume"
 _MOST_FILES = 10  # input files to name
 _MOST_CHARACTERS = 120  # of a value
@@ -140,7 +140,8 @@ def check_changes(directory, settings, run, allow=False):
         directory: str.
         settings: RunSettings, of `describe`.
         run: loop.Run; its chief prints.
-        allow: bool, whether optimizer, architecture, batch size, vocabulary and casing may change.
+        allow: bool, whether optimizer, architecture, batch size, length buckets, vocabulary and
+            casing may change.
 
     Raises:
         UserError: one of these has changed and may not.
@@ -163,7 +164,10 @@ def check_changes(directory, settings, run, allow=False):
 def _refused_changes(before, now):
     for name in _FIXED_FLAGS:
         if name in before.flags and before.flags[name] != now.flags.get(name, before.flags[name]):
-            yield f"--{name}={_as_text(now.flags[name])}, before {_as_text(before.flags[name])}"
+            yield f"--{name}={now.flags[name]}, before {before.flags[name]}"
+    buckets = [_as_text(each.flags.get(_BUCKETS) or "none") for each in (now, before)]
+    if before.flags and buckets[0] != buckets[1]:
+        yield f"--{_BUCKETS}={buckets[0]}, before {buckets[1]}"
     for name in CASING:
         values = before.text.get(name), now.text.get(name)
         if None not in values and values[0] != values[1]:
@@ -171,9 +175,8 @@ def _refused_changes(before, now):
     ours, theirs = now.vocabulary, before.vocabulary
     if ours and theirs and ours.sha256 != theirs.sha256:
         yield f"{ours.path} is another vocabulary than {theirs.path} was"
-    of_module = now.flags.get(_MODULE) and not now.flags.get(_CONFIG)  # as scripts read it
     for name, value, old in before.differences(now.albert_config):
-        yield f"{name}={value} in --{_MODULE if of_module else _CONFIG}, before {old}"
+        yield f"{name}={value} in the config, before {old}"
 
 
 def _differences(before, now):

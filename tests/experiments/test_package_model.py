@@ -278,9 +278,10 @@ def test_a_directory_that_is_no_training_is_an_error(tmp_path):
 
 def test_a_directory_that_is_no_packaged_model_stays(tmp_path):
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").touch()
+    (tmp_path / "mine" / "figures.json").touch()  # as in the directory of a row of a study
     with pytest.raises(UserError, match="mine has files and is no packaged model: give a dir"):
         package_model.main(["run", str(tmp_path / "mine"), f"--card={CARD}"])
+    assert (tmp_path / "mine" / "figures.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -295,7 +296,7 @@ def test_a_wrong_card_is_an_error_before_anything_is_measured(tmp_path, text, me
 def test_a_training_that_began_with_itself_is_an_error(tmp_path):
     record = {"config": sources.WIDE, "text": {}, "flags": {"init_checkpoint": str(tmp_path)}}
     (tmp_path / "run.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"run\.json, .* began with itself"):
+    with pytest.raises(UserError, match=r"run\.json names a training as the start of itself"):
         package_model.phases_of(str(tmp_path))
 
 

@@ -200,7 +200,14 @@ def test_other_settings_of_a_finished_row_are_an_error(study, tmp_path):
         ('script = "', "script = ", "not a TOML file"),
         ("{data}", "{place}", "give --set place="),
         ("vocab_size", "vocab_sise", "did you mean"),
-        ("[rows.base]", "[rows]\n    base = 1", r"rows must consist of tables such as \[rows.NAME"),
+        ("[rows.base]", "[rows]\n    base = 1", "rows.base must be a table, and so must"),
+        (
+            "[rows.base]",
+            "[[rows]]\n    [other]",
+            r"rows must consist of tables such as \[rows.NAME",
+        ),
+        ("[[after]]", "[after]", r"write \[\[after\]\] in place of"),
+        ("{data}", "{}", "Write {{ for a brace"),
         ("    max_seq_length = 8\n", "", "train_flops needs max_seq_length in flags"),
         ("{data}", "{", "Write {{ for a brace"),
         ("overall.accuracy", "accuracy", r"cannot read accuracy in .*measured\.json: KeyError"),
@@ -256,7 +263,10 @@ def test_a_stop_waits_until_the_script_has_saved(study, tmp_path, kind):
         process.terminate()
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130 and (directory / "saved").exists()
-    assert error.endswith("Stopped. The same command goes on.\n") and "Traceback" not in error
+    assert (
+        error.endswith("Stopped. Run the same command again to resume.\n")
+        and "Traceback" not in error
+    )
 
 
 def test_a_missing_study_is_an_error():

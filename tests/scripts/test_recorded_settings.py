@@ -275,7 +275,7 @@ def test_a_training_next_to_the_best_checkpoint_of_another_is_an_error(trained, 
     out = shutil.copytree(trained("classifier"), tmp_path / "out")
     for path in [*out.glob("model.ckpt-[0-9]*"), out / "checkpoint"]:
         path.unlink()
-    message = f"--output_dir={out} holds the best checkpoint of a training, but none to resume"
+    message = f"--output_dir={out} holds the results of a training or evaluation, but no checkpoint"
     with pytest.raises(UserError, match=message):
         train(run_main, out, init_checkpoint=out)
     assert (out / "model.ckpt-best.index").exists()

@@ -94,6 +94,7 @@ def test_each_change_is_a_line(written, run, capsys):
         f"input file {written}/input, bytes: before 3, now 6",
     ):
         assert f"  {line}" in lines
+    assert not any("seed" in line for line in lines)  # it is still the one from before
     assert any(line.startswith('  devices: before ["TPU:0", "TPU:1"], now ["') for line in lines)
     assert any(line.startswith("  python: before 3.0, now 3.") for line in lines)
 
@@ -111,7 +112,8 @@ def test_of_many_input_files_some_are_named(written, run, capsys):
         ({"optimizer": "adamw"}, "--optimizer=adamw, before lamb"),
         ({"train_batch_size": 8}, "--train_batch_size=8, before 4"),
         ({"length_buckets": ["9"]}, "--length_buckets=9, before 8,16"),
-        ({"config": {"num_attention_heads": 1}}, "num_attention_heads=1 in .*file, before 2"),
+        ({"length_buckets": None}, "--length_buckets=none, before 8,16"),
+        ({"config": {"num_attention_heads": 1}}, "num_attention_heads=1 in the config, before 2"),
         ({"config": {"parameter_sharing": "none"}}, "parameter_sharing=none in .*, before all"),
     ],
 )
@@ -133,10 +135,11 @@ def test_all_that_may_not_change_is_in_one_error(written, run):
         check(written, run, optimizer="adamw", train_batch_size=8)
 
 
-def test_a_hub_module_is_named_as_the_source_of_the_config(written, run):
-    other = AlbertConfig.from_dict(TINY_CONFIG | {"num_hidden_layers": 7})
-    with pytest.raises(UserError, match="num_hidden_layers=7 in --albert_hub_module_handle,"):
-        check(written, run, config=other, albert_hub_module_handle="module")
+def test_length_buckets_may_not_be_added(written, run):
+    flags = {name: value for name, value in FLAGS.items() if name != "length_buckets"}
+    rewrite(written, flags=flags)
+    with pytest.raises(UserError, match="--length_buckets=8,16, before none"):
+        check(written, run)
 
 
 def test_records_of_before_are_read(written, run, capsys):
