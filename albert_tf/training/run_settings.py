@@ -24,13 +24,14 @@ FILES = (run_directory.SETTINGS, CONFIG_FILE, FLAGS_FILE)  # that `write` leaves
 _MOST_STARTS = 20
 _FIXED_FLAGS = ("optimizer", "train_batch_size")
 _BUCKETS = "length_buckets"
-_SOURCES = ("init_checkpoint", "albert_hub_module_handle")  # read at step 0 only
+_CONFIG, _MODULE = "albert_config_file", "albert_hub_module_handle"
+_SOURCES = ("init_checkpoint", _MODULE)  # read at step 0 only
 _ALLOW = "allow_changes_on_resume"
 _MOST_FILES = 10  # input files to name
 _MOST_CHARACTERS = 120  # of a value
 
 
-def describe(settings, run, input_files, seed=None, before=None):
+def describe(settings, run, input_files, seed=None):
     """Describes the settings of a training run.
 
     Args:
@@ -38,19 +39,12 @@ def describe(settings, run, input_files, seed=None, before=None):
         run: loop.Run.
         input_files: sequence of str, what is trained and evaluated on.
         seed: int or None.
-        before: RunSettings or None, those of the run that is resumed.
 
     Returns:
-        RunSettings, completed with facts about the run. The weights from which a resumed run
-        started stay those of its record.
+        RunSettings, completed with facts about the run.
     """
-    flags = settings.flags
-    if before:
-        flags = {name: value for name, value in flags.items() if name not in _SOURCES}
-        flags |= {name: before.flags[name] for name in _SOURCES if name in before.flags}
     return dataclasses.replace(
         settings,
-        flags=flags,
         versions={
             "python": platform.python_version(),
             "tensorflow": tf.__version__,
@@ -65,6 +59,8 @@ def describe(settings, run, input_files, seed=None, before=None):
 
 def write(directory, settings, run):
     """Writes the settings of a training run, so that it can be inspected, repeated and exported.
+
+    The weights that a resumed run started from stay those of its record.
 
     Scripts can read `flags.txt` and `albert_config.json` again; `run.json` is for later commands,
     for people, and for the next start in the directory. Call this after the weights are known to
@@ -84,10 +80,14 @@ def write(directory, settings, run):
         "devices": settings.devices,
     }
     starts = [*(before.starts if before else [])[1 - _MOST_STARTS :], start]
-    lines = [f"--{name}={_as_text(value)}\n" for name, value in settings.flags.items()]
+    flags = settings.flags
+    if before:
+        flags = {name: value for name, value in flags.items() if name not in _SOURCES}
+        flags |= {name: before.flags[name] for name in _SOURCES if name in before.flags}
+    lines = [f"--{name}={_as_text(value)}\n" for name, value in flags.items()]
     files.write_text(folder.file(FLAGS_FILE), "".join(lines))
     files.write_text(folder.file(CONFIG_FILE), settings.albert_config.to_json_string())
-    settings = dataclasses.replace(settings, starts=starts)
+    settings = dataclasses.replace(settings, flags=flags, starts=starts)
     state.write(folder.file(run_directory.SETTINGS), settings)
 
 
@@ -175,8 +175,9 @@ def _refused_changes(before, now):
     ours, theirs = now.vocabulary, before.vocabulary
     if ours and theirs and ours.sha256 != theirs.sha256:
         yield f"{ours.path} is another vocabulary than {theirs.path} was"
+    of_module = now.flags.get(_MODULE) and not now.flags.get(_CONFIG)  # as scripts read it
     for name, value, old in before.differences(now.albert_config):
-        yield f"{name}={value} in the config, before {old}"
+        yield f"{name}={value} in --{_MODULE if of_module else _CONFIG}, before {old}"
 
 
 def _differences(before, now):
@@ -192,9 +193,8 @@ def _differences(before, now):
 
 
 def _lines(label, before, now):
-    names = [name for name in {**before, **now} if name != _ALLOW]
-    if "seed" not in now:  # then it is the one from before
-        names = [name for name in names if name != "seed"]
+    not_compared = {_ALLOW, *_SOURCES} | ({"seed"} - now.keys())  # without a seed, it stays
+    names = [name for name in {**before, **now} if name not in not_compared]
     return [
         f"{label.format(name)}: before {_shown(before.get(name))}, now {_shown(now.get(name))}"
         for name in names

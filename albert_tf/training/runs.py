@@ -7,7 +7,6 @@ import functools
 import os
 
 from albert_tf import locks
-from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.records import input_pipeline, record_files
@@ -94,8 +93,7 @@ def start(run, input_files, **weights):
         UserError: a checkpoint does not fit, or the run was started with other values.
     """
     options, directory = run.settings, run.settings.output_dir
-    before = run_directory.RunDirectory(directory).resumed
-    settings = run_settings.describe(options.record, run, input_files, options.seed, before)
+    settings = run_settings.describe(options.record, run, input_files, options.seed)
     run_settings.check_changes(directory, settings, run, options.allow_changes_on_resume)
     print(run.initialize(**weights))
     if len(set(devices.gather(run.strategy, str(run.step)).values())) > 1:

@@ -452,7 +452,7 @@ def test_records_are_shuffled_and_batched_as_the_flags_say(run_main, flags, monk
     given, widths, train_batches = [], set(), input_pipeline.train_batches
 
     def spy(*arguments, **options):
-        given.append((options["window"], options["length_buckets"]))
+        given.append((options["window"], options["lengths"], options["grouped"]))
         dataset = train_batches(*arguments, **options)
         widths.update(batch["input_ids"].shape[1] for batch in dataset.take(8))
         return dataset
@@ -462,7 +462,7 @@ def test_records_are_shuffled_and_batched_as_the_flags_say(run_main, flags, monk
     values = {"do_eval": False, "do_predict": False, "train_step": 1, "warmup_step": 1}
     values |= {"shuffle_buffer_size": 7, "length_buckets": "29,31"}
     run_main(run_classifier, **flags | values)
-    assert given == [(7, (29, 31, 64))] and widths == {29, 31, 64}
+    assert given == [(7, (29, 31, 64), True)] and widths == {29, 31, 64}
     out = capsys.readouterr().out
     assert "Warning: the 8 training examples are sorted" in out
     assert "--shuffle_buffer_size=7, so batches" in out and "give --shuffle_buffer_size=8." in out

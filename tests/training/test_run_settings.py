@@ -41,10 +41,10 @@ def written(tmp_path, run):
     return tmp_path
 
 
-def described(run, inputs, own_seed=None, config=CONFIG, before=None, **changes):
+def described(run, inputs, own_seed=None, config=CONFIG, **changes):
     values = {name: value for name, value in (FLAGS | changes).items() if value is not None}
     settings = RunSettings(flags=values, config=config.to_dict(), text={})
-    return run_settings.describe(settings, run, inputs, own_seed, before)
+    return run_settings.describe(settings, run, inputs, own_seed)
 
 
 def write(directory, run, inputs=()):
@@ -113,7 +113,7 @@ def test_of_many_input_files_some_are_named(written, run, capsys):
         ({"train_batch_size": 8}, "--train_batch_size=8, before 4"),
         ({"length_buckets": ["9"]}, "--length_buckets=9, before 8,16"),
         ({"length_buckets": None}, "--length_buckets=none, before 8,16"),
-        ({"config": {"num_attention_heads": 1}}, "num_attention_heads=1 in the config, before 2"),
+        ({"config": {"num_attention_heads": 1}}, "num_attention_heads=1 in .*file, before 2"),
         ({"config": {"parameter_sharing": "none"}}, "parameter_sharing=none in .*, before all"),
     ],
 )
@@ -133,6 +133,12 @@ def test_what_may_not_change(written, run, capsys, changes, message):
 def test_all_that_may_not_change_is_in_one_error(written, run):
     with pytest.raises(UserError, match="--optimizer=adamw, before lamb; --train_batch_size=8"):
         check(written, run, optimizer="adamw", train_batch_size=8)
+
+
+def test_a_hub_module_is_named_as_the_source_of_the_config(written, run):
+    other = AlbertConfig.from_dict(TINY_CONFIG | {"num_hidden_layers": 7})
+    with pytest.raises(UserError, match="num_hidden_layers=7 in --albert_hub_module_handle,"):
+        check(written, run, config=other, albert_hub_module_handle="module")
 
 
 def test_length_buckets_may_not_be_added(written, run):
@@ -167,11 +173,12 @@ def test_scripts_read_lists_in_the_flags(written, run):
 
 @pytest.mark.parametrize("given", [None, "second"])
 def test_the_weights_of_the_start_stay_recorded(written, run, capsys, given):
-    before = run_directory.RunDirectory(str(written)).resumed
-    settings = described(run, [], before=before, init_checkpoint=given)
-    assert settings.flags["init_checkpoint"] == "first"
+    settings = described(run, [], init_checkpoint=given)
     run_settings.check_changes(str(written), settings, run)
     assert "init_checkpoint" not in capsys.readouterr().out
+    run_settings.write(str(written), settings, run)
+    flags_now = run_directory.RunDirectory(str(written)).settings.flags
+    assert flags_now["init_checkpoint"] == "first"
 
 
 # --- Starts and seed ------------------------------------------------------------------------------
