@@ -10,14 +10,15 @@ that was stopped goes on at its last checkpoint, and a finished one is left as i
 
 import argparse
 import csv
+import functools
 import io
 import json
 import math
+import operator
 import os
 import shlex
 import signal
 import statistics
-import string
 import subprocess
 import sys
 import tomllib
@@ -38,6 +39,7 @@ DONE = "figures.json"  # its figures, once it has finished
 CHANGES = {"script", "figures", "config", "flags", "train_flops"}  # what a row may change
 REQUIRED = {"title", "script", "figures", "flags", "rows"}
 STUDY = {*REQUIRED, *CHANGES, "variants", "after"}
+TABLES = ("config", "flags")
 AFTER = {"command", "result", "figures"}
 STOPPED = 130  # exit code of a script after Ctrl-C or SIGTERM
 
@@ -99,8 +101,8 @@ def read_study(path, values):
             raise UserError(f"{path}: {key} must consist of tables such as [{key}.NAME]")
         parts += [(f"{path}: {key}.{name}", part, CHANGES) for name, part in study[key].items()]
     for where, part, known in parts:
-        inner = [part.get(key, {}) for key in ("config", "flags")] if isinstance(part, dict) else []
-        if not inner or not all(isinstance(table, dict) for table in inner):
+        is_table = isinstance(part, dict)
+        if not is_table or not all(isinstance(part.get(key, {}), dict) for key in TABLES):
             raise UserError(f"{where} must be a table, and so must config and flags in it")
         unknown = sorted(part.keys() - known)
         if unknown:
@@ -133,13 +135,11 @@ def _filled(part, values):
     if not isinstance(part, str):
         return part
     try:
-        names = [name for _, name, _, _ in string.Formatter().parse(part) if name]
-        missing = [name for name in names if name not in values]
-        if not missing:
-            return part.format(**values)
-    except (ValueError, LookupError) as error:
+        return part.format(**values)
+    except KeyError as error:
+        raise UserError(f"{part!r} needs a value: give --set {error.args[0]}=...") from error
+    except (ValueError, IndexError, AttributeError) as error:
         raise UserError(f"{part!r}: {error}. Write {{{{ for a brace") from error
-    raise UserError(f"{part!r} needs a value: give --set {missing[0]}=...")
 
 
 def runs_of(study, output_dir, rows, seeds):
@@ -177,10 +177,10 @@ def runs_of(study, output_dir, rows, seeds):
 def _steps(config, flags, budget):
     """Number of updates that take `budget` floating-point operations."""
     names = ("max_seq_length", "max_predictions_per_seq", "train_batch_size")
-    missing = [name for name in names if name not in flags]
-    if missing:
-        raise UserError(f"train_flops needs {missing[0]} in flags")
-    length, predictions, batch = (flags[name] for name in names)
+    try:
+        length, predictions, batch = (flags[name] for name in names)
+    except KeyError as error:
+        raise UserError(f"train_flops needs {error.args[0]} in flags") from error
     update = flops.training_flops(AlbertConfig.from_dict(config), batch, length, predictions)
     return max(1, round(budget / update))
 
@@ -201,15 +201,14 @@ def commands_of(study, run):
 
 
 def _settings_of(run):
-    settings = {"script": run.script, "config": run.config, "flags": run.flags}
-    return json.dumps(settings, indent=2)
+    return {"script": run.script, "config": run.config, "flags": run.flags}
 
 
 def check_settings(run):
     """Raises UserError if a run was started with other settings."""
     path = run.directory / SETTINGS
     earlier = {"script": run.script}  # of version 0.1.0, which did not write it
-    if path.exists() and earlier | json.loads(path.read_text()) != json.loads(_settings_of(run)):
+    if path.exists() and earlier | json.loads(path.read_text()) != _settings_of(run):
         raise UserError(
             f"{path} holds other settings than row {run.row} of the study: give the row another "
             f"name, or delete {run.directory}"
@@ -223,7 +222,7 @@ def carry_out(study, run):
         UserError: a command failed.
     """
     run.directory.mkdir(parents=True, exist_ok=True)
-    files.write_text(str(run.directory / SETTINGS), _settings_of(run))
+    files.write_text(str(run.directory / SETTINGS), json.dumps(_settings_of(run), indent=2))
     if run.config:
         text = json.dumps(run.config, indent=2) + "\n"
         files.write_text(str(run.directory / CONFIG_FILE), text)
@@ -272,14 +271,13 @@ def figures_of(study, run):
     figures = {name: evaluations[name][1][-1] for name in run.figures}
     for measure in study["after"]:
         path = run.directory / measure["result"]
-        for name, keys in measure["figures"].items():
-            try:
-                value = json.loads(path.read_text())
-                for key in keys.split("."):
-                    value = value[key]
-            except (OSError, ValueError, LookupError, TypeError) as error:
-                raise UserError(f"cannot read {keys} in {path}: {error!r}") from error
-            figures[name] = value
+        try:
+            result = json.loads(path.read_text())
+            for name, keys in measure["figures"].items():
+                figures[name] = functools.reduce(operator.getitem, keys.split("."), result)
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            wanted = ", ".join(measure["figures"].values())
+            raise UserError(f"cannot read {wanted} in {path}: {error!r}") from error
     sizes = ("num_train_steps", "train_batch_size", "max_seq_length")
     if not run.flags.keys() >= {*sizes} or "length_buckets" in run.flags:
         return figures

@@ -93,16 +93,21 @@ class Source:
         Raises:
             UserError: there are several vocabularies.
         """
-        folder = os.path.join(self.directory, "assets") if self.is_module else self.directory
-        for pattern in _VOCABULARIES:
-            found = sorted(tf.io.gfile.glob(os.path.join(folder, pattern)))
+        for found in self.vocabularies():
             if len(found) > 1:
                 raise UserError(
-                    f"{folder} has several vocabularies: {', '.join(found)}. Keep one of them there"
+                    f"{os.path.dirname(found[0])} has several vocabularies: {', '.join(found)}. "
+                    "Keep one of them there"
                 )
             if found:
                 return found[0]
         return None
+
+    def vocabularies(self):
+        """Yields the paths of the vocabularies of each pattern, in order of preference."""
+        folder = os.path.join(self.directory, "assets") if self.is_module else self.directory
+        for pattern in _VOCABULARIES:
+            yield sorted(tf.io.gfile.glob(os.path.join(folder, pattern)))
 
     def recorded(self, name):
         """Value of one of TEXT_FLAGS in the record of the training; None if unknown."""
@@ -237,9 +242,9 @@ class Choice:
             UserError: the caller contradicts the training's record.
         """
         given = self.text.get(name)
-        if given is None:
-            return self.source and self.source.setting(name)
         recorded = self.source and self.source.setting(name)
+        if given is None:
+            return recorded
         if recorded not in (None, given) and not self.may_differ:
             raise UserError(
                 f"{self.shown(name, given)}, but the model was trained with "
@@ -280,11 +285,9 @@ class Choice:
 
     def _check_given_vocabulary(self):
         """Raises UserError if a directory that has all its model needs has another vocabulary."""
-        directory = self.source.directory
-        if not tf.io.gfile.exists(os.path.join(directory, _TOKENIZER_CONFIG)):
+        if not tf.io.gfile.exists(os.path.join(self.source.directory, _TOKENIZER_CONFIG)):
             return
-        patterns = [os.path.join(directory, pattern) for pattern in _VOCABULARIES]
-        own = [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]
+        own = [path for found in self.source.vocabularies() for path in found]
         given = run_directory.sha256(self.vocabulary_path)
         if own and given not in map(run_directory.sha256, own):
             raise UserError(

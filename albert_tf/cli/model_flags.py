@@ -126,7 +126,9 @@ def _warn_of_vocabulary(found, used):
     """Prints a warning if a vocabulary is not the one next to the weights."""
     with contextlib.suppress(UserError):  # there are several vocabularies
         other = found.vocabulary_file()
-        if other and run_directory.sha256(other) != run_directory.sha256(used):
+        if other in (None, used):
+            return
+        if run_directory.sha256(other) != run_directory.sha256(used):
             print(
                 f"Warning: {used} is used, but {other} is next to the weights: the ids of one "
                 "vocabulary mean nothing to a model of the other."

@@ -88,9 +88,9 @@ def read_length_buckets():
     Raises:
         UserError: --length_buckets is invalid.
     """
-    resumed = run_directory.RunDirectory(FLAGS.output_dir).resumed
-    if FLAGS.do_train and FLAGS.length_buckets is None and resumed:
-        FLAGS.length_buckets = resumed.flags.get("length_buckets")
+    if FLAGS.do_train and FLAGS.length_buckets is None:
+        resumed = run_directory.RunDirectory(FLAGS.output_dir).resumed
+        FLAGS.length_buckets = resumed and resumed.flags.get("length_buckets")
     if not FLAGS.length_buckets:
         return None
     given = ",".join(FLAGS.length_buckets)

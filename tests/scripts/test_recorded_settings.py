@@ -250,6 +250,17 @@ def test_what_lies_next_to_released_weights_is_used(run_main, tmp_path, capsys):
     assert vocabulary.path == f"{release}/30k-clean.model"
 
 
+def test_another_vocabulary_than_the_one_next_to_a_release_is_a_warning(
+    run_main, parts, tmp_path, capsys
+):
+    release, other = tmp_path / "release", parts / "other.model"
+    release.mkdir()
+    sources.write_release(release, config=CONFIG)
+    train(run_main, tmp_path / "out", init_checkpoint=release, spm_model_file=other)
+    line = f"Warning: {other} is used, but {release}/30k-clean.model is next to the weights"
+    assert line in capsys.readouterr().out
+
+
 def test_a_resumed_training_keeps_its_text(trained, parts, run_main, tmp_path):
     out = shutil.copytree(trained("classifier"), tmp_path / "out")
     other = {"spm_model_file": parts / "other.model", "do_lower_case": True}
