@@ -42,18 +42,36 @@ def check_flags():
     flag_groups.check_albert_directory(CONFIGS)
 
 
-def check_prefix(prefix, config):
-    """Raises UserError unless a checkpoint can be written there, and its config next to it.
+def checkpoint_path():
+    """--checkpoint_name in --albert_directory."""
+    return os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
 
-    Args:
-        prefix: str, value of --export_path.
-        config: AlbertConfig.
+
+def read_weights(config):
+    """The weights of the checkpoint; prints the names that are left out."""
+    from albert_tf.checkpoints import loading
+
+    tensors, report = loading.read_weights(checkpoint_path(), config)
+    print(f"Read {len(tensors)} variables from {report.prefix}")
+    if report.missing:
+        print(f"  absent, so not written: {', '.join(report.missing)}")
+    if report.unused_weights:
+        print(f"  not of an ALBERT model, so left out: {', '.join(report.unused_weights)}")
+    return tensors
+
+
+def export_checkpoint(config):
+    """Writes --export_path as a checkpoint, with the config next to it.
+
+    Raises:
+        UserError: it cannot be written there, or the config next to it is another.
     """
     import tensorflow as tf
 
     from albert_tf import files
-    from albert_tf.checkpoints import run_directory
+    from albert_tf.checkpoints import name_table, run_directory, writers
 
+    prefix = FLAGS.export_path
     directory, name = os.path.split(prefix)
     if not name or tf.io.gfile.isdir(prefix) or "[" in name:
         raise UserError(
@@ -68,38 +86,8 @@ def check_prefix(prefix, config):
         raise UserError(
             f"--export_path={prefix}: {path} belongs to another model. Choose another directory"
         )
-
-
-def checkpoint_path():
-    """--checkpoint_name in --albert_directory."""
-    return os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
-
-
-def read_weights(config):
-    """The weights of the checkpoint; says what is not among them."""
-    from albert_tf.checkpoints import loading
-
-    tensors, report = loading.read_weights(checkpoint_path(), config)
-    print(f"Read {len(tensors)} variables from {report.prefix}")
-    if report.missing:
-        print(f"  absent, so not written: {', '.join(report.missing)}")
-    if report.unused_weights:
-        print(f"  not of an ALBERT model, so left out: {', '.join(report.unused_weights)}")
-    return tensors
-
-
-def export_checkpoint(config):
-    """Writes --export_path as a checkpoint, with the config next to it."""
-    import tensorflow as tf
-
-    from albert_tf import files
-    from albert_tf.checkpoints import name_table, writers
-
-    prefix = FLAGS.export_path
-    check_prefix(prefix, config)
     tensors = read_weights(config)
     writers.write(prefix, tensors, FLAGS.export_format)
-    path = os.path.join(os.path.dirname(prefix), CONFIG_FILE)
     if not tf.io.gfile.exists(path):
         files.write_text(path, config.to_json_string())
     print(f"Wrote {len(tensors)} variables and {name_table.GLOBAL_STEP} 0 to {prefix}")
@@ -110,7 +98,7 @@ def read_tokenizer(config, has_masked_lm):
 
     Args:
         config: AlbertConfig.
-        has_masked_lm: bool, whether the model can be asked for a [MASK].
+        has_masked_lm: bool, whether the model has a masked-LM head.
 
     Returns:
         (tokenization.SpecialIds, dict of file name -> bytes).
@@ -122,6 +110,7 @@ def read_tokenizer(config, has_masked_lm):
     from albert_tf.cli import model_flags
     from albert_tf.publish import transformers_tokenizer
 
+    source.find(checkpoint_path())  # refuses exports of fine-tuned models
     tokenizer = model_flags.directory_tokenizer()
     config.check_vocabulary(tokenizer)
     ids = tokenizer.special_ids(with_mask=False)
@@ -140,6 +129,7 @@ def export_to_transformers(config):
     from albert_tf import files
     from albert_tf.checkpoints import huggingface, readers, run_directory
     from albert_tf.publish import cards, saved_models
+    from albert_tf.tasks import multi_label
 
     try:
         huggingface.check_expressible(config)
@@ -159,6 +149,11 @@ def export_to_transformers(config):
         written = huggingface.write(directory, their_config, tensors, tokenizer_files, dtype)
         if head:
             run_directory.RunDirectory(directory).write_task(head)
+        threshold = files.read_text(
+            os.path.join(os.path.dirname(prefix), multi_label.Threshold.FILE)
+        )
+        if threshold:
+            files.write_text(os.path.join(directory, multi_label.Threshold.FILE), threshold)
         card = cards.card(
             "transformers_card.md",
             prefix,

@@ -24,23 +24,14 @@ def define_flags():
     flags.mark_flags_as_required(["albert_directory", "export_path"])
 
 
-def assets(config_path, vocabulary):
-    """Files that go into the module: attribute -> path."""
-    import tensorflow as tf
-
-    if vocabulary.endswith(".txt"):
-        return {"config_file": config_path, "vocab_file": vocabulary}
-    found = {"config_file": config_path, "sp_model_file": vocabulary}
-    readable = vocabulary.removesuffix(".model") + ".vocab"
-    return found | ({"sp_vocab_file": readable} if tf.io.gfile.exists(readable) else {})
-
-
 def export_model(tokenizer):
     """Writes the encoder, with the heads that the checkpoint has.
 
     Raises:
         UserError: the checkpoint lacks part of the encoder.
     """
+    import tensorflow as tf
+
     from albert_tf.checkpoints import loading, name_table
     from albert_tf.model import heads
     from albert_tf.publish import hub, saved_models
@@ -55,17 +46,16 @@ def export_model(tokenizer):
     print(report)
     trained = []
     for name, title in (("sop", "sentence-order"), ("mlm", "masked-LM")):
-        if not any(variable.startswith(hub.HEADS[name][1]) for variable in report.not_loaded):
+        if not {*name_table.HEAD_NAMES[hub.HEADS[name]]} & {*report.not_loaded}:
             trained.append(name)
         else:
             print(f"The checkpoint has no {title} head, and so no {name} in the module.")
-    module = hub.HubModule(
-        model,
-        trained,
-        assets(config_path, tokenizer.path),
-        tokenizer.do_lower_case,
-        tokenizer.strip_accents,
-    )
+    kind = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"
+    assets = {"config_file": config_path, kind: tokenizer.path}
+    readable = tokenizer.path.removesuffix(".model") + ".vocab"
+    if tokenizer.is_sentencepiece and tf.io.gfile.exists(readable):
+        assets["sp_vocab_file"] = readable
+    module = hub.HubModule(model, trained, assets, **tokenizer.casing)
     signatures = module.signatures()
     card = hub.model_card(
         config, module, signatures, FLAGS.export_path, tokenizer, report.prefix, FLAGS.card_file
@@ -73,33 +63,25 @@ def export_model(tokenizer):
     saved_models.save_module(module, FLAGS.export_path, signatures, card)
 
 
-def preprocessing_length():
-    """Pieces of the preprocessing's output.
+def export_preprocessing(tokenizer):
+    """Writes the preprocessing.
 
     Raises:
         UserError: the model has fewer positions than --max_seq_length.
     """
     import tensorflow as tf
 
-    from albert_tf.publish import hub
-
-    path = os.path.join(FLAGS.albert_directory, CONFIG_FILE)
-    default, length = hub.DEFAULT_SEQ_LENGTH, FLAGS.max_seq_length
-    if not tf.io.gfile.exists(path):
-        return length or default
-    limit = AlbertConfig.from_json_file(path).max_position_embeddings
-    if length and length > limit:
-        raise UserError(
-            f"--max_seq_length={length} exceeds max_position_embeddings={limit} of {path}"
-        )
-    return length or min(default, limit)
-
-
-def export_preprocessing(tokenizer):
-    """Writes the preprocessing."""
     from albert_tf.publish import hub, saved_models
 
-    length = preprocessing_length()
+    length = FLAGS.max_seq_length or hub.DEFAULT_SEQ_LENGTH
+    path = os.path.join(FLAGS.albert_directory, CONFIG_FILE)
+    if tf.io.gfile.exists(path):
+        limit = AlbertConfig.from_json_file(path).max_position_embeddings
+        if FLAGS.max_seq_length and length > limit:
+            raise UserError(
+                f"--max_seq_length={length} exceeds max_position_embeddings={limit} of {path}"
+            )
+        length = min(length, limit)
     module = hub.Preprocessing(tokenizer, length)
     card = hub.preprocessing_card(tokenizer, length, FLAGS.export_path, FLAGS.card_file)
     saved_models.save_module(module, FLAGS.export_path, card=card)

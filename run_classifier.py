@@ -49,24 +49,24 @@ def reads_data_set():
 def check_flags():
     """Raises UserError for invalid combinations of flags, before anything is read."""
     finetuning_flags.check()
-    if FLAGS.multi_label:
-        if FLAGS.num_trials > 1 or FLAGS.regression or FLAGS.task_name not in (None, "tsv"):
-            raise UserError(
-                "--multi_label is for --task_name=tsv, without --regression and --num_trials"
-            )
+    if FLAGS.multi_label and (FLAGS.task_name or "tsv").lower() == "tsv":
         FLAGS.task_name = "multi_label"
     if FLAGS.task_name:  # otherwise it comes from the run's record
         check_task()
     if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
         raise UserError("--threshold_to_export needs --export_dir")
-    if math.isinf(FLAGS.threshold_to_export):
-        raise UserError(f"--threshold_to_export={FLAGS.threshold_to_export} is not finite")
+    if abs(FLAGS.threshold_to_export) > options.LARGEST_THRESHOLD:  # nan, the default, is not
+        raise UserError(
+            f"--threshold_to_export={FLAGS.threshold_to_export} is not finite in float32"
+        )
     options.check_pair_length(FLAGS.max_seq_length)
     if FLAGS.num_trials > 1 and not (FLAGS.do_train and FLAGS.do_eval):
         raise UserError("--num_trials compares runs: it needs --do_train and --do_eval")
     if any("\t" in label or "\n" in label for label in FLAGS.labels or ()):
         raise UserError(f"--labels={FLAGS.labels}: a column's values hold no tabs and no line ends")
     flag_groups.check_not_empty("predict_file")
+    if FLAGS.text_column == "":
+        raise UserError("--text_column is empty: give the name of a column, or its number from 0")
     if FLAGS.predict_file:
         if not FLAGS.do_predict:
             raise UserError("--predict_file needs --do_predict")
@@ -86,6 +86,12 @@ def check_task():
     """Raises UserError if the task is unknown or does not support some given flag."""
     options.check_task_name(FLAGS.task_name)
     task_name = FLAGS.task_name.lower()
+    is_multi_label = task_name == "multi_label"
+    excluded = FLAGS.regression or FLAGS.num_trials > 1
+    if (FLAGS.multi_label and not is_multi_label) or (is_multi_label and excluded):
+        raise UserError(
+            "--multi_label is for --task_name=tsv, without --regression and --num_trials"
+        )
     if FLAGS.do_train and task_name in ("tsv", "multi_label") and not FLAGS["text_column"].present:
         # The default, the first column, is often an id where columns have names.
         given = {name: FLAGS[name].value for name in ("text_pair_column", "label_column")}
@@ -119,7 +125,7 @@ def check_task():
 
 
 def main(_):
-    """Makes values of the flags; then trains, evaluates, predicts and exports."""
+    """Checks the flags; then trains, evaluates, predicts and exports."""
     flag_groups.note_obsolete_flags()
     check_flags()
 

@@ -37,13 +37,14 @@ def define_flags():
 
 
 def check_flags():
-    """Raises UserError for values that make no run, before anything is read."""
+    """Raises UserError for invalid combinations of flags, before anything is read."""
     flag_groups.check_not_empty("output_dir")
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise UserError("nothing to do: give --do_train, --do_eval or both")
     if not FLAGS.albert_config_file and not FLAGS.init_checkpoint:
         raise UserError("give --albert_config_file, or --init_checkpoint with a config next to it")
     flag_groups.check_exist("albert_config_file", "input_file", "eval_input_file")
+    flag_groups.check_needed()
     check_masking()
     check_pairs()
     flag_groups.check_run()
@@ -57,20 +58,12 @@ def check_masking():
             f"--masked_lm_budget={budget} needs the vocabulary of the records: give "
             "--spm_model_file or --vocab_file"
         )
-    for name in ("ngram", "favor_shorter_ngram", "do_whole_word_mask"):
-        if FLAGS[name].present and not budget:
-            raise UserError(
-                f"--{name} is about masking while records are read: give --masked_lm_budget too"
-            )
     if budget:
         flag_groups.check_vocabulary()
 
 
 def check_pairs():
     """Raises UserError for invalid combinations of the flags for minimal pairs."""
-    for name in ("minimal_pairs_every", "pairs_per_paradigm"):
-        if FLAGS[name].present and not FLAGS.minimal_pairs_file:
-            raise UserError(f"--{name} is about --minimal_pairs_file: give it too")
     if FLAGS.minimal_pairs_file and not FLAGS.do_train:
         raise UserError(
             "--minimal_pairs_file is for --do_train: minimal_pairs.py measures a trained model"
@@ -104,7 +97,7 @@ def warn():
 
 
 def main(_):
-    """Makes values of the flags, then trains and evaluates."""
+    """Checks the flags, then trains and evaluates."""
     flag_groups.note_obsolete_flags()
     check_flags()
     if FLAGS.do_train:

@@ -36,7 +36,7 @@ def define_flags():
 
 
 def check_flags():
-    """Raises UserError for values that make no run, before anything is read."""
+    """Raises UserError for invalid combinations of flags, before anything is read."""
     finetuning_flags.check()
     if FLAGS.do_train:
         options.check_race_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
@@ -63,16 +63,15 @@ def warn_of_version(config):
 
 
 def main(_):
-    """Makes values of the flags; then trains, evaluates, predicts and exports."""
+    """Checks the flags; then trains, evaluates, predicts and exports."""
     flag_groups.note_obsolete_flags()
     check_flags()
 
     from albert_tf.cli import model_flags, training_flags
     from albert_tf.tasks import race
 
-    levels = race.choose_levels(FLAGS.middle_only, FLAGS.high_only)
+    levels = ("middle",) * FLAGS.middle_only or ("high",) * FLAGS.high_only or race.LEVELS
     choice = model_flags.follow_run()
-    options.check_race_lengths(FLAGS.max_seq_length, FLAGS.max_qa_length)
     text = model_flags.text_input([choice])
     task = race.RaceTask(text, FLAGS.max_qa_length, FLAGS.dropout_prob)
     data = race.RaceData(

@@ -8,6 +8,8 @@ python run_squad.py \
   --num_train_epochs=2 --warmup_proportion=0.1 --save_checkpoints_steps=1000
 """
 
+import sys
+
 from absl import flags
 
 from albert_tf import options
@@ -38,7 +40,7 @@ def define_flags():
 
 
 def check_flags():
-    """Raises UserError for values that make no run, before anything is read."""
+    """Raises UserError for invalid combinations of flags, before anything is read."""
     finetuning_flags.check()
     if FLAGS.ensemble_dirs and (FLAGS.do_train or FLAGS.export_dir):
         raise UserError("--ensemble_dirs cannot be combined with --do_train or --export_dir")
@@ -64,7 +66,7 @@ def check_lengths():
 
 
 def main(_):
-    """Makes values of the flags; then trains, evaluates, predicts and exports."""
+    """Checks the flags; then trains, evaluates, predicts and exports."""
     flag_groups.note_obsolete_flags()
     check_flags()
 
@@ -88,7 +90,7 @@ def main(_):
     task = version(model_flags.text_input(choices), given, FLAGS.output_dir)
     data = squad.SquadData(task, FLAGS.output_dir)
     data.check_thresholds(prefixes)
-    steps = squad.last_step(FLAGS.output_dir, FLAGS.continuous_eval_timeout)
+    steps = sys.maxsize  # without training, only the timeout ends a wait for checkpoints
     if FLAGS.do_train:
         # An epoch is as many examples as questions, as in the original; windows are more.
         steps = finetuning.steps_of_epochs(

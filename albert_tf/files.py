@@ -16,7 +16,7 @@ import time
 
 import tensorflow as tf
 
-from albert_tf.errors import UserError, parse_json
+from albert_tf.errors import UserError, decode, parse_json
 
 # === Names that belong to a process ===
 
@@ -188,10 +188,7 @@ def read_text(path):
     """
     if not tf.io.gfile.exists(path):
         return ""
-    try:
-        return read_bytes(path).decode()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text: {error}") from error
+    return decode(read_bytes(path), path)
 
 
 def read_json(path):
@@ -272,10 +269,11 @@ def check_writable(directory, flag):
     """
     if not directory:
         raise UserError(f"--{flag} is empty: give a directory (. for the current one)")
-    if "[" in directory:  # TensorFlow writes a prefix as a name and reads it as a pattern
+    wild = sorted({*directory} & {*"[*?"})
+    if wild:  # TensorFlow writes a prefix as a name and reads it as a pattern
         raise UserError(
-            f"--{flag}={directory} has a [ in its name, which TensorFlow takes for a pattern when "
-            "it reads checkpoints. Choose another name"
+            f"--{flag}={directory} has a {wild[0]} in its name, which TensorFlow takes for a "
+            "pattern when it reads checkpoints. Choose another name"
         )
     try:
         make_directory(directory)

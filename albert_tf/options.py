@@ -46,6 +46,7 @@ SIZES = {  # name -> layers, hidden size, heads
     "xlarge": (24, 2048, 16),
     "xxlarge": (12, 4096, 64),
 }
+LARGEST_WINDOW = 10**7  # more fit into no memory
 WINDOW = 10_000  # records shuffled together; 30 MB of pre-training records of length 512
 NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
 # From the original's README on training SentencePiece, without the comma, which separates values.
@@ -92,7 +93,8 @@ def option(
         choices: allowed names.
         repeated: bool, whether the flag may be given several times.
         path: str, kind of path: "file", "config", "directory", "files" (comma-separated patterns),
-            "checkpoint" (a prefix or a directory) or "output"; None if the value is not a path.
+            "checkpoint" (a prefix or a directory), "output" or "output file" (not a directory);
+            None if the value is not a path.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -428,7 +430,7 @@ class FineTuningUpdates(Options, heading="Training and evaluation"):
     train_batch_size: int = option(32, "Examples per update, over all replicas.", low=1)
     eval_batch_size: int = option(8, "Examples per evaluation batch.", low=1)
     predict_batch_size: int = option(8, "Examples per prediction batch.", low=1)
-    shuffle_buffer_size: int = option(WINDOW, low=1, help=
+    shuffle_buffer_size: int = option(WINDOW, low=1, high=LARGEST_WINDOW, help=
         "Number of records that are shuffled together. Use more if a larger file is sorted, up to "
         "its size. 1 keeps the order.")
     learning_rate: float = option(5e-5, "Peak learning rate.", low=0)
@@ -667,7 +669,7 @@ class PretrainingUpdates(Options, heading="Training and evaluation"):
     start_warmup_step: int = option(0, "Step at which the warm-up begins.", low=0)
     keep_checkpoint_max: int = option(5, "Newest checkpoints to keep; 0 for all.", low=0)
     max_eval_steps: int = option(100, "Largest number of batches of an evaluation.", low=1)
-    shuffle_buffer_size: int = option(WINDOW, low=1, help=
+    shuffle_buffer_size: int = option(WINDOW, low=1, high=LARGEST_WINDOW, help=
         "Records that are shuffled together, after the files; twice as many are in memory. 1 keeps "
         "the order of files and records.")
 
@@ -963,7 +965,7 @@ class Examples(Options, heading="Examples and predictions"):
     text_pair_column: str | None = option(None, "Column with the second texts.")
     id_column: str | None = option(None, help=
         "Column that is copied to the predictions as `id`; needs --text_column.")
-    output_file: str | None = option(None, path="output", help=
+    output_file: str | None = option(None, path="output file", help=
         "File for the predictions; by default standard output.")
     fill_mask: list | None = option(None, repeated=True, help=
         "A text with [MASK] in it, for a pre-trained --model; may be repeated.")
@@ -1017,7 +1019,7 @@ class MinimalPairs(Options, heading="Minimal pairs"):
         "Comma-separated glob patterns of files with pairs: JSON lines with sentence_good, "
         "sentence_bad and perhaps UID, field, linguistics_term, as in BLiMP; a good and a bad "
         "sentence with a tab between them; or a line for each, the good one first.")
-    output_file: str | None = option(None, path="output", help=
+    output_file: str | None = option(None, path="output file", help=
         "JSON file for the figures. It is updated during the run, and a stopped run resumes from "
         "it.")
     pairs_per_paradigm: int = option(0, low=0, help=_PAIRS)

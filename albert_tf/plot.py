@@ -47,15 +47,15 @@ def by_pieces(directory, curves):
         curves: dict, as `history.read` gives it, against steps.
 
     Raises:
-        UserError: the directory has no run.json, or its batches have several lengths.
+        UserError: the directory has no run.json, or its batches may have several lengths.
     """
     settings = run_directory.RunDirectory(directory).settings
     if settings is None:
         raise UserError(f"--pieces needs {directory}/{run_directory.SETTINGS}, which is not there")
-    if settings.flags.get("length_buckets"):
+    if settings.flags.get("length_buckets") or "num_train_steps" not in settings.flags:
         raise UserError(
-            f"--pieces needs trainings with batches of one length. {directory} was trained with "
-            "--length_buckets"
+            f"--pieces needs pre-trainings with batches of one length. {directory} was trained "
+            "with --length_buckets or is a fine-tuning"
         )
     pieces = settings.flags["train_batch_size"] * settings.flags["max_seq_length"] / 1e6
     return {

@@ -9,7 +9,7 @@ import scipy
 
 from albert_tf import options
 from albert_tf.api.load import load
-from albert_tf.errors import UserError, exit_code
+from albert_tf.errors import exit_code
 from albert_tf.tasks import glue, tables
 
 
@@ -23,20 +23,11 @@ def read(path):
         (list of n str, list of n str, list of n float).
 
     Raises:
-        UserError: the file cannot be read, or a score is no number.
+        UserError: the file cannot be read, or a score is not a number.
     """
     task = glue.TASKS["sts-b"]
-    columns = (*task.text, *task.label)
-    _, rows, _ = tables.read_columns(path, columns, has_header=True)
-    scores = []
-    for row in rows:
-        try:
-            scores.append(float(row.values[2]))
-        except ValueError as error:
-            raise UserError(
-                f"{row.place}: the last column is no score: {row.values[2]!r}. Files of STS-B with "
-                "scores are train.tsv and dev.tsv"
-            ) from error
+    _, rows, _ = tables.read_columns(path, (*task.text, *task.label), has_header=True)
+    scores = [glue.label_of(task, row, str.strip) for row in rows]
     return [row.values[0] for row in rows], [row.values[1] for row in rows], scores
 
 

@@ -31,7 +31,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         prog="python -m albert_tf.squad_metrics", description="Official SQuAD scores, as JSON."
     )
-    parser.add_argument("--data_file", required=True, help="SQuAD JSON; its keys tell the version.")
+    parser.add_argument("--data_file", required=True, help="SQuAD JSON; its keys show the version.")
     parser.add_argument("--predictions_file", required=True, help="JSON, question id to answer.")
     parser.add_argument(
         "--na_prob_file",
@@ -59,13 +59,14 @@ def _evaluate_files(args):
     predictions = _read_dict(args.predictions_file, "text", lambda value: isinstance(value, str))
     if args.na_prob_file and not version_2:
         raise UserError(f"--na_prob_file is for version 2, but {args.data_file} is of version 1.1")
-    na_scores = args.na_prob_file and _read_dict(args.na_prob_file, "number", is_number)
+    na_scores = _read_dict(args.na_prob_file, "number", is_number) if args.na_prob_file else None
     try:
         if version_2:
-            return scores.evaluate_v2(gold, predictions, na_scores or None, args.na_prob_thresh)
+            return scores.evaluate_v2(gold, predictions, na_scores, args.na_prob_thresh)
         return scores.evaluate_v1(gold, predictions)
     except UserError as error:
-        raise UserError(f"{args.predictions_file} for {args.data_file}: {error}") from error
+        names = " and ".join(filter(None, (args.predictions_file, args.na_prob_file)))
+        raise UserError(f"{names} for {args.data_file}: {error}") from error
 
 
 def _read_dict(path, what, is_valid):
@@ -74,7 +75,7 @@ def _read_dict(path, what, is_valid):
         raise UserError(f"{path} must hold one JSON object, from question id to {what}")
     for qas_id, value in found.items():
         if not is_valid(value):
-            raise UserError(f"{path}: {qas_id!r} has {reprlib.repr(value)}, which is no {what}")
+            raise UserError(f"{path}: {qas_id!r} has {reprlib.repr(value)}, which is not a {what}")
     return found
 
 

@@ -161,24 +161,15 @@ def copy(run, output, change, size):
     tensors, form = writers.read(folder.best)
     tensors, changes = change(run, tensors, size)
     config, record = (
-        json.loads(files.read_text(os.path.join(run, name)))
-        for name in (CONFIG_FILE, run_directory.SETTINGS)
+        files.read_json(folder.file(name)) for name in (CONFIG_FILE, run_directory.SETTINGS)
     )
-    changed = {
-        CONFIG_FILE: config | changes,
-        run_directory.SETTINGS: record
-        | {
-            "config": record["config"] | changes,
-            "parameter_count": sum(
-                values.size for name, values in tensors.items() if name_table.is_weight(name)
-            ),
-        },
-    }
+    weights = [values for name, values in tensors.items() if name_table.is_weight(name)]
+    record["config"] |= changes
+    record["parameter_count"] = sum(values.size for values in weights)
     with files.replacing_directory(output) as directory:
         writers.write(os.path.join(directory, run_directory.BEST), tensors, form)
-        for name, content in changed.items():
-            text = json.dumps(content, indent=2) + "\n"
-            files.write_text(os.path.join(directory, name), text)
+        for name, content in ((CONFIG_FILE, config | changes), (run_directory.SETTINGS, record)):
+            files.write_text(os.path.join(directory, name), json.dumps(content, indent=2) + "\n")
     return f"wrote {output}/{run_directory.BEST}"
 
 

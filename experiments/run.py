@@ -4,8 +4,8 @@
 python experiments/run.py experiments/english_small.toml --output_dir=output/pilots \
     --set data=DIR --dry_run
 
-A study is a TOML file; experiments/README.md describes it. What is done is not done again: a row
-that was stopped goes on at its last checkpoint, and a finished one is left as it is.
+A study is a TOML file; experiments/README.md describes it. Finished work is not
+repeated: an interrupted row resumes at its last checkpoint, and a finished one is skipped.
 """
 
 import argparse
@@ -94,17 +94,21 @@ def read_study(path, values):
     study = {"after": [], "config": {}, "variants": {}} | study
     if not isinstance(study["after"], list):
         raise UserError(f"{path}: write [[after]] in place of [after]")
-    parts = [(path, study, STUDY)]
-    parts += [(f"{path}: after", part, AFTER) for part in study["after"]]
+    parts = [(path, study, STUDY, set())]
+    parts += [(f"{path}: after", part, AFTER, AFTER) for part in study["after"]]
     for key in ("rows", "variants"):
         if not isinstance(study[key], dict):
             raise UserError(f"{path}: {key} must consist of tables such as [{key}.NAME]")
-        parts += [(f"{path}: {key}.{name}", part, CHANGES) for name, part in study[key].items()]
-    for where, part, known in parts:
+        parts += [
+            (f"{path}: {key}.{name}", part, CHANGES, set()) for name, part in study[key].items()
+        ]
+    for where, part, known, needed in parts:
         is_table = isinstance(part, dict)
         if not is_table or not all(isinstance(part.get(key, {}), dict) for key in TABLES):
             raise UserError(f"{where} must be a table, and so must config and flags in it")
-        unknown = sorted(part.keys() - known)
+        absent, unknown = sorted(needed - part.keys()), sorted(part.keys() - known)
+        if absent:
+            raise UserError(f"{where} has no {absent[0]}")
         if unknown:
             raise UserError(
                 f"{where}: {unknown[0]} is unknown. Known are {', '.join(sorted(known))}"
@@ -178,7 +182,7 @@ def _steps(config, flags, budget):
     """Number of updates that take `budget` floating-point operations."""
     names = ("max_seq_length", "max_predictions_per_seq", "train_batch_size")
     try:
-        length, predictions, batch = (flags[name] for name in names)
+        length, predictions, batch = (int(flags[name]) for name in names)
     except KeyError as error:
         raise UserError(f"train_flops needs {error.args[0]} in flags") from error
     update = flops.training_flops(AlbertConfig.from_dict(config), batch, length, predictions)
@@ -194,7 +198,7 @@ def commands_of(study, run):
     flags = run.flags | config | {"output_dir": run.directory, "seed": run.seed}
     words = [f"--{name}={value}" for name, value in flags.items()]
     after = [
-        [word.format(run=run.directory) for word in measure["command"]]
+        [word.replace("{run}", str(run.directory)) for word in measure["command"]]
         for measure in study["after"]
     ]
     return [[run.script, *words], *after]
@@ -216,7 +220,7 @@ def check_settings(run):
 
 
 def carry_out(study, run):
-    """Runs what is left of a run to do, and keeps its figures.
+    """Runs the remaining commands of a run, and keeps its figures.
 
     Raises:
         UserError: a command failed.
@@ -281,8 +285,8 @@ def figures_of(study, run):
     sizes = ("num_train_steps", "train_batch_size", "max_seq_length")
     if not run.flags.keys() >= {*sizes} or "length_buckets" in run.flags:
         return figures
-    tokens = math.prod(run.flags[name] for name in sizes)
-    return {"steps": run.flags["num_train_steps"], "tokens": tokens, **figures}
+    steps, *others = (int(run.flags[name]) for name in sizes)  # strings if they come from --set
+    return {"steps": steps, "tokens": math.prod([steps, *others]), **figures}
 
 
 # --- Results -------------------------------------------------------------------------------------

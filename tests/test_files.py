@@ -102,10 +102,11 @@ def test_a_directory_that_cannot_be_written_is_named(below_a_file, tmp_path):
 
 
 def test_a_name_that_tensorflow_would_take_for_a_pattern(tmp_path):
-    path = str(tmp_path / "lr[0.1]")
-    with pytest.raises(ValueError) as error:
-        files.check_writable(path, "output_dir")
-    assert str(error.value).startswith(f"--output_dir={path} has a [ in its name")
+    for name in ("lr*", "lr?", "lr[0.1]"):
+        path = str(tmp_path / name)
+        with pytest.raises(ValueError) as error:
+            files.check_writable(path, "output_dir")
+        assert str(error.value).startswith(f"--output_dir={path} has a {name[2]} in its name")
     # The reason: what was written there cannot be read.
     files.make_directory(path)
     tf.train.Checkpoint(x=tf.Variable(1.0)).write(f"{path}/model.ckpt")
@@ -150,7 +151,7 @@ def test_a_file_that_is_missing_is_named(read, tmp_path):
 def test_text_that_is_not_utf8_is_named(tmp_path):
     path = tmp_path / "labels.txt"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match=r"labels\.txt is not UTF-8"):
+    with pytest.raises(UserError, match=r"labels\.txt: not UTF-8"):
         files.read_text(str(path))
 
 

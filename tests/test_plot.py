@@ -57,7 +57,7 @@ def test_curves_against_pieces(run_dir, tmp_path, capsys):
     assert plot.main([run_dir, "--pieces", f"--png_file={tmp_path}/a.png"]) == 1
     message = f"plot: error: --pieces needs {run_dir}/run.json, which is not there\n"
     assert capsys.readouterr().err == message
-    flags = {"train_batch_size": 1000, "max_seq_length": 50}
+    flags = {"train_batch_size": 1000, "max_seq_length": 50, "num_train_steps": 3}
     record = {"flags": flags, "config": {"vocab_size": 9}, "text": {}}
     (tmp_path / "run" / "run.json").write_text(json.dumps(record))
     found = plot.by_pieces(run_dir, history.read(run_dir))
@@ -68,7 +68,11 @@ def test_curves_against_pieces(run_dir, tmp_path, capsys):
     record["flags"]["length_buckets"] = ["16"]
     (tmp_path / "run" / "run.json").write_text(json.dumps(record))
     assert plot.main([run_dir, "--pieces"]) == 1
-    assert f"{run_dir} was trained with --length_buckets\n" in capsys.readouterr().err
+    assert f"{run_dir} was trained with --length_buckets or is" in capsys.readouterr().err
+    del record["flags"]["length_buckets"], record["flags"]["num_train_steps"]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    assert plot.main([run_dir, "--pieces"]) == 1
+    assert "or is a fine-tuning\n" in capsys.readouterr().err
 
 
 @pytest.mark.long

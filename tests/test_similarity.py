@@ -56,7 +56,14 @@ def test_the_last_layer_is_the_mean(release):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (HEADER + "\n" + "x\t" * 9 + "high\n", "line 2: the last column is no score: 'high'"),
+        (
+            HEADER + "\n" + "x\t" * 9 + "high\n",
+            "line 2: the label must be a number. Received: 'high'",
+        ),
+        (
+            HEADER + "\n" + "x\t" * 9 + "nan\n",
+            "line 2: the label must be a number. Received: 'nan'",
+        ),
         (HEADER + "\n" + "x\t" * 8 + "x\n", "line 2: 9 columns, at least 10 are expected"),
         (f"{HEADER}\n", "holds no example"),
         ("", "is empty"),

@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from albert_tf import options
-from albert_tf.checkpoints import loading, name_table, readers, run_directory, source
+from albert_tf.checkpoints import loading, name_table, readers, source
 from albert_tf.errors import UserError, exit_code
 from albert_tf.model import heads
 from albert_tf.text.tokenization import FullTokenizer
@@ -79,7 +79,7 @@ def describe(path):
     """Describes a checkpoint.
 
     Args:
-        path: str, anything that `run_directory.find` takes.
+        path: str, anything that `source.find` takes.
 
     Returns:
         list of str, lines.
@@ -88,7 +88,7 @@ def describe(path):
         UserError: the checkpoint cannot be read, or its config or vocabulary does not fit it.
     """
     options.check_path("PATH", path)
-    found = source.Source(source.find(path, takes_exports=True).directory, run_directory.find(path))
+    found = source.find(path, takes_exports=True)
     reader = readers.open_reader(found.checkpoint)
     weights = {name: shape for name, shape in reader.shapes.items() if name_table.is_weight(name)}
     guessed = guess_config(weights)
@@ -120,25 +120,22 @@ def _check_directory(found):
     model = heads.PretrainingModel(config)
     named = name_table.named_variables(model)
     loading.load(found.checkpoint, named, reads_pooler=model.reads_pooler)
-    lines = [
-        f"config: {found.config_file() or found.directory}, "
-        f"{name_of_release(config) or 'no released model'}; the shapes fit. Only the config says "
-        f"that there are {config.num_attention_heads} attention heads"
-    ]
-    if not (found.vocabulary_file() or (found.settings and found.settings.vocabulary)):
-        return [*lines, "vocabulary: none next to it", _run_forward(model, config)]
-    tokenizer = FullTokenizer(**choice.tokenizer_arguments)
-    config.check_vocabulary(tokenizer)
-    lines.append(f"vocabulary: {tokenizer.path}, {tokenizer.vocab_size:,} pieces")
-    return [*lines, _run_forward(model, config)]
-
-
-def _run_forward(model, config):
+    vocabulary = "none next to it"
+    if found.vocabulary_file() or (found.settings and found.settings.vocabulary):
+        tokenizer = FullTokenizer(**choice.tokenizer_arguments)
+        config.check_vocabulary(tokenizer)
+        vocabulary = f"{tokenizer.path}, {tokenizer.vocab_size:,} pieces"
     ids = np.arange(min(8, config.vocab_size), dtype=np.int32)[None]
     output = model.encoder(ids)["pooled_output"].numpy()
     if not np.isfinite(output).all():
-        raise UserError("a forward pass gives values that are infinite or no numbers")
-    return f"forward pass: all values finite, pooled output {output.mean():.4f} on average"
+        raise UserError("a forward pass gives values that are infinite or NaN")
+    return [
+        f"config: {found.config_file() or found.directory}, "
+        f"{name_of_release(config) or 'no released model'}; the shapes fit. Only the config says "
+        f"that there are {config.num_attention_heads} attention heads",
+        f"vocabulary: {vocabulary}",
+        f"forward pass: all values finite, pooled output {output.mean():.4f} on average",
+    ]
 
 
 def main(arguments=None):

@@ -23,7 +23,6 @@ _OF_ANSWERS = (  # options of run_squad.py for its answers
     "n_best_size", "max_answer_length", "start_n_top", "end_n_top", "dropout_prob",
     "null_score_diff_threshold",
 )  # fmt: skip
-_LONGEST_QA = 128
 LENGTH_OF_SQUAD = 384  # as run_squad.py has it
 
 
@@ -93,16 +92,16 @@ def load(
     text = _text_input(choice, max_seq_length or found.setting("max_seq_length"))
     shapes = readers.open_reader(found.checkpoint).shapes
     kind = kind_of(found, shapes, task, labels)
-    of_kind = kind and make_task(kind, text, found)
+    finetuned = kind and make_task(kind, text, found)
     parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
-    if of_kind:
+    if finetuned:
         what = f"fine-tuned for {kind.task_name if kind.task_name == SQUAD else kind}"
-        model = of_kind.make_model(config)
+        model = finetuned.make_model(config)
     elif any({*parts[head]} & {*shapes} for head in name_table.PRETRAINING_HEADS):
         what, model = "pre-trained", heads.PretrainingModel(config)
     else:
         what, model = "only the encoder", encoder.AlbertModel(config)
-    fill: Callable[..., loading.Report] = loading.load_all if of_kind else loading.load
+    fill: Callable[..., loading.Report] = loading.load_all if finetuned else loading.load
     named = name_table.named_variables(model)
     report = fill(found.checkpoint, named, reads_pooler=model.reads_pooler)
     loading.check_fit(report)
@@ -112,7 +111,7 @@ def load(
     if report.not_loaded:
         print(f"  not in the checkpoint, so random: {', '.join(report.not_loaded)}")
     absent = {part for part, names in parts.items() if {*names} & {*report.not_loaded}}
-    return Loaded(model, text, config, found.checkpoint, of_kind, absent, batch_size)
+    return Loaded(model, text, config, found.checkpoint, finetuned, absent, batch_size)
 
 
 # --- Text ----------------------------------------------------------------------------------------
@@ -152,7 +151,7 @@ def kind_of(found, shapes, task=None, labels=None):
     """
     if isinstance(labels, str):
         raise UserError(f"labels must be a list of str. Received: the str {labels!r}")
-    labels = None if labels is None else tuple(labels)
+    labels = None if labels is None else tuple(map(str, labels))
     weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
     recorded = run_directory.RunDirectory(found.directory).task if weights else None
     if any(version.variable in shapes for version in squad.VERSIONS):
@@ -165,7 +164,7 @@ def kind_of(found, shapes, task=None, labels=None):
             given = f"task={task!r}" if task else f"labels={list(labels)}"
             raise UserError(f"{found.checkpoint} is not fine-tuned: leave out {given}")
         return None
-    task = task or huggingface.read_task(found.directory, weights[0])
+    task = task.lower() if task else huggingface.read_task(found.directory, weights[0])
     if task is None and weights[0] == 1:
         raise UserError(
             f"{found.checkpoint} has one output, as regression and RACE have, and nothing next "
@@ -191,7 +190,8 @@ def kind_of(found, shapes, task=None, labels=None):
 
 def _check_recorded(found, recorded, task, labels):
     """Raises UserError if the caller contradicts the record of a run."""
-    names = [recorded.task_name, *([REGRESSION] if recorded.labels is None else [])]
+    is_score = recorded.labels is None and recorded.task_name != SQUAD
+    names = [recorded.task_name, *([REGRESSION] if is_score else [])]
     what = SQUAD if recorded.task_name == SQUAD else recorded
     if task is not None and glue.model_task(task) not in names:
         raise UserError(
@@ -218,9 +218,9 @@ def make_task(kind, text, found):
     if kind.task_name == "ner":
         return ner.NerTask(kind.labels, text)
     if kind.task_name == "race":
-        longest = lengths.get("max_qa_length", _LONGEST_QA)
+        longest = lengths.get("max_qa_length", options.Race.max_qa_length)
         if longest >= text.max_seq_length - NUM_SPECIALS:  # shorter than in training
-            longest = text.max_seq_length // 2
+            longest = min(text.max_seq_length // 2, text.max_seq_length - NUM_SPECIALS - 1)
         return race.RaceTask(text, longest)
     row = glue.TASKS.get(kind.task_name.lower())
     optional = () if row or "text_column" in flags else ("text_pair",)

@@ -87,7 +87,9 @@ class Loaded:
             raise UserError(f'{self.checkpoint} has no pooler: give pooling="mean"')
         features = sequences.packed(self.tokenizer, texts, pairs, self.max_seq_length)
         found = self._run(features, _embedding, pooling == "layers")
-        vectors = found.get(pooling, np.zeros([0, self.config.hidden_size], np.float32))
+        layers = [self.config.num_hidden_layers * self.config.inner_group_num]
+        shape = [0, *layers * (pooling == "layers"), self.config.hidden_size]
+        vectors = found.get(pooling, np.zeros(shape, np.float32))
         return vectors[0] if isinstance(texts, str) else vectors
 
     @overload

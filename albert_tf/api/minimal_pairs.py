@@ -104,11 +104,11 @@ def _pairs(path):
     """Yields (line of the good sentence, of the bad one), a dict with KEYS."""
     content = decode(files.read_bytes(path), path).removeprefix("\ufeff")
     lines = [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")]
-    if not content.strip():
+    if not content.strip() or lines == ["\t".join(KEYS)]:
         raise UserError(f"{path} is empty: give a file with pairs of sentences")
     for number, line in enumerate(lines, 1):
         if not line.strip():
-            raise UserError(f"{path}, line {number} is empty: take it out")
+            raise UserError(f"{path}, line {number} is empty: remove it")
     if lines[0].lstrip().startswith("{"):
         for number, line in enumerate(lines, 1):
             values = parse_json(line, f"{path}, line {number}")

@@ -309,7 +309,10 @@ def _check_encoder_complete(report, reads_pooler=True):
     lines += [f"  shape {shape} in the file, {want} here: {name}" for name, shape, want in reshaped]
     from_group0 = [name for name in missing if name_table.source_name(name, True) in report.loaded]
     if missing == from_group0 and not reshaped:
-        lines.append("To fill every parameter group from group 0, give --init_from_group0.")
+        lines.append(
+            "To fill every parameter group from group 0, give --init_from_group0 "
+            "(run_pretraining.py only)."
+        )
     else:
         lines.append("Check that --albert_config_file belongs to this checkpoint.")
     raise UserError("\n".join(lines))

@@ -99,6 +99,18 @@ def check_not_empty(*names):
             raise UserError(f"--{name} is empty: give a path, such as ./{name}")
 
 
+# Flag of pre-training -> the flag without which it does nothing.
+NEEDS = dict.fromkeys(("ngram", "favor_shorter_ngram", "do_whole_word_mask"), "masked_lm_budget")
+NEEDS |= dict.fromkeys(("minimal_pairs_every", "pairs_per_paradigm"), "minimal_pairs_file")
+
+
+def check_needed():
+    """Raises UserError if a flag is given that does nothing without another one."""
+    for name, needed in NEEDS.items():
+        if FLAGS[name].present and not FLAGS[needed].value:
+            raise UserError(f"--{name} does nothing without --{needed}: give both or none")
+
+
 # --- Files that flags name -----------------------------------------------------------------------
 
 
@@ -125,7 +137,7 @@ def _problem(kind, path):
     if kind == "directory" and not is_directory:
         return f"={path} is a file: give a directory" if exists else f"={path} is not a directory"
     is_file = kind in ("file", "config")
-    if is_file and is_directory:
+    if (is_file or kind == "output file") and is_directory:
         return f"={path} is a directory: give a file"
     if is_file and not exists:
         return f"={path}: there is no such file"

@@ -58,9 +58,11 @@ def main(_):
     flag_groups.check_exist("vocab")
 
     from albert_tf import files
+    from albert_tf.checkpoints import source
     from albert_tf.text import tokenization
 
-    vocab_size = tokenization.FullTokenizer.from_file(FLAGS.vocab).vocab_size
+    vocabulary = {source.vocabulary_flag(FLAGS.vocab): FLAGS.vocab}
+    vocab_size = tokenization.FullTokenizer(**vocabulary).vocab_size
     config = config_of(FLAGS.size, vocab_size, FLAGS.max_position_embeddings)
     files.check_file_writable(FLAGS.output_file, "output_file")
     text, before = config.to_json_string(), files.read_text(FLAGS.output_file)

@@ -11,13 +11,10 @@ percent; a tie counts half. Chance is 50. With --output_file, a run that was sto
 it was. Once the project is installed, `albert-minimal-pairs` is the same command.
 """
 
-import os
-
 from absl import flags
 
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch, predict
-from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
 
@@ -31,11 +28,8 @@ def define_flags():
 def main(_):
     """Reads the pairs, loads the model, scores the sentences and prints a table."""
     flag_groups.check_not_empty("model", "input_file", "output_file")
-    if FLAGS.output_file and os.path.isdir(FLAGS.output_file):
-        raise UserError(f"--output_file={FLAGS.output_file} is a directory: give a file")
-    flag_groups.check_exist(
-        "model", "input_file", "albert_config_file", "spm_model_file", "vocab_file"
-    )
+    names = ("input_file", "albert_config_file", "spm_model_file", "vocab_file")
+    flag_groups.check_exist("output_file", "model", *names)
 
     from albert_tf import files
     from albert_tf.api import minimal_pairs

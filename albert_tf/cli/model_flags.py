@@ -109,7 +109,8 @@ def follow(found, names, given=None, may_differ=False):
         if value is not None:
             FLAGS[name].value = value
     config, (kind, path) = choice.config, choice.vocabulary
-    config_path = choice.config_path or found.config_file() or found.settings_file
+    config_path = choice.config_path or found.config_file()
+    config_path = config_path or (found.settings_file if found.settings else found.directory)
     _check_length(config, config_path)
     if found and not found.settings:
         taken = [path] * (not choice.vocabulary_path) + [config_path] * (not choice.given_config)

@@ -114,11 +114,8 @@ def check_flags():
             "--sentence_order compares two texts: give the flag twice. "
             f"Received: {len(FLAGS.sentence_order)}"
         )
-    if FLAGS.output_file and os.path.isdir(FLAGS.output_file):
-        raise UserError(f"--output_file={FLAGS.output_file} is a directory: give a file")
-    flag_groups.check_exist(
-        "input_file", "saved_model", "model", "albert_config_file", "spm_model_file", "vocab_file"
-    )
+    flag_groups.check_exist("output_file", "input_file", "saved_model", "model")
+    flag_groups.check_exist("albert_config_file", "spm_model_file", "vocab_file")
 
 
 def _check_one_of(*groups):

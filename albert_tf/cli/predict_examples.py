@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from albert_tf.errors import UserError, decode, parse_json
+from albert_tf.errors import UserError, parse_json
 
 INPUTS = ("text", "text_pair", "article", "question", "context", "options")  # in this order
 OUTPUTS = (  # in the order of an output line
@@ -97,7 +97,7 @@ def read(lines, name, model, columns=None, header=None):
     if separator == "," and not name.endswith(".csv"):
         print(f"{name} has commas between its columns: it is read as CSV", file=sys.stderr)
     names, is_first = None, True
-    for number, row in tables.rows(lines, name, ",") if separator == "," else _rows(lines, name):
+    for number, row in tables.rows(lines, name, separator):
         place = f"{name}, line {number}"
         if not row:
             yield None
@@ -120,14 +120,6 @@ def _first_line(lines):
     return blank, b""
 
 
-def _rows(lines, name):
-    """Yields (number from 1, tab-separated columns) of each line; a JSON object is one column."""
-    for number, line in enumerate(lines, start=1):
-        line = decode(line, f"{name}, line {number}").rstrip("\r\n")
-        is_object = line.lstrip().startswith("{")
-        yield number, [line] if is_object else line.split("\t") if line else []
-
-
 def _check_columns(columns, model, header):
     """Raises UserError if the columns that flags name do not fit the model."""
     if not {*model.inputs} <= {"text", "text_pair"}:
@@ -147,7 +139,8 @@ def _is_header(row, model, columns, header, place):
         return any(isinstance(column, str) for column in columns.values())
     if {*model.required} <= {*row}:
         return True
-    cells = row if len(row) > 1 else row[0].split(",")
+    is_json = row[0].lstrip().startswith("{")
+    cells = row if len(row) > 1 or is_json else row[0].split(",")
     named = [cell for cell in cells if cell.strip().lower() in USUAL_NAMES]
     if named:
         raise UserError(
@@ -185,7 +178,7 @@ def _example(row, model, columns, names, separator, place):
     """Converts a line to a dict: a JSON object, or columns with given or usual names."""
     if separator == "\t" and row[0].lstrip().startswith("{"):
         try:
-            return parse_json(row[0], place)
+            return parse_json("\t".join(row), place)
         except UserError as error:
             raise UserError(f"{error}. A text that begins with {{ has to stand in JSON") from error
     if names and len(row) != len(names):

@@ -11,8 +11,6 @@ from albert_tf.cli.predict_examples import INPUTS, OUTPUTS, Model
 from albert_tf.config import LABELS_FILE
 from albert_tf.errors import UserError, import_extra, one_line
 
-OF_WORDS = ("words", "labels", "scores")
-
 
 def of_export(directory, embeddings):
     """Makes the Model of an export.
@@ -106,7 +104,7 @@ def prediction(outputs, labels):
     """Converts outputs to a prediction for JSON: dict, with probabilities by class name."""
     if "words" in outputs:  # the rest is padding
         count = np.count_nonzero(outputs["words"] != b"")
-        outputs = {name: outputs[name][:count] for name in OF_WORDS}
+        outputs = {name: outputs[name][:count] for name in ("words", "labels", "scores")}
     outputs = {name: _plain(outputs[name]) for name in OUTPUTS if name in outputs}
     if labels is not None:
         outputs["probabilities"] = dict(zip(labels, outputs["probabilities"], strict=True))

@@ -47,11 +47,23 @@ def settings_of(kind, config, tokenizer, *, train_steps, warmup_steps, **others)
     return flag_groups.values_of(kind, **values)
 
 
+def _idle_flags(given):
+    """Names of the flags whose defaults do nothing in a run; scripts refuse some if typed."""
+    names = [name for name, needed in flag_groups.NEEDS.items() if not given.get(needed)]
+    if "num_train_epochs" in given:
+        names.append("train_step")
+    if FLAGS["iterations_per_loop"].using_default_value:  # `settings_of` takes another interval
+        names.append("iterations_per_loop")
+    return names
+
+
 def _record(config, tokenizer):
     """Makes the RunSettings of the flags, a config and a tokenizer, which may be None."""
     own = sorted(flag_groups.own_flags(), key=lambda flag: flag.name)
     given = {flag.name: flag.value for flag in own if flag.value is not None}
     given = {name: value for name, value in given.items() if value == value}  # JSON has no nan
+    for name in _idle_flags(given):
+        given.pop(name, None)
     text = {name: FLAGS[name].value for name in run_directory.TEXT_FLAGS if name in FLAGS}
     vocabulary = None
     if tokenizer:

@@ -382,7 +382,8 @@ class AlbertModel(ConfiguredModel):
 
     def _encode(self, embedding_output, mask_adder, training, places):
         config = self.config
-        lengths = [tf.shape(embedding_output)[1]] * (len(self._blocks()) - 1)
+        *blocks, last = self._blocks()
+        lengths = [tf.shape(embedding_output)[1]] * len(blocks)
         lengths.append(tf.shape(embedding_output if places is None else places)[1])
         x = tf.reshape(embedding_output, [-1, config.embedding_size])  # [B * T, E]
         if self.embedding_hidden_mapping_in is not None:
@@ -391,7 +392,6 @@ class AlbertModel(ConfiguredModel):
         low = self.compute_dtype == "bfloat16"
         x = tf.cast(x, tf.bfloat16 if low else tf.float32)
         run = self._recomputed if training and self._recompute else self._run
-        *blocks, last = self._blocks()
         blocks = [(*block, None) for block in blocks] + [(*last, places)]
         outputs = run(blocks, x, mask_adder, training)
         return [

@@ -263,18 +263,13 @@ class SquadV1Model(ModelWithHead):
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
         x = self.encoder(features, training=training)["sequence_output"]
-        start_logits, end_logits = tf.unstack(_on_rows(self.squad, x), axis=-1)
+        logits = _on_rows(self.squad, x)  # [B, T, 2]
         if not training and self.predicted_length:
-            start_logits, end_logits = (
-                self._without_padding(logits, features["input_mask"])
-                for logits in (start_logits, end_logits)
-            )
+            logits = tf.where(features["input_mask"][..., tf.newaxis] > 0, logits, -math.inf)
+            missing = self.predicted_length - tf.shape(logits)[1]
+            logits = tf.pad(logits, [[0, 0], [0, missing], [0, 0]], constant_values=-math.inf)
+        start_logits, end_logits = tf.unstack(logits, axis=-1)
         return {"start_logits": start_logits, "end_logits": end_logits}
-
-    def _without_padding(self, logits, input_mask):
-        logits = tf.where(input_mask > 0, logits, -math.inf)
-        missing = self.predicted_length - tf.shape(logits)[1]
-        return tf.pad(logits, [[0, 0], [0, missing]], constant_values=-math.inf)
 
 
 @serializable

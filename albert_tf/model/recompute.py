@@ -23,11 +23,7 @@ def run_blocks(blocks, x, tensors):
     Returns:
         list of tensors, the output of each block.
     """
-    with dropout.repeatable():
-        return _run_blocks(blocks, x, tensors)
 
-
-def _run_blocks(blocks, x, tensors):
     @tf.custom_gradient
     def function(x, *tensors):
         outputs, kept = [], []
@@ -37,7 +33,8 @@ def _run_blocks(blocks, x, tensors):
             outputs.append(x)
         return outputs, lambda *dys: _gradients(kept, tensors, dys)
 
-    return function(x, *tensors)
+    with dropout.repeatable():
+        return function(x, *tensors)
 
 
 def _gradients(kept, tensors, dys):

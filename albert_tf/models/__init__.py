@@ -18,6 +18,6 @@ def paths():
 
 
 def hint():
-    """The end of a message about a path that is none: names the models, if there are any."""
+    """End of the message for a path that does not exist: lists the packaged models."""
     names = ", ".join(paths())
     return f", or the name of a packaged model: {names}" if names else ""

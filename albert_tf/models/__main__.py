@@ -2,7 +2,6 @@
 """Command `python -m albert_tf.models [NAME]`: the directories of the packaged models."""
 
 import argparse
-import sys
 
 from albert_tf import models
 
@@ -14,4 +13,3 @@ if __name__ == "__main__":
     parser.add_argument("name", nargs="?", choices=list(found), metavar="NAME", help="one of them")
     name = parser.parse_args().name
     print(found[name] if name else "\n".join(f"{name}  {path}" for name, path in found.items()))
-    sys.exit()

@@ -22,12 +22,8 @@ EQUAL_SPLITS = (
 # --- The encoder ---------------------------------------------------------------------------------
 
 
-# Heads of heads.PretrainingModel that a module may have: call of the module -> attribute of the
-# model, start of the names of its variables.
-HEADS = {
-    "sop": ("sentence_order", "cls/seq_relationship/"),
-    "mlm": ("masked_lm", "cls/predictions/"),
-}
+# Heads that a module may have: call of the module -> head of heads.PretrainingModel.
+HEADS = {"sop": "sentence_order", "mlm": "masked_lm"}
 
 
 class _Callable(tf.Module):
@@ -46,7 +42,7 @@ class _Callable(tf.Module):
         super().__init__()
         self.variables = list(model.encoder.trainable_variables)
         if head:
-            self.variables += getattr(model, HEADS[head][0]).trainable_variables
+            self.variables += getattr(model, HEADS[head]).trainable_variables
         self.trainable_variables = list(self.variables)
         self.regularization_losses = []
 
@@ -92,14 +88,14 @@ class HubModule(_Callable):
 
     def __init__(self, model, trained, assets, do_lower_case, strip_accents=True):
         super().__init__(model)
-        self.named_variables = name_table.named_variables(model)
-        for name, (_, start) in HEADS.items():
+        named = name_table.named_variables(model)
+        for name, head in HEADS.items():
             if name in trained:
                 setattr(self, name, _Callable(model, name))
             else:
-                self.named_variables = {
-                    n: v for n, v in self.named_variables.items() if not n.startswith(start)
-                }
+                absent = name_table.HEAD_NAMES[head]
+                named = {n: v for n, v in named.items() if n not in absent}
+        self.named_variables = named
         for name, path in assets.items():
             setattr(self, name, tf.saved_model.Asset(path))
         self.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")

@@ -14,13 +14,11 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.errors import UserError
 from albert_tf.options import WINDOW
 from albert_tf.records import graph_masking, record_files, schemas
 
 # Padding is cut so that lengths are multiples of this: kernels are prepared for each new length.
 LENGTH_STEP = 8
-LARGEST_WINDOW = 10**7
 _READ_BYTES = 2**18
 _COPIED_TOGETHER = 64  # records that are copied out of a window at a time
 _UNSHUFFLED_WINDOW = 1000  # records read at a time if they are not shuffled
@@ -71,11 +69,8 @@ def train_batches(
         masking: graph_masking.Masking or None, to mask the records differently in each epoch.
 
     Raises:
-        UserError: the window is too large for any memory.
         ValueError: the batch cannot be cut into so many equal parts.
     """
-    if window > LARGEST_WINDOW:
-        raise UserError(f"--shuffle_buffer_size={window}: must be at most {LARGEST_WINDOW}")
     rows, rest = divmod(batch_size, num_shares * splits)
     if rest:
         raise ValueError(f"a batch of {batch_size} has no {num_shares} x {splits} equal parts")
@@ -154,17 +149,9 @@ def load_arrays(path, schema):
         UserError: a record is damaged or does not fit the schema.
     """
     with record_files.naming_bad_records([path], schema):
-        count = len(record_files.lengths(path))
-        arrays = {
-            name: np.empty(
-                [count, feature.length], np.int32 if feature.dtype == tf.int64 else np.float32
-            )
-            for name, feature in schema.items()
-        }
-        for number, batch in enumerate(eval_dataset([path], schema, 1024).as_numpy_iterator()):
-            for name, values in batch.items():
-                arrays[name][1024 * number :][: len(values)] = values
-    return arrays
+        record_files.lengths(path)  # before TensorFlow's reader, which trusts the lengths
+        batches = list(eval_dataset([path], schema, 1024).as_numpy_iterator())
+    return {name: np.concatenate([batch.pop(name) for batch in batches]) for name in schema}
 
 
 def prediction_batches(arrays, batch_size, max_seq_length, *, fixed_shape=False):

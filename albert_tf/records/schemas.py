@@ -282,12 +282,6 @@ def expand_shards(names, count=None):
     return paths
 
 
-def in_chunks(items, size=1000):
-    """Yields slices of a list, so that not all features have to be in memory at once."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
 def write_records(path, schema, batches):
     """Writes a complete record file or none, and returns the number of its records.
 

@@ -16,6 +16,8 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import evaluation
 from albert_tf.training.task import Evaluation, RecordFiles, Split
 
+_TOGETHER = 1000  # examples whose features are in memory at a time
+
 
 class TextInput(NamedTuple):
     """Settings that all tasks need to turn text into ids.
@@ -35,11 +37,6 @@ class TextInput(NamedTuple):
     def sizes(self):
         """Arguments of the schemas in `records.schemas`: dict of str to int."""
         return {"vocab_size": self.vocab_size, "type_vocab_size": self.type_vocab_size}
-
-    @property
-    def cache_settings(self):
-        """Settings that features depend on, for `feature_cache.cached_records`: dict."""
-        return self.tokenizer.casing | {"max_seq_length": self.max_seq_length}
 
 
 def text_input(configs, tokenizer_arguments, max_seq_length):
@@ -245,11 +242,12 @@ class DataSet:
             cache.counts.update(counts)
             return self._batches(examples, cache.counts, made if given else None)
 
+        text = self.task.text
         cache = feature_cache.cached_records(
             self.record_file(split),
             self.task.schema,
-            self.settings | self.task.text.cache_settings,
-            [*self.sources(split), self.task.text.tokenizer.path],
+            self.settings | text.tokenizer.casing | {"max_seq_length": text.max_seq_length},
+            [*self.sources(split), text.tokenizer.path],
             make,
             add_key=not self.record_files.get(split),
         )
@@ -258,8 +256,8 @@ class DataSet:
 
     def _batches(self, examples, counts, made):
         """Yields the features of examples, some at a time, and adds them to `made`."""
-        for chunk in schemas.in_chunks(examples):
-            arrays = self.task.features(chunk, counts)
+        for start in range(0, len(examples), _TOGETHER):
+            arrays = self.task.features(examples[start : start + _TOGETHER], counts)
             if self.task.labels:
                 found = map(int, self.task.label_counts(arrays))
                 names = (f"label {label}" for label in self.task.labels)

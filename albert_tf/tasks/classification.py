@@ -19,9 +19,7 @@ from albert_tf.options import WINDOW, check_pair_length
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
 from albert_tf.tasks import base, glue
-from albert_tf.text.sequences import cut, pack_segments
-
-HEAD_DROPOUT = 0.1  # fixed in the original, whatever the config says
+from albert_tf.text.sequences import pack_pairs
 
 
 class ClassificationTask(base.Task):
@@ -54,12 +52,7 @@ class ClassificationTask(base.Task):
 
     def make_model(self, config, **encoder_options):
         """The classifier or regressor."""
-        return heads.ClassificationModel(
-            config,
-            self.row.num_outputs,
-            dropout_prob=HEAD_DROPOUT,
-            **encoder_options,
-        )
+        return heads.ClassificationModel(config, self.row.num_outputs, **encoder_options)
 
     def examples(self, inputs):
         """Examples of dicts of `text` and, of pairs, `text_pair`."""
@@ -94,16 +87,8 @@ class ClassificationTask(base.Task):
         """
         tokenizer, length = self.text.tokenizer, self.text.max_seq_length
         check_pair_length(length)
-        firsts, seconds = [], []
-        for example in examples:
-            first = tokenizer.encode_ids(example.text_a, is_normalized=True)
-            second = []
-            if example.text_b:
-                second = tokenizer.encode_ids(example.text_b, is_normalized=True)
-            first, second = cut(first, second, length)
-            firsts.append(first)
-            seconds.append(second or None)
-        return pack_segments(firsts, seconds, tokenizer.special_ids(with_mask=False), length) | {
+        texts, pairs = ([getattr(x, name) for x in examples] for name in ("text_a", "text_b"))
+        return pack_pairs(tokenizer, texts, pairs, length) | {
             "label_ids": self.label_ids(examples),
             "is_real_example": np.ones(len(examples), np.int8),
         }
@@ -271,16 +256,10 @@ def _correlation(name, outputs, labels):
     return getattr(scipy.stats, name)(outputs, labels).statistic if len(labels) > 1 else math.nan
 
 
-def _matthews(logits, ids):
+def _sklearn(name, logits, ids, **options):
     import sklearn.metrics  # here, since it takes half a second, which predictions do not need
 
-    return sklearn.metrics.matthews_corrcoef(ids, _classes(logits))
-
-
-def _f1(logits, ids):
-    import sklearn.metrics
-
-    return sklearn.metrics.f1_score(ids, _classes(logits), zero_division=0.0)
+    return getattr(sklearn.metrics, name)(ids, _classes(logits), **options)
 
 
 # name in the results -> f(logits [n, C] or scores [n], label ids [n] or scores [n])
@@ -288,8 +267,8 @@ METRICS = {
     "eval_accuracy": lambda logits, ids: np.mean(_classes(logits) == ids),
     # `loss` of the results is the mean over batches, this one over examples.
     "eval_loss": lambda outputs, labels: np.mean(_losses(outputs, labels)),
-    "matthew_corr": _matthews,
-    "f1": _f1,
+    "matthew_corr": functools.partial(_sklearn, "matthews_corrcoef"),
+    "f1": functools.partial(_sklearn, "f1_score", zero_division=0.0),
     "pearson": functools.partial(_correlation, "pearsonr"),
     "spearman": functools.partial(_correlation, "spearmanr"),
     "MSE": lambda outputs, labels: np.mean(_losses(outputs, labels)),
@@ -308,10 +287,8 @@ def glue_submission(row, examples, answers):
         answers: list of n dicts of `ClassificationTask.answers`.
 
     Raises:
-        UserError: the task is none of GLUE's, or its test file has no whole numbers as index.
+        UserError: an index in the test file is not a whole number.
     """
-    if not row.folder:
-        raise UserError("--glue_submission_dir is for GLUE tasks; the server knows no others")
     for example in examples:
         if not example.guid.isdecimal():
             raise UserError(

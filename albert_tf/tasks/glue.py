@@ -312,7 +312,7 @@ def _labels_of_training_file(task, data_dir):
     if not task.splits_with_header and found.count(found[0]) == 1:
         raise UserError(
             f"{rows[0].place}: label {found[0][0]!r} occurs only here, so this line seems to be a "
-            "header; give the columns by name, or the labels if it is none"
+            "header; give the columns by name, or --labels if it is not one"
         )
     if len(found) >= _ENOUGH_ROWS and len(labels) > len(found) / 2:
         raise UserError(
@@ -388,7 +388,7 @@ def read_examples(task, data_dir, split, tokenizer):
     name, examples = names[task.test_guid if split == "test" else task.guid], []
     for row in rows:
         texts = [normalize(text) for text in row.values[: len(task.text)]]
-        label = task.stand_in if split == "test" else _label(task, row, normalize)
+        label = task.stand_in if split == "test" else label_of(task, row, normalize)
         examples.append(Example(name(row), texts[0], texts[1] if len(texts) == 2 else None, label))
     return examples, left_out
 
@@ -427,7 +427,7 @@ def read_rows(task, data_dir, split):
     return rows, left_out
 
 
-def _label(task, row, normalize):
+def label_of(task, row, normalize):
     """The label of an Example, for a row of a training or development file."""
     normalize = normalize if task.normalize_labels else str.strip
     if task.is_regression:

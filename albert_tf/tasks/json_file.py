@@ -50,7 +50,8 @@ def field(found, name, kind, where):
     value = found.get(name) if isinstance(found, dict) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         state = "missing" if value is None else reprlib.repr(value)
-        raise UserError(f"{where}: {name!r} is {state}, a {kind.__name__} is expected there")
+        expected = f"{'an' if kind is int else 'a'} {kind.__name__}"
+        raise UserError(f"{where}: {name!r} is {state}, {expected} is expected there")
     if kind is str and not value.isascii():
         try:
             value.encode()

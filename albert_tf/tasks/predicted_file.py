@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 
 from albert_tf.errors import UserError
 from albert_tf.tasks import ner, tables
@@ -116,7 +117,9 @@ def _check_columns(corpus):
 def _texts(directory, lines, rows):
     """Dicts as JSON lines, and others as a table: dict from path to text."""
     rows = list(rows)
-    table = ["\t".join(rows[0]), *("\t".join(map(str, row.values())) for row in rows)]
+    # A cell of a CSV file may hold tabs and line ends, which are spaces in the table.
+    cells = [[re.sub(r"[\t\r\n]", " ", str(x)) for x in row.values()] for row in rows]
+    table = ["\t".join(row) for row in ([*rows[0]], *cells)]
     texts = {
         TABLE: table,
         JSON_LINES: [json.dumps(line, ensure_ascii=False) for line in lines],

@@ -52,12 +52,6 @@ class Example(NamedTuple):
 # === Reading ===
 
 
-def choose_levels(middle_only=False, high_only=False):
-    """Levels to read."""
-    chosen = {(True, False): ("middle",), (False, True): ("high",)}
-    return chosen.get((bool(middle_only), bool(high_only)), LEVELS)
-
-
 def input_files(data_dir, split, levels=LEVELS):
     """Files of a split: of each level all.txt, or if it is not there every .txt file, sorted.
 
@@ -72,7 +66,7 @@ def input_files(data_dir, split, levels=LEVELS):
     Raises:
         UserError: a level has no file.
     """
-    files = []
+    found_files = []
     for level in levels:
         folder = os.path.join(data_dir, "RACE", split, level)
         names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
@@ -87,8 +81,8 @@ def input_files(data_dir, split, levels=LEVELS):
                 "choose a level with --middle_only or --high_only"
             )
         whole = os.path.join(folder, "all.txt")
-        files += [(level, path) for path in ([whole] if whole in found else found)]
-    return files
+        found_files += [(level, path) for path in ([whole] if whole in found else found)]
+    return found_files
 
 
 def read_examples(data_dir, split, tokenizer, levels=LEVELS):
@@ -160,7 +154,7 @@ def read_passage(passage, place, normalize, level="", needs_answers=False):
                 f"{where}: {len(LETTERS)} options are expected. Received: {reprlib.repr(choices)}"
             )
         choices = [normalize(field({"option": text}, "option", str, where)) for text in choices]
-        if answer is not None and answer not in list(LETTERS):
+        if (needs_answers or answer is not None) and answer not in list(LETTERS):
             raise UserError(
                 f"{where}: the answer must be one of A, B, C, D. Received: {reprlib.repr(answer)}"
             )

@@ -69,6 +69,24 @@ def pack_segments(firsts, seconds, special_ids, max_length):
     }
 
 
+def pack_pairs(tokenizer, texts, pairs, max_length):
+    """Arrays of `pack_segments` of texts and second texts that are cut to fit.
+
+    Args:
+        tokenizer: FullTokenizer.
+        texts: list of n str, normalized.
+        pairs: list of n str, normalized; None or "" for no second text.
+        max_length: int, T.
+    """
+    firsts, seconds = [], []
+    for text, pair in zip(texts, pairs, strict=True):
+        second = tokenizer.encode_ids(pair, is_normalized=True) if pair else []
+        first, second = cut(tokenizer.encode_ids(text, is_normalized=True), second, max_length)
+        firsts.append(first)
+        seconds.append(second or None)
+    return pack_segments(firsts, seconds, tokenizer.special_ids(with_mask=False), max_length)
+
+
 def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
     """Converts one text or several to a list of str.
 
@@ -116,13 +134,7 @@ def packed(tokenizer, texts, pairs, max_length):
         raise UserError(
             f"there must be one pair per text. Received: {len(texts)} texts, {len(pairs)} pairs"
         )
-    firsts, seconds = [], []
-    for text, pair in zip(texts, pairs, strict=True):
-        # Normalize first: a second text of only white space counts as absent, as in the scripts.
-        second = tokenizer.normalize(pair)
-        second = tokenizer.encode_ids(second, is_normalized=True) if second else []
-        first, second = cut(tokenizer.encode_ids(text), second, max_length)
-        firsts.append(first)
-        seconds.append(second or None)
-    features = pack_segments(firsts, seconds, tokenizer.special_ids(with_mask=False), max_length)
+    # Normalize first: a second text of only white space counts as absent, as in the scripts.
+    texts, pairs = (list(map(tokenizer.normalize, each)) for each in (texts, pairs))
+    features = pack_pairs(tokenizer, texts, pairs, max_length)
     return {name: values.astype(np.int32) for name, values in features.items()}

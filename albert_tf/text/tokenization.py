@@ -349,14 +349,6 @@ class FullTokenizer:
         self.vocab: dict[str, int] = self._load_vocab()
         self.inv_vocab = {id_: piece for piece, id_ in self.vocab.items()}
 
-    @staticmethod
-    def from_file(
-        path: str, do_lower_case: bool = True, strip_accents: bool = True
-    ) -> "FullTokenizer":
-        """Makes a tokenizer from a vocabulary file (str): WordPiece if its name ends in .txt."""
-        model, vocabulary = (None, path) if path.endswith(".txt") else (path, None)
-        return FullTokenizer(vocabulary, do_lower_case, model, strip_accents)
-
     def __call__(
         self,
         texts: str | Texts,

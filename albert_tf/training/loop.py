@@ -260,10 +260,6 @@ class Run:
 
     def _stop(self):
         """Saves the state of an interrupted training; returns a line that says so."""
-        self.saver.wait()
-        latest = run_directory.latest_in(self.settings.output_dir)
-        if latest and run_directory.step_of(latest) == self.step:
-            return f"Stopped at step {self.step}; {latest} holds it"  # already complete
         try:
             prefix = self.save()
             self.saver.wait()
@@ -271,23 +267,20 @@ class Run:
             return f"Stopped; {error}. {self._last_good()}"
         return f"Stopped at step {self.step}; saved {prefix}"
 
-    def evaluate(self, dataset, max_steps=-1):
+    def evaluate(self, dataset, max_steps=None):
         """Computes the figures of a data set with the current weights.
 
         Args:
             dataset: tf.data.Dataset of global batches.
-            max_steps: int, maximum number of batches; -1 for all.
+            max_steps: int, maximum number of batches; None for all.
 
         Returns:
             dict of name -> numpy float32: the figures, and `loss`, the mean over batches of the
             batch's loss, as the original reports it.
         """
         names = self.objective.figures
-        batches = self._distribute(dataset)
-        if max_steps >= 0:
-            batches = itertools.islice(batches, max_steps)
-        rows = [self._evaluation_step(batch) for batch in batches]
-        rows = np.reshape(rows, [-1, 2 * len(names) + 1])
+        batches = itertools.islice(self._distribute(dataset), max_steps)
+        rows = np.reshape([self._evaluation_step(x) for x in batches], [-1, 2 * len(names) + 1])
         loss = rows[:, -1].mean(dtype=np.float64) if len(rows) else 0.0
         return steps.means(rows, names) | {"loss": np.float32(loss)}
 

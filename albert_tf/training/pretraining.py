@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pre-training: masked words and sentence order, from record files (paper, section 3)."""
 
-import contextlib
 import functools
 from typing import NamedTuple
 
@@ -86,9 +85,7 @@ def _train_and_evaluate(config, options, strategy, measure):
         trains=options.do_train,
     )
     evaluator = _make_evaluator(run, eval_source) if options.do_eval else None
-    is_same = eval_source is source
-    others = contextlib.nullcontext() if is_same else eval_source.naming_bad_records()
-    with source.naming_bad_records(), others:
+    with source.naming_bad_records(), eval_source.naming_bad_records():
         if options.do_train:
             _train(run, source, evaluator, measure)
         else:

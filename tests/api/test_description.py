@@ -70,6 +70,11 @@ def test_a_whole_release(release, capsys):
     assert "fill masks" in out and "SQuAD" not in out
 
 
+def test_of_a_run_the_best_checkpoint_is_described(release):
+    write(release / "model.ckpt-7", read(BASE))
+    assert description.describe(str(release))[0].startswith(f"{release}/model.ckpt-best: ")
+
+
 def enlarge_vocabulary(directory):
     (directory / "vocab.txt").write_text("".join(f"word{n}\n" for n in range(5000)))
 

@@ -239,8 +239,9 @@ def classifier(tmp_path):
 def test_a_classifier_without_labels_has_numbers(classifier, capsys):
     assert albert_tf.load(classifier).labels == ("0", "1")
     assert albert_tf.load(classifier, labels=["no", "yes"]).labels == ("no", "yes")
+    assert albert_tf.load(classifier, labels=[3, 4]).labels == ("3", "4")
     assert albert_tf.load(classifier, task="RTE").labels == ("entailment", "not_entailment")
-    assert isinstance(albert_tf.load(classifier, task="ner").model, heads.TokenClassificationModel)
+    assert isinstance(albert_tf.load(classifier, task="NER").model, heads.TokenClassificationModel)
     with pytest.raises(UserError, match="unknown"):
         albert_tf.load(classifier, task="no_such")
     kind = run_directory.FinetunedTask("tsv", ("bad", "good"))
@@ -282,7 +283,7 @@ def test_a_wrong_number_of_labels_is_named(classifier, arguments, message):
         albert_tf.load(classifier, **arguments)
 
 
-@pytest.mark.parametrize("length, expected", [(None, 40), (44, 40), (43, 21)])
+@pytest.mark.parametrize("length, expected", [(None, 40), (44, 40), (43, 21), (6, 2), (5, 1)])
 def test_the_longest_question_of_race_is_the_recorded_one(length, expected, tmp_path):
     sources.write_release(tmp_path, heads.MultipleChoiceModel)
     run_directory.RunDirectory(str(tmp_path)).write_task(race.RaceTask.kind)
@@ -472,6 +473,9 @@ def test_embeddings_are_the_encoders_without_padding(loaded, pooling):
         np.testing.assert_allclose(vector, expected[pooling], atol=CLOSE)
     np.testing.assert_allclose(loaded.embed(TEXTS[0], pooling=pooling), found[0], atol=CLOSE)
     assert loaded.embed([], pooling=pooling).shape == (0, 32)
+    assert (
+        loaded.embed([], pooling="layers").shape == loaded.embed(["a"], pooling="layers")[:0].shape
+    )
     with pytest.raises(UserError, match=r"one of pooled, mean, layers. Received: 'max'"):
         loaded.embed(TEXTS, pooling="max")
 

@@ -76,6 +76,7 @@ def test_paradigms_lie_in_several_files_and_some_pairs_are_taken(write):
     ("content", "message"),
     [
         ("", "is empty: give a file"),
+        ("sentence_good\tsentence_bad\n", "is empty: give a file"),
         ("a\n\nb\nc\n", "line 2 is empty"),
         ("a\n \nb\nc\n", "line 2 is empty"),
         ("a\nb\nc\n", "has 3 lines: a pair takes two"),

@@ -154,7 +154,10 @@ def test_groups_that_the_file_lacks():
     lines = message.splitlines()
     assert all(BLOCK.format(1) in line for line in lines[1:-1])
     assert len(lines) == 1 + 16 + 1
-    assert lines[-1] == "To fill every parameter group from group 0, give --init_from_group0."
+    assert lines[-1] == (
+        "To fill every parameter group from group 0, give --init_from_group0 (run_pretraining.py "
+        "only)."
+    )
 
 
 def test_inner_groups_that_the_file_lacks_come_from_nowhere():

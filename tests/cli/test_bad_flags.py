@@ -60,6 +60,7 @@ def test_paths_that_no_file_can_have(script, value, message, launched, tmp_path)
         ("run_pretraining", "--dtype=float16", "--dtype=float16: value should be one of"),
         ("run_squad", "--dtype=float16", "--dtype=float16: value should be one of"),
         ("run_classifier", "--train_step=abc", "--train_step=abc is not a whole number."),
+        ("run_squad", "--shuffle_buffer_size=100000000", "at least 1 and at most 10000000. Rec"),
         ("run_race", "--train_step=-1", "--train_step must be at least 1. Received: -1"),
         ("run_pretraining", "--learning_rate=x", "--learning_rate=x is not a number."),
         ("make_config", "--size=medium", "--size=medium: value should be one of"),
@@ -191,9 +192,15 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*RECORDS, "--input_file={here}/*", "--init_checkpoint=none"), "=none: there"),
         ((*RECORDS, "--input_file={here}/*", CONFIG[:-4]), NO_FILE),
         ((*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"), "needs the voc"),
-        ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram is about masking"),
-        ((*RECORDS, "--input_file={here}/*", "--favor_shorter_ngram"), "ngram is about masking wh"),
-        ((*RECORDS, "--input_file={here}/*", "--do_whole_word_mask"), "mask is about masking whi"),
+        ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram does nothing without --mask"),
+        (
+            (*RECORDS, "--input_file={here}/*", "--favor_shorter_ngram"),
+            "does nothing without --masked",
+        ),
+        (
+            (*RECORDS, "--input_file={here}/*", "--do_whole_word_mask"),
+            "does nothing without --masked",
+        ),
         ((*RECORDS, "--input_file=x", "--nodo_train"), "nothing to do: give --do_train"),
         (
             (*RECORDS, "--input_file={here}/*", "--nodo_train", "--do_eval"),

@@ -187,6 +187,7 @@ def test_a_first_line_that_is_an_example_all_the_same(classifier, run):
     content = b"text\ttext_pair\nab\tcd\n"
     assert len(run(classifier, content)) == 1
     assert len(run(classifier, content, header=False)) == 2
+    assert len(run(classifier, b'{"text": "by name, id, and date"}\n')) == 1  # no header of CSV
 
 
 @pytest.mark.parametrize(
@@ -317,7 +318,7 @@ def with_line(classifier, run, message):
         (b"no\nyes\nmaybe\n", "labels.txt must have 2 lines, one for each class. It has 3"),
         (b"", "labels.txt must have 2 lines, one for each class. It has 1"),
         (b"no\nno\n", "labels.txt names the class 'no' more than once"),
-        (b"no\nj\xe4\n", "labels.txt is not UTF-8 text"),
+        (b"no\nj\xe4\n", "labels.txt: not UTF-8 text; convert"),
     ],
 )
 def test_labels_that_are_not_the_models(content, message, copied, run):

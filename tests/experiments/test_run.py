@@ -207,6 +207,7 @@ def test_other_settings_of_a_finished_row_are_an_error(study, tmp_path):
             r"rows must consist of tables such as \[rows.NAME",
         ),
         ("[[after]]", "[after]", r"write \[\[after\]\] in place of"),
+        ('result = "measured.json"', "", "after has no result"),
         ("{data}", "{}", "Write {{ for a brace"),
         ("    max_seq_length = 8\n", "", "train_flops needs max_seq_length in flags"),
         ("{data}", "{", "Write {{ for a brace"),

@@ -71,6 +71,11 @@ def below_a_file(flag):
         (run_classifier, {"num_trials": 2, "do_eval": False}, "--num_trials"),
         (run_classifier, {"labels": "a,b", "regression": True}, "--labels, --regression: for --ta"),
         (run_classifier, {"labels": "a,b"}, "--labels: for --task_name=tsv or ner only"),
+        (
+            run_classifier,
+            {"threshold_to_export": 1e39, "export_dir": "x"},
+            "--threshold_to_export=1e+39 is not finite in float32",
+        ),
         (run_classifier, {"threshold_to_export": 0.5}, "--threshold_to_export needs --export_dir"),
         (run_classifier, EVALUATE, "holds no checkpoint to evaluate"),
         (run_classifier, bad_file("train.tsv", ""), "train.tsv is empty"),

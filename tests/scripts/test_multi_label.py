@@ -19,6 +19,7 @@ from albert_tf.tasks import glue, multi_label
 from albert_tf.tasks.base import TextInput
 from albert_tf.training.task import Split
 from tests import TINY_CONFIG
+from tests.script_flags import flags_of
 from tests.scripts.tiny_runs import COMMON, NO_DROPOUT, blocks, table, values_of
 
 CLOSE = 1e-5
@@ -191,6 +192,25 @@ def test_a_directory_of_transformers_says_that_labels_are_several(learnt, run_ma
     values = json.loads((target / "config.json").read_text())
     assert values["problem_type"] == "multi_label_classification"
     assert huggingface.read_task(str(target), 3) == "multi_label"
+    threshold = multi_label.known_threshold(str(target))
+    assert threshold == multi_label.known_threshold(str(out)) != multi_label.EVEN_CHANCE
+
+
+def test_an_export_is_not_a_checkpoint_of_its_settings(learnt, run_main, tmp_path):
+    (export,) = learnt[1].iterdir()
+    copied = shutil.copytree(export, tmp_path / "export")
+    shutil.copy(copied / "assets" / "albert_config.json", copied)
+    places = {"albert_directory": copied, "checkpoint_name": "variables/variables"}
+    with pytest.raises(UserError, match="is an export of a fine-tuned model"):
+        run_main(export_checkpoints, **places, export_path=tmp_path / "hf", export_format="hf")
+
+
+def test_the_flags_of_a_run_can_be_read_again(learnt):
+    with flags_of(run_classifier) as known:
+        known(["run_classifier", f"--flagfile={learnt[0]}/flags.txt"])
+        run_classifier.check_flags()
+        assert (known.task_name, known.text_column) == ("multi_label", "text")
+        assert known["iterations_per_loop"].using_default_value
 
 
 @pytest.mark.parametrize(
@@ -199,6 +219,12 @@ def test_a_directory_of_transformers_says_that_labels_are_several(learnt, run_ma
         ({"regression": True}, "--multi_label is for --task_name=tsv, without --regression"),
         ({"task_name": "cola"}, "--multi_label is for --task_name=tsv"),
         ({"num_trials": 2}, "--multi_label is for --task_name=tsv, .* and --num_trials"),
+        *(
+            ({"task_name": "multi_label", "multi_label": False} | wrong, "--multi_label is for")
+            for wrong in ({"num_trials": 2}, {"regression": True})
+        ),
+        ({"text_column": ""}, "--text_column is empty: give the name of a column"),
+        ({"task_name": "TSV", "labels": "food,news"}, "unknown label 'sport'"),
         ({"label_column": "food,text"}, "line 2: a label column holds 0 or 1. Received: "),
         ({"label_column": "food,news", "labels": "a,b,c"}, "3 labels, but 2 label columns"),
         ({"labels": "food,news"}, "unknown label 'sport'; known are food, news"),

@@ -103,6 +103,13 @@ def test_a_file_with_a_header_and_an_id(predict, capsys):
                      printed)  # fmt: skip
 
 
+def test_a_table_has_a_line_for_each_example_whatever_a_cell_holds(predict):
+    rows, lines = predict("tsv", 'review,x\n"two\nlines,\ta tab",1\nfine,2\n')
+    assert [row[1] for row in rows] == ["text", "two lines, a tab", "fine"]
+    assert len({len(row) for row in rows}) == 1
+    assert [line["text"] for line in lines] == ["two\nlines,\ta tab", "fine"]
+
+
 def test_a_file_without_a_header_gets_the_same_predictions(predict):
     _, named = predict("tsv", "review\ngood film\nawful\n")
     _, numbered = predict("tsv", "x\tgood film\ny\tawful\n", text_column=1)

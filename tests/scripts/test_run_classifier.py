@@ -319,6 +319,7 @@ def test_epochs_are_counted_in_examples(run_main, monkeypatch, flags):
     examples = len((flags["data_dir"] / "RTE" / "train.tsv").read_text().splitlines()) - 1
     train_steps = options_of(run_main, monkeypatch, flags).train_steps
     assert train_steps == int(examples / 4 * 3.5)
+    assert "train_step" not in options_of(run_main, monkeypatch, flags).record.flags
     with pytest.raises(UserError, match=r"epochs=0\.1 give less than one update"):
         options_of(run_main, monkeypatch, flags | {"num_train_epochs": 0.1})
     with pytest.raises(UserError, match=r"--train_step=1000 and --num_train_epochs=3\.5 both say"):

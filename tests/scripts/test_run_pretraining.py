@@ -26,6 +26,7 @@ from albert_tf.training import figures, pretraining
 from tests import GOLDEN, read_arrays
 from tests.checkpoints import golden_models
 from tests.processes import run_python
+from tests.script_flags import flags_of
 from tests.training.clusters import in_two_workers
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -215,6 +216,13 @@ def assert_same_variables(prefix, other):
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_the_flags_of_a_run_can_be_read_again(trained):
+    with flags_of(run_pretraining) as known:
+        known(["run_pretraining", f"--flagfile={trained}/flags.txt"])
+        run_pretraining.check_flags()
+        assert known.train_batch_size == 4
 
 
 @pytest.mark.usefixtures("in_graphs")

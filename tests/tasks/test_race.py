@@ -22,9 +22,9 @@ FEATURES = read_arrays(GOLDEN / "finetune" / "race_features.npz")
 METRICS = json.loads((GOLDEN / "finetune" / "classifier_metrics.json").read_text())["race"]
 METRICS_INPUTS = read_arrays(GOLDEN / "finetune" / "classifier_metrics_inputs.npz")
 LEVELS = {
-    "all": race.choose_levels(),
-    "middle_only": race.choose_levels(middle_only=True),
-    "high_only": race.choose_levels(high_only=True),
+    "all": race.LEVELS,
+    "middle_only": ("middle",),
+    "high_only": ("high",),
 }
 PASSAGE = {
     "id": "middle7.txt",
@@ -97,7 +97,10 @@ def test_features(case, tokenizers):
 def test_records(tokenizer, tmp_path):
     examples = race.read_examples(str(DATA), "train", tokenizer)
     path = str(tmp_path / "train.tf_record")
-    chunks = (features(chunk, tokenizer, 64, 24) for chunk in schemas.in_chunks(examples, 4))
+    chunks = (
+        features(chunk, tokenizer, 64, 24)
+        for chunk in (examples[i : i + 4] for i in range(0, len(examples), 4))
+    )
     assert schemas.write_records(path, task(tokenizer, 64, 24).schema, chunks) == len(examples) == 6
     golden = str(GOLDEN / "finetune" / "race_train_L64_Q24.tfrecord")
     assert parsed(path) == parsed(golden)
@@ -172,6 +175,7 @@ DAMAGED = [  # content of 7.txt, or what is changed in the passage; message
     ({"article": 1}, r"7.txt: 'article' is 1, a str is expected there"),
     ({"answers": ["A"]}, r"7.txt: different numbers of entries: .*'answers': 1"),
     ({"answers": ["A", "E"]}, r"7.txt, question 2: the answer must be one of A.*'E'"),
+    ({"answers": ["A", None]}, r"7.txt, question 2: the answer must be one of A.* Received: None"),
     ({"answers": ["AB", "A"]}, r"7.txt, question 1: the answer must be .* Received: 'AB'"),
     ({"options": [["a"] * 4, ["a"] * 3]}, r"7.txt, question 2: 4 options are expected"),
     ({"options": [["a"] * 4, "abcd"]}, r"7.txt, question 2: 4 options are expected"),
@@ -191,7 +195,7 @@ DAMAGED = [  # content of 7.txt, or what is changed in the passage; message
     ('{"id": ' + "[" * 100_000, "7.txt is not usable JSON: it is nested too deeply"),
     (json.dumps(PASSAGE)[:-1] + "\0}", "7.txt is not JSON"),
     ("", "7.txt is not JSON"),
-    (b'{"id": "\xe9"}', "7.txt is not UTF-8 text"),
+    (b'{"id": "\xe9"}', "7.txt: not UTF-8 text; convert"),
 ]
 
 

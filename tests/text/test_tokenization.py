@@ -208,7 +208,7 @@ def test_ids_there_and_back(tokenizer):
 def test_normalize(spm, wordpiece):
     text = " Éa  B "
     assert spm.normalize(text) == "ea b"
-    assert FullTokenizer.from_file(spm.path, do_lower_case=False).normalize(text) == "Ea B"
+    assert FullTokenizer(spm_model_file=spm.path, do_lower_case=False).normalize(text) == "Ea B"
     assert wordpiece.normalize(text) == wordpiece.normalize(text.encode() + b"\xff") == text
 
 

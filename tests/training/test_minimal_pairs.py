@@ -137,7 +137,10 @@ def test_a_run_that_is_stopped_while_it_measures_is_saved(measured, run, tmp_pat
 @pytest.mark.parametrize(
     ("others", "message"),
     [
-        ({"minimal_pairs_file": ""}, "--minimal_pairs_every is about --minimal_pairs_file"),
+        (
+            {"minimal_pairs_file": ""},
+            "--minimal_pairs_every does nothing without --minimal_pairs_file",
+        ),
         ({"do_train": False, "do_eval": True}, "--minimal_pairs_file is for --do_train"),
         ({"minimal_pairs_file": "none"}, "--minimal_pairs_file: no file matches 'none'"),
         (

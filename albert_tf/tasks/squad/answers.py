@@ -123,7 +123,7 @@ def predict_v1(examples, features, runs, n_best_size, max_answer_length):
     """
     candidates = []
     for run in runs:
-        _check_outputs(run, features)
+        _check_outputs(run)
         starts, start_scores = _top(run["start_logits"], n_best_size)
         ends, end_scores = _top(run["end_logits"], n_best_size)
         # Every start is combined with every end.
@@ -155,7 +155,7 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
     names = ("start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs")
     candidates, null_scores = [], np.zeros(len(examples))
     for run in runs:
-        _check_outputs(run, features)
+        _check_outputs(run)
         rows, starts = run["start_top_index"].shape
         ends, end_scores = (run[name].reshape(rows, starts, -1) for name in names[2:])
         beams = _Beams(run["start_top_index"], run["start_top_log_probs"], ends, end_scores)
@@ -190,14 +190,9 @@ class _Beams(NamedTuple):
     end_scores: np.ndarray
 
 
-def _check_outputs(run, features):
-    """Raises UserError for outputs of other features, or NaN in them."""
+def _check_outputs(run):
+    """Raises UserError for NaN in the outputs of a model."""
     for name, values in run.items():
-        if len(values) != len(features):
-            raise UserError(
-                f"the model's {name} have {len(values)} rows and not {len(features)}, one for each "
-                "window: they are incomplete, or belong to other features"
-            )
         if np.isnan(values).any():
             raise UserError(f"the model's {name} hold NaN: its weights are damaged")
 

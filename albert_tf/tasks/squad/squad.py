@@ -4,7 +4,6 @@
 import dataclasses
 import functools
 import os
-import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -88,19 +87,6 @@ def trained_checkpoints(output_dir, ensemble_dirs=(), given=None):
                 "model as --init_checkpoint"
             )
     return found
-
-
-def last_step(directory, timeout):
-    """The step after which evaluation need not wait for another checkpoint.
-
-    Args:
-        directory: str, the run's.
-        timeout: float, seconds to wait for another.
-    """
-    numbered = run_directory.numbered_in(directory)
-    if timeout or not numbered:
-        return sys.maxsize  # unknown, so the timeout ends it
-    return numbered[-1][0]
 
 
 def tuned_threshold(output_dir, prefixes):
