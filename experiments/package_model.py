@@ -78,7 +78,7 @@ def heldout_figures(checkpoint, config_file, flags, directory):
         checkpoint: str, anything that --init_checkpoint takes.
         config_file: str.
         flags: dict of name -> value, flags of the training.
-        directory: str, for what the evaluation writes.
+        directory: str, for the evaluation's output.
 
     Returns:
         dict of figure -> float.
@@ -226,7 +226,7 @@ def package(run, model_dir, checkpoint_name, template, tables):
     there = os.listdir(model_dir) if os.path.isdir(model_dir) else []
     if there and not {FIGURES, run_directory.SAFETENSORS} <= {*there}:
         raise UserError(
-            f"{model_dir} has files and is no packaged model: give a directory that is not there, "
+            f"{model_dir} has files but is not a packaged model: give a new directory, "
             "or a packaged model to replace"
         )
     phases = phases_of(run)

@@ -243,7 +243,7 @@ def evaluate(loaded, paradigms, method, path=None):
 
 
 def of_training(config, tokenizer, max_length, paradigms):
-    """Makes what measures a model while it is trained.
+    """Makes the function that measures a model during its training.
 
     It has a float32 model of its own, so that neither the precision of the training nor its
     devices make a difference, and the training goes on as without it.

@@ -282,7 +282,7 @@ def write(directory, config, tensors, tokenizer_files, dtype=np.float32):
     heads, weights = _names_of_heads(architecture), {}
     names = [name for name in tensors if name in heads or name_table.is_encoder(name)]
     for name in names:
-        with np.errstate(over="ignore"):  # said below
+        with np.errstate(over="ignore"):  # reported below
             array = np.asarray(tensors[name], dtype)
         if not np.isfinite(array).all():
             raise UserError(f"{name} has values that are too large for --dtype=fp16")

@@ -11,7 +11,7 @@ import numpy as np
 import safetensors
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import trackable_object_graph_pb2  # of these files no public API
+from tensorflow.core.protobuf import trackable_object_graph_pb2  # no public API has this
 
 from albert_tf import files
 from albert_tf.checkpoints import name_table

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import saved_model_pb2  # of these files no public API
+from tensorflow.core.protobuf import saved_model_pb2  # no public API has these
 from tf_keras.protobuf import saved_metadata_pb2
 
 from albert_tf import files
@@ -445,7 +445,7 @@ def _keras_metadata(directory):
 
 
 def _casing_of_module(directory, name):
-    """Reads a value of CASING (bool); None if unknown. Only this project's tell `strip_accents`."""
+    """Reads a value of CASING (bool); None if unknown: others do not record `strip_accents`."""
     reader = readers.TensorFlowReader(run_directory.find(directory))
     value = reader.attribute(name)
     if value is None:
@@ -462,7 +462,7 @@ def _casing_of_module(directory, name):
 
 
 def _constant_output(directory, output):
-    """Constant output of the signature by which TensorFlow 1 tells of the text; or None."""
+    """Constant output of the signature `tokenization_info` of TensorFlow 1; or None."""
     path = os.path.join(directory, _SAVED_MODEL)
     for graph in _parsed(saved_model_pb2.SavedModel(), path).meta_graphs:
         outputs = graph.signature_def["tokenization_info"].outputs  # empty if there is none

@@ -15,7 +15,7 @@ from albert_tf.text import tokenization
 FLAGS = flags.FLAGS
 
 
-# --- What the flags say --------------------------------------------------------------------------
+# --- Settings from flags -------------------------------------------------------------------------
 
 
 def read_config():
@@ -85,7 +85,7 @@ def _casing_of(module, typed):
     return told
 
 
-# --- What the run says ---------------------------------------------------------------------------
+# --- Settings from the run -----------------------------------------------------------------------
 
 
 def follow(found, names, given=None, may_differ=False):

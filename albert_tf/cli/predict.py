@@ -215,7 +215,7 @@ def find_export(path):
 
 
 def load(path, **arguments):
-    """Loads --model with the flags in OVERRIDES; what it prints goes to standard error.
+    """Loads --model with the flags in OVERRIDES; its output goes to standard error.
 
     Args:
         path: str, the value of --model.
@@ -230,7 +230,7 @@ def load(path, **arguments):
     arguments |= {OVERRIDES[name]: value for name, value in given(OVERRIDES).items()}
     if "config" in arguments:
         arguments["config"] = source.read_config(arguments["config"])
-    with contextlib.redirect_stdout(sys.stderr):  # standard output is for what is found
+    with contextlib.redirect_stdout(sys.stderr):  # standard output is only for predictions
         return load.load(path, **arguments)
 
 

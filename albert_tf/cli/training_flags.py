@@ -23,7 +23,7 @@ _BATCHES_PER_BUCKET = 10  # in a shuffle window, so that few batches mix lengths
 
 
 def settings_of(kind, config, tokenizer, *, train_steps, warmup_steps, **others):
-    """Makes the settings of a run from the flags, for a training with what run.json records.
+    """Makes the settings of a run from the flags, with the content of run.json if it trains.
 
     Args:
         kind: class, options.FineTuning or options.Pretraining.

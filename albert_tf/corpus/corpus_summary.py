@@ -148,6 +148,6 @@ class Summary:
         if self.is_split:
             return f"Check that --language is that of the text, and that there is {wanted}"
         return (
-            f"Write one sentence per line, and see that there is {wanted}, or let "
+            f"Write one sentence per line, and make sure that there is {wanted}, or let "
             "--input_format=documents split the text into sentences"
         )

@@ -120,7 +120,7 @@ def characters():
 
 
 def table_of(function, fixed=()):
-    """A `CodePointTable` of what a function makes of each character; made once per process.
+    """A `CodePointTable` of a function's value for each character; made once per process.
 
     Args:
         function: str of one character -> int or bool.
@@ -239,7 +239,7 @@ def _sigma_context(char):
 
 
 def lower_characters(text):
-    """Lower case of each character, without a look at its neighbours: Σ is left."""
+    """Lower case of each character, regardless of its neighbours; Σ stays unchanged."""
     return "".join(char if char == "Σ" else char.lower() for char in text)
 
 

@@ -158,8 +158,8 @@ class _SentencePieceMode(tf.Module):
         self._processor = operations().SentencepieceTokenizer(
             processor.serialized_model_proto(), tf.string
         )
-        # Ids go by what a piece looks like, as in the original: "[CLS]" in a text may become one
-        # unknown piece, which has the id of [CLS].
+        # Only the text of a piece decides its id, as in the original: "[CLS]" in a text may become
+        # one unknown piece, which has the id of [CLS].
         pieces = tf.lookup.KeyValueTensorInitializer(
             list(tokenizer.vocab), list(tokenizer.vocab.values()), tf.string, tf.int32
         )
@@ -224,7 +224,7 @@ class _SentencePieceMode(tf.Module):
 
 @functools.cache
 def _clean_up(lower, strip_accents):
-    """Function of a character to what becomes of it; one function for the same arguments."""
+    """The function that cleans a character; equal arguments give the same function."""
 
     def clean(char):
         found = preprocess_text(char, remove_space=False, strip_accents=strip_accents)

@@ -91,7 +91,7 @@ def _sentencepiece_normalizers(proto, tokenizer):
     """The steps of `preprocess_text`, and then the model's own table."""
     charsmap = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode("ascii")
     table = {"type": "Precompiled", "precompiled_charsmap": charsmap}
-    # What a table composes (Hangul) has to be composed before: transformers goes by characters.
+    # The table composes Hangul, but transformers applies it to single characters: compose first.
     composed = [{"type": "NFC"}] if "nfkc" in proto.normalizer_spec.name else []
     # StripAccents takes the marks of class 0 too
     stripped = [_replace(unicodedata.combining, "")] if tokenizer.strip_accents else []
@@ -149,7 +149,7 @@ def _is_apart(char):
     return len(tokenization.set_apart(char)) > 1 or len(tokenization.cleaned(char)) > 1
 
 
-# --- What both have ---------------------------------------------------------------------------
+# --- Both kinds --------------------------------------------------------------------------------
 
 
 def tokenizer_files(tokenizer, max_length, finds_special=False):

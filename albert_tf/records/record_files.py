@@ -25,7 +25,7 @@ _CACHE_REMEDY = "If the file is damaged, delete it: it is then made again"
 _SUMMARIES = "summary-*.json"
 _ENTRY = ("size", "mtime_nsec", "count", "offsets")
 _HEAD_BYTES, _CHECKSUM_BYTES = 12, 4  # length with checksum before a record; checksum after it
-_LONGEST_PACKED = 1 << 28  # bytes of a record in a compressed file, whose size is no limit
+_LONGEST_PACKED = 1 << 28  # bytes of a record in a compressed file, whose size sets no limit
 _READ_TOGETHER = 1024
 _SECONDS_BETWEEN_LINES = 30
 # What limits each feature, for messages.
@@ -201,7 +201,7 @@ def _known(states):
 
 
 def cache_settings_file(path):
-    """Path of the file that tells how a file of cached features (str) was made."""
+    """Path of the file that records how a file of cached features (str) was made."""
     return f"{path}.meta.json"
 
 
@@ -352,7 +352,7 @@ def naming_bad_records(files, schema, flags=None):
 
 @contextlib.contextmanager
 def _advising(path):
-    """Context that adds to a UserError about a file of cached features what to do with it."""
+    """Context that adds the remedy to a UserError about a file of cached features."""
     try:
         yield
     except UserError as error:

@@ -72,7 +72,7 @@ class Task:
         name: str, with which the names of record files begin.
         text: TextInput.
         kind: FinetunedTask, kept with a run so that checkpoints of another task are refused; None
-            if the checkpoint's variables tell.
+            if the checkpoint's variables show the task.
         labels: tuple of str, the classes; None if there are none.
         input_names: tuple of str, keys of `examples`' inputs and arguments of a served model.
         optional_inputs: tuple of those at its end that an example may lack.
@@ -151,7 +151,7 @@ class DataSet:
         task: Task.
         data_dir: str.
         output_dir: str, the run's, where predictions go.
-        cached_dir: str, where record files go, but that of the test set, which goes to output_dir.
+        cached_dir: str, where record files go; that of the test set goes to output_dir.
         record_files: dict from split to the path of its record file, where the user gave one.
         suffix: str, added to the names of figures and files.
     """
@@ -275,7 +275,7 @@ class DataSet:
     # --- Prediction ---
 
     def read_test_set(self):
-        """Reads what is to be predicted, so that errors in it come before the training."""
+        """Reads the examples to predict, so that their errors are reported before training."""
         return self.test_sets
 
     @functools.cached_property

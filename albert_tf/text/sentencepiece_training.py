@@ -37,7 +37,7 @@ class Sample:
 
     Args:
         sentences: iterable of str, from `FullTokenizer.normalize`; empty ones are skipped.
-        options: Options.
+        options: options.SentencePiece.
         is_split: bool, whether the text was split into sentences; if not, each line is a sentence.
 
     Attributes:
@@ -98,7 +98,7 @@ def train(sentences, options, shows_log=False):
 
     Args:
         sentences: list of str, from a `Sample`. It is emptied, since SentencePiece has a copy.
-        options: Options.
+        options: options.SentencePiece.
         shows_log: bool, whether SentencePiece logs to stderr.
 
     Returns:

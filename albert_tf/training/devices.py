@@ -27,7 +27,7 @@ def create_strategy(name, num_gpus=None, tpu_name=None, tpu_zone=None, gcp_proje
         gcp_project: str or None, project of the Cloud TPU.
 
     Raises:
-        UserError: the devices asked for are not there, or TF_CONFIG describes no cluster.
+        UserError: the requested devices do not exist, or TF_CONFIG describes no cluster.
     """
     if name == "tpu":
         return _create_tpu_strategy(tpu_name, tpu_zone, gcp_project)

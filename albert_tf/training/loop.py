@@ -172,7 +172,7 @@ class Run:
                 `splits` consecutive batches, one per replica.
             batch_size: int, sequences of a global batch.
             on_checkpoint: callable or None, called with the prefix of each checkpoint.
-            measure: (int, callable) or None; after so many updates and at the end, the callable
+            measure: (int, callable) or None; after that many updates and at the end, the callable
                 gets the dict of variables, and the figures it returns go into the curves.
 
         Raises:

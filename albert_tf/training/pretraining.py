@@ -19,7 +19,7 @@ KEY_METRIC = "masked_lm_accuracy"
 # Records looked at before the training: of each file, since one in which no word fits into the
 # budget of masks is rare, and of all files, to count pieces.
 _OF_FILE, _OF_ALL = 16, 1000
-# The loss should be below the plateau after this share of the training, and so many updates.
+# The loss should be below the plateau after this share of the training, at least so many updates.
 _PLATEAU_SHARE, _PLATEAU_STEPS = 0.2, 500
 _PLATEAU_WIDTH = 0.05  # nats, by which the loss on the plateau may be below its estimate
 

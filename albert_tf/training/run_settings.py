@@ -35,9 +35,9 @@ def describe(settings, run, input_files, seed=None):
     """Describes the settings of a training run.
 
     Args:
-        settings: RunSettings, with what the flags say.
+        settings: RunSettings, with the values of the flags.
         run: loop.Run.
-        input_files: sequence of str, what is trained and evaluated on.
+        input_files: sequence of str, files to train and evaluate on.
         seed: int or None.
 
     Returns:

@@ -86,7 +86,7 @@ def start(run, input_files, **weights):
 
     Args:
         run: loop.Run.
-        input_files: sequence of str, what is trained and evaluated on.
+        input_files: sequence of str, files to train and evaluate on.
         **weights: of `loop.Run.initialize`.
 
     Raises:

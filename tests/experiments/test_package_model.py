@@ -279,7 +279,7 @@ def test_a_directory_that_is_no_training_is_an_error(tmp_path):
 def test_a_directory_that_is_no_packaged_model_stays(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "figures.json").touch()  # as in the directory of a row of a study
-    with pytest.raises(UserError, match="mine has files and is no packaged model: give a dir"):
+    with pytest.raises(UserError, match="mine has files but is not a packaged model: give a new"):
         package_model.main(["run", str(tmp_path / "mine"), f"--card={CARD}"])
     assert (tmp_path / "mine" / "figures.json").exists()
 

@@ -37,7 +37,7 @@ def read_gold(path):
         (dict from id to tuple of str, bool whether the file is of version 2).
 
     Raises:
-        UserError: the file cannot be read or is no SQuAD file with answers.
+        UserError: the file cannot be read or is not a SQuAD file with answers.
     """
     gold, version_2 = {}, False
     for where, _, qa in questions.entries(path, with_context=False):

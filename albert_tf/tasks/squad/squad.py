@@ -351,7 +351,7 @@ class SquadData:
         count, version_2 = len(self.examples), self.task.has_negatives
         without = questions.count_unlabelled(self.examples, version_2)
         if without:
-            print(f"{without} of {count} questions have no gold answers: no scores.")
+            print(f"{without} of {count} questions have no gold answers, so nothing is scored.")
         return not without
 
     def read_test_set(self):
