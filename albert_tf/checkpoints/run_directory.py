@@ -289,7 +289,7 @@ class RunSettings:
     """Content of `run.json`: the settings of a training. Older files lack some of it.
 
     Attributes:
-        flags: dict of the flags that had a value.
+        flags: dict of the flags that had a value and an effect.
         config: dict, the architecture.
         text: dict of the TEXT_FLAGS that the run had.
         vocabulary: Vocabulary; None if unknown, as for records without a summary.
