@@ -44,7 +44,9 @@ def check_flags():
     if not FLAGS.albert_config_file and not FLAGS.init_checkpoint:
         raise UserError("give --albert_config_file, or --init_checkpoint with a config next to it")
     flag_groups.check_exist("albert_config_file", "input_file", "eval_input_file")
-    flag_groups.check_needed()
+    for name, needed in flag_groups.NEEDS.items():
+        if FLAGS[name].present and not FLAGS[needed].value:
+            raise UserError(f"--{name} does nothing without --{needed}: give both or none")
     check_masking()
     check_pairs()
     flag_groups.check_run()

@@ -104,13 +104,6 @@ NEEDS = dict.fromkeys(("ngram", "favor_shorter_ngram", "do_whole_word_mask"), "m
 NEEDS |= dict.fromkeys(("minimal_pairs_every", "pairs_per_paradigm"), "minimal_pairs_file")
 
 
-def check_needed():
-    """Raises UserError if a flag is given that does nothing without another one."""
-    for name, needed in NEEDS.items():
-        if FLAGS[name].present and not FLAGS[needed].value:
-            raise UserError(f"--{name} does nothing without --{needed}: give both or none")
-
-
 # --- Files that flags name -----------------------------------------------------------------------
 
 
