@@ -36,11 +36,13 @@ from albert_tf.training import history
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = "settings.json"  # what a run was started with, in its directory
 DONE = "figures.json"  # its figures, once it has finished
-CHANGES = {"script", "figures", "config", "flags", "train_flops"}  # what a row may change
+NUMBER = int | float
+KINDS = {str: "a string", list: "a list", dict: "a table", NUMBER: "a number"}
+# Key -> type of its value: what a row may change, a study, and commands after the training.
+CHANGES = {"script": str, "figures": list, "config": dict, "flags": dict, "train_flops": NUMBER}
+STUDY = CHANGES | {"title": str, "rows": dict, "variants": dict, "after": list}
 REQUIRED = {"title", "script", "figures", "flags", "rows"}
-STUDY = {*REQUIRED, *CHANGES, "variants", "after"}
-TABLES = ("config", "flags")
-AFTER = {"command", "result", "figures"}
+AFTER = {"command": list, "result": str, "figures": dict}
 STOPPED = 130  # exit code of a script after Ctrl-C or SIGTERM
 
 
@@ -95,7 +97,7 @@ def read_study(path, values):
     if not isinstance(study["after"], list):
         raise UserError(f"{path}: write [[after]] in place of [after]")
     parts = [(path, study, STUDY, set())]
-    parts += [(f"{path}: after", part, AFTER, AFTER) for part in study["after"]]
+    parts += [(f"{path}: after", part, AFTER, AFTER.keys()) for part in study["after"]]
     for key in ("rows", "variants"):
         if not isinstance(study[key], dict):
             raise UserError(f"{path}: {key} must consist of tables such as [{key}.NAME]")
@@ -103,16 +105,18 @@ def read_study(path, values):
             (f"{path}: {key}.{name}", part, CHANGES, set()) for name, part in study[key].items()
         ]
     for where, part, known, needed in parts:
-        is_table = isinstance(part, dict)
-        if not is_table or not all(isinstance(part.get(key, {}), dict) for key in TABLES):
-            raise UserError(f"{where} must be a table, and so must config and flags in it")
-        absent, unknown = sorted(needed - part.keys()), sorted(part.keys() - known)
+        if not isinstance(part, dict):
+            raise UserError(f"{where} must be a table")
+        absent, unknown = sorted(needed - part.keys()), sorted(part.keys() - known.keys())
         if absent:
             raise UserError(f"{where} has no {absent[0]}")
         if unknown:
             raise UserError(
                 f"{where}: {unknown[0]} is unknown. Known are {', '.join(sorted(known))}"
             )
+        for key, value in part.items():
+            if not isinstance(value, known[key]):
+                raise UserError(f"{where}: {key} must be {KINDS[known[key]]}. Received: {value!r}")
     if study["variants"]:
         study["rows"] = {
             f"{name}-{variant}": _merged(row, changes)
@@ -142,7 +146,7 @@ def _filled(part, values):
         return part.format(**values)
     except KeyError as error:
         raise UserError(f"{part!r} needs a value: give --set {error.args[0]}=...") from error
-    except (ValueError, IndexError, AttributeError) as error:
+    except (ValueError, IndexError, AttributeError, TypeError) as error:
         raise UserError(f"{part!r}: {error}. Write {{{{ for a brace") from error
 
 
@@ -168,11 +172,9 @@ def runs_of(study, output_dir, rows, seeds):
             settings[key] for key in ("script", "figures", "config", "flags")
         )
         if "train_flops" in settings:
-            steps = _steps(config, flags, settings["train_flops"])
-            flags = {**flags, "num_train_steps": steps}
-        directory = output_dir / name
+            flags = flags | {"num_train_steps": _steps(config, flags, settings["train_flops"])}
         runs += [
-            Run(name, seed, script, figures, config, flags, directory / f"seed-{seed}")
+            Run(name, seed, script, figures, config, flags, output_dir / name / f"seed-{seed}")
             for seed in seeds
         ]
     return runs
@@ -185,6 +187,8 @@ def _steps(config, flags, budget):
         length, predictions, batch = (int(flags[name]) for name in names)
     except KeyError as error:
         raise UserError(f"train_flops needs {error.args[0]} in flags") from error
+    except (TypeError, ValueError) as error:
+        raise UserError(f"train_flops needs whole numbers in flags: {error}") from error
     update = flops.training_flops(AlbertConfig.from_dict(config), batch, length, predictions)
     return max(1, round(budget / update))
 
@@ -198,7 +202,7 @@ def commands_of(study, run):
     flags = run.flags | config | {"output_dir": run.directory, "seed": run.seed}
     words = [f"--{name}={value}" for name, value in flags.items()]
     after = [
-        [word.replace("{run}", str(run.directory)) for word in measure["command"]]
+        [str(word).replace("{run}", str(run.directory)) for word in measure["command"]]
         for measure in study["after"]
     ]
     return [[run.script, *words], *after]
@@ -278,9 +282,11 @@ def figures_of(study, run):
         try:
             result = json.loads(path.read_text())
             for name, keys in measure["figures"].items():
-                figures[name] = functools.reduce(operator.getitem, keys.split("."), result)
+                figures[name] = functools.reduce(operator.getitem, str(keys).split("."), result)
+                if not isinstance(figures[name], NUMBER):
+                    raise TypeError(f"{name} is not a number")
         except (OSError, ValueError, LookupError, TypeError) as error:
-            wanted = ", ".join(measure["figures"].values())
+            wanted = ", ".join(map(str, measure["figures"].values()))
             raise UserError(f"cannot read {wanted} in {path}: {error!r}") from error
     sizes = ("num_train_steps", "train_batch_size", "max_seq_length")
     if not run.flags.keys() >= {*sizes} or "length_buckets" in run.flags:
@@ -292,10 +298,22 @@ def figures_of(study, run):
 # --- Results -------------------------------------------------------------------------------------
 
 
-def finished(runs):
-    """Figures of the runs that have finished: list of (Run, dict of name -> number)."""
-    done = [(run, run.directory / DONE) for run in runs]
-    return [(run, json.loads(path.read_text())) for run, path in done if path.exists()]
+def finished(study, runs):
+    """Figures of the runs that have finished: list of (Run, dict of name -> number).
+
+    They are read again, since the study may name other figures than when the runs finished.
+
+    Raises:
+        UserError: a run lacks a figure.
+    """
+    done = [run for run in runs if (run.directory / DONE).exists()]
+    try:
+        return [(run, figures_of(study, run)) for run in done]
+    except UserError as error:
+        raise UserError(
+            f"{error}. If it is a figure of a new command after the training, delete {DONE} of "
+            "each finished row: then its commands run again"
+        ) from error
 
 
 def write_results(study, results, output_dir):
@@ -331,19 +349,18 @@ def write_results(study, results, output_dir):
 
 def _changes(row):
     """The changes of a row, in words."""
-    changes = [row.get("config", {}), row.get("flags", {})]
-    return (
-        ", ".join(f"{name} {value}" for part in changes for name, value in part.items()) or "base"
-    )
+    budget = {"train_flops": row["train_flops"]} if "train_flops" in row else {}
+    changes = row.get("config", {}) | row.get("flags", {}) | budget
+    return ", ".join(f"{name} {value}" for name, value in changes.items()) or "base"
 
 
 def _mean_and_spread(values):
-    """Mean of several seeds, with the standard deviation if there are several; "" of none."""
+    """Mean of several seeds, with the standard deviation if they differ; "" of none."""
     if not values:
         return ""
-    mean = f"{statistics.fmean(values):.4g}" if isinstance(values[0], float) else f"{values[0]:,}"
-    several = len(set(values)) > 1
-    return f"{mean} ± {statistics.stdev(values):.2g}" if several else mean
+    if len(set(values)) > 1:
+        return f"{statistics.fmean(values):.4g} ± {statistics.stdev(values):.2g}"
+    return f"{values[0]:.4g}" if isinstance(values[0], float) else f"{values[0]:,}"
 
 
 # --- The command line ----------------------------------------------------------------------------
@@ -387,13 +404,15 @@ def main(arguments=None):
         commands = (words for run in runs for words in commands_of(study, run))
         return "\n".join(shlex.join(["python", *words]) for words in commands)
     import_extra("matplotlib.figure", "experiments/run.py")  # before the first training
-    for run in [*runs, *runs_of(study, output_dir, [], _seeds_in(output_dir))]:
+    everything = runs_of(study, output_dir, [], _seeds_in(output_dir))
+    for run in [*runs, *everything]:
         check_settings(run)
+    finished(study, everything)  # raises if a figure is missing, before the first training
     for run in runs:
         if not (run.directory / DONE).exists():
             carry_out(study, run)
         everything = runs_of(study, output_dir, [], _seeds_in(output_dir))
-        write_results(study, finished(everything), output_dir)
+        write_results(study, finished(study, everything), output_dir)
     return (output_dir / "results.md").read_text()
 
 

@@ -123,6 +123,7 @@ def test_rows_and_seeds_are_compared(study, tmp_path):
     steps, tokens = map(int, lines[1].split(",")[2:4])
     assert tokens == steps * 4 * 8
     assert (tmp_path / "runs/curves.png").stat().st_size > 1000
+    assert "| longer | train_flops 2000000000.0 | 1 |" in run("--rows=longer")
 
 
 def test_rows_have_variants_scripts_and_figures_of_their_own(study, tmp_path):
@@ -182,6 +183,53 @@ def test_what_is_done_is_not_done_again(study, tmp_path):
     assert json.loads((directory / "figures.json").read_text())["loss"] == 3.0
 
 
+def test_other_figures_of_a_finished_row_are_read_again(study, tmp_path):
+    path, run = study
+    run("--rows=base")
+    text = path.read_text()
+    path.write_text(text.replace('["loss"]', '["seconds"]'))
+    assert "| 561 | 17,952 | 2 | 0.75 |" in run("--rows=base")
+    assert (tmp_path / "runs/base/seed-1/calls").read_text() == "train "
+    path.write_text(text.replace('["loss"]', '["los"]'))
+    with pytest.raises(UserError, match=r"row base has no figure los\. It has seconds, loss"):
+        run("--rows=faster")
+    assert not (tmp_path / "runs/faster").exists()
+
+
+def test_a_new_command_after_the_training_runs_once_the_rows_are_not_finished(study, tmp_path):
+    path, run = study
+    run("--rows=base")
+    (tmp_path / "more.py").write_text(
+        textwrap.dedent(MEASURE).replace("measured", "more").replace("0.75", "0.5")
+    )
+    after = """[[after]]
+    command = ["{tmp}/more.py", "--model={run}"]
+    result = "more.json"
+    figures = { more = "overall.accuracy" }
+
+    [rows.base]"""
+    path.write_text(path.read_text().replace("[rows.base]", textwrap.dedent(after)))
+    with pytest.raises(UserError, match=r"cannot read .*more\.json.* delete figures\.json of each"):
+        run("--rows=base")
+    (tmp_path / "runs/base/seed-1/figures.json").unlink()
+    assert "| 3 | 0.75 | 0.5 |" in run("--rows=base")
+
+
+@pytest.mark.parametrize(
+    "values, shown",
+    [
+        ([], ""),
+        ([0.5], "0.5"),
+        ([12345], "12,345"),
+        ([12345, 12345], "12,345"),
+        ([10, 20], "15 ± 7.1"),
+        ([1, 0.5], "0.75 ± 0.35"),
+    ],
+)
+def test_a_cell_has_the_mean_of_the_seeds(values, shown):
+    assert experiments_run._mean_and_spread(values) == shown
+
+
 def test_other_settings_of_a_finished_row_are_an_error(study, tmp_path):
     path, run = study
     run("--rows=base")
@@ -200,7 +248,7 @@ def test_other_settings_of_a_finished_row_are_an_error(study, tmp_path):
         ('script = "', "script = ", "not a TOML file"),
         ("{data}", "{place}", "give --set place="),
         ("vocab_size", "vocab_sise", "did you mean"),
-        ("[rows.base]", "[rows]\n    base = 1", "rows.base must be a table, and so must"),
+        ("[rows.base]", "[rows]\n    base = 1", "rows.base must be a table"),
         (
             "[rows.base]",
             "[[rows]]\n    [other]",
@@ -213,6 +261,12 @@ def test_other_settings_of_a_finished_row_are_an_error(study, tmp_path):
         ("{data}", "{", "Write {{ for a brace"),
         ("overall.accuracy", "accuracy", r"cannot read accuracy in .*measured\.json: KeyError"),
         ('"measured.json"', '"other.json"', r"cannot read overall.accuracy in .*other\.json"),
+        ("overall.accuracy", "overall", "cannot read overall in .*accuracy is not a number"),
+        ('{ accuracy = "overall.accuracy" }', "[1]", r"after: figures must be a table.*: \[1\]"),
+        ('["loss"]', '"loss"', "figures must be a list. Received: 'loss'"),
+        ("1e9", '"1e9"', "train_flops must be a number. Received: '1e9'"),
+        ("max_seq_length = 8", 'max_seq_length = "x"', "train_flops needs whole numbers in flags"),
+        ("{data}", "{data[x]}", "Write {{ for a brace"),
         ('["loss"]', '["los"]', "row base has no figure los. It has seconds, loss"),
         ("[rows.base]", "[rows.basis]", "--rows=base is not a row. Rows: basis, faster, longer"),
     ],
