@@ -84,9 +84,8 @@ def heldout_figures(checkpoint, config_file, flags, directory):
         dict of figure -> float.
     """
     found = []
-    for number, path in enumerate(
-        files.expand_patterns(flags["eval_input_file"], "eval_input_file")
-    ):
+    paths = files.expand_patterns(flags["eval_input_file"], "eval_input_file")
+    for number, path in enumerate(paths):
         output = os.path.join(directory, str(number))
         run_script(
             "run_pretraining.py",
@@ -184,7 +183,7 @@ def card(template, name, config, phases, figures, tables):
     for number, settings in enumerate(phases, 1):
         values = {flag: settings.flags.get(flag, "") for flag in PHASE.values()}
         for later in phases[number : number + 1]:  # it may have started from before the end
-            step = re.search(r"ckpt-(\d+)$", later.flags["init_checkpoint"])
+            step = re.search(r"ckpt-(\d+)(\.index)?$", later.flags["init_checkpoint"])
             if step and step[1] != str(values["num_train_steps"]):
                 values["num_train_steps"] = f"{step[1]} of {values['num_train_steps']}"
         rows.append([number, *values.values()])
@@ -242,14 +241,12 @@ def package(run, model_dir, checkpoint_name, template, tables):
             export_format="hf", dtype="fp16",
         )  # fmt: skip
         config_file = os.path.join(made, "config.json")
+        checkpoints = {"heldout": made, "heldout_float32": os.path.join(run, checkpoint_name)}
         figures = {
             key: heldout_figures(checkpoint, config_file, flags, os.path.join(work, key))
-            for key, checkpoint in (
-                ("heldout", made),
-                ("heldout_float32", os.path.join(run, checkpoint_name)),
-            )
+            for key, checkpoint in checkpoints.items()
         }
-        half, whole = (figures[key][KEY] for key in ("heldout", "heldout_float32"))
+        half, whole = (figures[key][KEY] for key in checkpoints)
         accuracies = f"{100 * whole:.2f}% in float32, {100 * half:.2f}% in half precision"
         if abs(half - whole) > LARGEST_DIFFERENCE:
             raise UserError(f"the masked-LM accuracy is {accuracies}: the difference is too large")
@@ -258,11 +255,28 @@ def package(run, model_dir, checkpoint_name, template, tables):
         name = os.path.basename(model_dir.rstrip("/"))
         text = card(template, name, config, phases, figures, tables)
         files.write_text(os.path.join(made, CARD), text)
-        with files.replacing_directory(model_dir) as directory:
-            shutil.copytree(made, directory, dirs_exist_ok=True)
-            files.remove(model_dir)
+        replace(model_dir, made)
     sample = ", ".join(f"{key} {100 * value:.1f}%" for key, value in figures["sample"].items())
     return f"held-out masked-LM accuracy {accuracies}\nsample: {sample}\nwrote {model_dir}"
+
+
+def replace(model_dir, made):
+    """Copies a directory to `model_dir`, in place of a packaged model that is there.
+
+    If the process is stopped before the new model has its name, the old one is in
+    `<model_dir>.replaced`. The next model of this name removes it.
+
+    Args:
+        model_dir: str.
+        made: str, the directory to copy.
+    """
+    replaced = f"{model_dir.rstrip('/')}.replaced"
+    with files.replacing_directory(model_dir) as directory:
+        shutil.copytree(made, directory, dirs_exist_ok=True)
+        if os.path.isdir(model_dir):
+            files.remove(replaced)
+            os.rename(model_dir, replaced)
+    files.remove(replaced)
 
 
 def _check_card(template):

@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 import safetensors.numpy
+import tensorflow as tf
 
 import albert_tf
 from albert_tf import models
@@ -246,6 +247,7 @@ def test_the_card_has_the_updates_that_a_phase_had():
             {"num_train_steps": 120000, "max_seq_length": 64},
             {"num_train_steps": 300, "init_checkpoint": "output/model.ckpt-26000"},
             {"num_train_steps": 40, "init_checkpoint": "output/model.ckpt-300"},
+            {"num_train_steps": 7, "init_checkpoint": "output/model.ckpt-20.index"},
         )
     ]
     figures = {"heldout": {"a": 0.5}, "sample": {}, "heldout_float32": {package_model.KEY: 0.5}}
@@ -253,7 +255,7 @@ def test_the_card_has_the_updates_that_a_phase_had():
     text = package_model.card("$name $parameters\n$phases", "small", config, phases, figures, [])
     updates = [line.split(" | ")[3] for line in text.splitlines()[1:]]
     assert text.startswith("small 3.1\n")
-    assert updates == ["updates", "---", "26000 of 120000", "300", "40"]
+    assert updates == ["updates", "---", "26000 of 120000", "300", "20 of 40", "7"]
 
 
 def test_nothing_is_written_if_half_precision_changes_the_accuracy(tmp_path, monkeypatch):
@@ -282,6 +284,29 @@ def test_a_directory_that_is_no_packaged_model_stays(tmp_path):
     with pytest.raises(UserError, match="mine has files but is not a packaged model: give a new"):
         package_model.main(["run", str(tmp_path / "mine"), f"--card={CARD}"])
     assert (tmp_path / "mine" / "figures.json").exists()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_stop_while_a_model_is_replaced_leaves_one(tmp_path, monkeypatch, stopped):
+    model = tmp_path / "model"
+    for directory, text in ((model, "old"), (tmp_path / "made", "new")):
+        directory.mkdir()
+        (directory / "config.json").write_text(text)
+    rename = tf.io.gfile.rename
+
+    def stop(source, target, **how):
+        if target == str(model):
+            raise KeyboardInterrupt
+        rename(source, target, **how)
+
+    if stopped:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(tf.io.gfile, "rename", stop)
+            package_model.replace(f"{model}/", str(tmp_path / "made"))
+        assert (tmp_path / "model.replaced" / "config.json").read_text() == "old"
+    package_model.replace(f"{model}/", str(tmp_path / "made"))
+    assert (model / "config.json").read_text() == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "model"]
 
 
 @pytest.mark.parametrize(
