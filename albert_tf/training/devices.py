@@ -114,13 +114,25 @@ def is_cpu(strategy):
     return not is_tpu(strategy) and not tf.config.list_logical_devices("GPU")
 
 
+def _workers(strategy):
+    """Names of the processes that train together, the chief first, and the name of this one."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return ["worker 0"], "worker 0"
+    resolver = strategy.cluster_resolver
+    jobs = resolver.cluster_spec().as_dict()
+    names = [f"{job} {i}" for job in ("chief", "worker") for i in range(len(jobs.get(job, ())))]
+    return names, f"{resolver.task_type} {resolver.task_id}"
+
+
+def num_workers(strategy):
+    """Number of processes that train together (int); 1 unless the strategy has several workers."""
+    return len(_workers(strategy)[0])
+
+
 def is_chief(strategy):
     """Whether this process writes the results: the first worker, or the only one."""
-    resolver = strategy.cluster_resolver
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
-        return True
-    first = "chief" if "chief" in resolver.cluster_spec().jobs else "worker"
-    return resolver.task_type in (None, first) and resolver.task_id in (None, 0)
+    workers, this = _workers(strategy)
+    return this == workers[0]
 
 
 def sum_over_workers(strategy, values):
@@ -160,13 +172,8 @@ def gather(strategy, text):
     Returns:
         dict of name of a worker, such as "worker 0" -> str.
     """
-    if num_workers(strategy) == 1:
-        return {"worker 0": text}
-    resolver = strategy.cluster_resolver
-    cluster = resolver.cluster_spec().as_dict()
-    workers = [f"{job} {index}" for job in sorted(cluster) for index in range(len(cluster[job]))]
-    own = workers.index(f"{resolver.task_type} {resolver.task_id}")
-    codes = list(text.encode())
+    workers, this = _workers(strategy)
+    own, codes = workers.index(this), list(text.encode())
     sizes = sum_over_workers(strategy, [len(codes) * (i == own) for i in range(len(workers))])
     # A row for each worker, zero but for its own text.
     table = np.zeros([len(workers), max(sizes)], np.int64)
@@ -197,13 +204,6 @@ def check_same_flags(strategy, flags):
             f"the workers were given different flags: {values}. Start all of them with the same "
             "ones"
         )
-
-
-def num_workers(strategy):
-    """Number of processes that train together (int); 1 unless the strategy has several workers."""
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return 1
-    return sum(map(len, strategy.cluster_resolver.cluster_spec().as_dict().values()))
 
 
 def check_batch_size(strategy, batch_size, flag, accumulation=1):

@@ -120,6 +120,7 @@ def test_a_worker_that_cannot_listen_at_its_address_is_told(monkeypatch):
         ("worker", 1, {}, False),
         ("chief", 0, {"chief": ["c:1"]}, True),
         ("worker", 0, {"chief": ["c:1"]}, False),
+        ("chief", 0, {"chief": ["c:1"], "evaluator": ["d:1"]}, True),  # an evaluator does not train
     ],
 )
 def test_one_worker_writes(kind, index, others, expected, monkeypatch):
@@ -131,6 +132,7 @@ def test_one_worker_writes(kind, index, others, expected, monkeypatch):
 
     monkeypatch.setenv("TF_CONFIG", cluster(TWO, kind, index, **others))
     assert devices.is_chief(Strategy()) is expected
+    assert devices.num_workers(Strategy()) == len(TWO) + len(others.get("chief", ()))
 
 
 @pytest.mark.parametrize(
