@@ -20,7 +20,7 @@ _INDENT = " " * 6
 
 
 def set_up_devices():
-    """Sets seed and precision from the flags and builds the strategy.
+    """Sets the precision from the flags and builds the strategy.
 
     Call this before TensorFlow computes or reads anything: afterwards it accepts no other machines
     (multi_worker_mirrored).
@@ -41,7 +41,6 @@ def set_up_devices():
     # Machines may have different paths to the shared directory, which training checks.
     given = {flag.name: str(flag.value) for flag in flag_groups.own_flags()}
     devices.check_same_flags(strategy, given | {"output_dir": ""})
-    devices.set_seed(FLAGS.seed)
     devices.set_precision(FLAGS.dtype)
     names = ", ".join(strategy.extended.worker_devices)
     print(f"Devices ({name}, {FLAGS.dtype}): {strategy.num_replicas_in_sync} replica(s): {names}")

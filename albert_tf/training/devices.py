@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices of a run: their tf.distribute strategy, agreement of workers, precision, seed."""
+"""Devices of a run: their tf.distribute strategy, agreement of workers, precision."""
 
 import functools
 import json
@@ -232,12 +232,6 @@ def with_loss_scale(optimizer):
     if tf_keras.mixed_precision.global_policy().name == "mixed_float16":
         return tf_keras.mixed_precision.LossScaleOptimizer(optimizer)
     return optimizer
-
-
-def set_seed(seed):
-    """Seeds weight initialization, dropout and shuffling; None leaves them random."""
-    if seed is not None:
-        tf_keras.utils.set_random_seed(seed)
 
 
 # XLA and Grappler log through a library that TF_CPP_MIN_LOG_LEVEL does not reach.

@@ -30,7 +30,6 @@ class Run:
         objective: objectives.Objective, figures and loss.
         optimizer: AdamW or LAMB, under a loss scale or not; None for a run that only evaluates.
         settings: options.Loop.
-        seed: int, of dropout.
         flops: int or None, floating-point operations of an update on one sequence, as far as known.
 
     Attributes:
@@ -40,7 +39,7 @@ class Run:
         predict: steps.Predictor of the model.
     """
 
-    def __init__(self, strategy, model, objective, optimizer, settings, seed=0, flops=None):
+    def __init__(self, strategy, model, objective, optimizer, settings, flops=None):
         self.strategy, self.model, self.objective = strategy, model, objective
         self.optimizer, self.settings = optimizer, settings
         self.variables = name_table.named_variables(model)
@@ -61,7 +60,7 @@ class Run:
         self._inner = steps.inner_optimizer(optimizer)
         self._state = name_table.training_variables(self.variables, self._inner)
         self._step = self._inner.iterations
-        self._seed = seed
+        self._seed = settings.seed or 0  # of dropout
         self._loss_scale = steps.loss_scale_variables(optimizer)
         if self.is_chief:
             run_directory.tidy(settings.output_dir)

@@ -31,20 +31,18 @@ _MOST_FILES = 10  # input files to name
 _MOST_CHARACTERS = 120  # of a value
 
 
-def describe(settings, run, input_files, seed=None):
+def describe(run, input_files):
     """Describes the settings of a training run.
 
     Args:
-        settings: RunSettings, with the values of the flags.
-        run: loop.Run.
+        run: loop.Run; `settings.record` has the values of the flags.
         input_files: sequence of str, files to train and evaluate on.
-        seed: int or None.
 
     Returns:
         RunSettings, completed with facts about the run.
     """
     return dataclasses.replace(
-        settings,
+        run.settings.record,
         versions={
             "python": platform.python_version(),
             "tensorflow": tf.__version__,
@@ -52,12 +50,12 @@ def describe(settings, run, input_files, seed=None):
         },
         devices=list(run.strategy.extended.worker_devices),
         input_files={path: tf.io.gfile.stat(path).length for path in input_files},
-        seed=seed,
+        seed=run.settings.seed,
         parameter_count=sum(v.shape.num_elements() for v in run.variables.values()),
     )
 
 
-def write(directory, settings, run):
+def write(run, described):
     """Writes the settings of a training run, so that it can be inspected, repeated and exported.
 
     The weights that a resumed run started from stay those of its record.
@@ -67,28 +65,27 @@ def write(directory, settings, run):
     fit: a run that fails must not leave another config next to the checkpoints of an earlier run.
 
     Args:
-        directory: str.
-        settings: RunSettings, of `describe`.
         run: loop.Run.
+        described: RunSettings, of `describe`.
     """
-    folder = RunDirectory(directory)
+    folder = RunDirectory(run.settings.output_dir)
     before = folder.settings if run.step else None
     start = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "step": run.step,
-        "versions": settings.versions,
-        "devices": settings.devices,
+        "versions": described.versions,
+        "devices": described.devices,
     }
     starts = [*(before.starts if before else [])[1 - _MOST_STARTS :], start]
-    flags = settings.flags
+    flags = described.flags
     if before:
         flags = {name: value for name, value in flags.items() if name not in _SOURCES}
         flags |= {name: before.flags[name] for name in _SOURCES if name in before.flags}
     lines = [f"--{name}={_as_text(value)}\n" for name, value in flags.items()]
     files.write_text(folder.file(FLAGS_FILE), "".join(lines))
-    files.write_text(folder.file(CONFIG_FILE), settings.albert_config.to_json_string())
-    settings = dataclasses.replace(settings, flags=flags, starts=starts)
-    state.write(folder.file(run_directory.SETTINGS), settings)
+    files.write_text(folder.file(CONFIG_FILE), described.albert_config.to_json_string())
+    content = dataclasses.replace(described, flags=flags, starts=starts)
+    state.write(folder.file(run_directory.SETTINGS), content)
 
 
 def _as_text(value):
@@ -130,33 +127,32 @@ def seed_of(directory, given, strategy):
 # --- Changes -------------------------------------------------------------------------------------
 
 
-def check_changes(directory, settings, run, allow=False):
+def check_changes(run, described):
     """Prints how the settings of a resumed run differ from those of its last start.
 
     Call it before weights are read. Runs without `run.json`, such as the original's, are not
     checked.
 
     Args:
-        directory: str.
-        settings: RunSettings, of `describe`.
         run: loop.Run; its chief prints.
-        allow: bool, whether optimizer, architecture, batch size, length buckets, vocabulary and
-            casing may change.
+        described: RunSettings, of `describe`.
 
     Raises:
-        UserError: one of these has changed and may not.
+        UserError: optimizer, architecture, batch size, length buckets, vocabulary or casing have
+            changed, and `allow_changes_on_resume` is not set.
     """
-    before = RunDirectory(directory).resumed
+    settings = run.settings
+    before = RunDirectory(settings.output_dir).resumed
     if before is None:
         return
-    refused = list(_refused_changes(before, settings))
-    if refused and not allow:
+    refused = list(_refused_changes(before, described))
+    if refused and not settings.allow_changes_on_resume:
         raise UserError(
-            f"--output_dir={directory} holds a run with other values ({run_directory.SETTINGS}): "
-            f"{'; '.join(refused)}. Give the values from before or another --output_dir; to go "
-            f"on with the change, give --{_ALLOW}"
+            f"--output_dir={settings.output_dir} holds a run with other values "
+            f"({run_directory.SETTINGS}): {'; '.join(refused)}. Give the values from before or "
+            f"another --output_dir; to go on with the change, give --{_ALLOW}"
         )
-    lines = _differences(before, settings)
+    lines = _differences(before, described)
     if lines and run.is_chief:
         print("\n  ".join(["Changed since the last start of this run:", *lines]))
 

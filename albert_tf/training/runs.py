@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import os
 
+import tf_keras
+
 from albert_tf import locks
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
@@ -42,7 +44,7 @@ def make_run(strategy, make_model, objective, options, flops=None, *, trains):
             )
             optimizer = optimization.create_optimizer(options.optimizer, schedule, options)
             optimizer = devices.with_loss_scale(optimizer)
-    return loop.Run(strategy, model, objective, optimizer, options, options.seed or 0, flops)
+    return loop.Run(strategy, model, objective, optimizer, options, flops)
 
 
 def check_batches(options, strategy):
@@ -77,7 +79,8 @@ def seeded(options, strategy):
     if options.do_train:
         seed = run_settings.seed_of(options.output_dir, options.seed, strategy)
         options = dataclasses.replace(options, seed=seed)
-    devices.set_seed(options.seed)
+    if options.seed is not None:
+        tf_keras.utils.set_random_seed(options.seed)
     return options
 
 
@@ -92,17 +95,16 @@ def start(run, input_files, **weights):
     Raises:
         UserError: a checkpoint does not fit, or the run was started with other values.
     """
-    options, directory = run.settings, run.settings.output_dir
-    settings = run_settings.describe(options.record, run, input_files, options.seed)
-    run_settings.check_changes(directory, settings, run, options.allow_changes_on_resume)
+    described = run_settings.describe(run, input_files)
+    run_settings.check_changes(run, described)
     print(run.initialize(**weights))
     if len(set(devices.gather(run.strategy, str(run.step)).values())) > 1:
         raise UserError(
             f"the workers do not resume from the same step, this one from {run.step}: "
-            f"--output_dir={directory} must be a directory that all workers share"
+            f"--output_dir={run.settings.output_dir} must be a directory that all workers share"
         )
     if run.is_chief:
-        run_settings.write(directory, settings, run)
+        run_settings.write(run, described)
 
 
 def train(

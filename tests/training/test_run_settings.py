@@ -28,7 +28,10 @@ def run():
     """The parts of a run that its settings are made of, at step 2."""
     variables = {"a": tf.Variable(tf.zeros([2, 3]))}
     strategy = tf.distribute.OneDeviceStrategy("cpu:0")
-    return types.SimpleNamespace(step=2, is_chief=True, strategy=strategy, variables=variables)
+    settings = types.SimpleNamespace(allow_changes_on_resume=False)
+    return types.SimpleNamespace(
+        step=2, is_chief=True, strategy=strategy, variables=variables, settings=settings
+    )
 
 
 @pytest.fixture
@@ -41,14 +44,15 @@ def written(tmp_path, run):
     return tmp_path
 
 
-def described(run, inputs, own_seed=None, config=CONFIG, **changes):
+def described(directory, run, inputs, own_seed=None, config=CONFIG, **changes):
     values = {name: value for name, value in (FLAGS | changes).items() if value is not None}
-    settings = RunSettings(flags=values, config=config.to_dict(), text={})
-    return run_settings.describe(settings, run, inputs, own_seed)
+    run.settings.record = RunSettings(flags=values, config=config.to_dict(), text={})
+    run.settings.output_dir, run.settings.seed = str(directory), own_seed
+    return run_settings.describe(run, inputs)
 
 
 def write(directory, run, inputs=()):
-    run_settings.write(str(directory), described(run, inputs, 7), run)
+    run_settings.write(run, described(directory, run, inputs, 7))
 
 
 def rewrite(directory, **parts):
@@ -60,8 +64,8 @@ def rewrite(directory, **parts):
 
 def check(directory, run, config=CONFIG, allow=False, **changes):
     inputs = [str(directory / "input")]
-    settings = described(run, inputs, config=config, **changes)
-    run_settings.check_changes(str(directory), settings, run, allow)
+    run.settings.allow_changes_on_resume = allow
+    run_settings.check_changes(run, described(directory, run, inputs, config=config, **changes))
 
 
 # --- Changes --------------------------------------------------------------------------------------
@@ -159,8 +163,8 @@ def test_records_of_before_are_read(written, run, capsys):
 
 
 def test_scripts_read_lists_in_the_flags(written, run):
-    settings = described(run, [], labels=["no", 'say "yes", please'])
-    run_settings.write(str(written), settings, run)
+    settings = described(written, run, [], labels=["no", 'say "yes", please'])
+    run_settings.write(run, settings)
     text = (written / "flags.txt").read_text()
     values = flags.FlagValues()
     flags.DEFINE_list("length_buckets", None, "", flag_values=values)
@@ -173,10 +177,10 @@ def test_scripts_read_lists_in_the_flags(written, run):
 
 @pytest.mark.parametrize("given", [None, "second"])
 def test_the_weights_of_the_start_stay_recorded(written, run, capsys, given):
-    settings = described(run, [], init_checkpoint=given)
-    run_settings.check_changes(str(written), settings, run)
+    settings = described(written, run, [], init_checkpoint=given)
+    run_settings.check_changes(run, settings)
     assert "init_checkpoint" not in capsys.readouterr().out
-    run_settings.write(str(written), settings, run)
+    run_settings.write(run, settings)
     flags_now = run_directory.RunDirectory(str(written)).settings.flags
     assert flags_now["init_checkpoint"] == "first"
 
