@@ -93,14 +93,14 @@ def draw(runs, png_file, unit="step"):
 
 
 def _draw_panel(axis, name, runs):
+    several = len(runs) > 1  # then each run has a color, otherwise each kind
     for number, (run, curves) in enumerate(runs.items()):
+        run = run.replace("$", r"\$")  # without the backslash, it begins a formula
         for color, (kind, (label, style)) in enumerate(_LINES.items()):
             if name in curves.get(kind, {}):
-                several = len(runs) > 1  # with several runs each has a color, otherwise each kind
-                style = style | {"color": f"C{(number if several else color) % 10}"}
-                axis.plot(
-                    *curves[kind][name], label=f"{run}, {label}" if several else label, **style
-                )
+                label = f"{run}, {label}" if several else label
+                color = f"C{(number if several else color) % 10}"
+                axis.plot(*curves[kind][name], label=label, color=color, **style)
     axis.set_title(name)
     axis.grid(alpha=0.3)
     axis.legend(fontsize="small")

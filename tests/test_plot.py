@@ -53,6 +53,12 @@ def test_curves_and_their_names(run_dir):
     ]  # fmt: skip
 
 
+def test_a_dollar_in_a_name_begins_no_formula(run_dir, tmp_path):
+    curves = history.read(run_dir)
+    plot.draw({"a": curves, r"b$\x$": curves}, str(tmp_path / "a.png"))
+    assert (tmp_path / "a.png").exists()
+
+
 def test_curves_against_pieces(run_dir, tmp_path, capsys):
     assert plot.main([run_dir, "--pieces", f"--png_file={tmp_path}/a.png"]) == 1
     message = f"plot: error: --pieces needs {run_dir}/run.json, which is not there\n"
