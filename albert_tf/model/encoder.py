@@ -353,9 +353,8 @@ class AlbertModel(ConfiguredModel):
             token_type_ids = tf.zeros_like(input_ids)
         # Only keys are masked, with -10000 instead of minus infinity: then a row without any token
         # still has finite weights, and float16 can hold the number.
-        mask_adder = (1.0 - tf.cast(input_mask, tf.float32))[
-            :, tf.newaxis, tf.newaxis, :
-        ] * -10000.0
+        padding = 1.0 - tf.cast(input_mask, tf.float32)
+        mask_adder = padding[:, tf.newaxis, tf.newaxis, :] * -10000.0
 
         words, embedding_output = self.embeddings(input_ids, token_type_ids, training=training)
         places = None if positions is None else tf.pad(positions, [[0, 0], [1, 0]])

@@ -215,13 +215,13 @@ def masked_softmax(logits, mask_adder, keep=None, rate=0.0):
     """dropout(softmax(logits + mask_adder)) over the last axis, computed in float32.
 
     Args:
-        logits: float tensor [B, N, T, T].
+        logits: float tensor [B, N, Q, T], of Q queries.
         mask_adder: float32 tensor [B, 1, 1, T]; it gets no gradient.
-        keep: bool tensor [B, N, T, T] from `dropout.draw`, or None.
+        keep: bool tensor [B, N, Q, T] from `dropout.draw`, or None.
         rate: float, dropout rate.
 
     Returns:
-        tensor of the logits' type [B, N, T, T].
+        tensor of the logits' type [B, N, Q, T].
     """
     if not compiles(logits):
         weights = tf.nn.softmax(tf.cast(logits, tf.float32) + mask_adder)

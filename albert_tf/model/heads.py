@@ -100,7 +100,7 @@ class ModelWithHead(ConfiguredModel):
 class PretrainingModel(ModelWithHead):
     """Encoder, masked-LM head and sentence-order head (section 3.1).
 
-    Called with the features of a pre-training record (`records.pretraining_schema`), it returns
+    Called with the features of a pre-training record (`records.schemas`), it returns
     `masked_lm_logits` [B, P, V] and `sentence_order_logits` [B, 2], both float32.
 
     Args:

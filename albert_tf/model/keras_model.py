@@ -140,8 +140,8 @@ def model_inputs(features):
     Raises:
         UserError: there are no input_ids.
     """
-    if not isinstance(features, Mapping) or "input_ids" not in features:
-        is_mapping = isinstance(features, Mapping)
+    is_mapping = isinstance(features, Mapping)
+    if not is_mapping or "input_ids" not in features:
         names = ", ".join(map(str, features)) if is_mapping else type(features).__name__
         raise UserError(
             "a model takes a dict of input_ids, input_mask and token_type_ids, as a FullTokenizer "

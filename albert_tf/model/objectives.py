@@ -48,9 +48,11 @@ def _totals_in(terms):
 
 def _class_terms(prefix, labels, logits, weights):
     """`<prefix>_loss` and `<prefix>_accuracy`: cross-entropy and hit of each label."""
-    values = {"loss": cross_entropy(labels, logits), "accuracy": hits(labels, logits)}
-    names = {figure: f"{prefix}_{figure}" for figure in values}
-    return {name: (values[figure], weights[name]) for figure, name in names.items()}
+    loss, accuracy = f"{prefix}_loss", f"{prefix}_accuracy"
+    return {
+        loss: (cross_entropy(labels, logits), weights[loss]),
+        accuracy: (hits(labels, logits), weights[accuracy]),
+    }
 
 
 def pretraining_weights(features):
@@ -119,9 +121,8 @@ def example_weights(features):
 
 def classification_terms(features, outputs):
     """Loss and hit of each example: logits [B, C], label_ids int32 [B, 1]."""
-    labels, logits = tf.reshape(features["label_ids"], [-1]), outputs["logits"]
-    weights = tf.ones_like(logits[:, 0])
-    return _class_terms("eval", labels, logits, {"eval_loss": weights, "eval_accuracy": weights})
+    labels = tf.reshape(features["label_ids"], [-1])
+    return _class_terms("eval", labels, outputs["logits"], example_weights(features))
 
 
 def token_weights(features):

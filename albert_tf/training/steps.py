@@ -92,7 +92,7 @@ class TrainStep:
         self._strategy, self._model, self._objective = strategy, model, objective
         self._optimizer = optimizer
         self._variables = list(name_table.named_variables(model).values())
-        self._inner, self._scales_loss = inner_optimizer(optimizer), scales_loss(optimizer)
+        self._scales_loss = scales_loss(optimizer)
         self._seed, self._clip_norm = seed, settings.gradient_clip_norm
         self._accumulation, compiled = settings.gradient_accumulation_steps, settings.enable_xla
         on_tpu = devices.is_tpu(strategy)
@@ -147,18 +147,18 @@ class TrainStep:
         clipped, norm = optimization.clip_by_global_norm(dense, self._clip_norm)
         scale = self._optimizer.loss_scale if self._scales_loss else tf.constant(1.0)
         row = tf.concat([sums, tf.stack([norm, scale])], axis=0)
-        next_step = self._inner.iterations + 1
+        next_step = self._optimizer.iterations + 1
         self._optimizer.apply_gradients(
             zip(clipped, [self._variables[i] for i in reached], strict=True),
             skip_gradients_aggregation=True,
         )
         if self._scales_loss:  # a step that overflows counts too, since its batch is used up
-            self._inner.iterations.assign(next_step)
+            self._optimizer.iterations.assign(next_step)
         return row
 
     def _gradients(self, features, totals, replica):
         """Gradients of this replica's share of the loss, dense; [figures' sums, share of loss]."""
-        step = tf.cast(self._inner.iterations, tf.int32)
+        step = tf.cast(self._optimizer.iterations, tf.int32)
         key = tf.constant([self._seed & 0x7FFFFFFF, self._seed >> 31], tf.int32)
         for number in (step, replica):
             key = dropout.fold_in(key, number)
