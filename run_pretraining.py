@@ -43,12 +43,17 @@ def check_flags():
         raise UserError("nothing to do: give --do_train, --do_eval or both")
     if not FLAGS.albert_config_file and not FLAGS.init_checkpoint:
         raise UserError("give --albert_config_file, or --init_checkpoint with a config next to it")
-    flag_groups.check_exist("albert_config_file", "input_file", "eval_input_file")
+    flag_groups.check_exist(
+        "albert_config_file", "input_file", "eval_input_file", "minimal_pairs_file"
+    )
     for name, needed in flag_groups.NEEDS.items():
         if FLAGS[name].present and not FLAGS[needed].value:
             raise UserError(f"--{name} does nothing without --{needed}: give both or none")
+    if FLAGS.minimal_pairs_file and not FLAGS.do_train:
+        raise UserError(
+            "--minimal_pairs_file is for --do_train: minimal_pairs.py measures a trained model"
+        )
     check_masking()
-    check_pairs()
     flag_groups.check_run()
 
 
@@ -62,15 +67,6 @@ def check_masking():
         )
     if budget:
         flag_groups.check_vocabulary()
-
-
-def check_pairs():
-    """Raises UserError for invalid combinations of the flags for minimal pairs."""
-    if FLAGS.minimal_pairs_file and not FLAGS.do_train:
-        raise UserError(
-            "--minimal_pairs_file is for --do_train: minimal_pairs.py measures a trained model"
-        )
-    flag_groups.check_exist("minimal_pairs_file")
 
 
 def check_peak():

@@ -246,7 +246,7 @@ class DivergenceCheck:
 GRAPH_SECONDS = 5.0  # without a step, after which a line explains the wait
 _FORMAT = "{n_fmt}/{total_fmt} {elapsed}<{remaining}{postfix} {bar}"
 _OTHER_COLUMNS = len("/ 00:00:00<00:00:00,   ")  # of _FORMAT, without figures and numbers of steps
-_SHORT = {"masked_lm": "mlm", "sentence_order": "sop"}
+_SHORT = {"masked_lm": "mlm", "sentence_order": "sop", "_accuracy": "", "sequences/s": "seq/s"}
 _UNITS = {"model_tflops_per_second": "TFLOP/s", "model_flops_utilization": "of peak"}
 
 
@@ -264,20 +264,18 @@ def shown_figures(figures, columns=None):
     """
     losses, accuracies = [], []
     for name, value in figures.items():
-        words = name
-        for long, brief in _SHORT.items() if columns is not None else ():
-            words = words.replace(long, brief)
         if "accuracy" in name:
-            words = words if columns is None else words.removesuffix("_accuracy")
-            accuracies.append(f"{words} {value:.1%}")
+            accuracies.append(f"{name} {value:.1%}")
         elif "loss" in name and name != "loss_scale":
-            losses.insert(0 if name == "loss" else len(losses), f"{words} {value:.3f}")
-    sequences = "sequences/s" if columns is None else "seq/s"
-    speed = [f"{figures['sequences_per_second']:.1f} {sequences}"]
+            losses.insert(0 if name == "loss" else len(losses), f"{name} {value:.3f}")
+    speed = [f"{figures['sequences_per_second']:.1f} sequences/s"]
     speed += [f"{figures[name]:.3f} {unit}" for name, unit in _UNITS.items() if name in figures]
     shown = [*losses[:1], *accuracies, *speed, *losses[1:]]
-    while columns is not None and len(shown) > 1 and len(", ".join(shown)) > columns:
-        shown.pop()
+    if columns is not None:
+        for long, brief in _SHORT.items():
+            shown = [text.replace(long, brief) for text in shown]
+        while len(shown) > 1 and len(", ".join(shown)) > columns:
+            shown.pop()
     return ", ".join(shown)
 
 

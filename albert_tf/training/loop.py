@@ -113,11 +113,13 @@ class Run:
         Raises:
             UserError: the checkpoint is of another model, or all are damaged.
         """
-        latest = run_directory.latest_in(self.settings.output_dir)
-        older = [prefix for _, prefix in run_directory.numbered_in(self.settings.output_dir)]
-        older = older[: older.index(latest)] if latest in older else []
-        damaged = []
-        for prefix in [latest, *reversed(older)] if latest else []:
+        directory, damaged = self.settings.output_dir, []
+        latest = run_directory.latest_in(directory)
+        if not latest:
+            return None
+        prefixes = [prefix for _, prefix in run_directory.numbered_in(directory)]
+        older = prefixes[: prefixes.index(latest)] if latest in prefixes else []
+        for prefix in [latest, *reversed(older)]:
             try:
                 loading.restore(prefix, self._state, self._loss_scale)
             except readers.DamagedError as error:
@@ -129,12 +131,10 @@ class Run:
                 raise UserError(f"{', '.join(damaged)} are damaged, and {error}") from error
             else:
                 return prefix
-        if damaged:
-            raise UserError(
-                f"all checkpoints in --output_dir={self.settings.output_dir} are damaged: "
-                f"{', '.join(damaged)}. Restore one from a copy, or give another --output_dir"
-            )
-        return None
+        raise UserError(
+            f"all checkpoints in --output_dir={directory} are damaged: {', '.join(damaged)}. "
+            "Restore one from a copy, or give another --output_dir"
+        )
 
     def load_weights_and_step(self, prefix):
         """Loads the weights and the step of a checkpoint of this run, for evaluation."""
