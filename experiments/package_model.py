@@ -222,6 +222,8 @@ def package(run, model_dir, checkpoint_name, template, tables):
         UserError: a file is missing, or half precision changes the accuracy.
     """
     _check_card(template)
+    if os.path.isfile(model_dir):
+        raise UserError(f"{model_dir} is a file: give a directory")
     there = os.listdir(model_dir) if os.path.isdir(model_dir) else []
     if there and not {FIGURES, run_directory.SAFETENSORS} <= {*there}:
         raise UserError(

@@ -117,6 +117,8 @@ def read_study(path, values):
         for key, value in part.items():
             if not isinstance(value, known[key]):
                 raise UserError(f"{where}: {key} must be {KINDS[known[key]]}. Received: {value!r}")
+    if not study["rows"]:
+        raise UserError(f"{path} has no rows: write at least one table [rows.NAME]")
     if study["variants"]:
         study["rows"] = {
             f"{name}-{variant}": _merged(row, changes)
@@ -216,7 +218,7 @@ def check_settings(run):
     """Raises UserError if a run was started with other settings."""
     path = run.directory / SETTINGS
     earlier = {"script": run.script}  # of version 0.1.0, which did not write it
-    if path.exists() and earlier | json.loads(path.read_text()) != _settings_of(run):
+    if path.exists() and earlier | files.read_json(str(path)) != _settings_of(run):
         raise UserError(
             f"{path} holds other settings than row {run.row} of the study: give the row another "
             f"name, or delete {run.directory}"
@@ -229,7 +231,6 @@ def carry_out(study, run):
     Raises:
         UserError: a command failed.
     """
-    run.directory.mkdir(parents=True, exist_ok=True)
     files.write_text(str(run.directory / SETTINGS), json.dumps(_settings_of(run), indent=2))
     if run.config:
         text = json.dumps(run.config, indent=2) + "\n"

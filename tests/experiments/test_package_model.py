@@ -286,6 +286,12 @@ def test_a_directory_that_is_no_packaged_model_stays(tmp_path):
     assert (tmp_path / "mine" / "figures.json").exists()
 
 
+def test_a_file_is_no_place_for_a_model(tmp_path):
+    with pytest.raises(UserError, match="mine is a file: give a directory"):
+        (tmp_path / "mine").touch()
+        package_model.main(["run", str(tmp_path / "mine"), f"--card={CARD}"])
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_stop_while_a_model_is_replaced_leaves_one(tmp_path, monkeypatch, stopped):
     model = tmp_path / "model"

@@ -216,6 +216,28 @@ def test_a_new_command_after_the_training_runs_once_the_rows_are_not_finished(st
 
 
 @pytest.mark.parametrize(
+    "place, message",
+    [
+        ("runs", r"cannot make the directory .*runs/base/seed-1"),
+        ("runs/base/seed-1/settings.json", r"settings\.json is not JSON"),
+    ],
+)
+def test_files_that_are_in_the_way_are_an_error(study, tmp_path, place, message):
+    _, run = study
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_text("x")
+    with pytest.raises(UserError, match=message):
+        run("--rows=base")
+
+
+def test_a_study_without_rows_is_an_error(study):
+    path, run = study
+    path.write_text(path.read_text().partition("[rows.base]")[0] + "[rows]")
+    with pytest.raises(UserError, match=r"has no rows: write at least one table \[rows\.NAME\]"):
+        run()
+
+
+@pytest.mark.parametrize(
     "values, shown",
     [
         ([], ""),
