@@ -40,9 +40,10 @@ PLACES = {  # of a card, next to those of the config
     "name", "parameters", "phases", "tables", KEY, "float32_accuracy", "sentence_order_accuracy",
     "word_accuracy", "minimal_pairs",
 }  # fmt: skip
-OF_EVALUATION = (  # flags of the training that its evaluations need
+OF_EVALUATION = (  # flags of the training that its evaluations need; for masks, if it has them
     "max_seq_length", "max_predictions_per_seq", "eval_batch_size", "max_eval_steps",
-    "sentence_loss_weight",
+    "sentence_loss_weight", "masked_lm_budget", "ngram", "favor_shorter_ngram",
+    "do_whole_word_mask", "spm_model_file", "vocab_file",
 )  # fmt: skip
 PHASE = {  # column of the card -> flag of the training
     "length": "max_seq_length", "batch": "train_batch_size", "updates": "num_train_steps",
@@ -91,7 +92,7 @@ def heldout_figures(checkpoint, config_file, flags, directory):
             "run_pretraining.py",
             do_train=False, do_eval=True, init_checkpoint=checkpoint,
             albert_config_file=config_file, input_file=path, output_dir=output,
-            **{name: flags[name] for name in OF_EVALUATION},
+            **{name: flags[name] for name in OF_EVALUATION if name in flags},
         )  # fmt: skip
         lines = files.read_text(os.path.join(output, "eval_results.txt")).splitlines()
         found.append(dict(line.split(" = ") for line in lines if " = " in line))

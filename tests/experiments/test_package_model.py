@@ -216,14 +216,13 @@ def test_word_accuracy_counts_words_of_one_piece(tmp_path, monkeypatch):
     assert found == {"minimal_pairs": 0.75, "word_accuracy": pytest.approx(2 / 3)}
 
 
-def test_heldout_files_count_the_same(tmp_path, monkeypatch):
+def test_heldout_files_count_the_same_and_are_masked_as_in_the_training(tmp_path, monkeypatch):
     for name in ("books", "wiki"):
         (tmp_path / name).touch()
 
     def evaluate(script, input_file, output_dir, **flags):
-        assert (script, flags["init_checkpoint"], flags["max_seq_length"]) == (
-            "run_pretraining.py", "model", 64,
-        )  # fmt: skip
+        assert script == "run_pretraining.py" and flags.pop("init_checkpoint") == "model"
+        assert flags.items() >= given.items() and "vocab_file" not in flags
         accuracy = {"books": 0.25, "wiki": 0.5}[package_model.Path(input_file).name]
         package_model.Path(output_dir).mkdir(parents=True)
         (package_model.Path(output_dir) / "eval_results.txt").write_text(
@@ -231,9 +230,8 @@ def test_heldout_files_count_the_same(tmp_path, monkeypatch):
         )
 
     monkeypatch.setattr(package_model, "run_script", evaluate)
-    flags = dict.fromkeys(package_model.OF_EVALUATION, 64) | {
-        "eval_input_file": f"{tmp_path}/books,{tmp_path}/wiki"
-    }
+    given = {"max_seq_length": 64, "masked_lm_budget": 0.2, "ngram": 1, "spm_model_file": "spm"}
+    flags = given | {"eval_input_file": f"{tmp_path}/books,{tmp_path}/wiki", "init_checkpoint": "x"}
     found = package_model.heldout_figures("model", "config.json", flags, str(tmp_path / "work"))
     assert found == {"masked_lm_accuracy": 0.375}
 
