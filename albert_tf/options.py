@@ -587,10 +587,8 @@ class Squad(Options, heading="Questions and answers"):
     predict_file: str | None = option(None, path="file", help=
         "SQuAD JSON with the questions to answer. If it has answers too, every checkpoint is "
         "evaluated on it, and the one with the best f1 is kept.")
-    train_feature_file: str | None = option(None, path="output", help=
-        "TFRecord file for the features to train; in --output_dir by default.")
-    predict_feature_file: str | None = option(None, path="output", help=
-        "TFRecord file for the features to predict; in --output_dir by default.")
+    train_feature_file: str | None = option(None, _FEATURES.format("training"), path="output")
+    predict_feature_file: str | None = option(None, _FEATURES.format("predicted"), path="output")
     version_2_with_negative: bool | None = option(None, help=
         "Whether questions may have no answer (SQuAD 2.0). Read from --train_file by default or, "
         "without --do_train, from the checkpoint.")
