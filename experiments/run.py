@@ -170,29 +170,27 @@ def runs_of(study, output_dir, rows, seeds):
     runs = []
     for name in rows or study["rows"]:
         settings = _merged(study, study["rows"][name])
-        script, figures, config, flags = (
-            settings[key] for key in ("script", "figures", "config", "flags")
-        )
+        kept = {key: settings[key] for key in ("script", "figures", "config", "flags")}
         if "train_flops" in settings:
-            flags = flags | {"num_train_steps": _steps(config, flags, settings["train_flops"])}
+            kept["flags"] = settings["flags"] | {"num_train_steps": _steps(settings)}
         runs += [
-            Run(name, seed, script, figures, config, flags, output_dir / name / f"seed-{seed}")
-            for seed in seeds
+            Run(name, seed, directory=output_dir / name / f"seed-{seed}", **kept) for seed in seeds
         ]
     return runs
 
 
-def _steps(config, flags, budget):
-    """Number of updates that take `budget` floating-point operations."""
+def _steps(settings):
+    """Number of updates that take `train_flops` floating-point operations."""
     names = ("max_seq_length", "max_predictions_per_seq", "train_batch_size")
     try:
-        length, predictions, batch = (int(flags[name]) for name in names)
+        length, predictions, batch = (int(settings["flags"][name]) for name in names)
     except KeyError as error:
         raise UserError(f"train_flops needs {error.args[0]} in flags") from error
     except (TypeError, ValueError) as error:
         raise UserError(f"train_flops needs whole numbers in flags: {error}") from error
-    update = flops.training_flops(AlbertConfig.from_dict(config), batch, length, predictions)
-    return max(1, round(budget / update))
+    config = AlbertConfig.from_dict(settings["config"])
+    update = flops.training_flops(config, batch, length, predictions)
+    return max(1, round(settings["train_flops"] / update))
 
 
 # --- A run ---------------------------------------------------------------------------------------
