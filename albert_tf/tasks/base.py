@@ -207,13 +207,18 @@ class DataSet:
 
     def training_records(self):
         """RecordFiles of the training set, made if they are not there."""
-        path, counts, _ = self._records("train")
-        labels = {label: counts[f"label {label}"] for label in self.task.labels or ()}
-        return RecordFiles([path], self.task.schema, self.described(), labels)
+        cache = self._records("train")
+        labels = {label: cache.counts[f"label {label}"] for label in self.task.labels or ()}
+        return RecordFiles([cache.path], self.task.schema, self.described(), labels)
 
     def evaluation_splits(self):
         """Dict of key -> Split: the development set, with what else is evaluated next to it."""
-        return {suffix: part._split("dev") for suffix, part in self.parts("dev").items()}
+        splits = {}
+        for suffix, part in self.parts("dev").items():
+            given = part.read("dev")
+            path = part._records("dev", given).path
+            splits[suffix] = Split(input_pipeline.load_arrays(path, self.task.schema), given[0])
+        return splits
 
     def evaluate(self, splits, outputs, batch_size):
         """Evaluates outputs, a dict from key to the model's outputs for that split: Evaluation."""
@@ -224,23 +229,21 @@ class DataSet:
             warnings.append(self.task.warning(split, outputs[suffix]))
         return Evaluation(figures, tuple(warnings), lambda: self.task.keep(figures))
 
-    def _split(self, split):
-        given = self.read(split)
-        path, _, made = self._records(split, given)
-        return Split(made or input_pipeline.load_arrays(path, self.task.schema), given[0])
-
     def _records(self, split, given=None):
         """Makes the record file of a split, unless it is there and made of the same.
 
+        Args:
+            split: str.
+            given: the result of `read`; None to read the split if it is needed.
+
         Returns:
-            (path, Counter of what was counted, arrays of examples `given` if they were made now).
+            feature_cache.Cache.
         """
-        made = []
 
         def make(cache):
             examples, counts = given or self.read(split)
             cache.counts.update(counts)
-            return self._batches(examples, cache.counts, made if given else None)
+            return self._batches(examples, cache.counts)
 
         text = self.task.text
         cache = feature_cache.cached_records(
@@ -252,18 +255,16 @@ class DataSet:
             add_key=not self.record_files.get(split),
         )
         self._say(split, cache.counts)
-        return cache.path, cache.counts, _joined(made)
+        return cache
 
-    def _batches(self, examples, counts, made):
-        """Yields the features of examples, some at a time, and adds them to `made`."""
+    def _batches(self, examples, counts):
+        """Yields the features of examples, some at a time."""
         for start in range(0, len(examples), _TOGETHER):
             arrays = self.task.features(examples[start : start + _TOGETHER], counts)
             if self.task.labels:
                 found = map(int, self.task.label_counts(arrays))
                 names = (f"label {label}" for label in self.task.labels)
                 counts.update(dict(zip(names, found, strict=True)))
-            if made is not None:
-                made.append(arrays)
             yield arrays
 
     def _say(self, split, counts):
@@ -290,13 +291,12 @@ class DataSet:
 
     def prediction_splits(self):
         """Dict of key -> Split: what is to be predicted."""
-        splits = {}
+        splits, schema = {}, self.task.schema
         for suffix, (part, examples) in self.test_sets.items():
-            counts, made = collections.Counter(), []
-            batches = part._batches(examples, counts, made)
-            schemas.write_records(part.record_file("test"), self.task.schema, batches)
+            path, counts = part.record_file("test"), collections.Counter()
+            schemas.write_records(path, schema, part._batches(examples, counts))
             part._say("test", counts)
-            splits[suffix] = Split(_joined(made), examples)
+            splits[suffix] = Split(input_pipeline.load_arrays(path, schema), examples)
         return splits
 
     def write_predictions(self, splits, members, batch_size):
@@ -320,16 +320,6 @@ class DataSet:
             evaluation.report_predictions(self.output_dir, figures, member.step)
         else:
             print(f"The test set has no {self.labels_of_test}, so there are no figures.")
-
-
-def _joined(batches):
-    """Arrays of all batches as `input_pipeline.load_arrays` would read them; {} of none."""
-    arrays = {}
-    for name in batches[0] if batches else ():
-        values = np.concatenate([batch[name] for batch in batches])
-        is_float = values.dtype.kind == "f"
-        arrays[name] = values.reshape(len(values), -1).astype(np.float32 if is_float else np.int32)
-    return arrays
 
 
 # --- Figures that several tasks have ---
