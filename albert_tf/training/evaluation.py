@@ -160,7 +160,8 @@ class Evaluator:
         elif given:
             given = run_directory.find(given)
             print(f"--output_dir={folder.path} holds no checkpoint: evaluating {given}")
-            self.each([given])
+            self._run.load_weights_and_step(given)
+            self(given)
         else:
             raise UserError(f"--output_dir={folder.path} holds no checkpoint to evaluate")
 

@@ -120,6 +120,13 @@ def test_a_checkpoint_of_another_model_is_an_error(directory):
         make(run).evaluate_directory(timeout=0)
 
 
+def test_a_given_checkpoint_that_is_damaged_is_an_error(directory, tmp_path_factory):
+    (directory / "model.ckpt-4.data-00000-of-00001").write_bytes(b"half")
+    run = Run(tmp_path_factory.mktemp("empty"))
+    with pytest.raises(UserError, match=r"cannot read .*/model\.ckpt-4: the files are damaged"):
+        make(run).evaluate_directory(timeout=0, given=str(directory / "model.ckpt-4"))
+
+
 def test_the_newest_checkpoints_stay_and_those_before_are_deleted(directory):
     evaluator = make(Run(directory))
     evaluator._keep = 2
