@@ -18,7 +18,7 @@ from albert_tf.model import heads, objectives
 from albert_tf.options import WINDOW, check_pair_length
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base, glue
+from albert_tf.tasks import base, glue, tables
 from albert_tf.text.sequences import pack_pairs
 
 
@@ -207,13 +207,16 @@ class GlueData(base.DataSet):
         test_results.tsv has a line of tab-separated numbers per example, and no header;
         submit_results.tsv a header, then the name and the label (or score) of each example.
         """
-        rows = [answer.get("probabilities", answer).values() for answer in answers]
-        lines = ["\t".join(str(np.float32(value)) for value in row) for row in rows]
-        named = (
-            (example.guid, answer["label"] if self.task.labels else line)
-            for example, answer, line in zip(examples, answers, lines, strict=True)
-        )
-        texts = {"test": "".join(f"{line}\n" for line in lines), "submit": _table(named)}
+        numbers = [
+            [np.float32(value) for value in answer.get("probabilities", answer).values()]
+            for answer in answers
+        ]
+        if self.task.labels:
+            values = [answer["label"] for answer in answers]
+        else:
+            values = [score for (score,) in numbers]
+        named = zip([example.guid for example in examples], values, strict=True)
+        texts = {"test": tables.tab_separated(numbers), "submit": _submission(named)}
         texts = {
             os.path.join(self.output_dir, f"{name}_results{self.suffix}.tsv"): text
             for name, text in texts.items()
@@ -301,9 +304,9 @@ def glue_submission(row, examples, answers):
     else:
         values = [found["label"] for found in answers]
     ids = (int(example.guid) for example in examples)
-    return _table(zip(ids, values, strict=True))
+    return _submission(zip(ids, values, strict=True))
 
 
-def _table(rows):
+def _submission(rows):
     """A header, and a line for each pair of name and value."""
-    return "index\tprediction\n" + "".join(f"{name}\t{value}\n" for name, value in rows)
+    return tables.tab_separated([("index", "prediction"), *rows])

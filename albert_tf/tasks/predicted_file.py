@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import json
 import os
-import re
 
 from albert_tf.errors import UserError
 from albert_tf.tasks import ner, tables
@@ -117,11 +116,8 @@ def _check_columns(corpus):
 def _texts(directory, lines, rows):
     """Dicts as JSON lines, and others as a table: dict from path to text."""
     rows = list(rows)
-    # A cell of a CSV file may hold tabs and line ends, which are spaces in the table.
-    cells = [[re.sub(r"[\t\r\n]", " ", str(x)) for x in row.values()] for row in rows]
-    table = ["\t".join(row) for row in ([*rows[0]], *cells)]
     texts = {
-        TABLE: table,
-        JSON_LINES: [json.dumps(line, ensure_ascii=False) for line in lines],
+        TABLE: tables.tab_separated([rows[0].keys(), *(row.values() for row in rows)]),
+        JSON_LINES: "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines),
     }
-    return {os.path.join(directory, name): "\n".join(x) + "\n" for name, x in texts.items()}
+    return {os.path.join(directory, name): text for name, text in texts.items()}

@@ -20,7 +20,7 @@ from albert_tf.model import heads, objectives
 from albert_tf.options import check_race_lengths
 from albert_tf.publish import graph_inputs, signatures
 from albert_tf.records import schemas
-from albert_tf.tasks import base, json_file
+from albert_tf.tasks import base, json_file, tables
 from albert_tf.text.sequences import NUM_SPECIALS, pack_segments
 from albert_tf.training import evaluation
 
@@ -328,5 +328,4 @@ class RaceData(base.DataSet):
             right = "" if example.label is None else LETTERS[example.label]
             numbers = map(np.float32, answer["probabilities"].values())
             rows.append([example.passage_id, example.question, answer["label"], right, *numbers])
-        text = "".join("\t".join(map(str, row)) + "\n" for row in rows)
-        return {os.path.join(self.output_dir, "predictions.tsv"): text}
+        return {os.path.join(self.output_dir, "predictions.tsv"): tables.tab_separated(rows)}

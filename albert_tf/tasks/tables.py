@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of text: the rows of tab-separated and comma-separated files, with line numbers."""
+"""Tables of text: reads tab-separated and comma-separated files, and writes tab-separated ones."""
 
 import codecs
 import csv
@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from albert_tf import files
 from albert_tf.errors import UserError, decode
+
+_TO_SPACES = str.maketrans("\t\r\n", "   ")
 
 
 def read(path, columns):
@@ -32,6 +34,19 @@ def read(path, columns):
     if separator == "," and not path.endswith(".csv"):
         print(f"{path} has commas between its columns, so it is read as CSV")
     return list(rows(lines, path, separator)), separator
+
+
+def tab_separated(rows):
+    """Content of a tab-separated file. Tabs and line ends in a cell, as of CSV, become spaces.
+
+    Args:
+        rows: iterable of iterables of cells, of any type.
+
+    Returns:
+        str.
+    """
+    lines = ("\t".join(str(cell).translate(_TO_SPACES) for cell in row) for row in rows)
+    return "".join(f"{line}\n" for line in lines)
 
 
 class Row(NamedTuple):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from albert_tf import options
 from albert_tf.errors import UserError
 from albert_tf.records import schemas
-from albert_tf.tasks import base, classification, glue, tables
+from albert_tf.tasks import base, classification, glue, predicted_file, tables
 from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.glue import Example
 from albert_tf.text.tokenization import FullTokenizer
@@ -552,6 +552,15 @@ def test_prediction_files_of_classes():
         "index\tprediction\n7\tentailment\n08\tneutral\n",
         "index\tprediction\n7\tentailment\n8\tneutral\n",
     ]
+
+
+def test_labels_of_csv_files_stay_in_their_cells():
+    answers = base.labelled(("one\ttab", "two\nlines"), np.float32([[0.75, 0.25], [0.25, 0.75]]))
+    submit = files_of(glue.TASKS["rte"], ["0", "1"], answers)[1]
+    assert submit == "index\tprediction\n0\tone tab\n1\ttwo lines\n"
+    row = {"text": "a", "label": "one\ttab", "probability_one\ttab": 0.5}
+    table = predicted_file._texts("out", [], [row])[f"out/{predicted_file.TABLE}"]
+    assert table == "text\tlabel\tprobability_one tab\na\tone tab\t0.5\n"
 
 
 def test_prediction_files_of_scores():

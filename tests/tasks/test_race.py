@@ -291,7 +291,8 @@ def test_accuracy_of_levels():
 
 
 def test_answers_table():
-    examples = examples_of(["middle", "high"], [2, None])
+    first, second = examples_of(["middle", "high"], [2, None])
+    examples = [first, second._replace(passage_id="high\t9\n.txt")]
     logits = np.float32(np.log([[0.5, 0.125, 0.125, 0.25], [0.25, 0.125, 0.125, 0.5]]))
     data = race.RaceData(task(None, 64, 24), "", "out", "")
     answers = data.task.answers(None, {"logits": logits})
@@ -299,7 +300,7 @@ def test_answers_table():
     lines = [line.split("\t") for line in text.splitlines()]
     assert lines[0] == ["id", "question", "prediction", "answer", "A", "B", "C", "D"]
     assert lines[1][:4] == ["middle9.txt", "1", "A", "C"]
-    assert lines[2][:4] == ["high9.txt", "2", "D", ""]
+    assert lines[2][:4] == ["high 9 .txt", "2", "D", ""]
     assert [float(text) for text in lines[1][4:]] == pytest.approx([0.5, 0.125, 0.125, 0.25])
 
 
