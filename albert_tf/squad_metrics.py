@@ -70,9 +70,10 @@ def _evaluate_files(args):
 
 
 def _read_dict(path, what, is_valid):
-    found = json_file.read(path)
+    expected = f"must hold one JSON object, from question id to {what}"
+    found = json_file.read(path, expected)
     if not isinstance(found, dict):
-        raise UserError(f"{path} must hold one JSON object, from question id to {what}")
+        raise UserError(f"{path} {expected}")
     for qas_id, value in found.items():
         if not is_valid(value):
             raise UserError(f"{path}: {qas_id!r} has {reprlib.repr(value)}, which is not a {what}")

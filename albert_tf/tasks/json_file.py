@@ -7,11 +7,12 @@ import reprlib
 from albert_tf.errors import UserError, parse_json
 
 
-def read(path):
+def read(path, expected):
     """Reads a JSON file.
 
     Args:
         path: str.
+        expected: str, what the file must hold, for the message if it is a table.
 
     Raises:
         UserError: the file cannot be read, or is not JSON.
@@ -28,8 +29,8 @@ def read(path):
     first_line = content.lstrip().partition(b"\n")[0]
     if not first_line.startswith((b"{", b"[")) and {*b",\t"} & {*first_line}:
         raise UserError(
-            f"{path} seems to be a table, and a SQuAD file is JSON: an object whose `data` holds "
-            f"articles with paragraphs. Convert it. It begins: {first_line[:40]!r}"
+            f"{path} seems to be a table, and {expected}. Convert it. It begins: "
+            f"{first_line[:40]!r}"
         )
     return parse_json(content, path)
 

@@ -8,6 +8,8 @@ import reprlib
 from albert_tf.errors import UserError
 from albert_tf.tasks import json_file
 
+_FORM = "a SQuAD file is JSON: an object whose `data` holds articles with paragraphs"
+
 
 @dataclasses.dataclass(frozen=True)
 class SquadExample:
@@ -44,7 +46,7 @@ def entries(path, with_context=True):
             questions have the same id.
     """
     field, seen = json_file.field, set()
-    for a, article in enumerate(field(json_file.read(path), "data", list, path)):
+    for a, article in enumerate(field(json_file.read(path, _FORM), "data", list, path)):
         paragraphs = field(article, "paragraphs", list, f"{path}, article {a}")
         for p, paragraph in enumerate(paragraphs):
             where = f"{path}, article {a}, paragraph {p}"

@@ -302,6 +302,11 @@ def test_command_runs_as_a_module(prediction_file):
             "two questions have the id 'a'",
         ),
         ('{"data": []}', "[]", "must hold one JSON object, from question id to text"),
+        (
+            '{"data": []}',
+            "id,answer\na,x\n",
+            "predictions.json seems to be a table, and must hold one JSON object, from question id",
+        ),
         ('{"data": []}', '{"a": "x", "b": 1}', "predictions.json: 'b' has 1, which is not a text"),
         (
             '{"data": []}',
