@@ -99,12 +99,6 @@ class Predictions(NamedTuple):
         return (logits[answered - 1] + logits[answered]) / 2
 
 
-def no_answers(count, has_negatives):
-    """Result of `Predictions.answers` for questions without a window: list of dicts."""
-    score = {"no_answer_score": NULL_SCORE_WITHOUT_WINDOW} if has_negatives else {}
-    return [{"answer": "", "probability": 0.0} | score for _ in range(count)]
-
-
 def predict_v1(examples, features, runs, n_best_size, max_answer_length):
     """Answers of the version 1 head: all pairs of the best starts and ends of each window.
 

@@ -136,9 +136,10 @@ class Features:
     def batches(self, batch_size=1024):
         """Yields dicts of arrays [B, max_seq_length] or [B], named as `schemas.squad_schema`."""
         for start in range(0, len(self), batch_size):
-            yield self._batch(np.arange(start, min(start + batch_size, len(self))))
+            yield self.arrays(np.arange(start, min(start + batch_size, len(self))))
 
-    def _batch(self, rows):
+    def arrays(self, rows):
+        """Arrays of some windows, as of `batches`: rows is an int array [B]."""
         windows = []
         for row in rows:
             start = self.span_start[row]

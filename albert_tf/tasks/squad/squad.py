@@ -13,7 +13,7 @@ from albert_tf.checkpoints.run_directory import RunDirectory, Threshold
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
 from albert_tf.publish import graph_inputs, signatures
-from albert_tf.records import feature_cache, schemas
+from albert_tf.records import feature_cache, input_pipeline, schemas
 from albert_tf.tasks import base
 from albert_tf.tasks.squad import answers, features, questions, scores
 from albert_tf.training import evaluation
@@ -194,10 +194,7 @@ class SquadTask(base.Task):
 
     def features(self, examples, counts=None):
         """Arrays of the windows of Questions."""
-        windows = examples.features
-        if not len(windows):
-            return dict.fromkeys(self.inputs, np.zeros([0, 1], np.int32))
-        (arrays,) = windows.batches(len(windows))
+        arrays = examples.features.arrays(np.arange(len(examples.features)))
         return {name: values.astype(np.int32) for name, values in arrays.items()}
 
     def predictions(self, split, outputs):
@@ -210,7 +207,9 @@ class SquadTask(base.Task):
         """Answers as dicts: see `Predictions.answers`."""
         examples, windows = split.content
         if not len(windows):  # the model was given nothing
-            return answers.no_answers(len(examples), self.has_negatives)
+            score = {"no_answer_score": answers.NULL_SCORE_WITHOUT_WINDOW}
+            none = {"answer": "", "probability": 0.0} | (score if self.has_negatives else {})
+            return [dict(none) for _ in examples]
         predictions = self.predictions(split, [outputs])
         return predictions.answers(self.options.null_score_diff_threshold)
 
@@ -371,7 +370,7 @@ class SquadData:
         schemas.write_records(path, schema, content.features.batches())
         count = features.list_skipped(content.features, self.examples, path)
         _say_skipped(count, self.examples, path)
-        return {"": Split(self.task.features(content), content)}
+        return {"": Split(input_pipeline.load_arrays(path, schema), content)}
 
     def evaluate(self, splits, outputs, batch_size):
         """The official scores; the best checkpoint's answers and threshold are kept."""
