@@ -79,21 +79,19 @@ def data_set(name, text):
     """
     data_dir = FLAGS.data_dir or ""
     directories = data_dir, FLAGS.output_dir, FLAGS.cached_dir or FLAGS.output_dir
-    file = {"path": FLAGS.predict_file} if FLAGS.predict_file else {}
+    path = FLAGS.predict_file
     if name == "ner":
         task = ner.NerTask(ner.find_labels(data_dir, FLAGS.labels), text)
-        return (predicted_file.FileOfWords if file else ner.NerData)(task, *directories, **file)
+        if path:
+            return predicted_file.FileOfWords(task, *directories, path=path)
+        return ner.NerData(task, *directories)
     task = _task_of_texts(name, text)
-    if file:
-        file |= _columns_to_predict(task.row)
-    return (predicted_file.FileClassification if file else classification.GlueData)(
-        task,
-        *directories,
-        row=task.row,
-        submission_dir=FLAGS.glue_submission_dir,
-        shuffle_buffer_size=FLAGS.shuffle_buffer_size,
-        **file,
-    )
+    given = {"row": task.row, "shuffle_buffer_size": FLAGS.shuffle_buffer_size}
+    if path:
+        given |= {"path": path, **_columns_to_predict(task.row)}
+        return predicted_file.FileClassification(task, *directories, **given)
+    given["submission_dir"] = FLAGS.glue_submission_dir
+    return classification.GlueData(task, *directories, **given)
 
 
 def _task_of_texts(name, text):
