@@ -98,6 +98,7 @@ def main(_):
         )
     earlier = run_directory.RunDirectory(FLAGS.output_dir)
     can_evaluate = FLAGS.do_predict and data.is_labelled and not FLAGS.ensemble_dirs
+    evaluates = can_evaluate and bool(FLAGS.do_train or earlier.trained)
     record_files = {flag: data.record_file(use) for use, flag in RECORD_FLAGS.items()}
     training_flags.check_writable(**record_files)
     training_flags.fine_tune(
@@ -105,8 +106,8 @@ def main(_):
         configs[0],
         train_steps=steps,
         warmup_steps=int(steps * FLAGS.warmup_proportion),
-        keep_checkpoint_max=KEEP_CHECKPOINTS if FLAGS.do_predict else None,
-        do_eval=can_evaluate and bool(FLAGS.do_train or earlier.trained),
+        keep_checkpoint_max=KEEP_CHECKPOINTS if evaluates else None,
+        do_eval=evaluates,
         eval_batch_size=FLAGS.predict_batch_size,
         ensemble=tuple(zip(configs, prefixes, strict=True)) if FLAGS.ensemble_dirs else (),
     )

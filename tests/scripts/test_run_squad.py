@@ -428,6 +428,19 @@ def test_steps_count_questions(run_main, monkeypatch, flags, questions, epochs, 
     assert found[0].shuffle_buffer_size == 7
 
 
+@pytest.mark.parametrize("is_labelled", [True, False])
+def test_checkpoints_that_are_not_evaluated_stay(
+    run_main, monkeypatch, flags, is_labelled, tmp_path
+):
+    found = []
+    monkeypatch.setattr(finetuning, "fine_tune", lambda *values: found.append(values[2]))
+    if not is_labelled:
+        flags["predict_file"] = without_answers(flags["predict_file"], tmp_path / "test.json")
+    run_main(run_squad, **flags)
+    kept = (True, run_squad.KEEP_CHECKPOINTS) if is_labelled else (False, None)
+    assert (found[0].do_eval, found[0].keep_checkpoint_max) == kept
+
+
 def test_a_damaged_threshold_is_found_before_training(run_main, flags, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "null_score_diff_threshold.json").write_text("{}")
