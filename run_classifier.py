@@ -94,11 +94,10 @@ def check_task():
         )
     if FLAGS.do_train and task_name in ("tsv", "multi_label") and not FLAGS["text_column"].present:
         # The default, the first column, is often an id where columns have names.
-        given = {name: FLAGS[name].value for name in ("text_pair_column", "label_column")}
         named = [
-            f"--{name}={x}"
-            for name, x in given.items()
-            if x is not None and not x.replace(",", "").isdecimal()
+            f"--{name}={FLAGS[name].value}"
+            for name in ("text_pair_column", "label_column")
+            if FLAGS[name].value and not FLAGS[name].value.replace(",", "").isdecimal()
         ]
         if named:
             raise UserError(

@@ -193,7 +193,7 @@ class DataSet:
     # --- Training and evaluation ---
 
     def record_file(self, split):
-        """Path of the record file of a split; where the user gave none, it also gets a key."""
+        """Path of the record file of a split; a default one for train or dev also gets a key."""
         if self.record_files.get(split):
             return self.record_files[split]
         if split == "test":
@@ -262,9 +262,9 @@ class DataSet:
         for start in range(0, len(examples), _TOGETHER):
             arrays = self.task.features(examples[start : start + _TOGETHER], counts)
             if self.task.labels:
-                found = map(int, self.task.label_counts(arrays))
-                names = (f"label {label}" for label in self.task.labels)
-                counts.update(dict(zip(names, found, strict=True)))
+                found = self.task.label_counts(arrays).tolist()
+                for label, count in zip(self.task.labels, found, strict=True):
+                    counts[f"label {label}"] += count
             yield arrays
 
     def _say(self, split, counts):

@@ -415,8 +415,8 @@ def read_rows(task, data_dir, split):
     )
     if has_header and all(isinstance(column, int) for column in columns):
         if labelled:
-            is_example = len(header) > max(columns)
-            is_example = is_example and _is_label(task, header[task.label[0]].strip())
+            has_columns = len(header) > max(columns)
+            is_example = has_columns and _is_label(task, header[task.label[0]].strip())
         else:
             is_example = header[:1] and header[0].strip().isdecimal()
         if is_example:

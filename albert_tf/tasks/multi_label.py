@@ -2,6 +2,7 @@
 """Multi-label classification: any number of labels for each text, from a user's own files."""
 
 import dataclasses
+import functools
 import os
 
 import numpy as np
@@ -120,14 +121,10 @@ class MultiLabelTask(classification.ClassificationTask):
         scores = self.probabilities(logits)
         threshold = best_threshold(scores, gold)
         losses = np.mean(np.logaddexp(0, logits) - gold * logits, axis=-1)
+        f1 = functools.partial(sklearn.metrics.f1_score, gold, scores > threshold, zero_division=0)
         return {
-            f"{average}_f1": float(
-                sklearn.metrics.f1_score(
-                    gold, scores > threshold, average=average, zero_division=0.0
-                )
-            )
-            for average in ("micro", "macro")
-        } | {
+            "micro_f1": float(f1(average="micro")),
+            "macro_f1": float(f1(average="macro")),
             "threshold": threshold,
             "eval_loss": float(np.mean(losses)),
             "loss": base.mean_over_batches(losses, batch_size),

@@ -238,8 +238,10 @@ def _say_data(records, task):
 def _predict(data, config, options, strategy, run):
     """Predicts with the best checkpoint or an ensemble; `run` is None or that of the training."""
     task, splits, members = data.task, data.prediction_splits(), []
-    one = functools.partial(evaluation.find_best, options.output_dir, options.init_checkpoint)
-    for member_config, prefix in options.ensemble or [(config, one())]:
+    models = options.ensemble
+    if not models:
+        models = [(config, evaluation.find_best(options.output_dir, options.init_checkpoint))]
+    for member_config, prefix in models:
         if run is None or options.ensemble:
             run = make_run(task, member_config, strategy, options)
         run.load_weights_and_step(prefix)

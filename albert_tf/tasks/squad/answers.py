@@ -146,13 +146,16 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
     Raises:
         UserError: outputs do not fit the features.
     """
-    names = ("start_top_index", "start_top_log_probs", "end_top_index", "end_top_log_probs")
     candidates, null_scores = [], np.zeros(len(examples))
     for run in runs:
         _check_outputs(run)
         rows, starts = run["start_top_index"].shape
-        ends, end_scores = (run[name].reshape(rows, starts, -1) for name in names[2:])
-        beams = _Beams(run["start_top_index"], run["start_top_log_probs"], ends, end_scores)
+        beams = _Beams(
+            run["start_top_index"],
+            run["start_top_log_probs"],
+            run["end_top_index"].reshape(rows, starts, -1),
+            run["end_top_log_probs"].reshape(rows, starts, -1),
+        )
         candidates.append(_candidates(features, beams, max_answer_length))
         lowest = np.full(len(examples), NULL_SCORE_WITHOUT_WINDOW)
         np.minimum.at(lowest, features.example_index, run["cls_logits"].astype(np.float64))
