@@ -16,6 +16,7 @@ import tf_keras
 
 from albert_tf import progress
 from albert_tf.checkpoints import name_table
+from albert_tf.errors import UserError
 from albert_tf.model import dropout, fused, objectives, optimization
 from albert_tf.training import devices
 
@@ -252,6 +253,9 @@ class Predictor:
 
         Returns:
             dict of name -> numpy array [n, ...].
+
+        Raises:
+            UserError: an output is NaN.
         """
         outputs = {}
         with self._bar("predicting", num_rows, " rows") as bar:
@@ -262,6 +266,12 @@ class Predictor:
                         outputs[name] = np.zeros((num_rows, *values.shape[1:]), values.dtype)
                     outputs[name][rows[real]] = values[real]
                 bar.update(int(real.sum()))
+        for name, values in outputs.items():
+            if np.isnan(values).any():
+                raise UserError(
+                    f"the model's {name} hold NaN: its weights are damaged, or its numbers are too "
+                    "large for --dtype=fp16"
+                )
         return outputs
 
     def _forward(self, features):

@@ -8,6 +8,7 @@ import tf_keras
 
 from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives, optimization
 from albert_tf.options import Loop
 from albert_tf.training import devices, steps
@@ -170,3 +171,17 @@ def test_no_code_is_rewritten_by_autograph():
     predict = steps.Predictor(tf.distribute.get_strategy(), model, shows_progress=False)
     found = predict([(np.arange(2), {"x": np.array([[1], [2]], np.int32)})], 2)
     np.testing.assert_array_equal(found["doubled"], [[2], [4]])
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])  # infinite ones are those of padding in SQuAD
+def test_outputs_that_are_not_numbers_are_an_error(value):
+    def model(features, training):
+        return {"logits": tf.where(features["x"] > 1, value, 0.0)}
+
+    predict = steps.Predictor(tf.distribute.get_strategy(), model, shows_progress=False)
+    batches = [(np.arange(2), {"x": np.array([[1], [2]], np.int32)})]
+    if np.isinf(value):
+        assert predict(batches, 2)["logits"].tolist() == [[0.0], [value]]
+        return
+    with pytest.raises(UserError, match="the model's logits hold NaN"):
+        predict(batches, 2)

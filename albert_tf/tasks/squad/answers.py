@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import files
-from albert_tf.errors import UserError
 
 NULL_SCORE_WITHOUT_WINDOW = 1_000_000.0
 PAIRS_AT_ONCE = 2**20  # of starts and ends, to bound the memory for them
@@ -111,13 +110,9 @@ def predict_v1(examples, features, runs, n_best_size, max_answer_length):
 
     Returns:
         Predictions.
-
-    Raises:
-        UserError: outputs do not fit the features.
     """
     candidates = []
     for run in runs:
-        _check_outputs(run)
         starts, start_scores = _top(run["start_logits"], n_best_size)
         ends, end_scores = _top(run["end_logits"], n_best_size)
         # Every start is combined with every end.
@@ -142,13 +137,9 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
     Returns:
         Predictions with null_odds: the lowest no-answer logit of the windows of the question,
         averaged over the runs; 1,000,000 for a question without a window.
-
-    Raises:
-        UserError: outputs do not fit the features.
     """
     candidates, null_scores = [], np.zeros(len(examples))
     for run in runs:
-        _check_outputs(run)
         rows, starts = run["start_top_index"].shape
         beams = _Beams(
             run["start_top_index"],
@@ -185,13 +176,6 @@ class _Beams(NamedTuple):
     start_scores: np.ndarray
     ends: np.ndarray
     end_scores: np.ndarray
-
-
-def _check_outputs(run):
-    """Raises UserError for NaN in the outputs of a model."""
-    for name, values in run.items():
-        if np.isnan(values).any():
-            raise UserError(f"the model's {name} hold NaN: its weights are damaged")
 
 
 def _top(logits, count):
