@@ -110,9 +110,9 @@ def _run_trials(data, config, options, strategy):
     for seed in range(first, first + options.num_trials):
         directory = folder.file(f"trial-{seed}")
         print(f"Trial with seed {seed}: {directory}")
-        before = RunDirectory(directory).results
-        trial = dataclasses.replace(options, output_dir=directory, seed=seed)
         try:
+            before = RunDirectory(directory).results
+            trial = dataclasses.replace(options, output_dir=directory, seed=seed)
             files.check_writable(directory, "output_dir")
             with runs.locked(trial, strategy):
                 train_and_evaluate(data, config, trial, strategy)

@@ -421,6 +421,17 @@ def test_a_trial_that_fails_is_written_down_and_the_others_go_on(
     assert run_directory.exists(str(tmp_path / "out" / "model.ckpt-best"))
 
 
+def test_a_trial_with_a_damaged_record_is_written_down_too(
+    run_main, flags, tmp_path, trials_that_fail
+):
+    trials_that_fail({})
+    (tmp_path / "out" / "trial-1").mkdir(parents=True)
+    (tmp_path / "out" / "trial-1" / "best_trial.txt").write_text("damaged")
+    run_main(run_classifier, **flags | {"do_predict": False}, num_trials=2)
+    first, second, _ = (tmp_path / "out" / "trials.txt").read_text().splitlines()
+    assert "best_trial.txt must read global_step" in first and second.endswith("trial-2\t0.2")
+
+
 def test_one_trial_that_succeeds_is_enough_and_none_is_an_error(
     run_main, flags, tmp_path, trials_that_fail
 ):
