@@ -77,8 +77,9 @@ def main(_):
 
     prefixes = []
     if not FLAGS.do_train:
-        given = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
-        prefixes = squad.trained_checkpoints(FLAGS.output_dir, FLAGS.ensemble_dirs, given)
+        prefixes = squad.trained_checkpoints(
+            FLAGS.output_dir, FLAGS.ensemble_dirs, FLAGS.init_checkpoint
+        )
     version = squad.choose_version(prefixes, FLAGS.train_file, FLAGS.version_2_with_negative)
     if FLAGS.ensemble_dirs:
         choices = model_flags.follow_all([source.find(prefix) for prefix in prefixes])

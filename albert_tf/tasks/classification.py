@@ -87,7 +87,8 @@ class ClassificationTask(base.Task):
         """
         tokenizer, length = self.text.tokenizer, self.text.max_seq_length
         check_pair_length(length)
-        texts, pairs = ([getattr(x, name) for x in examples] for name in ("text_a", "text_b"))
+        texts = [example.text_a for example in examples]
+        pairs = [example.text_b for example in examples]
         return pack_pairs(tokenizer, texts, pairs, length) | {
             "label_ids": self.label_ids(examples),
             "is_real_example": np.ones(len(examples), np.int8),
