@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf import files
-
 NULL_SCORE_WITHOUT_WINDOW = 1_000_000.0
 PAIRS_AT_ONCE = 2**20  # of starts and ends, to bound the memory for them
 ROUNDING = 1e-4  # logits that differ by less may change their order on another machine
@@ -71,6 +69,16 @@ class Predictions(NamedTuple):
             else ""
             for qas_id, entries in self.nbest.items()
         }
+
+    def files(self, null_threshold=None):
+        """The original's files, with the answers of `texts`: dict from name to content."""
+        named = {
+            "predictions.json": self.texts(null_threshold),
+            "nbest_predictions.json": self.nbest,
+        }
+        if self.null_odds is not None:
+            named["null_odds.json"] = self.null_odds
+        return {name: json.dumps(values, indent=4) + "\n" for name, values in named.items()}
 
     def robust_threshold(self, null_threshold):
         """A threshold that gives the same answers, also where logits are rounded differently.
@@ -154,16 +162,6 @@ def predict_v2(examples, features, runs, n_best_size, max_answer_length):
     nbest, spanless = _nbest_lists(examples, features, candidates, n_best_size, ("", -1e6, -1e6))
     null_odds = dict(zip(nbest, (null_scores / len(runs)).tolist(), strict=True))
     return Predictions(nbest, null_odds, spanless)
-
-
-def write_json(path, values):
-    """Writes predictions, n-best lists or null odds as the original does.
-
-    Args:
-        path: str.
-        values: dict from question id.
-    """
-    files.write_text(path, json.dumps(values, indent=4) + "\n")
 
 
 # === Outputs of the model ===

@@ -81,9 +81,12 @@ def read_examples(path, training):
         UserError: the file cannot be read or is not a SQuAD file, a context is empty, an id appears
             twice or, in training, a question has no answer, several, or one outside its context.
     """
-    examples = [
-        _read_question(qa, context, training, where) for where, context, qa in entries(path)
-    ]
+    examples = []
+    for where, context, qa in entries(path):
+        question = json_file.field(qa, "question", str, where)
+        answers = answer_texts(qa, where) if "answers" in qa or training else None
+        taught = _answer_to_learn(qa, answers, context, where) if training else ()
+        examples.append(SquadExample(qa["id"], question, context, answers, *taught))
     if not examples:
         raise UserError(f"{path} holds no question")
     return examples
@@ -134,7 +137,10 @@ def report_oddities(examples, path):
     silent = [example for example in examples if not example.question_text.strip()]
     if silent:
         print(f"{path}: {len(silent)} questions have no text (the first is {silent[0].qas_id})")
-    astray = [example for example in examples if not _points_at_its_answer(example)]
+    taught = [example for example in examples if example.orig_answer_text]
+    astray = [
+        e for e in taught if not e.paragraph_text.startswith(e.orig_answer_text, e.start_position)
+    ]
     if astray:
         elsewhere = sum(e.orig_answer_text in e.paragraph_text for e in astray)
         print(
@@ -142,19 +148,6 @@ def report_oddities(examples, path):
             f"the answer's text (the first is {astray[0].qas_id}); {elsewhere} of these answers "
             "occur elsewhere in their context. Training takes the characters at answer_start"
         )
-
-
-def _points_at_its_answer(example):
-    """Whether the answer to train on is at its start position; True if there is no answer."""
-    answer = example.orig_answer_text
-    return not answer or example.paragraph_text.startswith(answer, example.start_position)
-
-
-def _read_question(qa, context, training, where):
-    question = json_file.field(qa, "question", str, where)
-    answers = answer_texts(qa, where) if "answers" in qa or training else None
-    taught = _answer_to_learn(qa, answers, context, where) if training else ()
-    return SquadExample(qa["id"], question, context, answers, *taught)
 
 
 def _answer_to_learn(qa, answers, context, where):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf import files
 from albert_tf.checkpoints import readers, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory, Threshold
 from albert_tf.errors import UserError
@@ -403,14 +404,8 @@ class SquadData:
 
     def _write_answers(self, predictions, null_threshold):
         """Writes the original's files of answers."""
-        named = {
-            "predictions.json": predictions.texts(null_threshold),
-            "nbest_predictions.json": predictions.nbest,
-        }
-        if predictions.null_odds is not None:
-            named["null_odds.json"] = predictions.null_odds
-        for name, values in named.items():
-            answers.write_json(os.path.join(self.output_dir, name), values)
+        for name, text in predictions.files(null_threshold).items():
+            files.write_text(os.path.join(self.output_dir, name), text)
 
     def _keep_threshold(self, predictions, figures):
         """Keeps the threshold that an evaluation has tuned, for files without answers.

@@ -47,12 +47,6 @@ def dev(tokenizer):
     return convert
 
 
-def written(tmp_path, values):
-    path = tmp_path / "out.json"
-    squad_predictions.write_json(str(path), values)
-    return path.read_text()
-
-
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]\d+)?")
 
 
@@ -68,27 +62,30 @@ def assert_same_file(found, expected):
 
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("suffix, n_best, longest", [("", 20, 30), ("_n3_a4", 3, 4)])
-def test_v1_files_are_the_originals(dev, tmp_path, window, suffix, n_best, longest):
+def test_v1_files_are_the_originals(dev, window, suffix, n_best, longest):
     examples, features = dev("v1.1", window)
     run = golden_arrays(f"v1_{window}_logits")
     found = squad_predictions.predict_v1(examples, features, [run], n_best, longest)
     name = f"v1_{window}{suffix}"
-    assert_same_file(written(tmp_path, found.texts()), golden_text(f"{name}_predictions"))
-    assert_same_file(written(tmp_path, found.nbest), golden_text(f"{name}_nbest"))
+    predictions, nbest = found.files().values()
+    assert_same_file(predictions, golden_text(f"{name}_predictions"))
+    assert_same_file(nbest, golden_text(f"{name}_nbest"))
     assert found.null_odds is None
 
 
-def test_v2_files_are_the_originals(dev, tmp_path):
+def test_v2_files_are_the_originals(dev):
     examples, features = dev("v2.0")
     name = "v2_L64_S24_Q12"
     run = golden_arrays(f"{name}_outputs")
     found = squad_predictions.predict_v2(examples, features, [run], 20, 30)
-    assert_same_file(written(tmp_path, found.texts()), golden_text(f"{name}_nothresh_predictions"))
-    assert_same_file(written(tmp_path, found.nbest), golden_text(f"{name}_nbest"))
-    assert_same_file(written(tmp_path, found.null_odds), golden_text(f"{name}_null_odds"))
+    predictions, nbest, null_odds = found.files().values()
+    assert_same_file(predictions, golden_text(f"{name}_nothresh_predictions"))
+    assert_same_file(nbest, golden_text(f"{name}_nbest"))
+    assert_same_file(null_odds, golden_text(f"{name}_null_odds"))
     threshold = json.loads(golden_text(f"{name}_eval"))["final"]["null_score_diff_threshold"]
     final = found.texts(threshold)
-    assert written(tmp_path, final) == golden_text(f"{name}_final_predictions")
+    final_file = found.files(threshold)["predictions.json"]
+    assert final_file == golden_text(f"{name}_final_predictions")
     # The question that has the threshold as its own score is not below it.
     (at_threshold,) = [q for q, odds in found.null_odds.items() if odds == threshold]
     assert final[at_threshold] == "" != found.texts()[at_threshold]
