@@ -170,9 +170,7 @@ class Loaded:
         pieces = scoring.pieces_of(
             self.tokenizer, sequences.as_texts(texts), self.max_seq_length, places
         )
-        if "score" not in self._predictors:
-            self._predictors["score"] = scoring.predictor(self.model, self.shows_progress)
-        found = scoring.scores(self._predictors["score"], pieces, method)
+        found = scoring.scores(self._predictor(scoring.log_probs), pieces, method)
         if per_piece:
             for score, ids in zip(found, pieces.ids, strict=True):
                 score["pieces"] = self.tokenizer.convert_ids_to_tokens(ids.tolist())
@@ -351,13 +349,18 @@ class Loaded:
             return {}
         arrays = {n: np.asarray(values, np.int32).reshape(rows, -1) for n, values in arrays.items()}
         width = arrays["input_ids"].shape[1]
-        key = (function, *options)
-        if key not in self._predictors:  # keeps the traced graph for later calls
-            model = functools.partial(function, self.model, *options) if function else self.model
-            self._predictors[key] = Predictor(self._strategy, model, self.shows_progress)
         choices = 1 if function else self._task.choices
         batches = input_pipeline.prediction_batches(arrays, self._batch_size, width // choices)
-        return self._predictors[key](batches, rows)
+        return self._predictor(function, *options)(batches, rows)
+
+    def _predictor(self, function, *options):
+        """The Predictor of `_run`, with the graphs of earlier calls."""
+        key = (function, *options)
+        if key not in self._predictors:
+            model = functools.partial(function, self.model, *options) if function else self.model
+            self._predictors[key] = Predictor(self._strategy, model)
+        self._predictors[key].shows_progress = self.shows_progress
+        return self._predictors[key]
 
 
 def _several_options(options, is_single):

@@ -237,7 +237,7 @@ def evaluate(loaded, paradigms, method, path=None):
     def save(results):
         files.write_text(path, json.dumps(settings | summary(paradigms, results), indent=2) + "\n")
 
-    predict = scoring.predictor(loaded.model, shows_progress=False)
+    predict = scoring.predictor(loaded.model)
     results = measure(predict, paradigms, pieces, method, results, save if path else None)
     return summary(paradigms, results)
 
@@ -264,7 +264,7 @@ def of_training(config, tokenizer, max_length, paradigms):
     pieces = encode(paradigms, tokenizer, max_length)
     model = heads.PretrainingModel(config, dtype="float32")
     own = name_table.named_variables(model)
-    predict = scoring.predictor(model, shows_progress=False)
+    predict = scoring.predictor(model)
 
     def measured(variables):
         for name, variable in own.items():

@@ -135,15 +135,10 @@ def log_probs(model, features, training=False):
     return {"log_probs": -losses[:, 0]}
 
 
-def predictor(model, shows_progress=True):
-    """The function that `scores` needs: a Predictor.
-
-    Args:
-        model: heads.PretrainingModel.
-        shows_progress: bool, whether a terminal shows a bar.
-    """
+def predictor(model):
+    """The function that `scores` needs, for a heads.PretrainingModel: a Predictor without a bar."""
     of_model = functools.partial(log_probs, model)
-    return Predictor(tf.distribute.get_strategy(), of_model, shows_progress)
+    return Predictor(tf.distribute.get_strategy(), of_model, shows_progress=False)
 
 
 def total(scores):

@@ -239,7 +239,7 @@ class Predictor:
 
     def __init__(self, strategy, model, shows_progress=True):
         self._strategy, self._model = strategy, model
-        self._bar = progress.bar if shows_progress else progress.LogLines
+        self.shows_progress = shows_progress
         self._is_one = strategy.num_replicas_in_sync == 1 and not devices.is_tpu(strategy)
         self._functions = {}
 
@@ -258,7 +258,8 @@ class Predictor:
             UserError: an output is NaN.
         """
         outputs = {}
-        with self._bar("predicting", num_rows, " rows") as bar:
+        progress_of = progress.bar if self.shows_progress else progress.LogLines
+        with progress_of("predicting", num_rows, " rows") as bar:
             for rows, features in batches:
                 real = rows >= 0
                 for name, values in self._forward(features).items():

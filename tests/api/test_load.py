@@ -15,6 +15,7 @@ import tensorflow as tf
 import albert_tf
 import export_checkpoints
 import export_to_tfhub
+from albert_tf import progress
 from albert_tf.api import description
 from albert_tf.checkpoints import huggingface, name_table, run_directory
 from albert_tf.config import AlbertConfig
@@ -226,6 +227,21 @@ def test_a_missing_head_is_named(copied, loaded, capsys):
     assert found.fill_mask("a [MASK]") == loaded.fill_mask("a [MASK]")
     with pytest.raises(UserError, match="no sentence-order head"):
         found.sentence_order("a", "b")
+
+
+def test_progress_can_be_switched_off_at_any_time(release, monkeypatch):
+    loaded, shown = albert_tf.load(release), []
+
+    def bar(*arguments):
+        shown.append(arguments)
+        return progress.LogLines(*arguments)
+
+    monkeypatch.setattr(progress, "bar", bar)
+    for shows_progress, count in ((True, 2), (False, 2), (True, 4)):
+        loaded.shows_progress = shows_progress
+        loaded.embed("a")
+        loaded.score("a")
+        assert len(shown) == count
 
 
 # --- What a fine-tuned checkpoint is for ---------------------------------------------------------
