@@ -316,11 +316,6 @@ class Loaded:
                 f"predict of this model takes {', '.join(names)}. Missing: {', '.join(missing)}"
             )
         counts = {a: len(found) for a, found in lists.items() if not isinstance(given[a], str)}
-        if isinstance(given.get("texts"), str) and counts:
-            raise UserError(
-                f"texts is one str and pairs a list of {counts['pairs']}: give as many texts as "
-                "pairs"
-            )
         if len(set(counts.values())) > 1:
             received = ", ".join(f"{count} {argument}" for argument, count in counts.items())
             raise UserError(f"lists must be equally long. Received: {received}")

@@ -232,6 +232,10 @@ def test_classes_and_labels(trained):
     assert loaded.labels == ("entailment", "not_entailment")
     both = loaded.predict(["one", "two"], "three")
     assert_same(both, [loaded.predict(text, "three") for text in ("one", "two")])
+    assert_same(
+        loaded.predict("three", ["one", "two"]),
+        [loaded.predict("three", text) for text in ("one", "two")],
+    )
     values = np.array([list(row["probabilities"].values()) for row in both])
     assert np.ptp(values[:, 0]) > 1e-3  # of different texts
 
@@ -247,7 +251,6 @@ def test_sentences_without_words(trained):
 @pytest.mark.parametrize(
     "kind, inputs, named, message",
     [
-        ("pair", ("a", ["b", "c", "d"]), {}, "texts is one str and pairs a list of 3"),
         ("pair", (["a", "b"], ["c"]), {}, "equally long. Received: 2 texts, 1 pairs"),
         ("pair", (["a", "b"],), {}, "takes texts, pairs. Missing: pairs"),
         ("pair", (), {"pairs": "a"}, "takes texts, pairs. Missing: texts"),
