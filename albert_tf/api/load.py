@@ -79,19 +79,23 @@ def load(
         ("path", path), ("spm_model_file", spm_model_file), ("vocab_file", vocab_file)
     ):  # fmt: skip
         options.check_path(name, os.fspath(given or ""))
-    found = source.find(path)
     choice = source.Choice(
-        found,
+        source.find(path),
         text={"do_lower_case": do_lower_case, "strip_accents": strip_accents},
         vocabulary_flag="spm_model_file" if spm_model_file else "vocab_file",
         vocabulary_path=os.fspath(spm_model_file or vocab_file or "") or None,
         given_config=config,
         shown=source.as_argument,
     )
-    config = choice.config
-    text = _text_input(choice, max_seq_length or found.setting("max_seq_length"))
+    return of_choice(choice, task, labels, max_seq_length, batch_size)
+
+
+def of_choice(choice, task, labels, max_seq_length, batch_size):
+    """Loads the model of a source.Choice with a source; the other arguments are those of `load`."""
+    found, config = choice.source, choice.config
+    text = _text_input(choice, max_seq_length)
     shapes = readers.open_reader(found.checkpoint).shapes
-    kind = kind_of(found, shapes, task, labels)
+    kind = _kind_of(choice, shapes, task, labels)
     finetuned = kind and make_task(kind, text, found)
     parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
     if finetuned:
@@ -119,13 +123,16 @@ def load(
 
 def _text_input(choice, length):
     """TextInput that converts text to the model's input."""
-    config = choice.config
-    told = choice.source.max_seq_length() or DEFAULT_LENGTH
-    length = length or min(told, config.max_position_embeddings)
-    if not SHORTEST <= length <= config.max_position_embeddings:
+    config, found = choice.config, choice.source
+    longest = config.max_position_embeddings
+    if length is None:
+        length = found.setting("max_seq_length")
+    if length is None:
+        length = min(found.max_seq_length() or DEFAULT_LENGTH, longest)
+    if not SHORTEST <= length <= longest:
         raise UserError(
-            f"max_seq_length must lie between {SHORTEST} and max_position_embeddings="
-            f"{config.max_position_embeddings} of the config. Received: {length}"
+            f"{choice.shown('max_seq_length')} must lie between {SHORTEST} and "
+            f"max_position_embeddings={longest} of the config. Received: {length}"
         )
     return base.text_input([config], choice.tokenizer_arguments, length)
 
@@ -133,11 +140,11 @@ def _text_input(choice, length):
 # --- The task ------------------------------------------------------------------------------------
 
 
-def kind_of(found, shapes, task=None, labels=None):
+def _kind_of(choice, shapes, task, labels):
     """Finds the task of a checkpoint.
 
     Args:
-        found: checkpoints.source.Source.
+        choice: checkpoints.source.Choice.
         shapes: dict of original name -> list of int, of the checkpoint.
         task: str or None, the task according to the caller.
         labels: sequence of str or None, the classes according to the caller.
@@ -152,23 +159,24 @@ def kind_of(found, shapes, task=None, labels=None):
     if isinstance(labels, str):
         raise UserError(f"labels must be a list of str. Received: the str {labels!r}")
     labels = None if labels is None else tuple(map(str, labels))
+    found, shown = choice.source, choice.shown
     weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
     recorded = run_directory.RunDirectory(found.directory).task if weights else None
     if any(version.variable in shapes for version in squad.VERSIONS):
         recorded = run_directory.FinetunedTask(SQUAD, None)
     if recorded:
-        _check_recorded(found, recorded, task, labels)
+        _check_recorded(choice, recorded, task, labels)
         return recorded
     if not weights:
         if task or labels:
-            given = f"task={task!r}" if task else f"labels={list(labels)}"
+            given = shown("task", task) if task else shown("labels", list(labels))
             raise UserError(f"{found.checkpoint} is not fine-tuned: leave out {given}")
         return None
     task = task.lower() if task else huggingface.read_task(found.directory, weights[0])
     if task is None and weights[0] == 1:
         raise UserError(
-            f"{found.checkpoint} has one output, as regression and RACE have, and nothing next "
-            'to it tells which: pass task="regression" or task="race"'
+            f"{found.checkpoint} has one output, as regression and RACE have, and nothing next to "
+            f"it tells which: pass {shown('task', REGRESSION)} or {shown('task', 'race')}"
         )
     if task in (None, "tsv", "ner", multi_label.NAME):
         labels = labels or huggingface.read_labels(found.directory)
@@ -178,28 +186,32 @@ def kind_of(found, shapes, task=None, labels=None):
         fixed = {"race": race.RaceTask.labels, REGRESSION: None}
         known = fixed[task] if task in fixed else glue.find_task(task).labels
         if labels not in (None, known):
-            raise UserError(f"labels={list(labels)}, but those of task={task!r} are {known}")
+            raise UserError(
+                f"{shown('labels', list(labels))}, but those of {shown('task', task)} are {known}"
+            )
         labels, num_outputs = known, 1 if known is None or task == "race" else len(known)
     if num_outputs != weights[0]:
         raise UserError(
             f"{found.checkpoint} has {weights[0]} outputs, but {num_outputs} belong to "
-            f"task={task or 'tsv'!r} with labels={labels and list(labels)}"
+            f"{shown('task', task or 'tsv')} with labels={labels and list(labels)}"
         )
     return run_directory.FinetunedTask(task or "tsv", labels)
 
 
-def _check_recorded(found, recorded, task, labels):
+def _check_recorded(choice, recorded, task, labels):
     """Raises UserError if the caller contradicts the record of a run."""
+    directory = choice.source.directory
     is_score = recorded.labels is None and recorded.task_name != SQUAD
     names = [recorded.task_name, *([REGRESSION] if is_score else [])]
     what = SQUAD if recorded.task_name == SQUAD else recorded
     if task is not None and glue.model_task(task) not in names:
         raise UserError(
-            f"task={task!r}, but {found.directory} was trained for {what}: leave it out"
+            f"{choice.shown('task', task)}, but {directory} was trained for {what}: leave it out"
         )
     if labels not in (None, recorded.labels):
         raise UserError(
-            f"labels={list(labels)}, but {found.directory} was trained for {what}: leave them out"
+            f"{choice.shown('labels', list(labels))}, but {directory} was trained for {what}: "
+            "leave them out"
         )
 
 

@@ -200,14 +200,22 @@ def find(path, takes_exports=False):
 # --- What the source says, and what the caller does ----------------------------------------------
 
 
-def as_flag(name, value):
-    """Formats a setting for scripts: `--do_lower_case=false`."""
-    return f"--{name}={json.dumps(value)}"
+_FLAGS = {"task": "task_name"}  # argument of albert_tf.load -> flag, where the names differ
 
 
-def as_argument(name, value):
-    """Formats a setting for Python: `do_lower_case=False`."""
-    return f"{name}={value!r}"
+def as_flag(name, value=None):
+    """Formats a setting for scripts: `--do_lower_case=false`; only its name if value is None."""
+    flag = f"--{_FLAGS.get(name, name)}"
+    if isinstance(value, list | tuple):
+        value = ",".join(value)
+    elif not isinstance(value, str | None):
+        value = json.dumps(value)
+    return flag if value is None else f"{flag}={value}"
+
+
+def as_argument(name, value=None):
+    """Formats a setting for Python: `do_lower_case=False`; only its name if value is None."""
+    return name if value is None else f"{name}={value!r}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,11 +283,10 @@ class Choice:
             return recorded.flag, self._find_recorded(recorded)
         path = self.source and self.source.vocabulary_file()
         if path is None:
-            names = [self.shown(name, "...").partition("=")[0] for name in VOCABULARY_FLAGS]
             where = f"{self.source.directory} holds no vocabulary: " if self.source else ""
             raise UserError(
-                f"{where}give {' or '.join(names)} (the SentencePiece model, such as "
-                "30k-clean.model, or vocab.txt)"
+                f"{where}give {' or '.join(map(self.shown, VOCABULARY_FLAGS))} (the SentencePiece "
+                "model, such as 30k-clean.model, or vocab.txt)"
             )
         return vocabulary_flag(path), path
 
@@ -308,8 +315,7 @@ class Choice:
         if path is None or not recorded.is_file(path):
             raise UserError(
                 f"{recorded.path}, the vocabulary according to {self.source.settings_file}, is "
-                f"gone or another file now: give the right one as "
-                f"{self.shown(recorded.flag, '...').partition('=')[0]}"
+                f"gone or another file now: give the right one as {self.shown(recorded.flag)}"
             )
         return path
 

@@ -38,7 +38,7 @@ def main(_):
     paradigms = minimal_pairs.read(found, FLAGS.pairs_per_paradigm)
     if FLAGS.output_file:
         files.check_file_writable(FLAGS.output_file, "output_file")
-    loaded = predict.load(FLAGS.model)
+    loaded = predict.load()
     figures = minimal_pairs.evaluate(loaded, paradigms, FLAGS.method, FLAGS.output_file)
     print(minimal_pairs.table(figures))
 

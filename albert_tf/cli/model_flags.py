@@ -37,7 +37,7 @@ def _check_length(config, path):
         )
 
 
-def _given():
+def given_settings():
     """Settings of a model from the flags and a hub module: dict of arguments of source.Choice.
 
     The module's vocabulary comes first, as in the original, where --spm_model_file is then often a
@@ -51,7 +51,7 @@ def _given():
         "given_config": source.read_config(path) if path else None,
         "config_path": path,
     }
-    if FLAGS.albert_hub_module_handle:
+    if "albert_hub_module_handle" in FLAGS and FLAGS.albert_hub_module_handle:
         module = source.Source(FLAGS.albert_hub_module_handle)
         given["text"] |= _casing_of(module, given["text"])
         vocabulary = module.vocabulary_file()
@@ -94,7 +94,7 @@ def follow(found, names, given=None, may_differ=False):
     Args:
         found: source.Source; None if the weights are random or from a hub module.
         names: iterable of str, those of TEXT_FLAGS that the source decides.
-        given: dict, as from `_given`; None to read the flags.
+        given: dict, as from `given_settings`; None to read the flags.
         may_differ: bool, whether a flag may contradict the source.
 
     Returns:
@@ -103,7 +103,7 @@ def follow(found, names, given=None, may_differ=False):
     Raises:
         UserError: a flag contradicts the source, or something is missing.
     """
-    choice = source.Choice(found, **(given or _given()), may_differ=may_differ)
+    choice = source.Choice(found, **(given or given_settings()), may_differ=may_differ)
     for name in names:
         value = choice.setting(name) if name in FLAGS else None
         if value is not None:
@@ -148,7 +148,7 @@ def follow_all(sources):
     Raises:
         UserError: two of them were trained with different vocabularies, casing or lengths.
     """
-    given = _given() | {"given_config": None, "config_path": None}
+    given = given_settings() | {"given_config": None, "config_path": None}
     choices = [follow(found, TEXT_FLAGS, given) for found in sources]
     recorded = [found for found in sources if found.settings]
     for found in recorded[1:]:

@@ -33,11 +33,11 @@ from albert_tf.errors import UserError
 FLAGS = flags.FLAGS
 QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
 COLUMNS = {"text_column": "text", "text_pair_column": "text_pair", "id_column": "id"}
-OVERRIDES = {  # flag for what a --model may lack -> argument of albert_tf.load
-    option.name: {"albert_config_file": "config", "task_name": "task"}.get(option.name, option.name)
+OVERRIDES = [  # for what a --model may lack
+    option.name
     for group in (options.TrainedModel, options.TrainedTask)
     for option in options.options_of(group)
-}
+]
 
 
 def define_flags():
@@ -74,7 +74,7 @@ def main(_):
 
     with output() as file:
         if FLAGS.model:
-            loaded = load(FLAGS.model, batch_size=FLAGS.predict_batch_size)
+            loaded = load(FLAGS.predict_batch_size)
             loaded.shows_progress = False  # this command shows progress itself
             if FLAGS.score:
                 found = _scores(loaded)
@@ -214,24 +214,22 @@ def find_export(path):
     )
 
 
-def load(path, **arguments):
-    """Loads --model with the flags in OVERRIDES; its output goes to standard error.
-
-    Args:
-        path: str, the value of --model.
-        **arguments: other arguments of albert_tf.load.
-
-    Returns:
-        Loaded.
-    """
+def load(batch_size=32):
+    """Loads --model with the flags in OVERRIDES: Loaded. Its output goes to standard error."""
     from albert_tf.api import load
     from albert_tf.checkpoints import source
+    from albert_tf.cli import model_flags
 
-    arguments |= {OVERRIDES[name]: value for name, value in given(OVERRIDES).items()}
-    if "config" in arguments:
-        arguments["config"] = source.read_config(arguments["config"])
+    found = given(OVERRIDES)
     with contextlib.redirect_stdout(sys.stderr):  # standard output is only for predictions
-        return load.load(path, **arguments)
+        choice = source.Choice(source.find(FLAGS.model), **model_flags.given_settings())
+        return load.of_choice(
+            choice,
+            found.get("task_name"),
+            found.get("labels"),
+            found.get("max_seq_length"),
+            batch_size,
+        )
 
 
 def of_checkpoint(loaded, embeddings):

@@ -310,7 +310,7 @@ def test_the_longest_question_of_race_is_the_recorded_one(length, expected, tmp_
 
 def test_one_output_has_to_be_explained(tmp_path):
     sources.write_release(tmp_path, heads.ClassificationModel, num_outputs=1)
-    with pytest.raises(UserError, match='pass task="regression" or task="race"'):
+    with pytest.raises(UserError, match="pass task='regression' or task='race'"):
         albert_tf.load(tmp_path)
     assert isinstance(albert_tf.load(tmp_path, task="race").model, heads.MultipleChoiceModel)
     assert set(albert_tf.load(tmp_path, task="regression").predict("a")) == {"predictions"}

@@ -3,6 +3,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -139,7 +140,7 @@ def test_options_of_what_the_directory_does_not_tell(release, run, tmp_path):
     vocabulary = tmp_path / "other.model"
     (release / "30k-clean.model").rename(vocabulary)
     try:
-        with pytest.raises(UserError, match="spm_model_file"):
+        with pytest.raises(UserError, match="give --spm_model_file or --vocab_file"):
             run(model=release, fill_mask="A [MASK].")
         (found,) = run(
             model=release, fill_mask="A [MASK].", spm_model_file=vocabulary, max_seq_length=8,
@@ -148,6 +149,14 @@ def test_options_of_what_the_directory_does_not_tell(release, run, tmp_path):
         assert len(found["masks"]) == 1
     finally:
         vocabulary.rename(release / "30k-clean.model")
+
+
+def test_what_contradicts_the_record_is_named_as_a_flag(release, run, tmp_path):
+    copied = shutil.copytree(release, tmp_path / "copy")
+    sources.write_record(copied, sources.VOCABULARY, do_lower_case=True)
+    message = "--do_lower_case=false, but the model was trained with --do_lower_case=true "
+    with pytest.raises(UserError, match=message):
+        run(model=copied, fill_mask="A [MASK].", do_lower_case=False)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +178,10 @@ def test_options_of_what_the_directory_does_not_tell(release, run, tmp_path):
         ("classifier", {"score": True, "text": "a"}, "has no masked-lm head"),
         ("classifier", {"fill_mask": "a [MASK]"}, "has no masked-lm head"),
         ("classifier", {"question": "a"}, "this model takes text, text_pair. Not taken: question"),
+        ("classifier", {"text": "a", "task_name": "SST-2"}, "--task_name=SST-2, but "),
+        ("classifier", {"text": "a", "labels": "yes,no"}, "--labels=yes,no, but "),
+        ("release", {"text": "a", "task_name": "rte"}, "not fine-tuned: leave out --task_name=rte"),
+        ("release", {"text": "a", "max_seq_length": 0}, "--max_seq_length must lie between 5 and "),
     ],
 )
 def test_mistakes(name, flags, message, request, run_main):
