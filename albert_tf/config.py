@@ -51,6 +51,16 @@ def _check_spelling(unknown, absent):
             )
 
 
+def is_of_transformers(values):
+    """Whether a parsed config is one of the transformers library.
+
+    Its early versions wrote no `model_type`, but the original has no "gelu_new" either.
+    """
+    if not isinstance(values, dict):
+        return False
+    return "model_type" in values or values.get("hidden_act") == "gelu_new"
+
+
 def _is_number(value, kind=int | float):
     return isinstance(value, kind) and not isinstance(value, bool)
 

@@ -62,8 +62,9 @@ def from_their_config(values):
     Raises:
         UserError: the model is not ALBERT, or this project cannot compute it.
     """
-    if values["model_type"] != "albert":
-        raise UserError(f"model_type must be albert. Received: {values['model_type']!r}")
+    model_type = values.get("model_type", "albert")
+    if model_type != "albert":
+        raise UserError(f"model_type must be albert. Received: {model_type!r}")
     for key, value in _FIXED_KEYS.items():
         if values.get(key, value) != value:
             raise UserError(f"{key} must be {value}. Received: {values[key]!r}")

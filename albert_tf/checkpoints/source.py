@@ -26,7 +26,7 @@ from albert_tf.checkpoints.run_directory import (
     FinetunedTask,
     RunDirectory,
 )
-from albert_tf.config import ACTIVATIONS, CONFIG_FILE, AlbertConfig
+from albert_tf.config import ACTIVATIONS, CONFIG_FILE, AlbertConfig, is_of_transformers
 from albert_tf.errors import UserError, parse_json
 
 _VOCABULARIES = ("30k-clean.model", "*.model", "vocab.txt", "vocab*.txt")  # in order of preference
@@ -156,7 +156,7 @@ def read_config(path):
         UserError: the file cannot be read, or its config is invalid.
     """
     values = files.read_json(path)
-    if not isinstance(values, dict) or "model_type" not in values:
+    if not is_of_transformers(values):
         return AlbertConfig.from_json_file(path)
     try:
         return huggingface.from_their_config(values)

@@ -11,7 +11,7 @@ import os
 from absl import flags
 
 from albert_tf import models, options
-from albert_tf.config import AlbertConfig
+from albert_tf.config import AlbertConfig, is_of_transformers
 from albert_tf.errors import UserError, parse_json
 
 FLAGS = flags.FLAGS
@@ -160,8 +160,7 @@ def check_config(path):
                 content = file.read()
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}") from error
-        values = parse_json(content, path)
-        if not isinstance(values, dict) or "model_type" not in values:  # of transformers
+        if not is_of_transformers(parse_json(content, path)):
             AlbertConfig.from_json(content, path)
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 import run_classifier
 import run_squad
 from albert_tf.checkpoints import huggingface, loading, name_table, readers, run_directory, source
+from albert_tf.cli import flag_groups
 from albert_tf.model import heads
 from tests import GOLDEN, read_arrays
 from tests.checkpoints.golden_models import MODELS, assert_same, golden_config, values_of
@@ -364,6 +365,15 @@ def test_a_config_that_this_project_cannot_compute(change, message, tmp_path):
     with pytest.raises(ValueError, match=message) as error:
         source.read_config(str(tmp_path / "config.json"))
     assert str(error.value).startswith(f"{tmp_path}/config.json: ")
+
+
+def test_a_config_of_early_transformers_lacks_its_model_type(tmp_path):
+    values = huggingface.to_their_config(golden_config(), "AlbertModel", SPECIAL_IDS)
+    del values["model_type"]
+    path = str(tmp_path / "config.json")
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert source.read_config(path) == golden_config()
+    flag_groups.check_config(path)
 
 
 def test_the_originals_config_is_read_as_ever(tmp_path):
