@@ -42,16 +42,11 @@ def check_flags():
     flag_groups.check_albert_directory(CONFIGS)
 
 
-def checkpoint_path():
-    """--checkpoint_name in --albert_directory."""
-    return os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
-
-
-def read_weights(config):
-    """The weights of the checkpoint; prints the names that are left out."""
+def read_weights(config, checkpoint):
+    """The weights of a checkpoint; prints the names that are left out."""
     from albert_tf.checkpoints import loading
 
-    tensors, report = loading.read_weights(checkpoint_path(), config)
+    tensors, report = loading.read_weights(checkpoint, config)
     print(f"Read {len(tensors)} variables from {report.prefix}")
     if report.missing:
         print(f"  absent, so not written: {', '.join(report.missing)}")
@@ -60,7 +55,7 @@ def read_weights(config):
     return tensors
 
 
-def export_checkpoint(config):
+def export_checkpoint(config, checkpoint):
     """Writes --export_path as a checkpoint, with the config next to it.
 
     Raises:
@@ -86,7 +81,7 @@ def export_checkpoint(config):
         raise UserError(
             f"--export_path={prefix}: {path} belongs to another model. Choose another directory"
         )
-    tensors = read_weights(config)
+    tensors = read_weights(config, checkpoint)
     writers.write(prefix, tensors, FLAGS.export_format)
     if not tf.io.gfile.exists(path):
         files.write_text(path, config.to_json_string())
@@ -110,7 +105,6 @@ def read_tokenizer(config, has_masked_lm):
     from albert_tf.cli import model_flags
     from albert_tf.publish import transformers_tokenizer
 
-    source.find(checkpoint_path())  # refuses exports of fine-tuned models
     tokenizer = model_flags.directory_tokenizer()
     config.check_vocabulary(tokenizer)
     ids = tokenizer.special_ids(with_mask=False)
@@ -122,7 +116,7 @@ def read_tokenizer(config, has_masked_lm):
         raise UserError(f"--export_format=hf: {tokenizer.path}: {error}") from error
 
 
-def export_to_transformers(config):
+def export_to_transformers(config, checkpoint):
     """Writes --export_path as a directory of the transformers library."""
     import numpy as np
 
@@ -136,27 +130,25 @@ def export_to_transformers(config):
     except UserError as error:
         raise UserError(f"--export_format=hf: {error}") from error
     saved_models.check_export_path(FLAGS.export_path, "export_path")
-    prefix = run_directory.find(checkpoint_path())
-    head = run_directory.RunDirectory(os.path.dirname(prefix)).task
-    shapes = readers.open_reader(prefix).shapes
+    trained = run_directory.RunDirectory(os.path.dirname(checkpoint))
+    head = trained.task
+    shapes = readers.open_reader(checkpoint).shapes
     architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, head)
     ids, tokenizer_files = read_tokenizer(config, architecture in huggingface.WITH_MASKED_LM)
     special_ids = {"pad_token_id": ids.pad, "bos_token_id": ids.cls, "eos_token_id": ids.sep}
     their_config = huggingface.to_their_config(config, architecture, special_ids, outputs)
-    tensors = read_weights(config)
+    tensors = read_weights(config, checkpoint)
     with files.replacing_directory(FLAGS.export_path) as directory:
         dtype = np.float16 if FLAGS.dtype == "fp16" else np.float32
         written = huggingface.write(directory, their_config, tensors, tokenizer_files, dtype)
         if head:
             run_directory.RunDirectory(directory).write_task(head)
-        threshold = files.read_text(
-            os.path.join(os.path.dirname(prefix), multi_label.Threshold.FILE)
-        )
+        threshold = files.read_text(trained.file(multi_label.Threshold.FILE))
         if threshold:
             files.write_text(os.path.join(directory, multi_label.Threshold.FILE), threshold)
         card = cards.card(
             "transformers_card.md",
-            prefix,
+            checkpoint,
             FLAGS.card_file,
             **dataclasses.asdict(config),
             architecture=architecture,
@@ -179,10 +171,11 @@ def main(_):
     from albert_tf.checkpoints import source
 
     config = source.Source(FLAGS.albert_directory).read_config()
-    if FLAGS.export_format == "hf":
-        export_to_transformers(config)
-    else:
-        export_checkpoint(config)
+    is_for_transformers = FLAGS.export_format == "hf"
+    path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
+    checkpoint = source.find(path, takes_exports=not is_for_transformers).checkpoint
+    export = export_to_transformers if is_for_transformers else export_checkpoint
+    export(config, checkpoint)
 
 
 def run():
