@@ -455,6 +455,10 @@ class RunDirectory:
         """Prefix of the best checkpoint, or of the newest if nothing was evaluated; or None."""
         return self.best or self.latest
 
+    def trained_or(self, given):
+        """`trained`, or else the checkpoint at a path, its best one first; None without a path."""
+        return self.trained or (given and find(prefer_best(given)))
+
 
 def sha256(path):
     """SHA-256 hash of a file, in hexadecimal digits."""

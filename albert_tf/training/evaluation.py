@@ -241,15 +241,14 @@ def find_best(directory, given=None):
         UserError: there is none.
     """
     folder = RunDirectory(directory)
-    if folder.best:
-        return folder.best
-    prefix = folder.latest or (given and run_directory.find(run_directory.prefer_best(given)))
+    prefix = folder.trained_or(given)
     if not prefix:
         raise UserError(
             f"--output_dir={directory} holds no fine-tuned checkpoint: train first, or give one as "
             "--init_checkpoint"
         )
-    print(f"No {run_directory.BEST} in {directory} (no evaluation was made): using {prefix}")
+    if not folder.best:
+        print(f"No {run_directory.BEST} in {directory} (no evaluation was made): using {prefix}")
     return prefix
 
 

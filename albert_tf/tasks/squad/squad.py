@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import files
-from albert_tf.checkpoints import readers, run_directory
+from albert_tf.checkpoints import readers
 from albert_tf.checkpoints.run_directory import RunDirectory, Threshold
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
@@ -78,11 +78,10 @@ def trained_checkpoints(output_dir, ensemble_dirs=(), given=None):
         UserError: a directory holds no checkpoint.
     """
     directories = ensemble_dirs or [output_dir]
-    found = [run_directory.RunDirectory(directory).trained for directory in directories]
-    if found == [None] and not ensemble_dirs and given:
-        return [run_directory.find(run_directory.prefer_best(given))]
+    given = None if ensemble_dirs else given
+    found = [RunDirectory(directory).trained_or(given) for directory in directories]
     for directory, prefix in zip(directories, found, strict=True):
-        if prefix is None:
+        if not prefix:
             raise UserError(
                 f"{directory} holds no checkpoint to predict with: train first, or give a trained "
                 "model as --init_checkpoint"
