@@ -9,7 +9,7 @@ import scipy
 
 from albert_tf import options
 from albert_tf.api.load import load
-from albert_tf.errors import exit_code
+from albert_tf.errors import UserError, exit_code
 from albert_tf.tasks import glue, tables
 
 
@@ -23,11 +23,13 @@ def read(path):
         (list of n str, list of n str, list of n float).
 
     Raises:
-        UserError: the file cannot be read, or a score is not a number.
+        UserError: the file cannot be read, or a score is not a number, or all are equal.
     """
     task = glue.TASKS["sts-b"]
     _, rows, _ = tables.read_columns(path, (*task.text, *task.label), has_header=True)
     scores = [glue.label_of(task, row, str.strip) for row in rows]
+    if len({*scores}) == 1:
+        raise UserError(f"{path} has only the score {scores[0]}: give pairs with several scores")
     return [row.values[0] for row in rows], [row.values[1] for row in rows], scores
 
 

@@ -65,6 +65,7 @@ def test_the_last_layer_is_the_mean(release):
             "line 2: the label must be a number. Received: 'nan'",
         ),
         (HEADER + "\n" + "x\t" * 8 + "x\n", "line 2: 9 columns, at least 10 are expected"),
+        (HEADER + ("\n" + "x\t" * 9 + "4.0") * 2, "dev.tsv has only the score 4.0: give pairs"),
         (f"{HEADER}\n", "holds no example"),
         ("", "is empty"),
     ],

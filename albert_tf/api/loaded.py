@@ -2,6 +2,7 @@
 """A loaded model with its tokenizer: embeddings, masks, sentence order and predictions."""
 
 import functools
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
@@ -113,10 +114,11 @@ class Loaded:
                 the longest sequence.
         """
         self.check_head("masked_lm", "fill_mask")
-        if not 1 <= top_k <= self.config.vocab_size:
+        is_whole = isinstance(top_k, numbers.Integral)
+        if not is_whole or not 1 <= top_k <= self.config.vocab_size:
             raise UserError(
                 f"top_k must lie between 1 and vocab_size={self.config.vocab_size}. "
-                f"Received: {top_k}"
+                f"Received: {top_k!r}"
             )
         features, counts = masked_text.features(self.tokenizer, texts, self.max_seq_length)
         outputs = self._run(features, masked_text.fill, top_k)

@@ -306,7 +306,8 @@ class Choice:
     def tokenizer_arguments(self):
         """Arguments of FullTokenizer and GraphTokenizer: dict."""
         kind, path = self.vocabulary
-        return {kind: path} | {name: self.setting(name) is not False for name in CASING}
+        casing = {name: self.setting(name) for name in CASING}
+        return {kind: path} | {n: value is None or bool(value) for n, value in casing.items()}
 
     def _find_recorded(self, recorded):
         path = recorded.path

@@ -158,6 +158,13 @@ def test_transformers_tells_of_casing_and_accents(copied, told, given, kept, cha
         albert_tf.load(copied, **given)
 
 
+@pytest.mark.parametrize("false", [False, 0, np.False_])
+def test_every_false_keeps_capitals_and_accents(release, false):
+    tokenizer = albert_tf.load(release, do_lower_case=false, strip_accents=false).tokenizer
+    assert tokenizer.normalize("Th\u00e9") == "The\u0301"
+    assert tokenizer.casing == {"do_lower_case": False, "strip_accents": False}
+
+
 @pytest.mark.parametrize("given", [{"task": "sst-2"}, {"labels": ["a", "b"]}])
 def test_a_task_of_a_pretrained_model_is_an_error(release, given):
     with pytest.raises(UserError, match=r"model.ckpt-best is not fine-tuned: leave out (task|lab)"):
@@ -535,6 +542,7 @@ def test_masks_are_filled(loaded):
         ("no mask", {}, r"a text has no \[MASK\] to fill: no mask"),
         ("word " * 70 + "[MASK]", {}, r"has a \[MASK\] beyond the first 62, which fit into"),
         ("a [MASK]", {"top_k": 0}, "top_k must lie between 1 and vocab_size=3000. Received: 0"),
+        ("a [MASK]", {"top_k": "3"}, "top_k must lie between 1 and .* Received: '3'"),
         (["a [MASK]", 1], {}, "texts must be a str or a list of str. Received: int 1"),
     ],
 )
