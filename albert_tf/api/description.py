@@ -119,7 +119,7 @@ def _check_directory(found):
     config = choice.config
     model = heads.PretrainingModel(config)
     named = name_table.named_variables(model)
-    loading.load(found.checkpoint, named, reads_pooler=model.reads_pooler)
+    loading.check_fit(loading.load(found.checkpoint, named, reads_pooler=model.reads_pooler))
     vocabulary = "none next to it"
     if found.vocabulary_file() or (found.settings and found.settings.vocabulary):
         tokenizer = FullTokenizer(**choice.tokenizer_arguments)

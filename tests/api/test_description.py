@@ -89,6 +89,10 @@ def write_nan(directory):
     write(directory / "model.ckpt-best", read(BASE) | {name: np.full([32], np.nan, np.float32)})
 
 
+def write_more_groups(directory):
+    write(directory / "model.ckpt-best", read(MODELS / "groups2" / "model.ckpt"))
+
+
 def write_another_model(directory):
     write(directory / "model.ckpt-best", {"weights": np.zeros(3, np.float32)})
 
@@ -99,6 +103,7 @@ def write_another_model(directory):
         (enlarge_vocabulary, "has 5000 pieces"),
         (change_config, "group_1"),
         (write_nan, "bert/pooler/dense/bias"),
+        (write_more_groups, "holds variables that the config has no place for"),
         (write_another_model, "no encoder of ALBERT"),
         (shutil.rmtree, "no checkpoint at"),
     ],
