@@ -129,7 +129,7 @@ def export_to_transformers(config, checkpoint):
         huggingface.check_expressible(config)
     except UserError as error:
         raise UserError(f"--export_format=hf: {error}") from error
-    saved_models.check_export_path(FLAGS.export_path, "export_path")
+    saved_models.check_export_path(FLAGS.export_path)
     trained = run_directory.RunDirectory(os.path.dirname(checkpoint))
     head = trained.task
     shapes = readers.open_reader(checkpoint).shapes

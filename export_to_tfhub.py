@@ -100,7 +100,7 @@ def main(_):
     from albert_tf.cli import model_flags
     from albert_tf.publish import saved_models
 
-    saved_models.check_export_path(FLAGS.export_path, "export_path")
+    saved_models.check_export_path(FLAGS.export_path)
     export = export_model if FLAGS.export_type == "model" else export_preprocessing
     export(model_flags.directory_tokenizer())
     print(f"Written: {FLAGS.export_path}, with a README.md that shows how to call it.")

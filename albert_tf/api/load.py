@@ -126,7 +126,7 @@ def _text_input(choice, length):
     config, found = choice.config, choice.source
     longest = config.max_position_embeddings
     if length is None:
-        length = found.setting("max_seq_length")
+        length = found.recorded("max_seq_length")
     if length is None:
         length = min(found.max_seq_length() or DEFAULT_LENGTH, longest)
     if not SHORTEST <= length <= longest:

@@ -114,23 +114,17 @@ class Source:
         return self.settings.text.get(name) if self.settings else None
 
     def setting(self, name):
-        """Value of one of TEXT_FLAGS for the source; None if unknown."""
-        if self.recorded(name) is not None or name not in CASING:
-            return self.recorded(name)
+        """Value of one of TEXT_FLAGS for the source (None if unknown), and the path that tells."""
+        value = self.recorded(name)
+        if value is not None or name not in CASING:
+            return value, self.settings_file
         if self.is_module:
-            return _casing_of_module(self.directory, name)
+            return _casing_of_module(self.directory, name), self.directory
         value = self._in_tokenizer_config(name)
         if value is None and name == "strip_accents":  # the name of BertTokenizer
             kept = self._in_tokenizer_config("keep_accents")  # of AlbertTokenizer
             value = None if kept is None else not kept
-        return value
-
-    def file_of(self, name):
-        """Path that `setting` reads a value from, for messages."""
-        if self.recorded(name) is not None:
-            return self.settings_file
-        folder = self.directory
-        return folder if self.is_module else os.path.join(folder, _TOKENIZER_CONFIG)
+        return value, os.path.join(self.directory, _TOKENIZER_CONFIG)
 
     def max_seq_length(self):
         """Longest sequence (int) in the config of a tokenizer of transformers; None if unknown."""
@@ -250,13 +244,13 @@ class Choice:
             UserError: the caller contradicts the training's record.
         """
         given = self.text.get(name)
-        recorded = self.source and self.source.setting(name)
+        recorded, path = self.source.setting(name) if self.source else (None, None)
         if given is None:
             return recorded
         if recorded not in (None, given) and not self.may_differ:
             raise UserError(
                 f"{self.shown(name, given)}, but the model was trained with "
-                f"{self.shown(name, recorded)} ({self.source.file_of(name)}): leave it out"
+                f"{self.shown(name, recorded)} ({path}): leave it out"
             )
         return given
 

@@ -75,6 +75,5 @@ def drop_moments(prefix):
     Args:
         prefix: str. A checkpoint without slots is not changed.
     """
-    tensors, form = read(prefix)
-    if len(tensors) < len(readers.TensorFlowReader(prefix).shapes):
-        write(prefix, tensors, form)
+    if any(map(name_table.is_slot, readers.TensorFlowReader(prefix).shapes)):
+        write(prefix, *read(prefix))

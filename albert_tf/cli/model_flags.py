@@ -68,7 +68,7 @@ def _casing_of(module, typed):
 
     If --do_lower_case differs, the module's value is used and a line is printed.
     """
-    told = {name: module.setting(name) for name in CASING}
+    told = {name: module.setting(name)[0] for name in CASING}
     told = {name: value for name, value in told.items() if value is not None}
     for name, value in told.items():
         if typed.get(name, value) == value:

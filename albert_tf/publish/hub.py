@@ -86,7 +86,7 @@ class HubModule(_Callable):
         strip_accents: bool, whether the vocabulary is for letters without their marks.
     """
 
-    def __init__(self, model, trained, assets, do_lower_case, strip_accents=True):
+    def __init__(self, model, trained, assets, do_lower_case, strip_accents):
         super().__init__(model)
         named = name_table.named_variables(model)
         for name, head in HEADS.items():

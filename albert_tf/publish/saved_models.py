@@ -28,19 +28,18 @@ def load(model, prefix):
     loading.check_fit(loading.load_all(prefix, name_table.named_variables(model)))
 
 
-def check_export_path(path, flag):
-    """Checks that a directory can be written, before any work.
+def check_export_path(path):
+    """Checks that --export_path can be written, before any work.
 
     Args:
         path: str, a new or empty directory.
-        flag: str, name of the flag with the path.
 
     Raises:
         UserError: the directory is not empty, or cannot be made.
     """
     if tf.io.gfile.exists(path) and (not tf.io.gfile.isdir(path) or tf.io.gfile.listdir(path)):
-        raise UserError(f"--{flag}={path} is not empty: give a new directory")
-    files.check_writable(os.path.dirname(path.rstrip("/")) or ".", flag)
+        raise UserError(f"--export_path={path} is not empty: give a new directory")
+    files.check_writable(os.path.dirname(path.rstrip("/")) or ".", "export_path")
 
 
 def new_directory(parent):

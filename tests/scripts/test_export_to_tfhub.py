@@ -455,7 +455,7 @@ def test_clean_up_is_the_trainings(directory, run):
         record(text={flag: False})(path)
         module = run(path, export_path=path / flag)
         for name in ("do_lower_case", "strip_accents"):
-            assert source.Source(str(module)).setting(name) is (name != flag)
+            assert source.Source(str(module)).setting(name)[0] is (name != flag)
         assert card in (module / "README.md").read_text()
     run(path, export_type="preprocessing", export_path=path / "preprocessing")
     assert "accents are kept." in (path / "preprocessing" / "README.md").read_text()
