@@ -298,12 +298,13 @@ class Loaded:
     def _examples(self, inputs, named):
         """Arguments of `predict` as a list of dicts, and whether they are of one example."""
         names = {_ARGUMENTS.get(name, name): name for name in self.inputs}
-        given = dict(zip(names, inputs, strict=False)) | named
+        takes = f"predict of this model takes {', '.join(names)}"
+        given, count = dict(zip(names, inputs, strict=False)) | named, len(inputs) + len(named)
+        is_too_much = len(given) < count  # there are too many, or one is given twice
         given = {argument: value for argument, value in given.items() if value is not None}
-        wrong = [argument for argument in given if argument not in names]
-        if wrong or len(inputs) > len(names) or {*[*names][: len(inputs)]} & {*named}:
-            what = ", ".join(wrong) or f"{len(inputs) + len(named)} arguments"
-            raise UserError(f"predict of this model takes {', '.join(names)}. Received: {what}")
+        wrong = ", ".join(argument for argument in given if argument not in names)
+        if wrong or is_too_much:
+            raise UserError(f"{takes}. Received: {wrong or f'{count} arguments'}")
         is_single = all(isinstance(v, str) for a, v in given.items() if a != "options")
         lists = {
             argument: _several_options(value, is_single)
@@ -314,9 +315,7 @@ class Loaded:
         optional = self.optional_inputs
         missing = [a for a, name in names.items() if a not in given and name not in optional]
         if missing and (not lists or any(lists.values())):
-            raise UserError(
-                f"predict of this model takes {', '.join(names)}. Missing: {', '.join(missing)}"
-            )
+            raise UserError(f"{takes}. Missing: {', '.join(missing)}")
         counts = {a: len(found) for a, found in lists.items() if not isinstance(given[a], str)}
         if len(set(counts.values())) > 1:
             received = ", ".join(f"{count} {argument}" for argument, count in counts.items())

@@ -68,20 +68,16 @@ def _casing_of(module, typed):
 
     If --do_lower_case differs, the module's value is used and a line is printed.
     """
-    told = {name: module.setting(name)[0] for name in CASING}
-    told = {name: value for name, value in told.items() if value is not None}
-    for name, value in told.items():
-        if typed.get(name, value) == value:
-            continue
-        if name == "strip_accents":
-            raise UserError(
-                f"{source.as_flag(name, typed[name])}, but {module.directory} was made with "
-                f"{source.as_flag(name, value)}: leave the flag out"
+    told = {"strip_accents": source.Choice(module, typed).setting("strip_accents")}
+    lower, _ = module.setting("do_lower_case")
+    if lower is not None:
+        told["do_lower_case"] = lower
+        given = typed.get("do_lower_case", lower)
+        if given != lower:
+            print(
+                f"{source.as_flag('do_lower_case', given)} is ignored: {module.directory} was made "
+                f"for {'lower-cased text' if lower else 'text with its capitals'}."
             )
-        print(
-            f"{source.as_flag(name, typed[name])} is ignored: {module.directory} was made for "
-            f"{'lower-cased text' if value else 'text with its capitals'}."
-        )
     return told
 
 

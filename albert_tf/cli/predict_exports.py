@@ -9,7 +9,8 @@ import tensorflow as tf
 from albert_tf import files, options
 from albert_tf.cli.predict_examples import INPUTS, OUTPUTS, Model
 from albert_tf.config import LABELS_FILE
-from albert_tf.errors import UserError, import_extra, one_line
+from albert_tf.errors import UserError, one_line
+from albert_tf.publish import graph_tokenization
 
 
 def of_export(directory, embeddings):
@@ -25,7 +26,7 @@ def of_export(directory, embeddings):
     signature = "embeddings" if embeddings else "text"
     # Loop optimization gains nothing here, and it warns about each assertion.
     tf.config.optimizer.set_experimental_options({"loop_optimization": False})
-    import_extra("tensorflow_text", "an exported model that takes text")
+    graph_tokenization.operations()
     try:
         saved_model = tf.saved_model.load(directory)
     except Exception as error:  # errors from damaged files have no common type

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import export_to_tfhub
 from albert_tf.checkpoints import loading, run_directory, source
+from albert_tf.cli import model_flags
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from albert_tf.publish import graph_inputs, hub, saved_models
@@ -457,6 +458,10 @@ def test_clean_up_is_the_trainings(directory, run):
         for name in ("do_lower_case", "strip_accents"):
             assert source.Source(str(module)).setting(name)[0] is (name != flag)
         assert card in (module / "README.md").read_text()
+    told = source.Source(str(module))
+    assert model_flags._casing_of(told, {}) == {"do_lower_case": True, "strip_accents": False}
+    with pytest.raises(ValueError, match=r"--strip_accents=true, but .* --strip_accents=false \("):
+        model_flags._casing_of(told, {"strip_accents": True})
     run(path, export_type="preprocessing", export_path=path / "preprocessing")
     assert "accents are kept." in (path / "preprocessing" / "README.md").read_text()
 
