@@ -65,7 +65,7 @@ def load(
     """Loads the weights of a checkpoint from any source; moments and step are not changed.
 
     Args:
-        path: str, anything that `run_directory.find` takes.
+        path: str or os.PathLike, anything that `run_directory.find` takes.
         named: dict from `named_variables`.
         init_from_group0: bool, whether to fill every parameter group from group 0 of the file.
         reads_pooler: bool, whether the model's head reads the pooler. If not, the file may lack
@@ -78,7 +78,7 @@ def load(
         UserError: the file lacks part of the encoder, holds it in other shapes, or holds something
             other than finite numbers.
     """
-    reader = readers.open_reader(run_directory.find(path))
+    reader = readers.open_reader(run_directory.find(os.fspath(path)))
     sources = {name: name_table.source_name(name, init_from_group0) for name in named}
     report = _compare(reader, _shapes(named), sources)
     _check_encoder_complete(report, reads_pooler)

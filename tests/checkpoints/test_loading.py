@@ -41,7 +41,7 @@ def test_weights_of_a_training_checkpoint(optimizer):
     directory = GOLDEN / "optimizers" / f"{optimizer}_ckpt"
     table = json.loads((directory / "variables.json").read_text())
     named = named_model(golden_config())
-    report = loading.load(str(directory), named)
+    report = loading.load(directory, named)  # a pathlib.Path
     tensors = read(directory / "model.ckpt-8")
     assert {name: list(value.shape) for name, value in tensors.items()} == {
         name: shape for name, shape, _ in table
