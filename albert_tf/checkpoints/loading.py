@@ -98,7 +98,8 @@ def load_all(path, named, reads_pooler=True):
         Report.
 
     Raises:
-        UserError: a variable is missing, has another shape or holds values that are not finite.
+        UserError: a variable is missing, has another shape or holds values that are not finite; or
+            the checkpoint holds variables of an encoder that the model does not have.
     """
     report = load(path, named, reads_pooler=reads_pooler)
     absent = report.not_loaded
@@ -106,6 +107,7 @@ def load_all(path, named, reads_pooler=True):
         raise UserError(
             f"{path} lacks {', '.join(absent)}: it can be neither evaluated nor exported"
         )
+    check_fit(report)
     return report
 
 

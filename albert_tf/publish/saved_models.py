@@ -9,23 +9,10 @@ import time
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.checkpoints import loading, name_table
+from albert_tf.checkpoints import name_table
 from albert_tf.config import CONFIG_FILE, LABELS_FILE
 from albert_tf.errors import UserError, as_called
 from albert_tf.publish import cards, tflite_files
-
-
-def load(model, prefix):
-    """Loads all weights of a checkpoint into a model, for an export.
-
-    Args:
-        model: one of `heads`.
-        prefix: str, the checkpoint.
-
-    Raises:
-        UserError: the checkpoint does not fit the model.
-    """
-    loading.check_fit(loading.load_all(prefix, name_table.named_variables(model)))
 
 
 def check_export_path(path):

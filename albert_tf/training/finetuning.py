@@ -9,7 +9,7 @@ import shlex
 import statistics
 
 from albert_tf import files
-from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints import loading, name_table, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError, as_called
 from albert_tf.publish import graph_tokenization, saved_models
@@ -257,7 +257,7 @@ def _export(task, config, options):
     prefix = evaluation.find_best(options.output_dir, options.init_checkpoint)
     devices.set_precision("fp32")
     model = task.make_served_model(config)
-    saved_models.load(model, prefix)
+    loading.load_all(prefix, name_table.named_variables(model))
     tokenizer = graph_tokenization.GraphTokenizer(task.text.tokenizer)
     functions = task.served_functions(model, tokenizer, prefix)
     source = evaluation.describe(prefix, task.key_metric)

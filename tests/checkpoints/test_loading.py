@@ -168,6 +168,15 @@ def test_inner_groups_that_the_file_lacks_come_from_nowhere():
         assert "--albert_config_file" in message.splitlines()[-1]
 
 
+def test_groups_that_the_model_lacks():
+    """A model with fewer groups can start from such a checkpoint, but is not the one that it is."""
+    prefix = str(MODELS / "groups2" / "model.ckpt")
+    named = named_model(golden_config("groups2", num_hidden_groups=1))
+    assert any("group_1" in name for name in loading.load(prefix, named).unused_weights)
+    with pytest.raises(UserError, match=r"has no place for, .*another config: .*group_1"):
+        loading.load_all(prefix, named)
+
+
 BAD_VALUES = {  # what a file may hold in place of a weight -> the message
     "nan": (lambda v: np.where(np.arange(v.size).reshape(v.shape) == 3, np.nan, v), "nan or inf"),
     "infinite": (lambda v: np.full_like(v, np.inf), "nan or infinite"),
