@@ -35,10 +35,9 @@ def check_flags():
             f"--checkpoint_name={name} leads out of --albert_directory: give the name of a "
             "checkpoint in it"
         )
-    if FLAGS.dtype != "fp32" and FLAGS.export_format != "hf":
-        raise UserError(f"--dtype={FLAGS.dtype} needs --export_format=hf")
-    if FLAGS.card_file and FLAGS.export_format != "hf":
-        raise UserError(f"--card_file={FLAGS.card_file} needs --export_format=hf")
+    for name, is_given in (("dtype", FLAGS.dtype != "fp32"), ("card_file", FLAGS.card_file)):
+        if is_given and FLAGS.export_format != "hf":
+            raise UserError(f"--{name}={FLAGS[name].value} needs --export_format=hf")
     flag_groups.check_albert_directory(CONFIGS)
 
 

@@ -86,20 +86,17 @@ def fillings(tokenizer, outputs, counts):
     Returns:
         For each text a list with an entry for each mask: a list of dicts.
     """
-    return [
-        [
-            _fillings_of_mask(
-                tokenizer, outputs["ids"][row, mask], outputs["probabilities"][row, mask]
-            )
-            for mask in range(count)
-        ]
-        for row, count in enumerate(counts)
-    ]
+    found = []
+    for row, count in enumerate(counts):
+        ids, probabilities = (outputs[name][row, :count] for name in ("ids", "probabilities"))
+        masks = zip(ids.tolist(), probabilities.tolist(), strict=True)
+        found.append([_fillings_of_mask(tokenizer, *mask) for mask in masks])
+    return found
 
 
 def _fillings_of_mask(tokenizer, ids, probabilities):
     found = []
-    for id_, probability in zip(ids.tolist(), probabilities.tolist(), strict=True):
+    for id_, probability in zip(ids, probabilities, strict=True):
         piece = tokenizer.inv_vocab.get(id_, "")  # a model may have more embeddings than pieces
         text = piece.replace(WORD_START, " ").strip().removeprefix("##")
         found.append({"text": text, "piece": piece, "probability": probability})

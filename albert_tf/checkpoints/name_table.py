@@ -154,17 +154,6 @@ def _pick(part, rows, **numbers):
     return {row.original.format(**numbers): operator.attrgetter(row.path)(part) for row in rows}
 
 
-def _encoder_variables(encoder):
-    named = _pick(encoder, _TABLE["embeddings"])
-    if encoder.embedding_hidden_mapping_in is not None:
-        named |= _pick(encoder, _TABLE["mapping"])
-    for part, groups in (("attention", encoder.attention_groups), ("ffn", encoder.ffn_groups)):
-        for g, inner_groups in enumerate(groups):
-            for j, block in enumerate(inner_groups):
-                named |= _pick(block, _TABLE[part], g=g, j=j)
-    return named | _pick(encoder, _TABLE["pooler"])
-
-
 def named_variables(model: Any) -> dict[str, Any]:
     """Maps the original's names to the variables of a model.
 
@@ -174,7 +163,15 @@ def named_variables(model: Any) -> dict[str, Any]:
     Returns:
         dict of original name -> variable, with every trainable variable once.
     """
-    named = _encoder_variables(getattr(model, "encoder", model))
+    encoder = getattr(model, "encoder", model)
+    named = _pick(encoder, _TABLE["embeddings"])
+    if encoder.embedding_hidden_mapping_in is not None:
+        named |= _pick(encoder, _TABLE["mapping"])
+    for part, groups in (("attention", encoder.attention_groups), ("ffn", encoder.ffn_groups)):
+        for g, inner_groups in enumerate(groups):
+            for j, block in enumerate(inner_groups):
+                named |= _pick(block, _TABLE[part], g=g, j=j)
+    named |= _pick(encoder, _TABLE["pooler"])
     for attribute, rows in _HEADS.items():
         if hasattr(model, attribute):
             named |= _pick(getattr(model, attribute), rows)

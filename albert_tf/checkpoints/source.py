@@ -263,15 +263,8 @@ class Choice:
         """
         recorded = self.source and self.source.settings and self.source.settings.vocabulary
         if self.vocabulary_path:
-            if recorded and not self.may_differ and not recorded.is_file(self.vocabulary_path):
-                run_directory.sha256(self.vocabulary_path)  # another error if the file is missing
-                raise UserError(
-                    f"{self.vocabulary_path} is not the vocabulary that the model was trained "
-                    f"with, {recorded.path} with sha256 {recorded.sha256[:12]}... "
-                    f"({self.source.settings_file}): give that file"
-                )
-            if not recorded and self.source and not self.may_differ:
-                self._check_given_vocabulary()
+            if self.source and not self.may_differ:
+                self._check_given_vocabulary(recorded)
             return self.vocabulary_flag, self.vocabulary_path
         if recorded:
             return recorded.flag, self._find_recorded(recorded)
@@ -284,17 +277,22 @@ class Choice:
             )
         return vocabulary_flag(path), path
 
-    def _check_given_vocabulary(self):
-        """Raises UserError if a directory that has all its model needs has another vocabulary."""
-        if not tf.io.gfile.exists(os.path.join(self.source.directory, _TOKENIZER_CONFIG)):
-            return
-        own = [path for found in self.source.vocabularies() for path in found]
-        given = run_directory.sha256(self.vocabulary_path)
-        if own and given not in map(run_directory.sha256, own):
-            raise UserError(
-                f"{self.vocabulary_path} is not the vocabulary of the model, {own[0]}: give that "
-                "file or none"
-            )
+    def _check_given_vocabulary(self, recorded):
+        """Raises UserError if the record, or a directory with all its model needs, has another."""
+        path, directory = self.vocabulary_path, self.source.directory
+        if recorded:
+            if run_directory.sha256(path) != recorded.sha256:
+                raise UserError(
+                    f"{path} is not the vocabulary that the model was trained with, "
+                    f"{recorded.path} with sha256 {recorded.sha256[:12]}... "
+                    f"({self.source.settings_file}): give that file"
+                )
+        elif tf.io.gfile.exists(os.path.join(directory, _TOKENIZER_CONFIG)):
+            own = [path for found in self.source.vocabularies() for path in found]
+            if own and run_directory.sha256(path) not in map(run_directory.sha256, own):
+                raise UserError(
+                    f"{path} is not the vocabulary of the model, {own[0]}: give that file or none"
+                )
 
     @property
     def tokenizer_arguments(self):

@@ -220,16 +220,10 @@ def load(batch_size=32):
     from albert_tf.checkpoints import source
     from albert_tf.cli import model_flags
 
-    found = given(OVERRIDES)
+    task, labels, length = map(given(OVERRIDES).get, ("task_name", "labels", "max_seq_length"))
     with contextlib.redirect_stdout(sys.stderr):  # standard output is only for predictions
         choice = source.Choice(source.find(FLAGS.model), **model_flags.given_settings())
-        return load.of_choice(
-            choice,
-            found.get("task_name"),
-            found.get("labels"),
-            found.get("max_seq_length"),
-            batch_size,
-        )
+        return load.of_choice(choice, task, labels, length, batch_size)
 
 
 def of_checkpoint(loaded, embeddings):
