@@ -3,7 +3,7 @@
 
 import numbers
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from albert_tf import options
 from albert_tf.api.loaded import Loaded
@@ -105,8 +105,8 @@ def of_choice(choice, task, labels, max_seq_length, batch_size):
         what, model = "pre-trained", heads.PretrainingModel(config)
     else:
         what, model = "only the encoder", encoder.AlbertModel(config)
-    fill: Callable[..., loading.Report] = loading.load_all if finetuned else loading.load
     named = name_table.named_variables(model)
+    fill = loading.load_all if finetuned else loading.load
     report = fill(found.checkpoint, named, reads_pooler=model.reads_pooler)
     loading.check_fit(report)
     is_run = run_directory.exists(found.checkpoint) and not found.is_module
