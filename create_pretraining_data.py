@@ -67,7 +67,11 @@ def main(_):
         )
     inputs = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = schemas.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
-    heldout = FLAGS.heldout_output_file
+    heldout_outputs = []
+    if FLAGS.heldout_output_file:
+        heldout_outputs = schemas.expand_shards(
+            FLAGS.heldout_output_file, flag="heldout_output_file"
+        )
     runner = beam_runner()
     tokenizer = tokenization.FullTokenizer(
         vocab_file=FLAGS.vocab_file,
@@ -80,7 +84,7 @@ def main(_):
         outputs,
         tokenizer,
         settings,
-        heldout_outputs=schemas.expand_shards(heldout) if heldout else [],
+        heldout_outputs=heldout_outputs,
         form=flag_groups.values_of(text_files.Format),
         selection=flag_groups.values_of(options.Selection),
         word_start=FLAGS.word_start,

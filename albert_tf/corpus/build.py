@@ -81,7 +81,8 @@ def create(
     started = time.monotonic()
     special_ids = tokenizer.special_ids(with_mask=True)
     form, selection = form or text_files.Format(), selection or options.Selection()
-    _check_outputs(inputs, outputs, heldout_outputs, selection)
+    named = {"output_file": outputs, "heldout_output_file": heldout_outputs}
+    _check_outputs(inputs, named, selection)
     encoder = line_encoder.LineEncoder(tokenizer, word_start)
     reading = {**dataclasses.asdict(form), "word_start": word_start}
     given = {
@@ -112,7 +113,6 @@ def create(
             runner.write_corpus(inputs, form, encoder, directory)
         parts, dropped = _parts(directory, selection, runner)
         summary = None
-        named = {"output_file": outputs, "heldout_output_file": heldout_outputs}
         for part, (flag, names) in reversed(list(zip(parts, named.items(), strict=False))):
             vocabulary = special_ids, tokenizer.vocab_size
             counts, shards = _make(work, part, flag, names, settings, vocabulary, runner)
@@ -242,17 +242,18 @@ def _remove_others(work, corpus_directory):
             files.remove(path)
 
 
-def _check_outputs(inputs, outputs, heldout_outputs, selection):
-    if bool(heldout_outputs) != (selection.heldout_fraction > 0):
+def _check_outputs(inputs, named, selection):
+    """Checks the output files: dict from flag to list of str."""
+    if bool(named["heldout_output_file"]) != (selection.heldout_fraction > 0):
         raise UserError("--heldout_fraction and --heldout_output_file need each other")
     taken = set(map(_same_path, inputs))
-    for path in [*outputs, *heldout_outputs]:
+    for flag, path in [(flag, path) for flag, paths in named.items() for path in paths]:
         if _same_path(path) in taken:
             raise UserError(
-                f"--output_file: {path} is an input file too, or named twice; choose another name"
+                f"--{flag}: {path} is an input file too, or named twice; choose another name"
             )
         taken.add(_same_path(path))
-        files.check_file_writable(path, "output_file")
+        files.check_file_writable(path, flag)
 
 
 def _same_path(path):

@@ -243,13 +243,14 @@ def open_writers(paths):
         ]
 
 
-def expand_shards(names, count=None):
+def expand_shards(names, count=None, flag="output_file"):
     """Expands a list of file names in which name@64 stands for 64 files.
 
     Args:
         names: str, comma-separated. dir/train.tfrecord.gz@2 stands for
             dir/train-00000-of-00002.tfrecord.gz and dir/train-00001-of-00002.tfrecord.gz.
         count: int or None, number of files for a single name without @.
+        flag: str, name of the flag that gave the names, for the message.
 
     Returns:
         list of str.
@@ -259,11 +260,11 @@ def expand_shards(names, count=None):
     """
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     if not wanted:
-        raise UserError("--output_file is empty; give one or more file names")
+        raise UserError(f"--{flag} is empty; give one or more file names")
     if count is not None:
         if len(wanted) > 1 or _SHARDS.search(wanted[0]):
             raise UserError(
-                f"--num_output_shards={count}: give a single name without @ as --output_file"
+                f"--num_output_shards={count}: give a single name without @ as --{flag}"
             )
         wanted = [f"{wanted[0]}@{count}"]
     paths = []
@@ -273,7 +274,7 @@ def expand_shards(names, count=None):
             continue
         number, whole = int(match[1]), name[: match.start()]
         if not 1 <= number <= _MOST_SHARDS:
-            raise UserError(f"--output_file={name}: from 1 to {_MOST_SHARDS} files are possible")
+            raise UserError(f"--{flag}={name}: from 1 to {_MOST_SHARDS} files are possible")
         directory, slash, base = whole.rpartition("/")
         stem, dot, ending = base.partition(".")
         paths += [

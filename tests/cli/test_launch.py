@@ -15,11 +15,19 @@ from albert_tf.training import devices, runs
 from tests.processes import run_python
 
 
-def test_an_empty_output_file_is_refused(run_main, tmp_path):
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ({"output_file": ""}, "--output_file is empty"),
+        ({"heldout_output_file": ","}, "--heldout_output_file is empty"),
+        ({"heldout_output_file": "a@0"}, "--heldout_output_file=a@0: from 1 to"),
+    ],
+)
+def test_bad_names_of_output_files_are_refused(run_main, tmp_path, outputs, message):
     (tmp_path / "x").write_text("")
-    flags = {"input_file": tmp_path / "x", "spm_model_file": tmp_path / "x", "output_file": ""}
-    with pytest.raises(UserError, match="--output_file is empty"):
-        run_main(create_pretraining_data, **flags)
+    flags = {"input_file": tmp_path / "x", "spm_model_file": tmp_path / "x", "output_file": "y"}
+    with pytest.raises(UserError, match=message):
+        run_main(create_pretraining_data, **flags | outputs)
 
 
 TRAIN, EVALUATE = {"do_train": True}, {"do_eval": True}

@@ -214,6 +214,8 @@ def test_each_part_counts_its_own_unknown_pieces(tmp_path, tokenizer, monkeypatc
         (0.0, ["held"], "need each other"),
         (1.0, ["held"], "must be at least 0 and below 1"),
         (1e-9, ["held"], "none is left for the heldout files"),
+        (0.5, ["held", "held"], "--heldout_output_file: .* named twice"),
+        (0.5, ["."], "--heldout_output_file: .* is a directory"),
     ],
 )
 def test_heldout_flags_that_make_no_sense(source, tmp_path, tokenizer, fraction, outputs, message):
