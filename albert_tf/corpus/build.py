@@ -37,6 +37,10 @@ _FAR_LONGER = 4
 _STATE = ("corpus-", "plans-", "notes-")  # how names in a work directory begin
 
 
+class _TooFewRecords(UserError):
+    """There are more output files than records. Other files or more text need other work."""
+
+
 def create(
     inputs,
     outputs,
@@ -179,7 +183,7 @@ def _make(work, part, flag, outputs, settings, vocabulary, runner):
     planned = list(map(planner.figures, items))
     counts = [figures["instances"] for figures in planned]
     if sum(counts) < len(outputs):
-        raise UserError(
+        raise _TooFewRecords(
             f"--{flag}: {len(outputs)} files for {sum(counts)} records, but training needs "
             "a record in each file; name fewer files, or give more text"
         )
@@ -213,6 +217,9 @@ def _work_directory(work, is_kept):
     try:
         yield
         done = True
+    except _TooFewRecords:
+        done = True
+        raise
     finally:
         if not is_kept and (done or not any(map(tf.io.gfile.isdir, _entries(work)))):
             with contextlib.suppress(OSError, tf.errors.OpError):

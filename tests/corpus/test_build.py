@@ -225,6 +225,13 @@ def test_heldout_flags_that_make_no_sense(source, tmp_path, tokenizer, fraction,
         make(source, tmp_path, tokenizer, selection=selection, heldout_outputs=outputs)
 
 
+def test_more_files_than_records(tmp_path, tokenizer):
+    (tmp_path / "in.txt").write_text("holmes said\nit was bad")
+    with pytest.raises(UserError, match=r"--output_file: 64 files for 3 records.*name fewer files"):
+        make(str(tmp_path / "in.txt"), tmp_path, tokenizer, "out@64")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
 def test_the_summary_has_the_index_of_the_records(source, tmp_path, tokenizer, monkeypatch):
     summary, paths = make(source, tmp_path / "out", tokenizer)
     found = json.loads((tmp_path / "out" / "summary-out-00000-of-00003.json").read_text())
