@@ -97,9 +97,8 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
     Raises:
         UserError: `texts` is something else.
     """
-    found = [texts] if isinstance(texts, str) else texts
-    if isinstance(found, np.ndarray):
-        found = found.tolist()
+    found = texts.tolist() if isinstance(texts, np.ndarray) else texts
+    found = [found] if isinstance(found, str) else found
     is_list = isinstance(found, list | tuple)
     wrong = [text for text in found if not isinstance(text, str)] if is_list else [found]
     if wrong:

@@ -56,6 +56,7 @@ def test_the_longer_text_is_cut(tokenizer):
 def test_no_texts(tokenizer):
     assert tokenizer([])["input_ids"].shape == (0, 0)
     assert tokenizer(np.array(["the man"]))["input_ids"].shape[0] == 1
+    assert tokenizer(np.array("the man"))["input_ids"].shape[0] == 1
 
 
 @pytest.mark.parametrize(
