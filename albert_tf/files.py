@@ -156,9 +156,16 @@ def replacing_directory(path):
         raise
 
 
+@contextlib.contextmanager
+def writing(path, mode="wb"):
+    """Gives an open file, which appears at `path` if the block ends without an error."""
+    with replacing(path) as (name,), tf.io.gfile.GFile(name, mode) as file:
+        yield file
+
+
 def write_text(path, text):
     """Writes a text file."""
-    with replacing(path) as (name,), tf.io.gfile.GFile(name, "w") as file:
+    with writing(path, "w") as file:
         file.write(text)
 
 
@@ -219,7 +226,12 @@ def expand_patterns(patterns, flag):
         raise UserError(f"--{flag} is empty; give one or more file names or glob patterns")
     found = []
     for pattern in wanted:
-        matches = [path for path in _glob(pattern, flag) if not _is_hidden(path, pattern)]
+        try:
+            matches = tf.io.gfile.glob(pattern)
+        except tf.errors.OpError as error:
+            message = f"--{flag}: {pattern!r} cannot be looked up: {error.message}"
+            raise UserError(message) from error
+        matches = [path for path in matches if not _is_hidden(path, pattern)]
         if not matches:
             raise UserError(f"--{flag}: no file matches {pattern!r}")
         for path in matches:
@@ -230,13 +242,6 @@ def expand_patterns(patterns, flag):
                 )
         found.extend(sorted(matches))
     return found
-
-
-def _glob(pattern, flag):
-    try:
-        return tf.io.gfile.glob(pattern)
-    except tf.errors.OpError as error:
-        raise UserError(f"--{flag}: {pattern!r} cannot be looked up: {error.message}") from error
 
 
 def _is_hidden(path, pattern):

@@ -50,12 +50,10 @@ def define_flags():
 @contextlib.contextmanager
 def output():
     """Opens the output: standard output, or a file that appears when it is complete."""
-    import tensorflow as tf
-
     from albert_tf import files
 
     if FLAGS.output_file:
-        with files.replacing(FLAGS.output_file) as (name,), tf.io.gfile.GFile(name, "w") as file:
+        with files.writing(FLAGS.output_file, "w") as file:
             yield file
         return
     sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8, whatever the terminal's encoding

@@ -189,7 +189,7 @@ def _numbered(item, task):
 
 def _write_in_order(item, path):
     """Writes the results of all items, bytes, in order."""
-    with files.replacing(path) as (name,), tf.io.gfile.GFile(name, "wb") as file:
+    with files.writing(path) as file:
         for _, content in sorted(item[1]):
             file.write(content)
 
@@ -211,8 +211,7 @@ def _tokenised(item, encoder, tokens):
     """Writes the tokens of a part; returns (0, (part, its lines without tokens))."""
     part, chunks = item
     encoded = [encoder(text_files.Chunk(*chunk), workers.no_report) for chunk in chunks]
-    path = os.path.join(tokens, _token_file(part))
-    with files.replacing(path) as (name,), tf.io.gfile.GFile(name, "wb") as file:
+    with files.writing(os.path.join(tokens, _token_file(part))) as file:
         for array in corpus_files.TOKENS:
             file.write(b"".join(getattr(lines, array).tobytes() for lines in encoded))
     return 0, (part, [lines._replace(ids=None, opens_word=None) for lines in encoded])

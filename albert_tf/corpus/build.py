@@ -166,7 +166,7 @@ def _parts(directory, selection, runner):
                 f"none is left for the {part} files"
             )
         parts.append(_state(directory, "documents", part, selection) + ".bin")
-        with files.replacing(parts[-1]) as (name,), tf.io.gfile.GFile(name, "wb") as file:
+        with files.writing(parts[-1]) as file:
             file.write(corpus.documents[documents].T.tobytes())
     return parts, dropped
 

@@ -87,10 +87,7 @@ class Planner:
         """Plans a part."""
         number, blocks = part
         figures, corpus = collections.Counter(), self.corpus
-        with (
-            files.replacing(self._file(number)) as (name,),
-            tf.io.gfile.GFile(name, "wb") as file,
-        ):
+        with files.writing(self._file(number)) as file:
             for pairs, tokens_cut in instances.plan(corpus, self.settings, blocks):
                 file.write(pairs.tobytes())
                 kinds = np.bincount(pairs[:, -1], minlength=3).tolist()
@@ -282,11 +279,8 @@ class LocalRunner(workers.WorkerPool):
             path: str or None, file to write the results (bytes) to, in the order of the items.
         """
         with contextlib.ExitStack() as stack:
-            bar, file = stack.enter_context(progress.bar(stage, total, "B")), None
-            bar.update(done)
-            if path:
-                (name,) = stack.enter_context(files.replacing(path))
-                file = stack.enter_context(tf.io.gfile.GFile(name, "wb"))
+            bar = stack.enter_context(progress.bar(stage, total, "B", initial=done))
+            file = stack.enter_context(files.writing(path)) if path else None
             for result in self.in_order(task, items, bar.update):
                 if file:
                     file.write(result)
