@@ -194,7 +194,9 @@ def encode(arrays, schema):
 
 
 def encode_rows(arrays, schema):
-    """Serialised tf.train.Examples; the same numbers give the same bytes.
+    """Serialised tf.train.Examples.
+
+    The bytes are those of `tf.train.Example.SerializeToString(deterministic=True)`.
 
     Args:
         arrays: dict from feature name to numpy array [n, length], a row for each record.
@@ -211,16 +213,16 @@ def encode_rows(arrays, schema):
             f"features do not fit the schema: missing {sorted(schema.keys() - arrays.keys())}, "
             f"unknown {sorted(arrays.keys() - schema.keys())}"
         )
-    columns = {}
-    for name, feature in schema.items():
+    fields = []
+    for name, feature in sorted(schema.items()):
         if arrays[name].shape[1:] != (feature.length,):
             raise ValueError(
                 f"feature {name} has shape {list(arrays[name].shape[1:])}, the schema wants "
                 f"[{feature.length}]"
             )
         kind = np.int64 if feature.dtype == tf.int64 else np.float32
-        columns[name] = arrays[name].astype(kind, casting="same_kind", copy=False)
-    return serialize(columns)
+        fields.append(_fields(name, arrays[name].astype(kind, casting="same_kind", copy=False)))
+    return [_tagged(0x0A, b"".join(row)) for row in zip(*fields, strict=True)]
 
 
 @contextlib.contextmanager
@@ -313,29 +315,13 @@ def write_records(path, schema, batches):
 # level is a tag, a length and the content. Maps are sorted by key; no key may begin with another.
 
 
-def serialize(columns):
-    """Serialises rows of arrays as Examples.
-
-    The bytes are those of `tf.train.Example.SerializeToString(deterministic=True)`.
-
-    Args:
-        columns: dict from feature name to array [n, length], of integers, bools or float32.
-
-    Returns:
-        list of n bytes.
-    """
-    fields = [_fields(name, columns[name]) for name in sorted(columns)]
-    return [_tagged(0x0A, b"".join(row)) for row in zip(*fields, strict=True)]
-
-
 def _fields(name, values):
-    """The map entries of one feature, one for each row."""
-    if values.dtype.kind == "f":
+    """The map entries of one feature (int64 or float32 array), one for each row."""
+    if values.dtype == np.float32:
         content, tag = values.astype("<f4", copy=False).tobytes(), _FLOAT_LIST
         ends = [4 * values.shape[1] * row for row in range(len(values) + 1)]
     else:
-        content, ends = _varints(values.astype(np.int64, casting="same_kind", copy=False))
-        tag = _INT64_LIST
+        (content, ends), tag = _varints(values), _INT64_LIST
     return [
         _head(name, tag, end - start) + content[start:end]
         for start, end in itertools.pairwise(ends)

@@ -129,7 +129,9 @@ def by_library(columns, row):
 
 
 def check(columns):
-    found = schemas.serialize(columns)
+    kinds = {name: tf.float32 if v.dtype == np.float32 else tf.int64 for name, v in columns.items()}
+    schema = {name: schemas.FeatureSpec(kinds[name], v.shape[1]) for name, v in columns.items()}
+    found = schemas.encode_rows(columns, schema)
     rows = range(len(next(iter(columns.values()))))
     assert found == [by_library(columns, row) for row in rows]
 
