@@ -274,7 +274,7 @@ def lengths(path):
         UserError: the file cannot be read, or a record goes on beyond its end.
     """
     with _advising(path):
-        return np.fromiter((length for length, _ in _walk(path, most_kept=0)), np.int64)
+        return np.fromiter((length for length, _ in _walk(path, with_content=False)), np.int64)
 
 
 def first_records(path, count):
@@ -292,7 +292,7 @@ def first_records(path, count):
     Raises:
         UserError: there is no record, or one of these records is damaged.
     """
-    records = [record for _, record in itertools.islice(_walk(path, count), count)]
+    records = [record for _, record in itertools.islice(_walk(path, with_content=True), count)]
     if not records:
         raise UserError(f"{path} holds no record; remove it from the input or make it again")
     try:
@@ -361,8 +361,8 @@ def _advising(path):
         raise UserError(f"{error}. {_CACHE_REMEDY}") from error
 
 
-def _walk(path, most_kept):
-    """Yields (length, content) of each record; content is None after the first `most_kept`."""
+def _walk(path, with_content):
+    """Yields (length, content) of each record; content is None without `with_content`."""
     count, is_packed = 0, bool(schemas.compression_of(path))
     try:
         size = None if is_packed else tf.io.gfile.stat(path).length
@@ -378,7 +378,7 @@ def _walk(path, most_kept):
                 end = begin + length + _CHECKSUM_BYTES
                 if len(head) < _HEAD_BYTES or end > (size or begin + _LONGEST_PACKED):
                     raise _damaged(path, count, f"the next one has {length} bytes by its length")
-                content = file.read(length) if count < most_kept else None
+                content = file.read(length) if with_content else None
                 file.seek(end)
                 if file.tell() < end:
                     raise _damaged(path, count, "the next one ends before it is whole")
