@@ -7,7 +7,6 @@ import gzip
 import itertools
 import json
 import os
-import time
 import zlib
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from albert_tf import files
+from albert_tf import files, progress
 from albert_tf.errors import UserError, one_line
 from albert_tf.records import schemas
 
@@ -27,7 +26,6 @@ _ENTRY = ("size", "mtime_nsec", "count", "offsets")
 _HEAD_BYTES, _CHECKSUM_BYTES = 12, 4  # length with checksum before a record; checksum after it
 _LONGEST_PACKED = 1 << 28  # bytes of a record in a compressed file, whose size sets no limit
 _READ_TOGETHER = 1024
-_SECONDS_BETWEEN_LINES = 30
 # What limits each feature, for messages.
 _LIMITED_BY = {
     "input_ids": "vocab_size in --albert_config_file: another vocabulary than the records'",
@@ -65,7 +63,7 @@ def read_index(paths, index_file=None, *, save=True):
     """Counts the records of files, or takes the counts of an earlier call for unchanged files.
 
     Files are identified by path, size and time of the last change. Counting reads whole files,
-    checks all checksums, and prints its progress now and then.
+    checks all checksums, and shows its progress.
 
     Args:
         paths: sequence of str.
@@ -110,20 +108,16 @@ def check_lengths(paths):
 
 def _count_all(paths, states):
     """Yields (path, count and offsets) for each file."""
-    next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
-    total, done = sum(states[path]["size"] for path in paths), 0
-    for path in paths:
-        sizes, read = lengths(path), 0
-        with naming_bad_records([path], schema={}):
-            # Read all records, to check their checksums.
-            for batch in schemas.serialized([path]).batch(_READ_TOGETHER).map(tf.size):
-                read += int(batch)
-                if time.monotonic() >= next_line:
-                    next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
-                    read_bytes = done + sizes[:read].sum()
-                    print(f"Counting the records: {read_bytes / 1e9:.1f} of {total / 1e9:.1f} GB")
-        done += states[path]["size"]
-        yield path, _index_of(path, sizes)
+    total = sum(states[path]["size"] for path in paths)
+    with progress.bar("counting the records", total, "B", leave=False) as bar:
+        for path in paths:
+            sizes = lengths(path)
+            with naming_bad_records([path], schema={}):
+                # Read all records, to check their checksums.
+                batches = schemas.serialized([path]).batch(_READ_TOGETHER)
+                for size in batches.map(lambda some: tf.reduce_sum(tf.strings.length(some))):
+                    bar.update(int(size))
+            yield path, _index_of(path, sizes)
 
 
 def _index_of(path, sizes):
