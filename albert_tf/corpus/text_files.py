@@ -76,17 +76,15 @@ def chunks(paths, form):
     for path in paths:
         line, parts = 1, []
         for block in _whole_lines(_with_plain_line_ends(blocks(path)), path):
-            parts.append(block)
-            if form.has_documents_of_lines:
+            end = len(block)
+            if form.has_documents_of_lines:  # up to the last blank line
                 end = max((match.end() for match in _BLANK_LINE.finditer(block)), default=0)
-                if not end:
-                    _check_length(parts, f"{path}, document from line {line} on")
-                    continue
-                parts[-1] = block[:end]
-                block = block[end:]
-            content, parts = b"".join(parts), [block] if form.has_documents_of_lines else []
-            yield Chunk(content, path, line, form)
-            line += content.count(b"\n")
+            if end:
+                content, parts = b"".join([*parts, block[:end]]), []
+                yield Chunk(content, path, line, form)
+                line += content.count(b"\n")
+            parts.append(block[end:])
+            _check_length(parts, f"{path}, document from line {line} on")
         content = b"".join(parts)
         if content or form.file_is_document:
             yield Chunk(content, path, line, form, form.file_is_document)
