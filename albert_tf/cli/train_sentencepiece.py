@@ -52,10 +52,9 @@ def read_sentences(paths, form, skipped):
 @contextlib.contextmanager
 def signals_end_at_once():
     """Lets Ctrl-C and SIGTERM end the process while SentencePiece trains, outside of Python."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
     try:
-        for number in before:
-            signal.signal(number, signal.SIG_DFL)
         yield
     finally:
         for number, handler in before.items():

@@ -68,15 +68,15 @@ class LineEncoder:
         self._is_start_piece = Cache(
             _is_marked if word_start == "piece" else tokenizer.is_start_piece
         )
-        self._starts, self._odd, self._marked, self._foreign = np.zeros((4, size), bool)
+        self._starts, self._odd, self._unknown = np.zeros((3, size), bool)
+        self._marked, self._foreign = np.zeros((2, size), bool)
         for piece, id_ in tokenizer.vocab.items():
             self._starts[id_] = self._is_start_piece[piece]
             self._marked[id_] = _is_marked(piece)
             self._foreign[id_] = any(map(_is_foreign_letter, piece.removeprefix(WORD_START)))
             self._odd[id_] = tokenizer.needs_pieces(id_)
+            self._unknown[id_] = piece in _UNKNOWN_PIECES
         self._known = tokenizer.vocab.keys() - set(_UNKNOWN_PIECES)
-        unknown = [id_ for piece, id_ in tokenizer.vocab.items() if piece in _UNKNOWN_PIECES]
-        self._is_unknown = np.isin(np.arange(size), unknown)
 
     def __call__(self, chunk, report):
         """Returns the EncodedLines of a Chunk.
@@ -109,7 +109,7 @@ class LineEncoder:
         """Returns the first five attributes of EncodedLines."""
         ids, lengths = self._tokenizer.encode_batch(texts)
         if not self._odd.any():  # WordPiece: an unknown word has no text of its own
-            unknown = np.flatnonzero(self._is_unknown[ids])
+            unknown = np.flatnonzero(self._unknown[ids])
             pieces = self._tokenizer.convert_ids_to_tokens(ids[unknown].tolist())
             return ids.astype(np.int32), self._starts[ids], lengths, unknown, pieces
         ends = np.cumsum(lengths)
