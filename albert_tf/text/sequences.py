@@ -12,8 +12,6 @@ from albert_tf.options import NUM_SPECIALS
 
 Texts = list[str] | tuple[str, ...] | npt.NDArray[Any]  # several texts; arrays are of str
 SHORTEST = NUM_SPECIALS + 2  # length of a sequence with one piece of each text
-# Name in records -> name in the output of a tokenizer.
-_OUTPUTS = {"input_ids": "input_ids", "input_mask": "input_mask", "segment_ids": "token_type_ids"}
 
 
 def cut(first, second, max_length):
@@ -105,22 +103,6 @@ def as_texts(texts: str | Texts, name: str = "texts") -> list[str]:
         received = f"{type(wrong[0]).__name__} {wrong[0]!r:.80}"
         raise UserError(f"{name} must be a str or a list of str. Received: {received}")
     return list(found)
-
-
-def encode(tokenizer, texts, pairs=None, max_length=512, return_tensors=None):
-    """Implements `FullTokenizer.__call__`; see there for the arguments."""
-    if return_tensors not in (None, "tf"):
-        raise UserError(
-            f'return_tensors must be "tf", or None for numpy arrays. Received: {return_tensors!r}'
-        )
-    features = packed(tokenizer, texts, pairs, max_length)
-    longest = int(features["input_mask"].sum(axis=1).max(initial=0))
-    arrays = {theirs: features[ours][:, :longest] for ours, theirs in _OUTPUTS.items()}
-    if return_tensors is None:
-        return arrays
-    import tensorflow as tf  # here, because nothing else in this package needs its slow import
-
-    return {name: tf.constant(values) for name, values in arrays.items()}
 
 
 def packed(tokenizer, texts, pairs, max_length):

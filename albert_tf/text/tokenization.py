@@ -373,7 +373,20 @@ class FullTokenizer:
         Raises:
             UserError: an argument is invalid.
         """
-        return sequences.encode(self, texts, pairs, max_length, return_tensors)
+        if return_tensors not in (None, "tf"):
+            raise UserError(
+                'return_tensors must be "tf", or None for numpy arrays. '
+                f"Received: {return_tensors!r}"
+            )
+        features = sequences.packed(self, texts, pairs, max_length)
+        features["token_type_ids"] = features.pop("segment_ids")
+        longest = int(features["input_mask"].sum(axis=1).max(initial=0))
+        arrays = {name: values[:, :longest] for name, values in features.items()}
+        if return_tensors is None:
+            return arrays
+        import tensorflow as tf  # here, because nothing else in this package needs its slow import
+
+        return {name: tf.constant(values) for name, values in arrays.items()}
 
     @property
     def vocab_size(self) -> int:
