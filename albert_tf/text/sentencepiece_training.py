@@ -47,7 +47,7 @@ class Sample:
             they contain the character that SentencePiece reserves.
 
     Raises:
-        UserError: there is no sentence, or one is not valid Unicode.
+        UserError: there is no sentence.
     """
 
     def __init__(self, sentences, options, is_split=False):
@@ -55,13 +55,7 @@ class Sample:
         self.kept, self.read, self.too_long, self.reserved = [], 0, 0, 0
         draw = random.Random(options.seed)
         for sentence in sentences:
-            try:
-                size = len(sentence.encode())
-            except UnicodeEncodeError as error:
-                raise UserError(
-                    f"--input_file: not valid Unicode, correct it: {sentence!r}"
-                ) from error
-            if size > options.max_sentence_length:
+            if len(sentence.encode()) > options.max_sentence_length:
                 self.too_long += 1
             elif _RESERVED in sentence:
                 self.reserved += 1

@@ -116,11 +116,6 @@ def test_mistakes_are_explained(sentences, size, others, message):
         train(Sample([line for line in sentences if line[10:]], options).kept, options)
 
 
-def test_text_that_is_not_unicode():
-    with pytest.raises(UserError, match="not valid Unicode"):
-        Sample(["a\ud800b"], SentencePiece())
-
-
 def test_the_seed_decides_which_sentences_of_a_large_text_are_taken():
     text = [f"sentence {n}" for n in range(1000)]
     chosen = [Sample(text, SentencePiece(input_sentence_size=200, seed=s)) for s in (1, 1, 2)]
