@@ -106,8 +106,8 @@ def create(
         _work_directory(work, is_kept=bool(work_directory)),
         runner,
     ):
-        key = [_FORMAT, runner.identify(inputs), tokenizer.fingerprint, reading]
-        directory = os.path.join(work, f"corpus-{_hash(key)}")
+        key = _FORMAT, runner.identify(inputs), tokenizer.fingerprint, reading
+        directory = _state(work, "corpus", *key)
         if not work_directory:
             _remove_others(work, directory)
         if not corpus_files.is_whole(directory):
