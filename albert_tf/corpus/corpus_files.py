@@ -297,8 +297,6 @@ class Writer(contextlib.ExitStack):
                 the names are appended to the path of the directory.
         """
         self._end_documents([self._sentences])
-        for file in self._out.values():
-            file.flush()
         figures = {
             "piece_texts": list(self._pieces),
             "counts": self._counts,
