@@ -205,9 +205,10 @@ def _make(work, part, flag, outputs, settings, vocabulary, runner):
 
 
 def _usual_work_directory(outputs, is_shared):
-    name = f".albert_tf-work-{_hash(list(map(_same_path, outputs)))}"
-    is_local = "://" in outputs[0] and not is_shared
-    return os.path.join(tempfile.gettempdir() if is_local else os.path.dirname(outputs[0]), name)
+    parent = os.path.dirname(outputs[0])
+    if "://" in parent and not is_shared:
+        parent = tempfile.gettempdir()
+    return _state(parent, ".albert_tf-work", *map(_same_path, outputs))
 
 
 @contextlib.contextmanager
@@ -234,11 +235,8 @@ def _entries(work):
 def _state(directory, kind, *key):
     """Path in a directory, named after a kind and the hash of a key of options and JSON values."""
     key = [dataclasses.asdict(k) if dataclasses.is_dataclass(k) else k for k in key]
-    return os.path.join(directory, f"{kind}-{_hash(key)}")
-
-
-def _hash(value):
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+    digits = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return os.path.join(directory, f"{kind}-{digits}")
 
 
 def _remove_others(work, corpus_directory):
