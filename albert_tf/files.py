@@ -278,7 +278,7 @@ def check_writable(directory, flag):
     if wild:  # TensorFlow writes a prefix as a name and reads it as a pattern
         raise UserError(
             f"--{flag}={directory} has a {wild[0]} in its name, which TensorFlow takes for a "
-            "pattern when it reads checkpoints. Choose another name"
+            "pattern when it reads files. Choose another name"
         )
     try:
         make_directory(directory)
