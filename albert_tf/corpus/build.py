@@ -93,10 +93,7 @@ def create(
         "settings": reading | dataclasses.asdict(selection) | dataclasses.asdict(settings),
         "input_files": list(inputs),
         "vocabulary": tokenizer.fingerprint,
-        "tokenizer": {
-            name: os.path.abspath(value) if name.endswith("_file") and "://" not in value else value
-            for name, value in tokenizer.arguments.items()
-        },
+        "tokenizer": tokenizer.arguments,
     }
     runner = runner or stages.LocalRunner(num_workers, encoder)
     work = work_directory or _usual_work_directory(outputs, runner.is_shared)

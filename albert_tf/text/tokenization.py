@@ -8,6 +8,7 @@ original release use a WordPiece vocabulary file instead. `FullTokenizer` covers
 import functools
 import hashlib
 import itertools
+import os
 import string
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -395,11 +396,9 @@ class FullTokenizer:
 
     @property
     def arguments(self) -> dict[str, str | bool]:
-        """The constructor's arguments (dict) that make the same tokenizer."""
-        return {
-            "spm_model_file" if self.is_sentencepiece else "vocab_file": self.path,
-            **self.casing,
-        }
+        """The constructor's arguments (dict) that make the same tokenizer in any directory."""
+        path = self.path if "://" in self.path else os.path.abspath(self.path)
+        return {"spm_model_file" if self.is_sentencepiece else "vocab_file": path, **self.casing}
 
     @property
     def casing(self) -> dict[str, bool]:
