@@ -149,7 +149,8 @@ def is_current(entry, state):
     if not isinstance(entry, dict) or entry | state != entry:
         return False
     count, offsets = entry.get("count"), entry.get("offsets")
-    return type(count) is int and isinstance(offsets, list) and len(offsets) > 0
+    is_list = isinstance(offsets, list) and len(offsets) > 0
+    return is_list and all(type(number) is int for number in [count, *offsets])
 
 
 def index_content(entries):
@@ -238,8 +239,8 @@ def tokenizers_of(paths):
     """
     known = {}
     for directory, content in _summaries(paths):
-        if isinstance(content.get("tokenizer"), dict):
-            made = content["tokenizer"], content.get("vocabulary")
+        made = content.get("tokenizer"), content.get("vocabulary")
+        if isinstance(made[0], dict) and isinstance(made[1], str):
             names = map(os.path.basename, _entries(content))
             known |= {os.path.join(directory, name): made for name in names}
     return {path: known[path] for path in paths if path in known}

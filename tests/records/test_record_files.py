@@ -261,6 +261,7 @@ def with_entries(content, **values):
         lambda content: json.dumps(content | {"files": dict.fromkeys(content["files"], 1)}),
         lambda content: with_entries(content, count="5"),
         lambda content: with_entries(content, offsets=[]),
+        lambda content: with_entries(content, offsets=["0"]),
     ],
 )
 def test_an_index_that_cannot_be_used_is_made_anew(tmp_path, counted, change):
@@ -271,6 +272,17 @@ def test_an_index_that_cannot_be_used_is_made_anew(tmp_path, counted, change):
     assert record_files.read_index([path], str(index))[0].count == 5
     assert counted == [path, path]
     assert json.loads(index.read_text()) == content
+
+
+@pytest.mark.parametrize("damaged", [{"vocabulary": ["a"]}, {"vocabulary": None}, {"tokenizer": 1}])
+def test_a_damaged_summary_names_no_tokenizer(tmp_path, damaged):
+    path = write(tmp_path / "a", range(5))
+    content = {"tokenizer": {"vocab_file": "v"}, "vocabulary": "hash"}
+    content |= record_files.index_content({path: {}})
+    Path(record_files.summary_file(path)).write_text(json.dumps(content))
+    assert record_files.tokenizers_of([path]) == {path: ({"vocab_file": "v"}, "hash")}
+    Path(record_files.summary_file(path)).write_text(json.dumps(content | damaged))
+    assert record_files.tokenizers_of([path]) == {}
 
 
 def test_other_workers_read_the_index_and_write_none(tmp_path):
