@@ -81,7 +81,8 @@ def _renewed(path):
         for count in itertools.count(1):
             if ended.wait(RENEW_SECONDS):
                 return
-            with contextlib.suppress(tf.errors.OpError):  # the next renewal may succeed
+            # The next renewal may succeed.
+            with contextlib.suppress(tf.errors.OpError, UserError):
                 files.write_text(path, f"{_name()}, sign of life {count}\n")
 
     thread = threading.Thread(target=renew, daemon=True)

@@ -5,6 +5,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import tensorflow as tf
@@ -107,3 +108,20 @@ def test_elsewhere_a_lock_that_is_not_renewed_is_taken_over(unlockable, monkeypa
     with locks.locked(unlockable, "training"), contextlib.suppress(UserError):
         assert "training.lock is of process 7 on host elsewhere" in capsys.readouterr().out
     assert not tf.io.gfile.exists(f"{unlockable}/training.lock")
+
+
+def test_elsewhere_a_renewal_that_fails_is_tried_again(unlockable, monkeypatch):
+    path, makedirs, failures = f"{unlockable}/training.lock", tf.io.gfile.makedirs, []
+
+    def fail_once(directory):
+        if not failures:
+            failures.append(files.read_text(path))
+            raise tf.errors.UnavailableError(None, None, "no connection")
+        makedirs(directory)
+
+    with locks.locked(unlockable, "training"):
+        monkeypatch.setattr(tf.io.gfile, "makedirs", fail_once)
+        deadline = time.monotonic() + 5
+        while not failures or files.read_text(path) == failures[0]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
