@@ -60,6 +60,8 @@ def main(_):
     from albert_tf.text import tokenization
 
     settings = flag_groups.values_of(instances.Settings)
+    if settings.do_permutation and not settings.masked_lm_prob:
+        raise UserError("--do_permutation moves masked pieces: it needs --masked_lm_prob above 0")
     if not settings.masked_lm_prob and FLAGS["dupe_factor"].using_default_value:
         print(
             f"--masked_lm_prob=0 with --dupe_factor={settings.dupe_factor}, the default: the text "

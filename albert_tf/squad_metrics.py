@@ -41,16 +41,19 @@ def main(arguments=None):
     parser.add_argument(
         "--na_prob_thresh",
         type=float,
-        default=scores.NO_ANSWER_ABOVE,
-        help="Above it a question counts as unanswered (default: %(default)s).",
+        help="Above this value of --na_prob_file a question counts as unanswered (default: "
+        f"{scores.NO_ANSWER_ABOVE}).",
     )
     args = parser.parse_args(arguments)
     return exit_code("squad_metrics", lambda: json.dumps(_evaluate_files(args), indent=2))
 
 
 def _evaluate_files(args):
-    if math.isnan(args.na_prob_thresh):
+    threshold = scores.NO_ANSWER_ABOVE if args.na_prob_thresh is None else args.na_prob_thresh
+    if math.isnan(threshold):
         raise UserError("--na_prob_thresh must be a number. Received: nan")
+    if args.na_prob_thresh is not None and not args.na_prob_file:
+        raise UserError("--na_prob_thresh does nothing without --na_prob_file: give both or none")
 
     def is_number(value):
         return type(value) in (int, float) and abs(value) <= LARGEST_THRESHOLD  # and no bool
@@ -62,7 +65,7 @@ def _evaluate_files(args):
     na_scores = _read_dict(args.na_prob_file, "number", is_number) if args.na_prob_file else None
     try:
         if version_2:
-            return scores.evaluate_v2(gold, predictions, na_scores, args.na_prob_thresh)
+            return scores.evaluate_v2(gold, predictions, na_scores, threshold)
         return scores.evaluate_v1(gold, predictions)
     except UserError as error:
         names = " and ".join(filter(None, (args.predictions_file, args.na_prob_file)))

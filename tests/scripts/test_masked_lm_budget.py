@@ -162,6 +162,8 @@ def test_many_passes_without_masks_are_questioned(run_main, made, tmp_path, caps
     run_main(create_pretraining_data, **values, dupe_factor=2)
     out = capsys.readouterr().out
     assert "usually enough" not in out and "none of them to predict" in out
+    with pytest.raises(UserError, match="--do_permutation moves masked pieces: it needs --masked_"):
+        run_main(create_pretraining_data, **values, do_permutation=True)
 
 
 def test_the_run_knows_the_vocabulary_of_its_records(pretrain, flags, made, tmp_path):

@@ -358,6 +358,7 @@ def test_command_on_bad_na_scores(capsys, tmp_path, prediction_file, content, me
     "flag, value, message",
     [
         ("--na_prob_thresh", "nan", "--na_prob_thresh must be a number"),
+        ("--na_prob_thresh", "0.5", "--na_prob_thresh does nothing without --na_prob_file"),
         ("--na_prob_file", "odds.json", "--na_prob_file is for version 2"),
     ],
 )
