@@ -141,7 +141,8 @@ def test_figures_of_the_original(variant, exported):
 def test_every_sharing_strategy(sharing, tmp_path):
     model = heads.PretrainingModel(golden_config(parameter_sharing=sharing))
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
-    module = hub.HubModule(model, (), {"vocab_file": str(tmp_path / "vocab.txt")}, True)
+    assets = {"vocab_file": str(tmp_path / "vocab.txt")}
+    module = hub.HubModule(model, (), assets, do_lower_case=True, strip_accents=True)
     saved_models.save_module(module, str(tmp_path / "module"), module.signatures())
     loaded = tf.saved_model.load(str(tmp_path / "module"))
     inputs, _ = golden("base")
