@@ -2,7 +2,7 @@
 """Runs a study: trainings that differ from a base in a few settings, and a table of their results.
 
 python experiments/run.py experiments/english_small.toml --output_dir=output/pilots \
-    --set data=DIR --dry_run
+    --set data=DIR --set blimp=DIR --dry_run
 
 A study is a TOML file; experiments/README.md describes it. Finished work is not
 repeated: an interrupted row resumes at its last checkpoint, and a finished one is skipped.
