@@ -113,7 +113,7 @@ class Source:
         """Value of one of TEXT_FLAGS in the record of the training; None if unknown."""
         return self.settings.text.get(name) if self.settings else None
 
-    def setting(self, name):
+    def setting_and_path(self, name):
         """Value of one of TEXT_FLAGS for the source (None if unknown), and the path that tells."""
         value = self.recorded(name)
         if value is not None or name not in CASING:
@@ -244,7 +244,7 @@ class Choice:
             UserError: the caller contradicts the training's record.
         """
         given = self.text.get(name)
-        recorded, path = self.source.setting(name) if self.source else (None, None)
+        recorded, path = self.source.setting_and_path(name) if self.source else (None, None)
         if given is None:
             return recorded
         if recorded not in (None, given) and not self.may_differ:

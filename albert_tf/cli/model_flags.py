@@ -69,7 +69,7 @@ def _casing_of(module, typed):
     If --do_lower_case differs, the module's value is used and a line is printed.
     """
     told = {"strip_accents": source.Choice(module, typed).setting("strip_accents")}
-    lower, _ = module.setting("do_lower_case")
+    lower, _ = module.setting_and_path("do_lower_case")
     if lower is not None:
         told["do_lower_case"] = lower
         given = typed.get("do_lower_case", lower)

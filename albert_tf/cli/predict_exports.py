@@ -26,7 +26,7 @@ def of_export(directory, embeddings):
     signature = "embeddings" if embeddings else "text"
     # Loop optimization gains nothing here, and it warns about each assertion.
     tf.config.optimizer.set_experimental_options({"loop_optimization": False})
-    graph_tokenization.operations()
+    graph_tokenization.operations()  # those of the exported graph
     try:
         saved_model = tf.saved_model.load(directory)
     except Exception as error:  # errors from damaged files have no common type

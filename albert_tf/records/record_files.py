@@ -112,11 +112,11 @@ def _count_all(paths, states):
     with progress.bar("counting the records", total, "B", leave=False) as bar:
         for path in paths:
             sizes = lengths(path)
+            share = states[path]["size"] / max(len(sizes), 1)  # bytes of a record in the file
             with naming_bad_records([path], schema={}):
                 # Read all records, to check their checksums.
-                batches = schemas.serialized([path]).batch(_READ_TOGETHER)
-                for size in batches.map(lambda some: tf.reduce_sum(tf.strings.length(some))):
-                    bar.update(int(size))
+                for count in schemas.serialized([path]).batch(_READ_TOGETHER).map(tf.size):
+                    bar.update(int(count) * share)
             yield path, _index_of(path, sizes)
 
 

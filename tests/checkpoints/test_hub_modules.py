@@ -159,7 +159,7 @@ def read_config(module):
 
 
 def casing(module):
-    return source.Source(str(module)).setting("do_lower_case")[0]
+    return source.Source(str(module)).setting_and_path("do_lower_case")[0]
 
 
 def test_the_garden_tells_the_whole_config(garden):

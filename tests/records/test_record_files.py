@@ -318,6 +318,22 @@ def test_files_without_any_record(tmp_path):
         record_files.read_index([path])
 
 
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_the_progress_of_counting_ends_at_the_size_of_the_files(tmp_path, monkeypatch, compression):
+    class Bar(progress.LogLines):
+        def update(self, count):
+            counted.append(count)
+
+    counted, path = [], str(tmp_path / f"a{'.gz' if compression else ''}")
+    with tf.io.TFRecordWriter(path, compression) as writer:
+        for _ in range(3000):
+            writer.write(bytes(100))
+    monkeypatch.setattr(progress, "bar", lambda *given, **_: Bar(*given))
+    record_files.read_index([path], save=False)
+    assert len(counted) == 3
+    assert sum(counted) == pytest.approx(os.path.getsize(path))
+
+
 def test_a_line_while_counting(five_files, monkeypatch, capsys):
     monkeypatch.setattr(progress, "LOG_SECONDS", -1)
     record_files.read_index(five_files)
