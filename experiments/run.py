@@ -188,6 +188,8 @@ def _steps(settings):
         raise UserError(f"train_flops needs {error.args[0]} in flags") from error
     except (TypeError, ValueError) as error:
         raise UserError(f"train_flops needs whole numbers in flags: {error}") from error
+    if min(length, batch) < 1:
+        raise UserError(f"train_flops needs {names[0]} and {names[2]} above 0 in flags")
     config = AlbertConfig.from_dict(settings["config"])
     update = flops.training_flops(config, batch, length, predictions)
     return max(1, round(settings["train_flops"] / update))

@@ -81,9 +81,10 @@ def read(paths, pairs_per_paradigm=0):
         list of Paradigm, in the order of the files.
 
     Raises:
-        UserError: a file cannot be read, is empty, or lacks a sentence; names file and line.
+        UserError: a file cannot be read, is empty, or lacks a sentence (names file and line); or
+            two files without UIDs have one name.
     """
-    paradigms = {}
+    paradigms, unnamed = {}, {}
     for path in paths:
         name = os.path.basename(path).partition(".")[0]
         for lines, values in _pairs(path):
@@ -92,6 +93,11 @@ def read(paths, pairs_per_paradigm=0):
                 if not isinstance(values.get(key), str) or not values[key].strip():
                     raise UserError(f"{place}: {key} is missing, empty or not text")
             uid = str(values.get("UID") or name)
+            if not values.get("UID") and unnamed.setdefault(name, path) != path:
+                raise UserError(
+                    f"{path} and {unnamed[name]} would be one paradigm {name!r}: rename one of the "
+                    "files, or give their pairs a UID"
+                )
             groups = [str(values.get(key) or "") for key in GROUPS.values()]
             paradigm = paradigms.setdefault(uid, Paradigm(uid, *groups))
             if not pairs_per_paradigm or len(paradigm.sentences) < 2 * pairs_per_paradigm:

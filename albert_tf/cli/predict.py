@@ -177,7 +177,7 @@ def _examples(model):
 
     example = given(INPUTS)
     if example:
-        yield predict_examples.check(example, model, "flags")
+        yield predict_examples.check(example, model, ", ".join(f"--{name}" for name in example))
         return
     with contextlib.ExitStack() as stack:
         name, lines = "standard input", sys.stdin.buffer
@@ -232,9 +232,14 @@ def of_checkpoint(loaded, embeddings):
         embeddings: sequence of options.EMBEDDINGS to return instead of predictions.
 
     Raises:
-        UserError: the model is not fine-tuned, and `embeddings` is empty.
+        UserError: the model is not fine-tuned, and `embeddings` is empty, or it has no pooler.
     """
     if embeddings:
+        if not loaded.has_pooler:
+            raise UserError(
+                f"--model={loaded.checkpoint} has no pooler, and --embeddings=pooled_output is the "
+                'pooler\'s: albert_tf.load(...).embed(texts, pooling="mean") needs none'
+            )
 
         def embed(examples):
             vectors = loaded.embed(*([row[name] for row in examples] for name in INPUTS[:2]))

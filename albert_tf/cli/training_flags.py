@@ -308,5 +308,5 @@ def _train_steps(data):
         return FLAGS.train_step
     if not FLAGS.do_train:
         return sys.maxsize  # only the timeout ends a wait for checkpoints
-    count = sum(file.count for file in record_files.read_index(data.training_records().paths))
+    count = sum(file.count for file in record_files.read_index(data.training_records.paths))
     return finetuning.steps_of_epochs(count, FLAGS.train_batch_size, FLAGS.num_train_epochs)

@@ -205,6 +205,7 @@ class DataSet:
         """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
         return [path for split in ["train"] + ["dev"] * do_eval for path in self.sources(split)]
 
+    @functools.cached_property
     def training_records(self):
         """RecordFiles of the training set, made if they are not there."""
         cache = self._records("train")

@@ -180,7 +180,7 @@ def train_and_evaluate(data, config, options, strategy):
 
 
 def _train(run, data, evaluator):
-    records, options = data.training_records(), run.settings
+    records, options = data.training_records, run.settings
     _say_data(records, data.task)
     lengths = None
     if not devices.is_tpu(run.strategy):

@@ -72,6 +72,15 @@ def test_paradigms_lie_in_several_files_and_some_pairs_are_taken(write):
     assert [len(p.places) for p in found] == [4, 4]
 
 
+def test_files_of_one_name_are_not_joined_silently(tmp_path):
+    paths = [tmp_path / "a" / "order.txt", tmp_path / "b" / "order.tsv"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text("a b\tb a\n")
+    with pytest.raises(UserError, match=r"order.tsv and .*order.txt would be one paradigm 'order'"):
+        minimal_pairs.read([*map(str, paths)])
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

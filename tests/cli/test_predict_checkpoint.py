@@ -159,6 +159,12 @@ def test_what_contradicts_the_record_is_named_as_a_flag(release, run, tmp_path):
         run(model=copied, fill_mask="A [MASK].", do_lower_case=False)
 
 
+def test_embeddings_need_a_pooler(release, run_main, monkeypatch):
+    monkeypatch.setattr("albert_tf.api.loaded.Loaded.has_pooler", False)
+    with pytest.raises(UserError, match=f"--model={release}.* has no pooler, and --embeddings="):
+        run_main(predict, model=release, text="a", embeddings="pooled_output")
+
+
 @pytest.mark.parametrize(
     ("name", "flags", "message"),
     [
@@ -175,6 +181,7 @@ def test_what_contradicts_the_record_is_named_as_a_flag(release, run, tmp_path):
         ),
         ("release", {"score": True, "embeddings": "pooled_output", "text": "a"}, "exclude each"),
         ("release", {"score": True, "text": "a", "text_pair": "b"}, "this model takes text. Not t"),
+        ("release", {"score": True, "text": ""}, "--text is empty: a score needs at least one pi"),
         ("classifier", {"score": True, "text": "a"}, "has no masked-lm head"),
         ("classifier", {"fill_mask": "a [MASK]"}, "has no masked-lm head"),
         ("classifier", {"question": "a"}, "this model takes text, text_pair. Not taken: question"),

@@ -288,6 +288,7 @@ def test_other_settings_of_a_finished_row_are_an_error(study, tmp_path):
         ('["loss"]', '"loss"', "figures must be a list. Received: 'loss'"),
         ("1e9", '"1e9"', "train_flops must be a number. Received: '1e9'"),
         ("max_seq_length = 8", 'max_seq_length = "x"', "train_flops needs whole numbers in flags"),
+        ("max_seq_length = 8", "max_seq_length = 0", "train_flops needs max_seq_length and train_"),
         ("{data}", "{data[x]}", "Write {{ for a brace"),
         ('["loss"]', '["los"]', "row base has no figure los. It has seconds, loss"),
         ("[rows.base]", "[rows.basis]", "--rows=base is not a row. Rows: basis, faster, longer"),

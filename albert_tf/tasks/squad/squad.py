@@ -309,6 +309,7 @@ class SquadData:
         given = self.task.options
         return [given.train_file] + [given.predict_file] * do_eval
 
+    @functools.cached_property
     def training_records(self):
         """RecordFiles of the training set, made if they are not there."""
         examples, text = questions.shuffled(self.train_examples), self.task.text
