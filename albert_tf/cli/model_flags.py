@@ -215,6 +215,8 @@ def follow_run():
             return follow(source.Source(FLAGS.output_dir), TEXT_FLAGS, may_differ=True)
         return follow(source.find(FLAGS.init_checkpoint) if FLAGS.init_checkpoint else None, CASING)
     checkpoint = trained_checkpoint()
+    if FLAGS.init_checkpoint and run.trained:
+        print(f"--init_checkpoint is not read: --output_dir holds a trained model, {checkpoint}.")
     found = source.find(checkpoint) if checkpoint else None
     if found is None and run.settings:  # evaluation has begun before training
         found = source.Source(FLAGS.output_dir)

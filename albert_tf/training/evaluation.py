@@ -42,33 +42,37 @@ class Evaluator:
         self._keep, self._folder = keep or math.inf, RunDirectory(run.settings.output_dir)
         self._warnings = set()  # those that apply now
 
-    def __call__(self, prefix, content=None):
+    def __call__(self, prefix, content=None, own=True):
         """Evaluates the weights that the run holds, those of `prefix`.
 
         Args:
             prefix: str.
             content: the result of `writers.read` for it; None to read it now.
+            own: bool, whether it is a checkpoint of this run. Another one is not kept as the best,
+                so that the directory does not seem to hold a trained model.
         """
         run, evaluation = self._run, self._evaluate()
         run.saver.wait()
-        is_best = run.is_chief and self._record(prefix, content, evaluation.figures)
+        is_best = run.is_chief and self._record(prefix, content, evaluation.figures, own)
         if is_best and evaluation.keep:
             evaluation.keep()
         figures = evaluation.figures | (evaluation.weighted or {})
-        run.figures.evaluation(run.step, figures, self._shown or figures, is_best)
+        run.figures.evaluation(run.step, figures, self._shown or figures, is_best and own)
         if run.step:  # an untrained model deserves no warning
             now = set(evaluation.warnings) - {None}
             for warning in sorted(now - self._warnings):
                 say(f"Warning: {warning}")
             self._warnings = now
 
-    def _record(self, prefix, content, figures):
-        """Records an evaluation; returns whether the checkpoint is kept as the best."""
-        before = self._folder.results or BestState(-1, -1, self._initial_best)
+    def _record(self, prefix, content, figures, own):
+        """Records an evaluation; returns whether the checkpoint is the best."""
+        before = (own and self._folder.results) or BestState(-1, -1, self._initial_best)
         step, value, saved = self._run.step, float(figures[self._key_metric]), ""
         now, is_best = before._replace(step=step), before.is_beaten_by(step, value)
         if is_best:
-            now, best = BestState(step, step, value), self._folder.file(run_directory.BEST)
+            now = BestState(step, step, value)
+        if is_best and own:
+            best = self._folder.file(run_directory.BEST)
             writers.write(best, *(content or self._read(prefix)))
             for ending in writers.ENDINGS:
                 saved += f"saved {prefix}{ending} to {best}{ending}\n"
@@ -76,7 +80,8 @@ class Evaluator:
         lines = {"first": f"{first}\n", "rest": "".join(f"{line}\n" for line in rest)}
         block = self._layout.format(**lines, saved=saved, before=before.best, after=now.best)
         add(self._folder.path, block)
-        self._folder.write_results(now)
+        if own:
+            self._folder.write_results(now)
         return is_best
 
     def each(self, prefixes):
@@ -161,7 +166,7 @@ class Evaluator:
             given = run_directory.find(given)
             print(f"--output_dir={folder.path} holds no checkpoint: evaluating {given}")
             self._run.load_weights_and_step(given)
-            self(given)
+            self(given, own=False)
         else:
             raise UserError(f"--output_dir={folder.path} holds no checkpoint to evaluate")
 
@@ -269,9 +274,9 @@ def describe(prefix, key_metric):
 
 
 def check_key_metric(directory, key_metric):
-    """Raises UserError if no evaluation had a finite key metric."""
+    """Raises UserError if no evaluation of a run's checkpoints had a finite key metric."""
     state = RunDirectory(directory).results
-    if state is None or state.best_step < 0 or not math.isfinite(state.best):
+    if state and (state.best_step < 0 or not math.isfinite(state.best)):
         raise UserError(
             f"{key_metric} is not a number for any checkpoint in {directory}, so there is no best "
             "one: the model gives every example the same output (lower --learning_rate, or train "

@@ -127,6 +127,20 @@ def test_a_given_checkpoint_that_is_damaged_is_an_error(directory, tmp_path_fact
         make(run).evaluate_directory(timeout=0, given=str(directory / "model.ckpt-4"))
 
 
+def test_a_checkpoint_from_elsewhere_is_not_kept_as_a_model_of_the_run(
+    directory, tmp_path_factory, capsys
+):
+    out = tmp_path_factory.mktemp("out")
+    for step in (4, 2):  # the second is not compared with the first
+        kept, run = [], Run(out)
+        evaluator = make(run, keep=lambda kept=kept: kept.append(1))
+        evaluator.evaluate_directory(timeout=0, given=str(directory / f"model.ckpt-{step}"))
+        assert kept == [1]  # the threshold of a task, for predictions of the same command
+    assert evaluated_steps(capsys.readouterr().out) == [4, 2]
+    assert RunDirectory(str(out)).results is None and RunDirectory(str(out)).trained is None
+    assert "global_step = 2\nvalue = 2.0\n" in (out / evaluation.EVAL_RESULTS).read_text()
+
+
 def test_the_newest_checkpoints_stay_and_those_before_are_deleted(directory):
     evaluator = make(Run(directory))
     evaluator._keep = 2
