@@ -85,6 +85,9 @@ def main(_):
         choices = model_flags.follow_all([source.find(prefix) for prefix in prefixes])
     else:
         choices = [model_flags.follow_run()]
+    if not FLAGS.do_train:
+        sources = [choice.source for choice in choices]
+        model_flags.follow_recorded(sources, squad.ANSWER_SETTINGS)
     check_lengths()
     configs = [choice.config for choice in choices]
     given = flag_groups.values_of(options.Squad)

@@ -19,10 +19,6 @@ from albert_tf.text.sequences import NUM_SPECIALS, SHORTEST
 DEFAULT_LENGTH = 512
 REGRESSION = "regression"
 SQUAD = "squad"
-_OF_ANSWERS = (  # options of run_squad.py for its answers
-    "n_best_size", "max_answer_length", "start_n_top", "end_n_top", "dropout_prob",
-    "null_score_diff_threshold",
-)  # fmt: skip
 LENGTH_OF_SQUAD = 384  # as run_squad.py has it
 
 
@@ -249,7 +245,7 @@ def make_task(kind, text, found):
 
 
 def _squad_task(text, found, flags, lengths):
-    values = {name: flags[name] for name in _OF_ANSWERS if name in flags}
+    values = {name: flags[name] for name in squad.ANSWER_SETTINGS if name in flags}
     values |= {n: lengths[n] for n in ("doc_stride", "max_query_length") if n in lengths}
     if text.max_seq_length < lengths.get("max_seq_length", LENGTH_OF_SQUAD):
         # Shorter than in training: the question must leave room, and windows must overlap.
@@ -257,6 +253,6 @@ def _squad_task(text, found, flags, lengths):
         for name in ("doc_stride", "max_query_length"):
             values[name] = min(values.get(name, getattr(options.Squad, name)), longest)
     version = squad.choose_version([found.checkpoint])
-    if version.has_negatives and values.get(squad.THRESHOLD) is None:
+    if version.has_negatives:
         values[squad.THRESHOLD] = squad.tuned_threshold(found.directory, [found.checkpoint])
     return version(text, options.Squad(**values), found.directory)

@@ -347,10 +347,14 @@ class FinetunedTask:
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-    """Threshold of SQuAD 2.0, and the file on which an evaluation tuned it."""
+    """Threshold of SQuAD 2.0, and the file on which an evaluation tuned it.
+
+    `checkpoints` are the prefixes of the models if they are not the directory's own.
+    """
 
     null_score_diff_threshold: float
     tuned_on: str
+    checkpoints: tuple[str, ...] | None = None
 
 
 class BestState(NamedTuple):

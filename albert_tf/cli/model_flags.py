@@ -166,6 +166,31 @@ def follow_all(sources):
     return choices
 
 
+def follow_recorded(sources, names):
+    """Sets flags that were not given to the values that trainings have recorded.
+
+    Args:
+        sources: list of source.Source; those without `run.json` are left out.
+        names: sequence of str, of flags that may be others than in the training.
+
+    Raises:
+        UserError: two records differ.
+    """
+    for name in names:
+        known = [found for found in sources if found.settings and name in found.settings.flags]
+        if FLAGS[name].present or not known:
+            continue
+        first, value = known[0].settings_file, known[0].settings.flags[name]
+        for found in known[1:]:
+            other = found.settings.flags[name]
+            if other != value:
+                raise UserError(
+                    f"{first} has --{name}={value} and {found.settings_file} --{name}={other}: "
+                    f"give --{name}"
+                )
+        FLAGS[name].value = value
+
+
 def directory_tokenizer():
     """Makes the FullTokenizer of the vocabulary in --albert_directory, or of its run.json.
 

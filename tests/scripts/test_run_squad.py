@@ -204,8 +204,8 @@ def test_v2_trains_evaluates_every_checkpoint_and_predicts(trained, flags, capsy
     predictions, odds = read_json(out / "predictions.json"), read_json(out / "null_odds.json")
     nbest = read_json(out / "nbest_predictions.json")
     threshold = read_json(out / "null_score_diff_threshold.json")
-    assert threshold.keys() == {"null_score_diff_threshold", "tuned_on"}
     assert threshold["tuned_on"] == str(flags["predict_file"])
+    assert threshold["checkpoints"] is None  # the directory's own
     cut, kept = final["null_score_diff_threshold"], threshold["null_score_diff_threshold"]
     assert predictions == {q: nbest[q][0]["text"] if odds[q] < cut else "" for q in nbest}
     assert min(abs(kept - value) for value in odds.values()) >= squad_predictions.ROUNDING / 2
@@ -346,6 +346,21 @@ def test_a_squad_models_head_is_taken_too(run_main, trained, flags_v1, tmp_path)
         np.testing.assert_array_equal(first[name], best[name])
 
 
+def test_later_commands_answer_as_the_training_did(run_main, trained, flags_v1, tmp_path):
+    settings = {"max_answer_length": 2, "n_best_size": 3, "save_checkpoints_steps": 2}
+    out = trained("short", flags_v1 | settings)
+    names = ("nbest_predictions", "predictions")
+    before = [read_json(out / f"{name}.json") for name in names]
+    unlabelled = without_answers(flags_v1["predict_file"], tmp_path / "test.json")
+    later = predict_only(flags_v1, output_dir=out, predict_file=unlabelled)
+    run_main(run_squad, **later)
+    nbest = read_json(out / "nbest_predictions.json")
+    assert max(map(len, nbest.values())) == 3 == max(map(len, before[0].values()))
+    assert_answers(out, before[1])
+    run_main(run_squad, **later | {"n_best_size": 5})
+    assert max(map(len, read_json(out / "nbest_predictions.json").values())) == 5
+
+
 # === Ensembles ===
 
 
@@ -370,6 +385,12 @@ def test_an_ensemble_averages_models_of_any_size(run_main, flags, two_models, tm
     assert set(values_of(blocks(out)[0])) == V2_NAMES
     assert "best perf" not in blocks(out)[0]
     assert not list(out.glob("model.ckpt*"))
+
+    # The threshold of a model is not replaced by that of an ensemble.
+    own = read_json(two_models[0] / "null_score_diff_threshold.json")
+    run_main(run_squad, **both | {"output_dir": two_models[0]})
+    assert "The threshold is not kept" in capsys.readouterr().out
+    assert own == read_json(two_models[0] / "null_score_diff_threshold.json")
 
     # Without answers: the threshold tuned for the ensemble, else the mean of the models' own.
     unlabelled = without_answers(flags["predict_file"], tmp_path / "test.json")

@@ -22,6 +22,8 @@ from albert_tf.training.task import Evaluation, RecordFiles, Split
 
 LABELS = ("start_positions", "end_positions", "is_impossible")
 THRESHOLD = "null_score_diff_threshold"
+# Options that a model was trained with, and answers questions with unless others are given.
+ANSWER_SETTINGS = ("n_best_size", "max_answer_length", "start_n_top", "end_n_top", "dropout_prob")
 EVEN_CHANCE = 0.0  # the no-answer logit at which both cases are equally likely
 
 
@@ -93,22 +95,34 @@ def tuned_threshold(output_dir, prefixes):
     """The threshold for questions without gold answers; prints its source.
 
     Args:
-        output_dir: str, the run's directory, whose threshold comes first.
+        output_dir: str, the run's directory. Its threshold comes first if it is of these models.
         prefixes: list of str, the checkpoints that predict. The thresholds of several models are
             averaged, as their scores are.
 
     Returns:
         float.
     """
-    own = RunDirectory(output_dir).threshold
-    tuned = [own] if own else [RunDirectory(os.path.dirname(each)).threshold for each in prefixes]
-    if None in tuned:
+    folder = RunDirectory(output_dir)
+    found = folder.threshold
+    # One next to a model belongs to that model. Earlier versions did not name the checkpoints.
+    if found and not folder.trained and found.checkpoints in (None, (*prefixes,)):
+        found = [found]
+    else:
+        found = [_threshold_of(RunDirectory(os.path.dirname(each))) for each in prefixes]
+    if None in found:
         threshold, source = EVEN_CHANCE, "none was tuned: an even chance"
     else:
-        threshold = float(np.mean([each.null_score_diff_threshold for each in tuned]))
-        source = "tuned on " + ", ".join(dict.fromkeys(each.tuned_on for each in tuned))
+        threshold = float(np.mean([each.null_score_diff_threshold for each in found]))
+        source = ", ".join(dict.fromkeys(each.tuned_on for each in found))
+        source = f"tuned on {source}" if source else "given for the training"
     print(f"null_score_diff_threshold = {threshold} ({source})")
     return threshold
+
+
+def _threshold_of(folder):
+    """The Threshold of the model in a RunDirectory: tuned, or else given for its training."""
+    given = folder.settings and folder.settings.flags.get(THRESHOLD)
+    return folder.threshold or (None if given is None else Threshold(given, ""))
 
 
 # --- The task ------------------------------------------------------------------------------------
@@ -387,18 +401,19 @@ class SquadData:
     def write_predictions(self, splits, members, batch_size):
         """Writes the answers, and scores them if all questions have gold answers."""
         found = [member.outputs[""] for member in members]
+        prefixes = tuple(member.prefix for member in members)
         predictions = self.task.predictions(splits[""], found)
         if self.is_labelled:
             figures = self.task.scores(self.examples, predictions)
             threshold = figures.get(THRESHOLD)
-            self._keep_threshold(predictions, figures)
+            self._keep_threshold(predictions, figures, prefixes)
             lines = evaluation.sorted_lines(figures)
             if len(members) == 1:
                 lines.append(f"best perf happened at step: {members[0].step}")
             evaluation.add(self.output_dir, "\n".join(lines) + "\n")
             print("\n".join(lines))
         else:
-            threshold = self.task.known_threshold([member.prefix for member in members])
+            threshold = self.task.known_threshold(prefixes)
         self._write_answers(predictions, threshold)
         print(f"Answered {len(self.examples)} questions: {self.output_dir}/predictions.json")
 
@@ -407,17 +422,24 @@ class SquadData:
         for name, text in predictions.files(null_threshold).items():
             files.write_text(os.path.join(self.output_dir, name), text)
 
-    def _keep_threshold(self, predictions, figures):
+    def _keep_threshold(self, predictions, figures, prefixes=None):
         """Keeps the threshold that an evaluation has tuned, for files without answers.
+
+        That of an ensemble, or of a model from elsewhere, does not replace that of a model here.
 
         The threshold in the figures equals one of the logits, as in the official script. The
         threshold that is kept gives the same answers but equals no logit.
         """
-        given = self.task.options
-        if THRESHOLD in figures and given.null_score_diff_threshold is None:
-            threshold = predictions.robust_threshold(figures[THRESHOLD])
-            tuned = Threshold(threshold, given.predict_file)
-            RunDirectory(self.output_dir).write_threshold(tuned)
+        given, folder = self.task.options, RunDirectory(self.output_dir)
+        if THRESHOLD not in figures or given.null_score_diff_threshold is not None:
+            return
+        if prefixes == (folder.trained,):
+            prefixes = None
+        if prefixes and folder.trained:
+            print(f"The threshold is not kept: {THRESHOLD}.json is that of {folder.trained}.")
+            return
+        threshold = predictions.robust_threshold(figures[THRESHOLD])
+        folder.write_threshold(Threshold(threshold, given.predict_file, prefixes))
 
     def check_thresholds(self, prefixes):
         """Raises UserError for a damaged threshold file, otherwise read only at the end."""
