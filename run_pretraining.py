@@ -106,6 +106,9 @@ def main(_):
     from albert_tf.records import record_files
     from albert_tf.training import pretraining
 
+    if not FLAGS.do_train:
+        model_flags.follow_pretraining()
+        check_masking()
     config = model_flags.read_config()
     records = record_files.expand_patterns(FLAGS.input_file, "input_file")
     if FLAGS.eval_input_file:

@@ -259,6 +259,7 @@ SETTINGS = "run.json"
 TASK = "finetuned_task.json"
 THRESHOLD = "null_score_diff_threshold.json"
 BEST_STATE = "best_trial.txt"
+EVALUATED_ON = "evaluated_on.json"
 _BEST_STATE = re.compile(r"(\d{1,18}):(-1|\d{1,18}):([-+.\de]+)", re.ASCII)
 # Flags that, besides the vocabulary, decide how text becomes the model's input: name -> type.
 CASING = ("do_lower_case", "strip_accents")
@@ -357,6 +358,13 @@ class Threshold:
     checkpoints: tuple[str, ...] | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class EvaluatedOn:
+    """Fingerprint of the files and settings of the evaluations in `best_trial.txt`."""
+
+    fingerprint: str
+
+
 class BestState(NamedTuple):
     """Content of `best_trial.txt`: the last step evaluated, the best one and its value."""
 
@@ -440,8 +448,14 @@ class RunDirectory:
             )
         return found
 
-    def write_results(self, best):
-        """Records the BestState after an evaluation."""
+    @property
+    def evaluated_on(self):
+        """The EvaluatedOn of the results; None if unknown, as in runs of earlier versions."""
+        return state.read(self.file(EVALUATED_ON), EvaluatedOn)
+
+    def write_results(self, best, evaluated_on):
+        """Records the BestState after an evaluation, and its EvaluatedOn."""
+        state.write(self.file(EVALUATED_ON), evaluated_on)
         files.write_text(self.file(BEST_STATE), ":".join(map(str, best)))
 
     @property

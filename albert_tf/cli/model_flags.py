@@ -5,14 +5,19 @@ import contextlib
 
 from absl import flags
 
+from albert_tf import options
 from albert_tf.checkpoints import run_directory, source
-from albert_tf.checkpoints.run_directory import CASING, TEXT_FLAGS, RunDirectory
+from albert_tf.checkpoints.run_directory import CASING, TEXT_FLAGS, VOCABULARY_FLAGS, RunDirectory
 from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError
 from albert_tf.tasks import base
 from albert_tf.text import tokenization
 
 FLAGS = flags.FLAGS
+_OF_EVALUATION = (  # flags of a pre-training that its evaluations have too, besides the masking
+    "sentence_loss_weight", "max_seq_length", "max_predictions_per_seq", "max_eval_steps",
+    "eval_batch_size", "num_train_steps",
+)  # fmt: skip
 
 
 # --- Settings from flags -------------------------------------------------------------------------
@@ -189,6 +194,17 @@ def follow_recorded(sources, names):
                     f"give --{name}"
                 )
         FLAGS[name].value = value
+
+
+def follow_pretraining():
+    """Sets flags of an evaluation to those of the pre-training, unless they were given."""
+    found = source.Source(FLAGS.output_dir)
+    if not found.settings and FLAGS.init_checkpoint:
+        found = source.find(FLAGS.init_checkpoint)
+    names = [option.name for option in options.options_of(options.OnlineMasking)]
+    if flag_groups.given(VOCABULARY_FLAGS):
+        names = [name for name in names if name not in VOCABULARY_FLAGS]
+    follow_recorded([found], [*names, *_OF_EVALUATION])
 
 
 def directory_tokenizer():

@@ -35,6 +35,13 @@ class Masking:
     special_ids: SpecialIds
     vocab_size: int
 
+    @property
+    def described(self):
+        """The settings that are used: dict for JSON."""
+        names = ("masked_lm_prob", "ngram", "max_predictions_per_seq")
+        names += ("favor_shorter_ngram", "do_whole_word_mask")
+        return {name: getattr(self.settings, name) for name in names}
+
     def __call__(self, features, keys):
         """Masks a batch.
 

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluation of a run's checkpoints, as they are written or afterwards, and its results."""
 
+import hashlib
+import json
 import math
 import os
 import time
 
+import tensorflow as tf
+
 from albert_tf import files
 from albert_tf.checkpoints import loading, readers, run_directory, writers
-from albert_tf.checkpoints.run_directory import BestState, RunDirectory
+from albert_tf.checkpoints.run_directory import BestState, EvaluatedOn, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.progress import say
 
@@ -29,17 +33,28 @@ class Evaluator:
             a line for each file copied to `model.ckpt-best`; {before} and {after} for the best
             value.
         shown: sequence of str, the figures of the line; None for all.
+        evaluated_on: EvaluatedOn. Only figures of the same files and settings are compared.
         initial_best: float, the value that the first checkpoint has to beat.
         keep: int or None, how many of the newest checkpoints evaluated by `each` to keep; None or
             0 for all.
     """
 
     def __init__(
-        self, run, evaluate, key_metric, layout, *, shown=None, initial_best=-1, keep=None
+        self,
+        run,
+        evaluate,
+        key_metric,
+        layout,
+        evaluated_on,
+        *,
+        shown=None,
+        initial_best=-1,
+        keep=None,
     ):
         self._run, self._evaluate, self._key_metric = run, evaluate, key_metric
         self._layout, self._shown, self._initial_best = layout, shown, initial_best
         self._keep, self._folder = keep or math.inf, RunDirectory(run.settings.output_dir)
+        self._evaluated_on = evaluated_on
         self._warnings = set()  # those that apply now
 
     def __call__(self, prefix, content=None, own=True):
@@ -66,7 +81,9 @@ class Evaluator:
 
     def _record(self, prefix, content, figures, own):
         """Records an evaluation; returns whether the checkpoint is the best."""
-        before = (own and self._folder.results) or BestState(-1, -1, self._initial_best)
+        before = BestState(-1, -1, self._initial_best)
+        if own and self._is_comparable():
+            before = self._folder.results or before
         step, value, saved = self._run.step, float(figures[self._key_metric]), ""
         now, is_best = before._replace(step=step), before.is_beaten_by(step, value)
         if is_best:
@@ -81,11 +98,19 @@ class Evaluator:
         block = self._layout.format(**lines, saved=saved, before=before.best, after=now.best)
         add(self._folder.path, block)
         if own:
-            self._folder.write_results(now)
+            self._folder.write_results(now, self._evaluated_on)
         return is_best
 
-    def each(self, prefixes):
+    def _is_comparable(self):
+        """Whether the results of the run are of the same files and settings, as far as known."""
+        return self._folder.evaluated_on in (None, self._evaluated_on)
+
+    def each(self, prefixes, own=True):
         """Evaluates checkpoints as they come, and skips those that cannot be read.
+
+        Args:
+            prefixes: iterable of str.
+            own: bool, whether the best one is kept.
 
         Returns:
             int, how many were evaluated.
@@ -95,7 +120,7 @@ class Evaluator:
             content = self._load(prefix)
             if content is None:
                 continue
-            self(prefix, content)
+            self(prefix, content, own)
             evaluated.append(prefix)
             if len(evaluated) > self._keep:
                 run_directory.delete(evaluated[-1 - self._keep])
@@ -126,20 +151,28 @@ class Evaluator:
     def make_up(self, first_step=0):
         """Evaluates checkpoints that an earlier process of the run saved but did not evaluate.
 
+        If the evaluation has changed, the best one and later ones are evaluated again.
+
         Args:
             first_step: int, earlier steps are skipped.
         """
-        state = self._folder.results
-        first_step = max(first_step, state.step + 1 if state else 0)
+        state, best, again = self._folder.results, self._folder.best, []
+        last = state.step if state else -1
+        if state and best and not self._is_comparable():
+            say(f"Evaluating {best} again, since the files or settings of the evaluation changed.")
+            last, again = loading.step_in(best), [best]
+        first_step = max(first_step, last + 1)
         numbered = run_directory.numbered_in(self._folder.path)
-        if self.each(prefix for step, prefix in numbered if step >= first_step):
+        if self.each([*again, *(prefix for step, prefix in numbered if step >= first_step)]):
             self._run.restore_newest()
 
     def evaluate_directory(self, timeout, given=None, newest_only=False):
         """Evaluates checkpoints of the run not evaluated yet, and newer ones as they come.
 
         A directory with a best checkpoint and no `best_trial.txt`, such as the original's RACE
-        runs, has that one evaluated first: later ones must beat it.
+        runs, has that one evaluated first: later ones must beat it. With other files or settings
+        than those of the run's results, only the best one or the newest is evaluated, and the
+        results stay as they are.
 
         Args:
             timeout: float, seconds to wait for the next checkpoint of another process.
@@ -150,6 +183,10 @@ class Evaluator:
             UserError: there is no checkpoint at all.
         """
         folder, last_step = self._folder, self._run.settings.train_steps
+        if folder.results and folder.trained and not self._is_comparable():
+            say("The best checkpoint stays: it was chosen with other files or settings.")
+            self.each([folder.latest if newest_only else folder.trained], own=False)
+            return
         if not newest_only and folder.results is None and folder.best:
             self.each([folder.best])
         state = None if newest_only else folder.results
@@ -194,6 +231,13 @@ def report_predictions(directory, figures, step):
     text = "\n".join(["***** Predict results *****", *lines, best])
     files.write_text(os.path.join(directory, PREDICT_RESULTS), text + "\n")
     print(text)
+
+
+def evaluated_on(paths, **settings):
+    """The EvaluatedOn of files, which may have moved, and settings that can be written as JSON."""
+    sizes = sorted([os.path.basename(path), tf.io.gfile.stat(path).length] for path in paths)
+    content = json.dumps([sizes, settings], sort_keys=True)
+    return EvaluatedOn(hashlib.sha256(content.encode()).hexdigest())
 
 
 def sorted_lines(figures):

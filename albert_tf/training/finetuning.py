@@ -21,7 +21,12 @@ _MOST_SHOWN = 20  # classes in a line
 _MOST_PIECES = 40  # of an example
 _TRIALS = "trials.txt"  # summary of several trials
 # Files of the best trial that are copied next to its checkpoint.
-_KEPT = (*run_settings.FILES, run_directory.TASK, run_directory.BEST_STATE)
+_KEPT = (
+    *run_settings.FILES,
+    run_directory.TASK,
+    run_directory.BEST_STATE,
+    run_directory.EVALUATED_ON,
+)
 
 
 def fine_tune(data, config, options, strategy):
@@ -209,6 +214,7 @@ def make_evaluator(run, data):
         evaluate,
         task.key_metric,
         task.results_layout,
+        evaluation.evaluated_on(data.evaluated_files()),
         shown=task.shown_figures,
         keep=run.settings.keep_checkpoint_max,
     )

@@ -263,6 +263,11 @@ def _make_evaluator(run, source):
         evaluate,
         KEY_METRIC,
         "{first}{saved}{rest}",  # of the original
+        evaluation.evaluated_on(
+            source.files,
+            masking=source.masking and source.masking.described,
+            rows=options.max_eval_steps and options.max_eval_steps * options.eval_batch_size,
+        ),
         shown=("loss", *objectives.PRETRAINING.figures),
         initial_best=0.0,
     )

@@ -357,6 +357,27 @@ def test_evaluation_takes_held_out_records_and_says_if_it_does_not(
     assert len(losses) == 2 and losses[0] != losses[1]
 
 
+def test_a_later_evaluation_has_the_settings_of_the_training(pretrain, flags, tmp_path, capsys):
+    held_out = write_records(tmp_path / "held.tfrecord", golden_batches()[4:])
+    pretrain(sentence_loss_weight=0.2, do_eval=True, eval_input_file=held_out, max_eval_steps=2)
+    best = RunDirectory(str(tmp_path / "out")).results
+    names = {"input_file", "albert_config_file", "output_dir"}
+    later = {name: value for name, value in flags.items() if name in names}
+    flags.clear()
+    flags |= later | {"do_train": False, "do_eval": True}
+    capsys.readouterr()
+    pretrain(eval_input_file=held_out)
+    assert "No checkpoint after" not in capsys.readouterr().out
+    losses = re.findall(r"^loss = (\S+)", (tmp_path / "out/eval_results.txt").read_text(), re.M)
+    assert len(losses) == 3 and float(losses[2]) == pytest.approx(float(losses[1]), rel=1e-6)
+    pretrain()  # on the training files: figures, but no new best
+    assert "The best checkpoint stays" in capsys.readouterr().out
+    assert RunDirectory(str(tmp_path / "out")).results == best
+    pretrain(eval_input_file=held_out, sentence_loss_weight=1.0)
+    losses = re.findall(r"^loss = (\S+)", (tmp_path / "out/eval_results.txt").read_text(), re.M)
+    assert float(losses[4]) > float(losses[2]) + 0.1
+
+
 def test_max_eval_steps_and_partial_batches_count_each_sequence_once(
     pretrain, flags, trained, tmp_path
 ):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf import options
 from albert_tf.checkpoints import loading, run_directory, writers
-from albert_tf.checkpoints.run_directory import RunDirectory
+from albert_tf.checkpoints.run_directory import EvaluatedOn, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline
 from albert_tf.training import evaluation, figures, loop, pretraining
@@ -55,15 +55,18 @@ def save(directory, step):
     return prefix
 
 
-def make(run, after_figures=lambda: None, **options):
+DATA = EvaluatedOn("a file")
+
+
+def make(run, after_figures=lambda: None, data=DATA, sign=1, **options):
     """An evaluator whose figure is the weight; the rest happens before it is written down."""
 
     def evaluate():
-        evaluated = {"value": float(run.weight[0])}
+        evaluated = {"value": sign * float(run.weight[0])}
         after_figures()
         return Evaluation(evaluated, **options)
 
-    return evaluation.Evaluator(run, evaluate, "value", "{first}{rest}")
+    return evaluation.Evaluator(run, evaluate, "value", "{first}{rest}", data)
 
 
 def evaluated_steps(out):
@@ -161,11 +164,58 @@ def test_what_an_earlier_process_left_is_made_up_for(directory, capsys):
     assert not evaluated_steps(capsys.readouterr().out) and not hasattr(run, "restored")
 
 
+OTHER = EvaluatedOn("another file")
+
+
+def test_figures_of_another_file_do_not_change_the_best(directory, capsys):
+    make(Run(directory)).evaluate_directory(timeout=0)
+    for newest_only in (True, False):
+        run = Run(directory)
+        make(run, data=OTHER, sign=9).evaluate_directory(timeout=0, newest_only=newest_only)
+        assert run.step == 4
+    assert "stays: it was chosen with other files or settings" in capsys.readouterr().out
+    folder = RunDirectory(str(directory))
+    assert folder.results == (4, 4, 4.0) and folder.evaluated_on == DATA
+    assert "value = 36.0" in (directory / evaluation.EVAL_RESULTS).read_text()
+
+
+def test_a_training_that_goes_on_with_another_file_evaluates_the_best_again(directory, capsys):
+    make(Run(directory)).make_up()
+    save(directory, 6)
+    run = Run(directory)
+    make(run, data=OTHER, sign=-0.1).make_up()
+    out = capsys.readouterr().out
+    assert evaluated_steps(out) == [0, 2, 4, 4, 6] and "model.ckpt-best again" in out
+    folder = RunDirectory(str(directory))
+    assert folder.results == (6, 4, -0.4) and folder.evaluated_on == OTHER and run.restored
+    make(Run(directory), data=OTHER, sign=-0.1).make_up()
+    assert not evaluated_steps(capsys.readouterr().out)
+
+
+def test_results_of_earlier_versions_are_compared(directory, capsys):
+    make(Run(directory)).make_up()
+    (directory / run_directory.EVALUATED_ON).unlink()
+    make(Run(directory), data=OTHER).make_up()
+    assert evaluated_steps(capsys.readouterr().out) == [0, 2, 4]
+
+
+def test_files_that_moved_are_the_same(tmp_path):
+    def on(folder, name, content, **settings):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text(content)
+        return evaluation.evaluated_on([str(tmp_path / folder / name)], **settings)
+
+    first = on("a", "dev.tsv", "1")
+    assert on("b", "dev.tsv", "2") == first
+    others = [on("a", "dev.tsv", "12"), on("a", "test.tsv", "1"), on("a", "x", "1", rows=3)]
+    assert first not in others
+
+
 def test_warnings_are_said_when_they_begin_to_hold(directory, capsys):
     warnings = iter([["a", None], ["a"], ["a", "b"], [None], ["a"]])
     run = Run(directory)
     evaluator = evaluation.Evaluator(
-        run, lambda: Evaluation({"value": 0.0}, next(warnings)), "value", "{first}"
+        run, lambda: Evaluation({"value": 0.0}, next(warnings)), "value", "{first}", DATA
     )
     run.step = 1
     for _ in range(5):
@@ -219,7 +269,7 @@ def record(directory, step, value):
     run.step = step
     layout = "{first}{rest}best = {before}\n{saved}"
     evaluator = evaluation.Evaluator(
-        run, lambda: Evaluation({"figure": value}), "figure", layout, initial_best=-1.0
+        run, lambda: Evaluation({"figure": value}), "figure", layout, DATA, initial_best=-1.0
     )
     evaluator(save(directory, step))
     return RunDirectory(str(directory)).results.best_step == step

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from albert_tf import options
 from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
+from albert_tf.checkpoints.run_directory import EvaluatedOn
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives, optimization
@@ -281,7 +282,9 @@ def test_a_damaged_old_checkpoint_does_not_end_a_run(run, tmp_path):
 @pytest.mark.parametrize("keeps", [False, True])
 def test_the_best_checkpoint_holds_moments_if_asked_for(keeps, run, tmp_path):
     run.settings = dataclasses.replace(run.settings, save_moments_for_best=keeps)
-    evaluator = evaluation.Evaluator(run, lambda: Evaluation({"f": 1.0}), "f", "{first}")
+    evaluator = evaluation.Evaluator(
+        run, lambda: Evaluation({"f": 1.0}), "f", "{first}", EvaluatedOn("x")
+    )
     evaluator(str(tmp_path / "model.ckpt-0"))
     shapes = readers.TensorFlowReader(str(tmp_path / "model.ckpt-best")).shapes
     assert any(map(name_table.is_slot, shapes)) == keeps

@@ -323,6 +323,10 @@ class SquadData:
         given = self.task.options
         return [given.train_file] + [given.predict_file] * do_eval
 
+    def evaluated_files(self):
+        """Path of the file of the evaluation, in a list."""
+        return [self.task.options.predict_file]
+
     @functools.cached_property
     def training_records(self):
         """RecordFiles of the training set, made if they are not there."""
