@@ -28,12 +28,15 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from albert_tf import files, plot
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError, exit_code, import_extra
 from albert_tf.model import flops
 from albert_tf.training import history
 
 ROOT = Path(__file__).resolve().parents[1]
+# Commands run in the user's directory, and find the modules of the repository there.
+PYTHONPATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 SETTINGS = "settings.json"  # what a run was started with, in its directory
 DONE = "figures.json"  # its figures, once it has finished
 NUMBER = int | float
@@ -199,7 +202,7 @@ def _steps(settings):
 
 
 def commands_of(study, run):
-    """The commands of a run, one after another: list of lists of words."""
+    """The commands of a run, one after another: list of lists of words, without `python`."""
     config = {"albert_config_file": run.directory / CONFIG_FILE} if run.config else {}
     flags = run.flags | config | {"output_dir": run.directory, "seed": run.seed}
     words = [f"--{name}={value}" for name, value in flags.items()]
@@ -207,7 +210,11 @@ def commands_of(study, run):
         [str(word).replace("{run}", str(run.directory)) for word in measure["command"]]
         for measure in study["after"]
     ]
-    return [[run.script, *words], *after]
+    commands = [[run.script, *words], *after]
+    for command in commands:
+        if command and not command[0].startswith("-"):  # -m MODULE stays
+            command[0] = str(ROOT / command[0])
+    return commands
 
 
 def _settings_of(run):
@@ -215,10 +222,12 @@ def _settings_of(run):
 
 
 def check_settings(run):
-    """Raises UserError if a run was started with other settings."""
+    """Raises UserError if a run has been trained or finished with other settings."""
     path = run.directory / SETTINGS
     earlier = {"script": run.script}  # of version 0.1.0, which did not write it
-    if path.exists() and earlier | files.read_json(str(path)) != _settings_of(run):
+    if not path.exists() or earlier | files.read_json(str(path)) == _settings_of(run):
+        return
+    if (run.directory / DONE).exists() or RunDirectory(str(run.directory)).trained:
         raise UserError(
             f"{path} holds other settings than row {run.row} of the study: give the row another "
             f"name, or delete {run.directory}"
@@ -249,7 +258,8 @@ def carry_out(study, run):
 def _run(words):
     """Runs a script; returns its exit code, or STOPPED once it has saved its state on a signal."""
     # In a group of its own, so that a signal reaches it once: a second one interrupts its saving.
-    process = subprocess.Popen([sys.executable, *words], cwd=ROOT, process_group=0)
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
+    process = subprocess.Popen([sys.executable, *words], env=environment, process_group=0)
     stopped = False
 
     def stop(number, _):
@@ -392,8 +402,7 @@ def main(arguments=None):
     )
     parser.add_argument(
         "--set", type=_pair, action="append", default=[], metavar="NAME=VALUE",
-        help="value of a place {NAME} in the study, such as data=DIR; may be repeated. Paths are "
-        "absolute, or from the root of the repository",
+        help="value of a place {NAME} in the study, such as data=DIR; may be repeated",
     )  # fmt: skip
     parser.add_argument("--dry_run", action="store_true", help="only print the commands")
     given = parser.parse_args(arguments)
@@ -403,7 +412,8 @@ def main(arguments=None):
     runs = runs_of(study, output_dir, rows, given.seeds)
     if given.dry_run:
         commands = (words for run in runs for words in commands_of(study, run))
-        return "\n".join(shlex.join(["python", *words]) for words in commands)
+        python = f"PYTHONPATH={shlex.quote(PYTHONPATH)} python"
+        return "\n".join(f"{python} {shlex.join(words)}" for words in commands)
     import_extra("matplotlib.figure", "experiments/run.py")  # before the first training
     everything = runs_of(study, output_dir, [], _seeds_in(output_dir))
     for run in [*runs, *everything]:

@@ -213,20 +213,35 @@ def tidy(directory):
         files.remove(os.path.join(directory, _STATE))
 
 
-def write_list(directory, latest):
+def write_list(directory, latest, without=()):
     """Writes the `checkpoint` file, TensorFlow's list of a directory's checkpoints.
 
     Args:
         directory: str.
         latest: str, prefix of the checkpoint to resume from.
+        without: sequence of str, prefixes that are not listed.
     """
-    names = [os.path.basename(prefix) for _, prefix in numbered_in(directory)]
+    names = [os.path.basename(p) for _, p in numbered_in(directory) if p not in without]
     state = _CheckpointState(
         model_checkpoint_path=os.path.basename(latest),
         all_model_checkpoint_paths=names,
         all_model_checkpoint_timestamps=range(1, len(names) + 1),  # TensorFlow's manager needs them
     )
     files.write_text(os.path.join(directory, _STATE), text_format.MessageToString(state))
+
+
+def prune(directory, prefixes, latest):
+    """Deletes checkpoints of a directory, after removing them from its `checkpoint` file.
+
+    Args:
+        directory: str.
+        prefixes: sequence of str. `latest` stays even if it is one of them.
+        latest: str, prefix of the checkpoint to resume from.
+    """
+    prefixes = [prefix for prefix in prefixes if prefix != latest]
+    write_list(directory, latest, without=prefixes)
+    for prefix in prefixes:
+        delete(prefix)
 
 
 def delete(prefix):

@@ -37,8 +37,8 @@ _FAR_LONGER = 4
 _STATE = ("corpus-", "plans-", "notes-")  # how names in a work directory begin
 
 
-class _TooFewRecords(UserError):
-    """There are more output files than records. Other files or more text need other work."""
+class _TooLittleText(UserError):
+    """There is too little text for the output files: the same command would fail again."""
 
 
 def create(
@@ -158,7 +158,7 @@ def _parts(directory, selection, runner):
         if part == document_selection.HELD_OUT and not selection.heldout_fraction:
             continue
         if not documents.any():
-            raise UserError(
+            raise _TooLittleText(
                 f"--heldout_fraction={selection.heldout_fraction}: of {len(documents)} documents, "
                 f"none is left for the {part} files"
             )
@@ -180,7 +180,7 @@ def _make(work, part, flag, outputs, settings, vocabulary, runner):
     planned = list(map(planner.figures, items))
     counts = [figures["instances"] for figures in planned]
     if sum(counts) < len(outputs):
-        raise _TooFewRecords(
+        raise _TooLittleText(
             f"--{flag}: {len(outputs)} files for {sum(counts)} records, but training needs "
             "a record in each file; name fewer files, or give more text"
         )
@@ -215,7 +215,7 @@ def _work_directory(work, is_kept):
     try:
         yield
         done = True
-    except _TooFewRecords:
+    except _TooLittleText:
         done = True
         raise
     finally:

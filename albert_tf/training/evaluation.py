@@ -115,15 +115,15 @@ class Evaluator:
         Returns:
             int, how many were evaluated.
         """
-        evaluated = []
+        evaluated, directory = [], self._folder.path
         for prefix in prefixes:
             content = self._load(prefix)
             if content is None:
                 continue
             self(prefix, content, own)
             evaluated.append(prefix)
-            if len(evaluated) > self._keep:
-                run_directory.delete(evaluated[-1 - self._keep])
+            if len(evaluated) > self._keep and (latest := run_directory.latest_in(directory)):
+                run_directory.prune(directory, [evaluated[-1 - self._keep]], latest)
         return len(evaluated)
 
     def _load(self, prefix):

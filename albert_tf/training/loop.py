@@ -359,12 +359,10 @@ class Saver:
         try:
             with tf.device("CPU:0"):
                 writers.write(prefix, values, "tf2")
-            run_directory.write_list(self._directory, prefix)
             numbered = run_directory.numbered_in(self._directory)
             older = [name for number, name in numbered if number <= step]
             keep = self._keep or len(older)
-            for name in older[:-keep]:
-                run_directory.delete(name)
+            run_directory.prune(self._directory, older[:-keep], latest=prefix)
             for name in older[-keep:-_RESUMABLE]:
                 if name not in self._slim:
                     self._slim.add(name)

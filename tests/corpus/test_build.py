@@ -223,6 +223,7 @@ def test_heldout_flags_that_make_no_sense(source, tmp_path, tokenizer, fraction,
     with pytest.raises(UserError, match=message):
         selection = Selection(heldout_fraction=fraction)
         make(source, tmp_path, tokenizer, selection=selection, heldout_outputs=outputs)
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_more_files_than_records(tmp_path, tokenizer):

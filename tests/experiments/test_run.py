@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -97,10 +98,11 @@ def study(tmp_path):
 def test_the_commands_have_what_a_row_changes(study, tmp_path):
     _, run = study
     base, _, faster, _, longer, measure = run("--dry_run", "--seeds=7").split("\n")
-    assert base.startswith(f"python {tmp_path}/train.py --input_file=DATA/train ")
+    python = f"PYTHONPATH={shlex.quote(experiments_run.PYTHONPATH)} python"
+    assert base.startswith(f"{python} {tmp_path}/train.py --input_file=DATA/train ")
     assert "--learning_rate=0.5 " in base and "--learning_rate=2.0 " in faster
     assert base.endswith(f"--output_dir={tmp_path}/runs/base/seed-7 --seed=7")
-    assert measure == f"python {tmp_path}/measure.py --model={tmp_path}/runs/longer/seed-7"
+    assert measure == f"{python} {tmp_path}/measure.py --model={tmp_path}/runs/longer/seed-7"
     assert not (tmp_path / "runs").exists()
     steps = [int(line.split("--num_train_steps=")[1].split()[0]) for line in (base, longer)]
     # 3 x 2 x (2 layers x 32 tokens x 2 x 16^2 for keys and values + (32 + 12 tokens) x (2 x 16^2
@@ -158,8 +160,8 @@ flags = {{ learning_rate = 1.0 }}
         "two-slow",
     ]
     assert "albert_config_file" not in "".join(lines)
-    assert lines[2].startswith(
-        f"python {tmp_path}/tune.py --num_train_steps=5 --learning_rate=1.0 --task_name=two "
+    assert (
+        f" {tmp_path}/tune.py --num_train_steps=5 --learning_rate=1.0 --task_name=two " in lines[2]
     )
     table = run("--rows=one-slow,two-fast").splitlines()
     assert table[2] == "| row | changes | seeds | loss | f1 |"
@@ -261,6 +263,52 @@ def test_other_settings_of_a_finished_row_are_an_error(study, tmp_path):
             run(rows)
 
 
+def test_other_settings_replace_those_of_a_run_without_a_checkpoint(study, tmp_path):
+    path, run = study
+    script = (tmp_path / "train.py").read_text()
+    (tmp_path / "train.py").write_text("import sys; sys.exit(1)")
+    with pytest.raises(UserError, match=r"train\.py of row base ended with exit code 1"):
+        run("--rows=base")
+    (tmp_path / "train.py").write_text(script)
+    path.write_text(path.read_text().replace("learning_rate = 0.5", "learning_rate = 0.25"))
+    checkpoint = tmp_path / "runs/base/seed-1/model.ckpt-0.index"
+    checkpoint.touch()
+    with pytest.raises(UserError, match="other settings than row base"):
+        run("--rows=base")
+    checkpoint.unlink()
+    assert "| base | base | 1 |" in run("--rows=base")
+    settings = json.loads((tmp_path / "runs/base/seed-1/settings.json").read_text())
+    assert settings["flags"]["learning_rate"] == 0.25
+
+
+def test_commands_run_where_they_are_given(study, tmp_path, monkeypatch):
+    path, run = study
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
+    (tmp_path / "DATA").mkdir()
+    (tmp_path / "DATA" / "train").touch()
+    with (tmp_path / "train.py").open("a") as file:
+        file.write("open(flags['input_file']).close()\n")
+    text = path.read_text().replace(
+        "[rows.base]",
+        """[[after]]
+command = ["-m", "albert_tf.models"]
+result = "measured.json"
+figures = {}
+
+[[after]]
+command = ["make_config.py", "--help"]
+result = "measured.json"
+figures = {}
+
+[rows.base]""",
+    )
+    path.write_text(text)
+    assert "| base | base | 1 |" in run("--rows=base")
+    for command in run("--rows=base", "--dry_run").splitlines():
+        subprocess.run(command, shell=True, check=True, capture_output=True)
+
+
 @pytest.mark.parametrize(
     "old, new, message",
     [
@@ -359,7 +407,8 @@ def test_the_scripts_take_the_flags_of_the_studies(name):
     values = [word for place in sorted(places) for word in ("--set", f"{place}=X")]
     lines = experiments_run.main([str(path), "--output_dir=x", "--dry_run", *values])
     for line in lines.splitlines():
-        _, script, *words = shlex.split(line)
-        with flags_of(importlib.import_module(script.removesuffix(".py"))) as known:
+        _, _, script, *words = shlex.split(line)
+        assert script.startswith(str(ROOT))
+        with flags_of(importlib.import_module(Path(script).stem)) as known:
             assert known([script, *words]) == [script], line
             flag_groups.check_values()

@@ -150,8 +150,21 @@ def test_the_newest_checkpoints_stay_and_those_before_are_deleted(directory):
     evaluator.evaluate_directory(timeout=0)
     left = [step for step, _ in run_directory.numbered_in(str(directory))]
     assert left == [2, 4]
+    listed = tf.train.get_checkpoint_state(str(directory))
+    assert listed.model_checkpoint_path == str(directory / "model.ckpt-4")
+    assert list(map(run_directory.step_of, listed.all_model_checkpoint_paths)) == left
     run_directory.delete(str(directory / "model.ckpt-2"))
     run_directory.delete(str(directory / "model.ckpt-2"))  # which a training did in between
+
+
+def test_the_checkpoint_to_resume_from_stays(directory):
+    run_directory.write_list(str(directory), str(directory / "model.ckpt-0"))
+    evaluator = make(Run(directory))
+    evaluator._keep = 1
+    evaluator.evaluate_directory(timeout=0)
+    assert run_directory.latest_in(str(directory)) == str(directory / "model.ckpt-0")
+    listed = tf.train.get_checkpoint_state(str(directory)).all_model_checkpoint_paths
+    assert list(map(run_directory.step_of, listed)) == [0, 4]
 
 
 def test_what_an_earlier_process_left_is_made_up_for(directory, capsys):

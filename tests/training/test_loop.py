@@ -273,6 +273,26 @@ def test_checkpoints_for_evaluation_hold_no_moments(run, tmp_path):
     assert kinds == {0: False, 1: False, 2: True, 3: True}
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+def test_the_list_names_the_checkpoints_that_stay(crashes, run, tmp_path, monkeypatch):
+    def crash(_):
+        raise OSError("crash")
+
+    run.saver._keep = 2
+    if crashes:
+        monkeypatch.setattr(run_directory, "delete", crash)
+        with pytest.raises(UserError, match=r"Last good checkpoint: .*/model\.ckpt-2"):
+            save_three(run)
+    else:
+        save_three(run)
+    newest = 2 if crashes else 3
+    listed = tf.train.get_checkpoint_state(str(tmp_path))
+    assert listed.model_checkpoint_path == str(tmp_path / f"model.ckpt-{newest}")
+    steps = list(map(run_directory.step_of, listed.all_model_checkpoint_paths))
+    assert steps == [newest - 1, newest]
+    assert all(map(run_directory.exists, listed.all_model_checkpoint_paths))
+
+
 def test_a_damaged_old_checkpoint_does_not_end_a_run(run, tmp_path):
     (tmp_path / "model.ckpt-0.index").write_bytes(b"half")
     save_three(run)
