@@ -35,8 +35,6 @@ from albert_tf.model import flops
 from albert_tf.training import history
 
 ROOT = Path(__file__).resolve().parents[1]
-# Commands run in the user's directory, and find the modules of the repository there.
-PYTHONPATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 SETTINGS = "settings.json"  # what a run was started with, in its directory
 DONE = "figures.json"  # its figures, once it has finished
 NUMBER = int | float
@@ -210,11 +208,7 @@ def commands_of(study, run):
         [str(word).replace("{run}", str(run.directory)) for word in measure["command"]]
         for measure in study["after"]
     ]
-    commands = [[run.script, *words], *after]
-    for command in commands:
-        if command and not command[0].startswith("-"):  # -m MODULE stays
-            command[0] = str(ROOT / command[0])
-    return commands
+    return [[str(ROOT / script), *rest] for script, *rest in ([run.script, *words], *after)]
 
 
 def _settings_of(run):
@@ -258,8 +252,7 @@ def carry_out(study, run):
 def _run(words):
     """Runs a script; returns its exit code, or STOPPED once it has saved its state on a signal."""
     # In a group of its own, so that a signal reaches it once: a second one interrupts its saving.
-    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
-    process = subprocess.Popen([sys.executable, *words], env=environment, process_group=0)
+    process = subprocess.Popen([sys.executable, *words], process_group=0)
     stopped = False
 
     def stop(number, _):
@@ -412,8 +405,7 @@ def main(arguments=None):
     runs = runs_of(study, output_dir, rows, given.seeds)
     if given.dry_run:
         commands = (words for run in runs for words in commands_of(study, run))
-        python = f"PYTHONPATH={shlex.quote(PYTHONPATH)} python"
-        return "\n".join(f"{python} {shlex.join(words)}" for words in commands)
+        return "\n".join(shlex.join(["python", *words]) for words in commands)
     import_extra("matplotlib.figure", "experiments/run.py")  # before the first training
     everything = runs_of(study, output_dir, [], _seeds_in(output_dir))
     for run in [*runs, *everything]:
