@@ -215,6 +215,7 @@ class NerTask(base.Task):
 
     name = "ner"
     input_names = ("text",)
+    classified = "words"
     objective = objectives.TOKEN_CLASSIFICATION
     key_metric = "f1"
 

@@ -280,6 +280,14 @@ def figures(corpus, arrays, logits, batch_size):
     return task(None, 8).figures(Split(arrays, corpus), {"logits": logits}, batch_size)
 
 
+def test_the_warning_of_a_collapse_counts_words(written, tokenizer):
+    corpus = corpus_of(written, "Mr./B-PER Smith/I-PER in/O London/B-LOC", "and/O")
+    arrays, _ = features(corpus, tokenizer, 40)
+    outputs = {"logits": logits_of(arrays, "O O O O O")}
+    warning = task(None, 8).warning(Split(arrays, corpus), outputs)
+    assert warning.startswith("all 5 words are predicted to be 'O': ")
+
+
 def test_figures_by_hand(written, tokenizer):
     """Of 4 entities 2 are found, and 3 are predicted; 5 of 7 labels are right."""
     corpus = corpus_of(
