@@ -328,22 +328,32 @@ class DataSet:
 # --- Figures that several tasks have ---
 
 
-def labelled(labels, probabilities):
+def classes(logits):
+    """Predicted classes: logits [n, C] -> ids int [n].
+
+    Figures, answers and exports agree on them. Probabilities would not do, as those of different
+    logits can be equal in float32.
+    """
+    return np.argmax(logits, axis=-1)
+
+
+def labelled(labels, logits, probabilities):
     """Answers of a classifier.
 
     Args:
         labels: sequence of C str.
-        probabilities: array [n, C].
+        logits: array [n, C].
+        probabilities: array [n, C], of the logits.
 
     Returns:
         list of n dicts: `label` and `probabilities`, a dict by label.
     """
     return [
         {
-            "label": labels[np.argmax(row)],
+            "label": labels[id_],
             "probabilities": dict(zip(labels, row.tolist(), strict=True)),
         }
-        for row in probabilities
+        for id_, row in zip(classes(logits), probabilities, strict=True)
     ]
 
 
@@ -382,7 +392,7 @@ def collapse_warning(labels, logits, classified):
     """
     if labels is None or len(logits) < 2:
         return None
-    found = set(np.argmax(logits, axis=-1).tolist())
+    found = set(classes(logits).tolist())
     if len(found) > 1:
         return None
     return (

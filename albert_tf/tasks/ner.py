@@ -300,7 +300,7 @@ class NerTask(base.Task):
 
     def predicted_labels(self, split, outputs):
         """Predicted labels of the words of each example: list of lists of str."""
-        found = iter(np.argmax(self.logits(split, outputs), axis=-1).tolist())
+        found = iter(base.classes(self.logits(split, outputs)).tolist())
         return [[self.labels[next(found)] for _ in words] for words in split.content]
 
     def answers(self, split, outputs):
@@ -338,7 +338,7 @@ class NerTask(base.Task):
             gold, found, average="micro", zero_division=0
         )
         return dict(zip(("precision", "recall", "f1"), map(float, scores), strict=False)) | {
-            "eval_accuracy": float(np.mean(np.argmax(logits, axis=-1) == label_ids)),
+            "eval_accuracy": float(np.mean(base.classes(logits) == label_ids)),
             "eval_loss": float(np.mean(losses)),
             "loss": base.mean_over_batches(of_rows, batch_size, mask.sum(axis=1)),
         }

@@ -547,15 +547,25 @@ def test_prediction_files_of_classes():
     wanted = dict(zip(task.labels, probabilities[0].tolist(), strict=True))
     assert first == {"label": "entailment", "probabilities": wanted}
     exact = np.float32([[0.25, 0.5, 0.25], [0.125, 0.1, 0.775]])
-    assert files_of(task, ["7", "08"], base.labelled(task.labels, exact)) == [
+    assert files_of(task, ["7", "08"], base.labelled(task.labels, logits, exact)) == [
         "0.25\t0.5\t0.25\n0.125\t0.1\t0.775\n",
         "index\tprediction\n7\tentailment\n08\tneutral\n",
         "index\tprediction\n7\tentailment\n8\tneutral\n",
     ]
 
 
+def test_the_label_is_that_of_the_figures_where_probabilities_are_equal():
+    logits = np.float32([[0.0, 1e-9], [1e-9, 0.0]])
+    answers = task_of(glue.TASKS["cola"]).answers(None, {"logits": logits})
+    wanted = [{"label": label, "probabilities": {"0": 0.5, "1": 0.5}} for label in "10"]
+    assert answers == wanted
+    assert figures("cola", logits, np.array([1, 0]))["eval_accuracy"] == 1.0
+
+
 def test_labels_of_csv_files_stay_in_their_cells():
-    answers = base.labelled(("one\ttab", "two\nlines"), np.float32([[0.75, 0.25], [0.25, 0.75]]))
+    probabilities = np.float32([[0.75, 0.25], [0.25, 0.75]])
+    labels = ("one\ttab", "two\nlines")
+    answers = base.labelled(labels, np.log(probabilities), probabilities)
     submit = files_of(glue.TASKS["rte"], ["0", "1"], answers)[1]
     assert submit == "index\tprediction\n0\tone tab\n1\ttwo lines\n"
     row = {"text": "a", "label": "one\ttab", "probability_one\ttab": 0.5}

@@ -304,6 +304,14 @@ def test_answers_table():
     assert [float(text) for text in lines[1][4:]] == pytest.approx([0.5, 0.125, 0.125, 0.25])
 
 
+def test_the_answer_is_that_of_the_figures_where_probabilities_are_equal():
+    logits = np.float32([[0.0, -4.0, 1e-9, -4.0]])
+    (answer,) = task(None, 64, 24).answers(None, {"logits": logits})
+    assert answer["probabilities"]["A"] == answer["probabilities"]["C"]
+    assert answer["label"] == "C"
+    assert figures(examples_of(["middle"], [2]), logits)["eval_accuracy"] == 1.0
+
+
 # --- The real data ---
 
 
