@@ -156,6 +156,12 @@ def test_files_are_sorted_and_levels_in_order(tmp_path):
     assert found == ["10.txt", "2.txt", "1.txt"]
 
 
+@pytest.mark.parametrize("name", ["train/middle/7.txt", "train/middle/all.txt"])
+def test_a_byte_order_mark_is_skipped(name, tokenizer, tmp_path):
+    write(tmp_path, name, "\ufeff" + json.dumps(PASSAGE))
+    assert len(race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))) == 2
+
+
 @pytest.mark.parametrize("answers", [{}, {"answers": []}, {"answers": None}])
 def test_test_split_without_answers(answers, tokenizer, tmp_path):
     passage = {key: value for key, value in PASSAGE.items() if key != "answers"} | answers
