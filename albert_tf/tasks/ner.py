@@ -146,7 +146,7 @@ def read_words(path):
 def _word(line, number, path):
     """The Word on a line; None for a blank line and the start of a document."""
     columns = columns_of(line)
-    if not line.strip() or columns[0] == DOCUMENT_START:
+    if not line.strip(" \t") or columns[0] == DOCUMENT_START:
         return None
     if not columns[0]:
         raise UserError(f"{path}, line {number}: the first column, the word, is empty")
@@ -154,8 +154,11 @@ def _word(line, number, path):
 
 
 def columns_of(line):
-    """Columns of a line: list of str."""
-    return line.split("\t") if "\t" in line else line.split()
+    """Columns of a line, with tabs between them or else spaces: list of str.
+
+    Any other white space, such as a no-break space, belongs to a word.
+    """
+    return line.split("\t") if "\t" in line else list(filter(None, line.split(" ")))
 
 
 def find_labels(data_dir, given=None):
