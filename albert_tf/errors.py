@@ -145,12 +145,14 @@ def parse_json(content, where):
     """Parses a JSON text.
 
     Args:
-        content: bytes in UTF-8, or str.
+        content: bytes in UTF-8, or str; a byte order mark at its start is skipped.
         where: str, the file (and line) of the text, for the message.
 
     Raises:
         UserError: the text is not UTF-8, not JSON, or nested too deeply.
     """
+    if isinstance(content, str):
+        content = content.removeprefix("\ufeff")  # json does so with bytes only
     try:
         return json.loads(content, parse_constant=_refuse)
     except RecursionError as error:

@@ -138,8 +138,10 @@ def test_json_that_cannot_be_read_is_named(content, message, tmp_path):
     assert str(path) in str(error.value)
 
 
-def test_json_is_read_from_text_and_bytes():
-    assert parse_json('{"a": "é"}', "here") == parse_json('{"a": "é"}'.encode(), "here")
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_json_is_read_from_text_and_bytes(start):
+    text = start + '{"a": "é"}'
+    assert parse_json(text, "here") == parse_json(text.encode(), "here") == {"a": "é"}
 
 
 @pytest.mark.parametrize("read", [files.read_json, files.read_bytes])

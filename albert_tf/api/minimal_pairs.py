@@ -86,7 +86,7 @@ def read(paths, pairs_per_paradigm=0):
     """
     paradigms, unnamed = {}, {}
     for path in paths:
-        name = os.path.basename(path).partition(".")[0]
+        name = os.path.splitext(os.path.basename(path))[0]
         for lines, values in _pairs(path):
             places = [f"{path}, line {number}" for number in lines]
             for key, place in zip(KEYS, places, strict=True):

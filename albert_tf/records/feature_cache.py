@@ -13,7 +13,7 @@ from albert_tf import files
 from albert_tf.errors import UserError
 from albert_tf.records import record_files, schemas
 
-_CACHE_FORMAT = 2  # raise it if the same text and settings give other features than before
+_CACHE_FORMAT = 3  # raise it if the same text and settings give other features than before
 
 
 class Cache(NamedTuple):

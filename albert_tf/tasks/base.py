@@ -79,6 +79,7 @@ class Task:
         schema: dict from feature name to FeatureSpec, of the records.
         inputs: tuple of str, the features that the model reads.
         choices: int, sequences of a row of features.
+        classified: str, what gets a label each, for messages.
         objective: objectives.Objective, the loss and the figures of training.
         key_metric: str, the figure that chooses the best checkpoint; larger is better.
         shown_figures: tuple of str, the figures that an evaluation prints; None for all.
@@ -92,6 +93,7 @@ class Task:
     optional_inputs = ()
     inputs = ("input_ids", "input_mask", "segment_ids")
     choices = 1
+    classified = "examples"
     shown_figures = None
     takes_head = False
     results_layout = "{first}{rest}best = {before}\n" + evaluation.RULE
@@ -128,7 +130,7 @@ class Task:
 
     def warning(self, split, outputs):
         """A sign of failed training: str or None."""
-        return collapse_warning(self.labels, self.logits(split, outputs))
+        return collapse_warning(self.labels, self.logits(split, outputs), self.classified)
 
     def target(self, row):
         """The label of an example, from its features: str."""
@@ -330,22 +332,32 @@ class DataSet:
 # --- Figures that several tasks have ---
 
 
-def labelled(labels, probabilities):
+def classes(logits):
+    """Predicted classes: logits [n, C] -> ids int [n].
+
+    Figures, answers and exports agree on them. Probabilities would not do, as those of different
+    logits can be equal in float32.
+    """
+    return np.argmax(logits, axis=-1)
+
+
+def labelled(labels, logits, probabilities):
     """Answers of a classifier.
 
     Args:
         labels: sequence of C str.
-        probabilities: array [n, C].
+        logits: array [n, C].
+        probabilities: array [n, C], of the logits.
 
     Returns:
         list of n dicts: `label` and `probabilities`, a dict by label.
     """
     return [
         {
-            "label": labels[np.argmax(row)],
+            "label": labels[id_],
             "probabilities": dict(zip(labels, row.tolist(), strict=True)),
         }
-        for row in probabilities
+        for id_, row in zip(classes(logits), probabilities, strict=True)
     ]
 
 
@@ -371,22 +383,24 @@ def mean_over_batches(losses, batch_size, weights=None):
     return float(np.mean(np.add.reduceat(losses, starts) / sizes))
 
 
-def collapse_warning(labels, logits):
-    """A warning if all examples are given the same class, as a model does that has not learnt.
+def collapse_warning(labels, logits, classified):
+    """A warning if all are given the same class, as a model does that has not learnt.
 
     Args:
         labels: sequence of C str, or None in regression, where there is nothing to warn of.
         logits: array [n, C].
+        classified: str, what they are of, such as "examples".
 
     Returns:
         str or None.
     """
     if labels is None or len(logits) < 2:
         return None
-    found = set(np.argmax(logits, axis=-1).tolist())
+    found = set(classes(logits).tolist())
     if len(found) > 1:
         return None
     return (
-        f"all {len(logits)} examples are predicted to be {labels[found.pop()]!r}: the model has "
-        "probably not learnt; try a lower --learning_rate, a longer --warmup_step or another --seed"
+        f"all {len(logits)} {classified} are predicted to be {labels[found.pop()]!r}: the model "
+        "has probably not learnt; try a lower --learning_rate, a longer --warmup_step or another "
+        "--seed"
     )

@@ -110,7 +110,8 @@ class ClassificationTask(base.Task):
         if self.row.is_regression:
             scores = np.asarray(outputs["logits"], np.float32).ravel()
             return [{"predictions": float(score)} for score in scores]
-        return base.labelled(self.labels, self.probabilities(outputs["logits"]))
+        logits = outputs["logits"]
+        return base.labelled(self.labels, logits, self.probabilities(logits))
 
     def figures(self, split, outputs, batch_size):
         """Metrics of the task: the original's, its `loss`, and those of the GLUE benchmark.
@@ -252,10 +253,6 @@ def _losses(outputs, labels):
     return (outputs - labels) ** 2 if outputs.ndim == 1 else base.cross_entropy(outputs, labels)
 
 
-def _classes(logits):
-    return np.argmax(logits, axis=-1)
-
-
 def _correlation(name, outputs, labels):
     return getattr(scipy.stats, name)(outputs, labels).statistic if len(labels) > 1 else math.nan
 
@@ -263,12 +260,12 @@ def _correlation(name, outputs, labels):
 def _sklearn(name, logits, ids, **options):
     import sklearn.metrics  # here, since it takes half a second, which predictions do not need
 
-    return getattr(sklearn.metrics, name)(ids, _classes(logits), **options)
+    return getattr(sklearn.metrics, name)(ids, base.classes(logits), **options)
 
 
 # name in the results -> f(logits [n, C] or scores [n], label ids [n] or scores [n])
 METRICS = {
-    "eval_accuracy": lambda logits, ids: np.mean(_classes(logits) == ids),
+    "eval_accuracy": lambda logits, ids: np.mean(base.classes(logits) == ids),
     # `loss` of the results is the mean over batches, this one over examples.
     "eval_loss": lambda outputs, labels: np.mean(_losses(outputs, labels)),
     "matthew_corr": functools.partial(_sklearn, "matthews_corrcoef"),

@@ -306,20 +306,21 @@ def _labels_of_training_file(task, data_dir):
     path = input_file(task, data_dir, "train", remedy)
     rows, _ = read_rows(task, data_dir, "train")
     found = [_labels(task, row, str.strip) for row in rows]
-    labels = sorted(set(itertools.chain.from_iterable(found)))
-    if task.multi_label:
-        return tuple(labels)
-    if not task.splits_with_header and found.count(found[0]) == 1:
+    first, others = found[0], [*itertools.chain.from_iterable(found[1:])]
+    if not task.splits_with_header and first and {*first}.isdisjoint(others):
         raise UserError(
-            f"{rows[0].place}: label {found[0][0]!r} occurs only here, so this line seems to be a "
-            "header; give the columns by name, or --labels if it is not one"
+            f"{rows[0].place}: label {SEPARATOR.join(first)!r} occurs only here, so this line "
+            "seems to be a header; give the columns by name, or --labels if it is not one"
         )
-    if len(found) >= _ENOUGH_ROWS and len(labels) > len(found) / 2:
+    # Labels are compared with labels: rows with several each may be fewer than twice their classes.
+    given = first + others
+    labels = sorted({*given})
+    if sum(map(bool, found)) >= _ENOUGH_ROWS and len(labels) > len(given) / 2:
+        numbers = "" if task.multi_label else "or --regression if these are numbers to predict; "
         raise UserError(
-            f"{path}: column {task.label[0]!r} has {len(labels)} "
-            f"different values in {len(found)} rows, such as {reprlib.repr(found[0][0])}, so it "
-            "does not hold classes. Give another --label_column; or --regression if these are "
-            "numbers to predict; or all classes as --labels"
+            f"{path}: column {task.label[0]!r} has {len(labels)} different labels among "
+            f"{len(given)}, such as {reprlib.repr(given[0])}, so it does not hold classes. Give "
+            f"another --label_column; {numbers}or all classes as --labels"
         )
     return tuple(labels)
 

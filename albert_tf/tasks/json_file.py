@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads JSON files of questions, and checks their values. Needs no TensorFlow."""
 
+import codecs
 import pathlib
 import reprlib
 
@@ -15,7 +16,7 @@ def read(path, expected):
         expected: str, what the file must hold, for the message if it is a table.
 
     Raises:
-        UserError: the file cannot be read, or is not JSON.
+        UserError: the file cannot be read, is compressed, or is not JSON.
     """
     if "://" in path:
         from albert_tf import files  # only for remote files: TensorFlow is a slow import
@@ -26,6 +27,9 @@ def read(path, expected):
             content = pathlib.Path(path).read_bytes()
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if content.startswith(b"\x1f\x8b"):  # as gzip writes it
+        raise UserError(f"{path} is compressed: unpack it")
+    content = content.removeprefix(codecs.BOM_UTF8)
     first_line = content.lstrip().partition(b"\n")[0]
     if not first_line.startswith((b"{", b"[")) and {*b",\t"} & {*first_line}:
         raise UserError(

@@ -146,7 +146,7 @@ def read_words(path):
 def _word(line, number, path):
     """The Word on a line; None for a blank line and the start of a document."""
     columns = columns_of(line)
-    if not line.strip() or columns[0] == DOCUMENT_START:
+    if not line.strip(" \t") or columns[0] == DOCUMENT_START:
         return None
     if not columns[0]:
         raise UserError(f"{path}, line {number}: the first column, the word, is empty")
@@ -154,8 +154,11 @@ def _word(line, number, path):
 
 
 def columns_of(line):
-    """Columns of a line: list of str."""
-    return line.split("\t") if "\t" in line else line.split()
+    """Columns of a line, with tabs between them or else spaces: list of str.
+
+    Any other white space, such as a no-break space, belongs to a word.
+    """
+    return line.split("\t") if "\t" in line else list(filter(None, line.split(" ")))
 
 
 def find_labels(data_dir, given=None):
@@ -215,6 +218,7 @@ class NerTask(base.Task):
 
     name = "ner"
     input_names = ("text",)
+    classified = "words"
     objective = objectives.TOKEN_CLASSIFICATION
     key_metric = "f1"
 
@@ -299,7 +303,7 @@ class NerTask(base.Task):
 
     def predicted_labels(self, split, outputs):
         """Predicted labels of the words of each example: list of lists of str."""
-        found = iter(np.argmax(self.logits(split, outputs), axis=-1).tolist())
+        found = iter(base.classes(self.logits(split, outputs)).tolist())
         return [[self.labels[next(found)] for _ in words] for words in split.content]
 
     def answers(self, split, outputs):
@@ -337,7 +341,7 @@ class NerTask(base.Task):
             gold, found, average="micro", zero_division=0
         )
         return dict(zip(("precision", "recall", "f1"), map(float, scores), strict=False)) | {
-            "eval_accuracy": float(np.mean(np.argmax(logits, axis=-1) == label_ids)),
+            "eval_accuracy": float(np.mean(base.classes(logits) == label_ids)),
             "eval_loss": float(np.mean(losses)),
             "loss": base.mean_over_batches(of_rows, batch_size, mask.sum(axis=1)),
         }

@@ -263,7 +263,8 @@ class RaceTask(base.Task):
 
     def answers(self, split, outputs):
         """`label`, A to D, and `probabilities` by letter."""
-        return base.labelled(LETTERS, scipy.special.softmax(outputs["logits"], axis=-1))
+        logits = outputs["logits"]
+        return base.labelled(LETTERS, logits, scipy.special.softmax(logits, axis=-1))
 
     def figures(self, split, outputs, batch_size):
         """Accuracy overall and of each level there is, and losses; none without answers."""
@@ -272,7 +273,7 @@ class RaceTask(base.Task):
             return {}
         labels = np.array([example.label for example in examples])
         levels = np.array([example.level for example in examples])
-        hits = np.argmax(logits, axis=-1) == labels
+        hits = base.classes(logits) == labels
         losses = base.cross_entropy(logits, labels)
         results = {"eval_accuracy": float(np.mean(hits)), "eval_loss": float(np.mean(losses))}
         results["loss"] = base.mean_over_batches(losses, batch_size)

@@ -72,6 +72,12 @@ def test_paradigms_lie_in_several_files_and_some_pairs_are_taken(write):
     assert [len(p.places) for p in found] == [4, 4]
 
 
+def test_only_the_last_ending_is_left_out_of_a_name(write):
+    paths = [write("a b\tb a\n", name) for name in ("en.verbs.tsv", "en.agreement.tsv", "en")]
+    names = [paradigm.name for paradigm in minimal_pairs.read(paths)]
+    assert names == ["en.verbs", "en.agreement", "en"]
+
+
 def test_files_of_one_name_are_not_joined_silently(tmp_path):
     paths = [tmp_path / "a" / "order.txt", tmp_path / "b" / "order.tsv"]
     for path in paths:

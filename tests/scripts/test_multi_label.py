@@ -229,6 +229,8 @@ def test_the_flags_of_a_run_can_be_read_again(learnt):
         ({"label_column": "food,news", "labels": "a,b,c"}, "3 labels, but 2 label columns"),
         ({"labels": "food,news"}, "unknown label 'sport'; known are food, news"),
         ({"label_column": ""}, "the label column is needed by --do_train and not given"),
+        ({"labels": "food|drink,news"}, r"a label cannot hold \|.* Received: food\|drink, news"),
+        ({"label_column": "news,a|b"}, r"a label cannot hold \|.* Received: news, a\|b"),
     ],
 )
 def test_mistakes(changed, message, data, run_main, tmp_path):

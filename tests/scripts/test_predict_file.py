@@ -157,6 +157,12 @@ def test_words(predict, ending):
     assert np.all((scores > 1 / 3) & (scores < 1))
 
 
+def test_a_word_may_hold_a_no_break_space(predict):
+    rows, lines = predict("ner", "New\u00a0York\nwalked\n\u3000\n")
+    assert lines[0]["words"] == ["New\u00a0York", "walked", "\u3000"]
+    assert [row[1] for row in rows[1:]] == lines[0]["words"]
+
+
 def test_training_and_predicting_a_file_at_once(run_main, tmp_path):
     (tmp_path / "train.tsv").write_text(FILMS)
     (tmp_path / "any.txt").write_text("review\ngood film\n")

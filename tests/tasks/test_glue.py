@@ -443,7 +443,7 @@ TEXTS_AS_LABELS = [f"text {number}\tlabel {number % 11}" for number in range(20)
         (
             TEXTS_AS_LABELS,
             NUMBERED,
-            "column 1 has 11 different values in 20 rows, such as 'label 0'",
+            "column 1 has 11 different labels among 20, such as 'label 0'.* --regression",
         ),
         (None, TSV, r"no .*train.tsv or .*train.csv to read the labels from"),
     ],
@@ -462,6 +462,41 @@ def test_bad_tsv(lines, columns, message, tmp_path):
 def test_a_label_column_may_have_half_as_many_labels_as_rows(tmp_path):
     write(tmp_path, "train.tsv", *(row.replace("label 10", "label 9") for row in TEXTS_AS_LABELS))
     assert len(glue.tsv_task(**NUMBERED, data_dir=str(tmp_path)).labels) == 10
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["text\tlabels", "a\tx|y", "b\t", "c\ty|x"], "line 1: label 'labels' occurs only here"),
+        (["text\ttag|more", "a\tx", "b\ty|x"], r"line 1: label 'tag\|more' occurs only here"),
+        (
+            [*TEXTS_AS_LABELS, "no label\t"],
+            "column 1 has 11 different labels among 20, such as 'label 0'.*; or all classes",
+        ),
+    ],
+    ids=["header", "header with a separator", "texts as labels"],
+)
+def test_a_column_that_does_not_hold_the_labels_of_texts(lines, message, tmp_path):
+    write(tmp_path, "train.tsv", *lines)
+    with pytest.raises(UserError, match=message) as error:
+        glue.tsv_task("0", None, "1", multi_label=True, data_dir=str(tmp_path))
+    assert "--regression" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        (["a\t", "b\tx|y"], 2),  # the first row has no label
+        (["a\tx|rare", "b\tx|y"], 3),  # one of its labels occurs again
+        (["a\tx|y", "b\tx", "c\tz", "d\tu"], 4),  # few rows
+        ([f"a\t{n % 9}|{n % 11}|{n % 12}" for n in range(20)], 12),  # three for each of 20
+        ([*TEXTS_AS_LABELS[:19], *["no label\t"] * 99], 11),  # too few rows with a label
+    ],
+)
+def test_a_small_set_of_texts_with_several_labels(lines, count, tmp_path):
+    write(tmp_path, "train.tsv", *lines)
+    task = glue.tsv_task("0", None, "1", multi_label=True, data_dir=str(tmp_path))
+    assert len(task.labels) == count
 
 
 def test_tsv_arguments_that_do_not_go_together(tokenizer, tmp_path):
@@ -547,15 +582,25 @@ def test_prediction_files_of_classes():
     wanted = dict(zip(task.labels, probabilities[0].tolist(), strict=True))
     assert first == {"label": "entailment", "probabilities": wanted}
     exact = np.float32([[0.25, 0.5, 0.25], [0.125, 0.1, 0.775]])
-    assert files_of(task, ["7", "08"], base.labelled(task.labels, exact)) == [
+    assert files_of(task, ["7", "08"], base.labelled(task.labels, logits, exact)) == [
         "0.25\t0.5\t0.25\n0.125\t0.1\t0.775\n",
         "index\tprediction\n7\tentailment\n08\tneutral\n",
         "index\tprediction\n7\tentailment\n8\tneutral\n",
     ]
 
 
+def test_the_label_is_that_of_the_figures_where_probabilities_are_equal():
+    logits = np.float32([[0.0, 1e-9], [1e-9, 0.0]])
+    answers = task_of(glue.TASKS["cola"]).answers(None, {"logits": logits})
+    wanted = [{"label": label, "probabilities": {"0": 0.5, "1": 0.5}} for label in "10"]
+    assert answers == wanted
+    assert figures("cola", logits, np.array([1, 0]))["eval_accuracy"] == 1.0
+
+
 def test_labels_of_csv_files_stay_in_their_cells():
-    answers = base.labelled(("one\ttab", "two\nlines"), np.float32([[0.75, 0.25], [0.25, 0.75]]))
+    probabilities = np.float32([[0.75, 0.25], [0.25, 0.75]])
+    labels = ("one\ttab", "two\nlines")
+    answers = base.labelled(labels, np.log(probabilities), probabilities)
     submit = files_of(glue.TASKS["rte"], ["0", "1"], answers)[1]
     assert submit == "index\tprediction\n0\tone tab\n1\ttwo lines\n"
     row = {"text": "a", "label": "one\ttab", "probability_one\ttab": 0.5}

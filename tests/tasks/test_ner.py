@@ -68,19 +68,22 @@ def words_of(corpus):
 @pytest.mark.parametrize("last", ["", "\n"])
 def test_sentences_words_and_labels(written, line_end, start, last):
     lines = ["-DOCSTART- -X- O", "", "Mr. NNP B-PER", "Smith NNP I-PER", "\t", "\t ", "", "in\tO"]
-    lines += ["New York\t_\tB-LOC", "-DOCSTART-\tO", "a\u2028b\u3000\tO", "c\u3000d O" + last]
+    lines += ["New York\t_\tB-LOC", "-DOCSTART-\tO", "a\u2028b\u3000\tO", "c\u3000d O"]
+    lines += [" New\u00a0York  NNP B-LOC ", "\u3000 O" + last]
     corpus = ner.read(written(start + "\n".join(lines).replace("\n", line_end)))
-    # A word may hold white space if its line holds a tab, and line ends are those of ASCII alone.
-    assert words_of(corpus) == [["Mr.", "Smith"], ["in", "New York"], ["a\u2028b\u3000", "c"]]
-    assert ner.true_labels(corpus) == [["B-PER", "I-PER"], ["O", "B-LOC"], ["O", "O"]]
-    assert [word.line for word in corpus.words] == [3, 4, 8, 9, 11, 12]
-    assert corpus.has_labels and len(corpus.lines) == 12
+    # Tabs end words, or spaces if a line holds no tab; line ends are those of ASCII alone.
+    last_words = ["a\u2028b\u3000", "c\u3000d", "New\u00a0York", "\u3000"]
+    assert words_of(corpus) == [["Mr.", "Smith"], ["in", "New York"], last_words]
+    assert ner.true_labels(corpus) == [["B-PER", "I-PER"], ["O", "B-LOC"], ["O", "O", "B-LOC", "O"]]
+    assert [word.line for word in corpus.words] == [3, 4, 8, 9, 11, 12, 13, 14]
+    assert corpus.has_labels and len(corpus.lines) == 14
 
 
 def test_a_test_file_without_labels(written):
-    path = written("Mr.\nSmith\n\nin\t\n")
+    path = written("Mr.\nSmith\n\nin\t\nNew\u00a0York\n\u3000\n")
     corpus = ner.read(path, LABELS, needs_labels=False)
-    assert words_of(corpus) == [["Mr.", "Smith"], ["in"]] and not corpus.has_labels
+    assert words_of(corpus) == [["Mr.", "Smith"], ["in", "New\u00a0York", "\u3000"]]
+    assert not corpus.has_labels
     with pytest.raises(UserError, match=re.escape(f"{path}, line 1: the label is missing")):
         ner.read(path, LABELS)
 
@@ -133,9 +136,9 @@ def test_the_labels(written, tmp_path):
 
 
 def test_a_file_with_other_labels(written):
-    corpus = ner.read(written("-DOCSTART- -X- O\n\na X O\n\t\nb\tc O\tO\r\n\n"))
-    text = ner.with_labels(corpus, ["B-LOC", "I-LOC"])
-    assert text == "-DOCSTART- -X- O\n\na\tB-LOC\n\nb\tI-LOC\n\n"
+    corpus = ner.read(written("-DOCSTART- -X- O\n\na X O\n\t\nb\tc O\tO\r\n\nc\u00a0d O\n"))
+    text = ner.with_labels(corpus, ["B-LOC", "I-LOC", "O"])
+    assert text == "-DOCSTART- -X- O\n\na\tB-LOC\n\nb\tI-LOC\n\nc\u00a0d\tO\n"
     assert words_of(ner.read(written(text))) == words_of(corpus)
 
 
@@ -278,6 +281,14 @@ def logits_of(arrays, predicted):
 
 def figures(corpus, arrays, logits, batch_size):
     return task(None, 8).figures(Split(arrays, corpus), {"logits": logits}, batch_size)
+
+
+def test_the_warning_of_a_collapse_counts_words(written, tokenizer):
+    corpus = corpus_of(written, "Mr./B-PER Smith/I-PER in/O London/B-LOC", "and/O")
+    arrays, _ = features(corpus, tokenizer, 40)
+    outputs = {"logits": logits_of(arrays, "O O O O O")}
+    warning = task(None, 8).warning(Split(arrays, corpus), outputs)
+    assert warning.startswith("all 5 words are predicted to be 'O': ")
 
 
 def test_figures_by_hand(written, tokenizer):

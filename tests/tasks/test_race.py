@@ -156,6 +156,12 @@ def test_files_are_sorted_and_levels_in_order(tmp_path):
     assert found == ["10.txt", "2.txt", "1.txt"]
 
 
+@pytest.mark.parametrize("name", ["train/middle/7.txt", "train/middle/all.txt"])
+def test_a_byte_order_mark_is_skipped(name, tokenizer, tmp_path):
+    write(tmp_path, name, "\ufeff" + json.dumps(PASSAGE))
+    assert len(race.read_examples(str(tmp_path), "train", tokenizer, ("middle",))) == 2
+
+
 @pytest.mark.parametrize("answers", [{}, {"answers": []}, {"answers": None}])
 def test_test_split_without_answers(answers, tokenizer, tmp_path):
     passage = {key: value for key, value in PASSAGE.items() if key != "answers"} | answers
@@ -302,6 +308,14 @@ def test_answers_table():
     assert lines[1][:4] == ["middle9.txt", "1", "A", "C"]
     assert lines[2][:4] == ["high 9 .txt", "2", "D", ""]
     assert [float(text) for text in lines[1][4:]] == pytest.approx([0.5, 0.125, 0.125, 0.25])
+
+
+def test_the_answer_is_that_of_the_figures_where_probabilities_are_equal():
+    logits = np.float32([[0.0, -4.0, 1e-9, -4.0]])
+    (answer,) = task(None, 64, 24).answers(None, {"logits": logits})
+    assert answer["probabilities"]["A"] == answer["probabilities"]["C"]
+    assert answer["label"] == "C"
+    assert figures(examples_of(["middle"], [2]), logits)["eval_accuracy"] == 1.0
 
 
 # --- The real data ---

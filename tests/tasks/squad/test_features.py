@@ -88,6 +88,7 @@ def test_prediction_needs_no_answers_but_scoring_does(tmp_path):
     assert counts == [2, 1]  # q2 and q3; q2
 
 
+ONE = {"data": [{"paragraphs": [{"context": "Ideas.", "qas": [question()]}]}]}
 TWICE = {"data": [{"paragraphs": [{"context": "Ideas.", "qas": [question(), question()]}]}]}
 
 
@@ -130,6 +131,18 @@ def test_a_table_is_no_squad_file(line, tmp_path):
     for read in (squad_questions.is_v2, lambda path: squad_questions.read_examples(path, False)):
         with pytest.raises(UserError, match=r"dev\.csv seems to be a table, and a SQuAD file is"):
             read(str(tmp_path / "dev.csv"))
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path):
+    (tmp_path / "dev.json").write_text("\ufeff" + json.dumps(ONE))
+    assert len(squad_questions.read_examples(str(tmp_path / "dev.json"), training=False)) == 1
+
+
+def test_a_compressed_file_is_no_table(tmp_path):
+    path = tmp_path / "dev.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(ONE).encode()))
+    with pytest.raises(UserError, match=r"dev\.json\.gz is compressed: unpack it"):
+        squad_questions.read_examples(str(path), training=False)
 
 
 @pytest.mark.parametrize(
