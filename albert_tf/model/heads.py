@@ -6,12 +6,14 @@ Shapes:
 """
 
 import math
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 from albert_tf.model.dropout import dropout
 from albert_tf.model.encoder import (
     AlbertModel,
@@ -78,9 +80,17 @@ class ModelWithHead(ConfiguredModel):
         config: AlbertConfig.
         head: dict, the arguments of the subclass by name, which become attributes.
         **options: arguments of AlbertModel and of tf_keras.Model.
+
+    Raises:
+        UserError: a classifier has no outputs.
     """
 
     def __init__(self, config: AlbertConfig, head: dict[str, Any], **options: Any) -> None:
+        outputs = head.get(self.classes_option or "", 1)
+        if not isinstance(outputs, numbers.Integral) or outputs < 1:
+            raise UserError(
+                f"{self.classes_option} must be an int of at least 1. Received: {outputs!r}"
+            )
         encoder = {name: options.pop(name, False) for name in ENCODER_OPTIONS}
         super().__init__(config, head | encoder, **options)
         self.encoder = AlbertModel(config, **encoder, dtype=self.dtype_policy)

@@ -305,6 +305,14 @@ def test_from_checkpoint(tmp_path, capsys):
     assert AlbertModel.from_checkpoint(directory, config=model.config).config == model.config
 
 
+@pytest.mark.parametrize("outputs", [0, -1, 2.0, None])
+def test_a_classifier_has_outputs(outputs):
+    for kind in (heads.ClassificationModel, heads.TokenClassificationModel):
+        message = f"{kind.classes_option} must be an int of at least 1. Received: {outputs}"
+        with pytest.raises(UserError, match=message):
+            kind(CONFIG, outputs)
+
+
 def test_texts_are_no_features():
     model = heads.ClassificationModel(AlbertConfig.from_dict(sources.WIDE), 2)
     texts, labels = ["a film", "a train"], np.array([0, 1])
