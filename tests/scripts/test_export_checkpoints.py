@@ -320,7 +320,7 @@ def test_one_output_needs_its_task(fine_tuned, to_transformers):
 def test_clean_up_is_that_of_the_run(flag, recorded, with_vocabulary, to_transformers):
     folder, _ = with_vocabulary()
     write_record(folder, **{flag: recorded})
-    assert to_transformers(folder)[1].get(flag, True) is recorded
+    assert to_transformers(folder)[1][flag] is recorded
     to_transformers(folder, "same", **{flag: recorded})
     with pytest.raises(ValueError, match=rf"--{flag}=.*run\.json\): leave it out"):
         to_transformers(folder, "other", **{flag: not recorded})
