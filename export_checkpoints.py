@@ -54,11 +54,23 @@ def read_weights(config, checkpoint):
     return tensors
 
 
+def task_files(checkpoint):
+    """Files next to a fine-tuned checkpoint with its task and threshold: dict of name -> text."""
+    from albert_tf import files
+    from albert_tf.checkpoints import run_directory
+    from albert_tf.tasks import multi_label
+
+    names = (run_directory.TASK, multi_label.Threshold.FILE, run_directory.THRESHOLD)
+    directory = os.path.dirname(checkpoint)
+    found = {name: files.read_text(os.path.join(directory, name)) for name in names}
+    return {name: text for name, text in found.items() if text}
+
+
 def export_checkpoint(config, checkpoint):
-    """Writes --export_path as a checkpoint, with the config next to it.
+    """Writes --export_path as a checkpoint, with the config, task and threshold next to it.
 
     Raises:
-        UserError: it cannot be written there, or the config next to it is another.
+        UserError: it cannot be written there, or one of these files is there and differs.
     """
     import tensorflow as tf
 
@@ -76,14 +88,21 @@ def export_checkpoint(config, checkpoint):
         raise UserError(f"--export_path={prefix} exists already. Choose another name")
     files.check_writable(directory or ".", "export_path")
     path = os.path.join(directory, CONFIG_FILE)
+    beside = {os.path.join(directory, name): text for name, text in task_files(checkpoint).items()}
+    others = [name for name, text in beside.items() if files.read_text(name) not in ("", text)]
     if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != config:
+        others.append(path)
+    if others:
         raise UserError(
-            f"--export_path={prefix}: {path} belongs to another model. Choose another directory"
+            f"--export_path={prefix}: {others[0]} belongs to another model. Choose another "
+            "directory"
         )
     tensors = read_weights(config, checkpoint)
     writers.write(prefix, tensors, FLAGS.export_format)
     if not tf.io.gfile.exists(path):
-        files.write_text(path, config.to_json_string())
+        beside[path] = config.to_json_string()
+    for name, text in beside.items():
+        files.write_text(name, text)
     print(f"Wrote {len(tensors)} variables and {name_table.GLOBAL_STEP} 0 to {prefix}")
 
 
@@ -122,15 +141,13 @@ def export_to_transformers(config, checkpoint):
     from albert_tf import files
     from albert_tf.checkpoints import huggingface, readers, run_directory
     from albert_tf.publish import cards, saved_models
-    from albert_tf.tasks import multi_label
 
     try:
         huggingface.check_expressible(config)
     except UserError as error:
         raise UserError(f"--export_format=hf: {error}") from error
     saved_models.check_export_path(FLAGS.export_path)
-    trained = run_directory.RunDirectory(os.path.dirname(checkpoint))
-    head = trained.task
+    head = run_directory.RunDirectory(os.path.dirname(checkpoint)).task
     shapes = readers.open_reader(checkpoint).shapes
     architecture, outputs = huggingface.architecture_of(shapes, config.hidden_size, head)
     ids, tokenizer_files = read_tokenizer(config, architecture in huggingface.WITH_MASKED_LM)
@@ -140,11 +157,9 @@ def export_to_transformers(config, checkpoint):
     with files.replacing_directory(FLAGS.export_path) as directory:
         dtype = np.float16 if FLAGS.dtype == "fp16" else np.float32
         written = huggingface.write(directory, their_config, tensors, tokenizer_files, dtype)
-        if head:
-            run_directory.RunDirectory(directory).write_task(head)
-        threshold = files.read_text(trained.file(multi_label.Threshold.FILE))
-        if threshold:
-            files.write_text(os.path.join(directory, multi_label.Threshold.FILE), threshold)
+        for name, text in task_files(checkpoint).items():
+            if name != run_directory.THRESHOLD:  # of a head that transformers lacks
+                files.write_text(os.path.join(directory, name), text)
         card = cards.card(
             "transformers_card.md",
             checkpoint,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The error for input that a user can correct, and one-line messages for other errors."""
 
+import contextlib
 import importlib
 import json
 import os
@@ -76,8 +77,19 @@ def exit_code(program, answer):
     except UserError as error:
         print(f"{program}: error: {error}", file=sys.stderr)
         return 1
-    print(text)
+    with allowing_closed_output():
+        print(text)
     return 0
+
+
+@contextlib.contextmanager
+def allowing_closed_output():
+    """Ends the block quietly if the reader of standard output closes it, as `head` does."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def as_called(text):

@@ -72,9 +72,13 @@ def load(
             f"Received: {config!r:.80}"
         )
     for name, given in (
-        ("path", path), ("spm_model_file", spm_model_file), ("vocab_file", vocab_file)
-    ):  # fmt: skip
-        options.check_path(name, os.fspath(given or ""))
+        ("path", path),
+        ("spm_model_file", spm_model_file or ""),
+        ("vocab_file", vocab_file or ""),
+    ):
+        if not isinstance(given, str | os.PathLike):
+            raise UserError(f"{name} must be a str or a pathlib.Path. Received: {given!r:.80}")
+        options.check_path(name, os.fspath(given))
     choice = source.Choice(
         source.find(path),
         text={"do_lower_case": do_lower_case, "strip_accents": strip_accents},

@@ -276,9 +276,20 @@ class Loaded:
 
         Returns:
             list of as many dicts, as in `predict`.
+
+        Raises:
+            UserError: an example lacks an input.
         """
         if not examples:
             return []
+        for example in examples:
+            known = {*example, *self.optional_inputs}
+            missing = [name for name in self.inputs if name not in known]
+            if missing:
+                raise UserError(
+                    f"an example of this model has {', '.join(self.inputs)}. Missing: "
+                    f"{', '.join(missing)}. Received: {', '.join(map(str, example))}"
+                )
         task = self._task
         content = task.examples(examples)
         split = Split(task.features(content), content)

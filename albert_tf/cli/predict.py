@@ -28,7 +28,7 @@ from albert_tf import options, progress
 from albert_tf.cli import flag_groups, launch, predict_examples
 from albert_tf.cli.flag_groups import given
 from albert_tf.cli.predict_examples import INPUTS, OUTPUTS, Model
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, allowing_closed_output
 
 FLAGS = flags.FLAGS
 QUERIES = ("fill_mask", "sentence_order")  # to pre-trained models
@@ -57,11 +57,8 @@ def output():
             yield file
         return
     sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8, whatever the terminal's encoding
-    try:
+    with allowing_closed_output():
         yield sys.stdout
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader closed the pipe, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(_):

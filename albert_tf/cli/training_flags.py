@@ -60,6 +60,7 @@ def _idle_flags(given):
 def _record(config, tokenizer):
     """Makes the RunSettings of the flags, a config and a tokenizer, which may be None."""
     own = sorted(flag_groups.own_flags(), key=lambda flag: flag.name)
+    own = [flag for flag in own if flag.subject != options.NO_EFFECT]
     given = {flag.name: flag.value for flag in own if flag.value is not None}
     given = {name: value for name, value in given.items() if value == value}  # JSON has no nan
     for name in _idle_flags(given):

@@ -6,12 +6,14 @@ Shapes:
 """
 
 import math
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from albert_tf.config import AlbertConfig
+from albert_tf.errors import UserError
 from albert_tf.model.dropout import dropout
 from albert_tf.model.encoder import (
     AlbertModel,
@@ -78,9 +80,17 @@ class ModelWithHead(ConfiguredModel):
         config: AlbertConfig.
         head: dict, the arguments of the subclass by name, which become attributes.
         **options: arguments of AlbertModel and of tf_keras.Model.
+
+    Raises:
+        UserError: a classifier has no outputs.
     """
 
     def __init__(self, config: AlbertConfig, head: dict[str, Any], **options: Any) -> None:
+        outputs = head.get(self.classes_option or "", 1)
+        if not isinstance(outputs, numbers.Integral) or outputs < 1:
+            raise UserError(
+                f"{self.classes_option} must be an int of at least 1. Received: {outputs!r}"
+            )
         encoder = {name: options.pop(name, False) for name in ENCODER_OPTIONS}
         super().__init__(config, head | encoder, **options)
         self.encoder = AlbertModel(config, **encoder, dtype=self.dtype_policy)
@@ -100,8 +110,9 @@ class ModelWithHead(ConfiguredModel):
 class PretrainingModel(ModelWithHead):
     """Encoder, masked-LM head and sentence-order head (section 3.1).
 
-    Called with the features of a pre-training record (`records.schemas`), it returns
-    `masked_lm_logits` [B, P, V] and `sentence_order_logits` [B, 2], both float32.
+    Called with input_ids, input_mask, token_type_ids and masked_lm_positions int32 [B, P], as in a
+    pre-training record (`records.schemas`), it returns `masked_lm_logits` [B, P, V] and
+    `sentence_order_logits` [B, 2], both float32.
 
     Args:
         config: AlbertConfig.
@@ -114,6 +125,7 @@ class PretrainingModel(ModelWithHead):
         self.sentence_order = self._output_weights(2, config.initializer_range)
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
+        model_inputs(features, "masked_lm_positions")
         encoded = self.encoder(
             features, training=training, positions=features["masked_lm_positions"]
         )
@@ -181,11 +193,12 @@ class MultipleChoiceModel(ModelWithHead):
         self.classifier = self._output_weights(1)
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
-        batch = tf.shape(features["input_ids"])[0]
+        inputs = model_inputs(features)
+        batch = tf.shape(inputs[0])[0]
         names = ("input_ids", "input_mask", "token_type_ids")
         options = {  # [B, 4 * T] -> [4 * B, T]
             name: tf.reshape(values, [batch * self.choices, -1])
-            for name, values in zip(names, model_inputs(features), strict=True)
+            for name, values in zip(names, inputs, strict=True)
             if values is not None
         }
         pooled = self._pooled_output(options, training)
@@ -312,11 +325,13 @@ class SquadV2Model(ModelWithHead):
         self.answer_class = AnswerClass(config, dropout_prob, dtype=policy)
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
+        model_inputs(features, "p_mask")
         x = self.encoder(features, training=training)["sequence_output"]
         forbidden = tf.cast(features["p_mask"], tf.float32)
         start_logits = _masked(_on_rows(self.start_logits, x)[..., 0], forbidden)
         cls_logits = self.answer_class(x, start_logits, training=training)
         if training:
+            model_inputs(features, "start_positions")
             starts = tf.reshape(features["start_positions"], [-1, 1])
             end_logits = self._end_logits(x, starts, forbidden)[:, 0]
             spans = {"start_logits": start_logits, "end_logits": end_logits}

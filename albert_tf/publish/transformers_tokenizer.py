@@ -176,8 +176,8 @@ def tokenizer_files(tokenizer, max_length, finds_special=False):
         "split_special_tokens": not finds_special,
         "do_lower_case": tokenizer.do_lower_case,  # only of AlbertTokenizer and BertTokenizer
         "model_max_length": max_length,
-        # of AlbertTokenizer, and of BertTokenizer
-        **({} if tokenizer.strip_accents else {"keep_accents": True, "strip_accents": False}),
+        "keep_accents": not tokenizer.strip_accents,  # of AlbertTokenizer
+        "strip_accents": tokenizer.strip_accents,  # of BertTokenizer
         **settings,
     }
     ids = {token: id_ for id_, token in enumerate(vocabulary)}

@@ -185,6 +185,9 @@ def test_a_complete_directory_of_transformers_has_one_vocabulary(copied):
     "arguments, message",
     [
         ({"path": "no_such"}, "no checkpoint at no_such"),
+        ({"path": None}, r"path must be a str or a pathlib\.Path\. Received: None"),
+        ({"path": b"english-small"}, r"path must be a str or .*\. Received: b'english-small'"),
+        ({"spm_model_file": 5}, r"spm_model_file must be a str or .*\. Received: 5"),
         ({"path": "https://host/albert"}, "^path=https://host/albert: .* Download it first"),
         ({"vocab_file": "http://host/vocab.txt"}, "^vocab_file=http://host/vocab.txt: .* Download"),
         ({"max_seq_length": 65}, "between 5 and max_position_embeddings=64 .* Received: 65"),

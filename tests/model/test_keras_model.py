@@ -283,6 +283,21 @@ def test_features_may_have_the_names_of_records_or_of_a_tokenizer():
         model({"ids": given["input_ids"]})
 
 
+@pytest.mark.parametrize(
+    "name, missing, training",
+    [
+        ("pretraining", "masked_lm_positions", False),
+        ("squad_v2", "p_mask", False),
+        ("squad_v2", "start_positions", True),
+    ],
+)
+def test_a_feature_that_only_one_model_needs_is_named(name, missing, training):
+    given = {key: value for key, value in inputs_of(name).items() if key != missing}
+    message = f"the features lack {missing}, which .* Received: input_ids, input_mask, token_type"
+    with pytest.raises(UserError, match=message):
+        make(name)(given, training=training)
+
+
 def test_from_checkpoint(tmp_path, capsys):
     directory = sources.write_release(tmp_path)
     model = albert_tf.PretrainingModel.from_checkpoint(directory)
@@ -303,6 +318,14 @@ def test_from_checkpoint(tmp_path, capsys):
     with pytest.raises(UserError, match=r"neither albert_config\.json nor config\.json"):
         AlbertModel.from_checkpoint(directory)
     assert AlbertModel.from_checkpoint(directory, config=model.config).config == model.config
+
+
+@pytest.mark.parametrize("outputs", [0, -1, 2.0, None])
+def test_a_classifier_has_outputs(outputs):
+    for kind in (heads.ClassificationModel, heads.TokenClassificationModel):
+        message = f"{kind.classes_option} must be an int of at least 1. Received: {outputs}"
+        with pytest.raises(UserError, match=message):
+            kind(CONFIG, outputs)
 
 
 def test_texts_are_no_features():

@@ -299,7 +299,11 @@ def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, to_transformer
 
 def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
     folder, _ = fine_tuned("squad2")
-    export(folder, "hf", export_format="hf")
+    (folder / run_directory.THRESHOLD).write_text("{}")
+    theirs = export(folder, "hf", export_format="hf")
+    assert not (theirs / run_directory.THRESHOLD).exists()  # it is of that head
+    ours = export(folder, export_format="tf2")
+    assert (ours.parent / run_directory.THRESHOLD).read_text() == "{}"
     printed = capsys.readouterr().out
     assert re.search("AlbertModel has no place for: .*answer_class/dense_0/kernel, ", printed)
     assert "Wrote 25 variables as AlbertModel" in printed
@@ -320,7 +324,7 @@ def test_one_output_needs_its_task(fine_tuned, to_transformers):
 def test_clean_up_is_that_of_the_run(flag, recorded, with_vocabulary, to_transformers):
     folder, _ = with_vocabulary()
     write_record(folder, **{flag: recorded})
-    assert to_transformers(folder)[1].get(flag, True) is recorded
+    assert to_transformers(folder)[1][flag] is recorded
     to_transformers(folder, "same", **{flag: recorded})
     with pytest.raises(ValueError, match=rf"--{flag}=.*run\.json\): leave it out"):
         to_transformers(folder, "other", **{flag: not recorded})
@@ -440,6 +444,16 @@ def test_a_config_of_another_model_is_not_replaced(source, export, tmp_path):
     with pytest.raises(ValueError, match=rf"{path} belongs to another model"):
         export(source())
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["albert_config.json"]
+
+
+def test_the_task_of_another_model_is_not_replaced(fine_tuned, export, tmp_path):
+    folder, _ = fine_tuned("race")
+    export(folder, "out/first")
+    (folder / run_directory.TASK).write_text('{"task_name": "sts-b", "labels": null}')
+    before = contents_of(tmp_path / "out")
+    with pytest.raises(ValueError, match=rf"{run_directory.TASK} belongs to another model"):
+        export(folder, "out/second")
+    assert contents_of(tmp_path / "out") == before
 
 
 def test_beside_the_source_its_config_stays(source, export, tmp_path):

@@ -196,6 +196,22 @@ def test_a_directory_of_transformers_says_that_labels_are_several(learnt, run_ma
     assert threshold == multi_label.known_threshold(str(out)) != multi_label.EVEN_CHANCE
 
 
+@pytest.mark.parametrize("form", ["tf1", "tf2"])
+def test_an_exported_checkpoint_predicts_as_the_run(form, learnt, run_main, tmp_path):
+    prefix = tmp_path / form / "model.ckpt-best"
+    run_main(export_checkpoints, albert_directory=learnt[0], export_path=prefix, export_format=form)
+    loaded = albert_tf.load(prefix, spm_model_file=LEARN["spm_model_file"], max_seq_length=16)
+    trained = albert_tf.load(learnt[0], max_seq_length=16)
+    texts = ["the house", "a train and the doctor"]
+    found, wanted = loaded.predict(texts), trained.predict(texts)
+    assert loaded.labels == trained.labels and found[0].keys() == wanted[0].keys()
+    for one, other in zip(found, wanted, strict=True):
+        assert one["label"] == other["label"]
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+    threshold = multi_label.known_threshold(f"{tmp_path}/{form}")
+    assert threshold == multi_label.known_threshold(str(learnt[0])) != multi_label.EVEN_CHANCE
+
+
 def test_an_export_is_not_a_checkpoint_of_its_settings(learnt, run_main, tmp_path):
     (export,) = learnt[1].iterdir()
     copied = shutil.copytree(export, tmp_path / "export")

@@ -300,8 +300,10 @@ def test_the_name_of_a_packaged_model_is_no_directory(run_main, tmp_path, monkey
 
 
 def test_another_text_than_that_of_a_packaged_model_is_an_error(run_main, parts, tmp_path):
-    for flag, value in {"do_lower_case": False, "spm_model_file": parts / "other.model"}.items():
-        with pytest.raises(UserError, match=r"(case=false|other.model).*english-small"):
+    others = {"do_lower_case": False, "strip_accents": False}
+    others |= {"spm_model_file": parts / "other.model"}
+    for flag, value in others.items():
+        with pytest.raises(UserError, match=r"(case=false|accents=false|other.model).*english-sma"):
             train(run_main, tmp_path / "out", init_checkpoint="english-small", **{flag: value})
     assert not (tmp_path / "out").exists()
 

@@ -19,6 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import run_pretraining
 from albert_tf.checkpoints import loading, readers, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
+from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError
 from albert_tf.model import objectives
 from albert_tf.records import record_files, schemas
@@ -218,11 +219,13 @@ def assert_same_variables(prefix, other):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def test_the_flags_of_a_run_can_be_read_again(trained):
+def test_the_flags_of_a_run_can_be_read_again(trained, capsys):
     with flags_of(run_pretraining) as known:
         known(["run_pretraining", f"--flagfile={trained}/flags.txt"])
+        flag_groups.note_obsolete_flags()
         run_pretraining.check_flags()
         assert known.train_batch_size == 4
+    assert "no effect" not in capsys.readouterr().out  # flags.txt has no obsolete flags
 
 
 @pytest.mark.usefixtures("in_graphs")

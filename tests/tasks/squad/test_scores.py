@@ -4,6 +4,9 @@
 import functools
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
 from albert_tf import squad_metrics
 from albert_tf.tasks.squad import scores
-from tests import GOLDEN
+from tests import GOLDEN, ROOT
 from tests.processes import run_python
 
 FINETUNE = GOLDEN / "finetune"
@@ -264,6 +267,19 @@ def test_command_runs_as_a_module(prediction_file):
     words = ["--data_file", data_file("v1.1"), "--predictions_file", predictions]
     done = run_python("-m", "albert_tf.squad_metrics", *words, check=True)
     assert set(json.loads(done.stdout)) == {"exact_match", "f1"}
+
+
+def test_command_ends_quietly_if_its_output_is_closed(prediction_file):
+    predictions = prediction_file("v1_L64_S24_Q12_predictions.json")
+    words = [f"--data_file={data_file('v1.1')}", f"--predictions_file={predictions}"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "albert_tf.squad_metrics", *words],
+        cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
