@@ -88,8 +88,8 @@ def export_checkpoint(config, checkpoint):
         raise UserError(f"--export_path={prefix} exists already. Choose another name")
     files.check_writable(directory or ".", "export_path")
     path = os.path.join(directory, CONFIG_FILE)
-    beside = {os.path.join(directory, name): text for name, text in task_files(checkpoint).items()}
-    others = [name for name, text in beside.items() if files.read_text(name) not in ("", text)]
+    extra = {os.path.join(directory, name): text for name, text in task_files(checkpoint).items()}
+    others = [name for name, text in extra.items() if files.read_text(name) not in ("", text)]
     if tf.io.gfile.exists(path) and AlbertConfig.from_json_file(path) != config:
         others.append(path)
     if others:
@@ -100,8 +100,8 @@ def export_checkpoint(config, checkpoint):
     tensors = read_weights(config, checkpoint)
     writers.write(prefix, tensors, FLAGS.export_format)
     if not tf.io.gfile.exists(path):
-        beside[path] = config.to_json_string()
-    for name, text in beside.items():
+        extra[path] = config.to_json_string()
+    for name, text in extra.items():
         files.write_text(name, text)
     print(f"Wrote {len(tensors)} variables and {name_table.GLOBAL_STEP} 0 to {prefix}")
 
