@@ -13,7 +13,7 @@ from albert_tf import plot
 from albert_tf.api import minimal_pairs
 from albert_tf.checkpoints import readers, run_directory
 from albert_tf.errors import UserError
-from albert_tf.training import history
+from albert_tf.training import devices, history
 from tests.scripts import quick_runs
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -67,7 +67,8 @@ def curves_of(directory):
 
 
 def figures_of(directory, flags, pairs):
-    """What minimal_pairs.py says of the last checkpoint."""
+    """What minimal_pairs.py says of the last checkpoint, in float32 as in a process of its own."""
+    devices.set_precision("fp32")
     vocabulary = {"vocab_file": str(flags["vocab_file"])}
     loaded = albert_tf.load(run_directory.latest_in(str(directory)), **vocabulary)
     paths = sorted(str(path) for path in flags["vocab_file"].parent.glob("*.tsv"))
