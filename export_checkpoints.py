@@ -55,15 +55,14 @@ def read_weights(config, checkpoint):
 
 
 def task_files(checkpoint):
-    """Files next to a fine-tuned checkpoint with its task and threshold: dict of name -> text."""
+    """Files next to a fine-tuned checkpoint, its task and threshold: name -> text, or ""."""
     from albert_tf import files
     from albert_tf.checkpoints import run_directory
     from albert_tf.tasks import multi_label
 
     names = (run_directory.TASK, multi_label.Threshold.FILE, run_directory.THRESHOLD)
     directory = os.path.dirname(checkpoint)
-    found = {name: files.read_text(os.path.join(directory, name)) for name in names}
-    return {name: text for name, text in found.items() if text}
+    return {name: files.read_text(os.path.join(directory, name)) for name in names}
 
 
 def export_checkpoint(config, checkpoint):
@@ -102,7 +101,8 @@ def export_checkpoint(config, checkpoint):
     if not tf.io.gfile.exists(path):
         extra[path] = config.to_json_string()
     for name, text in extra.items():
-        files.write_text(name, text)
+        if text:
+            files.write_text(name, text)
     print(f"Wrote {len(tensors)} variables and {name_table.GLOBAL_STEP} 0 to {prefix}")
 
 
@@ -158,7 +158,7 @@ def export_to_transformers(config, checkpoint):
         dtype = np.float16 if FLAGS.dtype == "fp16" else np.float32
         written = huggingface.write(directory, their_config, tensors, tokenizer_files, dtype)
         for name, text in task_files(checkpoint).items():
-            if name != run_directory.THRESHOLD:  # of a head that transformers lacks
+            if text and name != run_directory.THRESHOLD:  # of a head that transformers lacks
                 files.write_text(os.path.join(directory, name), text)
         card = cards.card(
             "transformers_card.md",

@@ -46,19 +46,20 @@ def check_flags():
     flag_groups.check_exist(
         "albert_config_file", "input_file", "eval_input_file", "minimal_pairs_file"
     )
-    for name, needed in flag_groups.NEEDS.items():
-        if FLAGS[name].present and not FLAGS[needed].value:
-            raise UserError(f"--{name} does nothing without --{needed}: give both or none")
     if FLAGS.minimal_pairs_file and not FLAGS.do_train:
         raise UserError(
             "--minimal_pairs_file is for --do_train: minimal_pairs.py measures a trained model"
         )
-    check_masking()
+    if FLAGS.do_train:
+        check_masking()
     flag_groups.check_run()
 
 
 def check_masking():
-    """Raises UserError for invalid combinations of the masking flags."""
+    """Raises UserError for invalid combinations of flags that an evaluation takes from its run."""
+    for name, needed in flag_groups.NEEDS.items():
+        if FLAGS[name].present and not FLAGS[needed].value:
+            raise UserError(f"--{name} does nothing without --{needed}: give both or none")
     budget = FLAGS.masked_lm_budget
     if budget and not (FLAGS.spm_model_file or FLAGS.vocab_file):
         raise UserError(

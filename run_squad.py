@@ -87,7 +87,7 @@ def main(_):
         choices = [model_flags.follow_run()]
     if not FLAGS.do_train:
         sources = [choice.source for choice in choices]
-        model_flags.follow_recorded(sources, squad.ANSWER_SETTINGS)
+        model_flags.follow_recorded(sources, version.answer_settings)
     check_lengths()
     configs = [choice.config for choice in choices]
     given = flag_groups.values_of(options.Squad)

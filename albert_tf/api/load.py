@@ -249,14 +249,14 @@ def make_task(kind, text, found):
 
 
 def _squad_task(text, found, flags, lengths):
-    values = {name: flags[name] for name in squad.ANSWER_SETTINGS if name in flags}
+    version = squad.choose_version([found.checkpoint])
+    values = {name: flags[name] for name in version.answer_settings if name in flags}
     values |= {n: lengths[n] for n in ("doc_stride", "max_query_length") if n in lengths}
     if text.max_seq_length < lengths.get("max_seq_length", LENGTH_OF_SQUAD):
         # Shorter than in training: the question must leave room, and windows must overlap.
         longest = max(text.max_seq_length // 3, 1)
         for name in ("doc_stride", "max_query_length"):
             values[name] = min(values.get(name, getattr(options.Squad, name)), longest)
-    version = squad.choose_version([found.checkpoint])
     if version.has_negatives:
         values[squad.THRESHOLD] = squad.tuned_threshold(found.directory, [found.checkpoint])
     return version(text, options.Squad(**values), found.directory)

@@ -470,8 +470,8 @@ class RunDirectory:
 
     def write_results(self, best, evaluated_on):
         """Records the BestState after an evaluation, and its EvaluatedOn."""
-        state.write(self.file(EVALUATED_ON), evaluated_on)
         files.write_text(self.file(BEST_STATE), ":".join(map(str, best)))
+        state.write(self.file(EVALUATED_ON), evaluated_on)
 
     @property
     def latest(self):

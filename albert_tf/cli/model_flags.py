@@ -14,7 +14,7 @@ from albert_tf.tasks import base
 from albert_tf.text import tokenization
 
 FLAGS = flags.FLAGS
-_OF_EVALUATION = (  # flags of a pre-training that its evaluations have too, besides the masking
+_OF_EVALUATION = (  # flags of a pre-training that its evaluations share, besides the masking
     "sentence_loss_weight", "max_seq_length", "max_predictions_per_seq", "max_eval_steps",
     "eval_batch_size", "num_train_steps",
 )  # fmt: skip
@@ -176,7 +176,7 @@ def follow_recorded(sources, names):
 
     Args:
         sources: list of source.Source; those without `run.json` are left out.
-        names: sequence of str, of flags that may be others than in the training.
+        names: sequence of str, flags whose values may differ from the training's.
 
     Raises:
         UserError: two records differ.
@@ -199,12 +199,14 @@ def follow_recorded(sources, names):
 def follow_pretraining():
     """Sets flags of an evaluation to those of the pre-training, unless they were given."""
     found = source.Source(FLAGS.output_dir)
-    if not found.settings and FLAGS.init_checkpoint:
+    if FLAGS.init_checkpoint and not RunDirectory(FLAGS.output_dir).trained:
         found = source.find(FLAGS.init_checkpoint)
-    names = [option.name for option in options.options_of(options.OnlineMasking)]
-    if flag_groups.given(VOCABULARY_FLAGS):
-        names = [name for name in names if name not in VOCABULARY_FLAGS]
-    follow_recorded([found], [*names, *_OF_EVALUATION])
+    masking = [option.name for option in options.options_of(options.OnlineMasking)]
+    names = [*{*masking} - {*VOCABULARY_FLAGS}, *_OF_EVALUATION]
+    follow_recorded([found], names)
+    if FLAGS.masked_lm_budget and found.settings and not flag_groups.given(VOCABULARY_FLAGS):
+        kind, path = source.Choice(found).vocabulary
+        FLAGS[kind].value = path
 
 
 def directory_tokenizer():

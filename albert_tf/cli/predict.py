@@ -234,8 +234,9 @@ def of_checkpoint(loaded, embeddings):
     if embeddings:
         if not loaded.has_pooler:
             raise UserError(
-                f"--model={loaded.checkpoint} has no pooler, and --embeddings=pooled_output is the "
-                'pooler\'s: albert_tf.load(...).embed(texts, pooling="mean") needs none'
+                f"--model={loaded.checkpoint} has no pooler, so it has no "
+                "--embeddings=pooled_output: in Python, use "
+                'albert_tf.load(...).embed(texts, pooling="mean")'
             )
 
         def embed(examples):

@@ -169,6 +169,8 @@ def tokenizer_files(tokenizer, max_length, finds_special=False):
     """
     make = _sentencepiece if tokenizer.is_sentencepiece else _wordpiece
     vocabulary, steps, settings, vocabulary_files = make(tokenizer)
+    # A cased WordPiece vocabulary keeps accents, whatever the setting.
+    strips = tokenizer.strip_accents and (tokenizer.is_sentencepiece or tokenizer.do_lower_case)
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
@@ -176,8 +178,8 @@ def tokenizer_files(tokenizer, max_length, finds_special=False):
         "split_special_tokens": not finds_special,
         "do_lower_case": tokenizer.do_lower_case,  # only of AlbertTokenizer and BertTokenizer
         "model_max_length": max_length,
-        "keep_accents": not tokenizer.strip_accents,  # of AlbertTokenizer
-        "strip_accents": tokenizer.strip_accents,  # of BertTokenizer
+        "keep_accents": not strips,  # of AlbertTokenizer
+        "strip_accents": strips,  # of BertTokenizer
         **settings,
     }
     ids = {token: id_ for id_, token in enumerate(vocabulary)}

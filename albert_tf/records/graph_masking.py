@@ -38,8 +38,10 @@ class Masking:
     @property
     def described(self):
         """The settings that are used: dict for JSON."""
-        names = ("masked_lm_prob", "ngram", "max_predictions_per_seq")
-        names += ("favor_shorter_ngram", "do_whole_word_mask")
+        names = (
+            "masked_lm_prob", "ngram", "max_predictions_per_seq", "favor_shorter_ngram",
+            "do_whole_word_mask",
+        )  # fmt: skip
         return {name: getattr(self.settings, name) for name in names}
 
     def __call__(self, features, keys):

@@ -207,9 +207,10 @@ class DataSet:
         """Paths of the files that are read to train and, if `do_eval`, to evaluate."""
         return [path for split in ["train"] + ["dev"] * do_eval for path in self.sources(split)]
 
-    def evaluated_files(self):
-        """Paths of the files of all evaluations."""
-        return [path for part in self.parts("dev").values() for path in part.sources("dev")]
+    def evaluated_on(self):
+        """The EvaluatedOn of the evaluations."""
+        parts = self.parts("dev").values()
+        return evaluation.evaluated_on(path for part in parts for path in part.sources("dev"))
 
     @functools.cached_property
     def training_records(self):

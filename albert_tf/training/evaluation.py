@@ -32,8 +32,8 @@ class Evaluator:
             {first} and {rest} stand for the `key = value` lines of the figures, sorted; {saved} for
             a line for each file copied to `model.ckpt-best`; {before} and {after} for the best
             value.
-        shown: sequence of str, the figures of the line; None for all.
         evaluated_on: EvaluatedOn. Only figures of the same files and settings are compared.
+        shown: sequence of str, the figures of the line; None for all.
         initial_best: float, the value that the first checkpoint has to beat.
         keep: int or None, how many of the newest checkpoints evaluated by `each` to keep; None or
             0 for all.
@@ -63,13 +63,14 @@ class Evaluator:
         Args:
             prefix: str.
             content: the result of `writers.read` for it; None to read it now.
-            own: bool, whether it is a checkpoint of this run. Another one is not kept as the best,
-                so that the directory does not seem to hold a trained model.
+            own: bool, whether the figures count for the run. Those of other files or settings, and
+                of a checkpoint from elsewhere, do not: the directory must not seem to hold a
+                trained model.
         """
         run, evaluation = self._run, self._evaluate()
         run.saver.wait()
         is_best = run.is_chief and self._record(prefix, content, evaluation.figures, own)
-        if is_best and evaluation.keep:
+        if is_best and evaluation.keep and (own or not self._folder.trained):
             evaluation.keep()
         figures = evaluation.figures | (evaluation.weighted or {})
         run.figures.evaluation(run.step, figures, self._shown or figures, is_best and own)
@@ -110,20 +111,20 @@ class Evaluator:
 
         Args:
             prefixes: iterable of str.
-            own: bool, whether the best one is kept.
+            own: bool, as in `__call__`.
 
         Returns:
             int, how many were evaluated.
         """
-        evaluated, directory = [], self._folder.path
+        evaluated = []
         for prefix in prefixes:
             content = self._load(prefix)
             if content is None:
                 continue
             self(prefix, content, own)
             evaluated.append(prefix)
-            if len(evaluated) > self._keep and (latest := run_directory.latest_in(directory)):
-                run_directory.prune(directory, [evaluated[-1 - self._keep]], latest)
+            if own and len(evaluated) > self._keep:
+                run_directory.delete(evaluated[-1 - self._keep])
         return len(evaluated)
 
     def _load(self, prefix):
@@ -156,14 +157,15 @@ class Evaluator:
         Args:
             first_step: int, earlier steps are skipped.
         """
-        state, best, again = self._folder.results, self._folder.best, []
+        state, best, count = self._folder.results, self._folder.best, 0
         last = state.step if state else -1
         if state and best and not self._is_comparable():
             say(f"Evaluating {best} again, since the files or settings of the evaluation changed.")
-            last, again = loading.step_in(best), [best]
+            last, count = loading.step_in(best), self.each([best])
         first_step = max(first_step, last + 1)
         numbered = run_directory.numbered_in(self._folder.path)
-        if self.each([*again, *(prefix for step, prefix in numbered if step >= first_step)]):
+        count += self.each(prefix for step, prefix in numbered if step >= first_step)
+        if count:
             self._run.restore_newest()
 
     def evaluate_directory(self, timeout, given=None, newest_only=False):
@@ -171,8 +173,8 @@ class Evaluator:
 
         A directory with a best checkpoint and no `best_trial.txt`, such as the original's RACE
         runs, has that one evaluated first: later ones must beat it. With other files or settings
-        than those of the run's results, only the best one or the newest is evaluated, and the
-        results stay as they are.
+        than those of the run's results, the best one (or the newest, and with a timeout those that
+        come) is evaluated, and the results stay as they are.
 
         Args:
             timeout: float, seconds to wait for the next checkpoint of another process.
@@ -183,9 +185,10 @@ class Evaluator:
             UserError: there is no checkpoint at all.
         """
         folder, last_step = self._folder, self._run.settings.train_steps
-        if folder.results and folder.trained and not self._is_comparable():
+        prefix = folder.latest if newest_only else folder.trained
+        if folder.results and prefix and not self._is_comparable():
             say("The best checkpoint stays: it was chosen with other files or settings.")
-            self.each([folder.latest if newest_only else folder.trained], own=False)
+            self.each(follow(folder.path, last_step, timeout) if timeout else [prefix], own=False)
             return
         if not newest_only and folder.results is None and folder.best:
             self.each([folder.best])

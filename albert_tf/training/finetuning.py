@@ -214,7 +214,7 @@ def make_evaluator(run, data):
         evaluate,
         task.key_metric,
         task.results_layout,
-        evaluation.evaluated_on(data.evaluated_files()),
+        data.evaluated_on(),
         shown=task.shown_figures,
         keep=run.settings.keep_checkpoint_max,
     )

@@ -161,7 +161,9 @@ def test_what_contradicts_the_record_is_named_as_a_flag(release, run, tmp_path):
 
 def test_embeddings_need_a_pooler(release, run_main, monkeypatch):
     monkeypatch.setattr("albert_tf.api.loaded.Loaded.has_pooler", False)
-    with pytest.raises(UserError, match=f"--model={release}.* has no pooler, and --embeddings="):
+    with pytest.raises(
+        UserError, match=f"--model={release}.* has no pooler, so it has no --embeddings="
+    ):
         run_main(predict, model=release, text="a", embeddings="pooled_output")
 
 

@@ -139,7 +139,7 @@ def test_the_threshold_of_an_evaluation_is_kept_and_used(learnt, tmp_path):
 
 
 def test_a_model_from_elsewhere_is_evaluated_here(learnt, data, run_main, tmp_path):
-    """Its threshold goes with the copy of the best, and the other directory stays as it is."""
+    """Its threshold goes into --output_dir, and the other directory stays as it is."""
     given, name = shutil.copytree(learnt[0], tmp_path / "given"), multi_label.Threshold.FILE
     wanted = (given / name).read_text()
     (given / name).unlink()

@@ -150,21 +150,8 @@ def test_the_newest_checkpoints_stay_and_those_before_are_deleted(directory):
     evaluator.evaluate_directory(timeout=0)
     left = [step for step, _ in run_directory.numbered_in(str(directory))]
     assert left == [2, 4]
-    listed = tf.train.get_checkpoint_state(str(directory))
-    assert listed.model_checkpoint_path == str(directory / "model.ckpt-4")
-    assert list(map(run_directory.step_of, listed.all_model_checkpoint_paths)) == left
     run_directory.delete(str(directory / "model.ckpt-2"))
     run_directory.delete(str(directory / "model.ckpt-2"))  # which a training did in between
-
-
-def test_the_checkpoint_to_resume_from_stays(directory):
-    run_directory.write_list(str(directory), str(directory / "model.ckpt-0"))
-    evaluator = make(Run(directory))
-    evaluator._keep = 1
-    evaluator.evaluate_directory(timeout=0)
-    assert run_directory.latest_in(str(directory)) == str(directory / "model.ckpt-0")
-    listed = tf.train.get_checkpoint_state(str(directory)).all_model_checkpoint_paths
-    assert list(map(run_directory.step_of, listed)) == [0, 4]
 
 
 def test_what_an_earlier_process_left_is_made_up_for(directory, capsys):
@@ -182,21 +169,33 @@ OTHER = EvaluatedOn("another file")
 
 def test_figures_of_another_file_do_not_change_the_best(directory, capsys):
     make(Run(directory)).evaluate_directory(timeout=0)
-    for newest_only in (True, False):
+    kept = []
+    for newest_only, timeout in ((True, 0), (False, 0), (True, 60)):  # 4 is the last step
         run = Run(directory)
-        make(run, data=OTHER, sign=9).evaluate_directory(timeout=0, newest_only=newest_only)
-        assert run.step == 4
+        evaluator = make(run, data=OTHER, sign=9, keep=lambda: kept.append(1))
+        evaluator.evaluate_directory(timeout=timeout, newest_only=newest_only)
+        assert run.step == 4 and not kept  # the threshold of the best stays, too
     assert "stays: it was chosen with other files or settings" in capsys.readouterr().out
     folder = RunDirectory(str(directory))
     assert folder.results == (4, 4, 4.0) and folder.evaluated_on == DATA
     assert "value = 36.0" in (directory / evaluation.EVAL_RESULTS).read_text()
 
 
+def test_other_files_and_no_numbered_checkpoint(directory):
+    make(Run(directory)).evaluate_directory(timeout=0)
+    for _, prefix in run_directory.numbered_in(str(directory)):
+        run_directory.delete(prefix)
+    with pytest.raises(UserError, match="holds no checkpoint to evaluate"):
+        make(Run(directory), data=OTHER).evaluate_directory(timeout=0, newest_only=True)
+
+
 def test_a_training_that_goes_on_with_another_file_evaluates_the_best_again(directory, capsys):
     make(Run(directory)).make_up()
     save(directory, 6)
     run = Run(directory)
-    make(run, data=OTHER, sign=-0.1).make_up()
+    evaluator = make(run, data=OTHER, sign=-0.1)
+    evaluator._keep = 1
+    evaluator.make_up()
     out = capsys.readouterr().out
     assert evaluated_steps(out) == [0, 2, 4, 4, 6] and "model.ckpt-best again" in out
     folder = RunDirectory(str(directory))

@@ -22,8 +22,6 @@ from albert_tf.training.task import Evaluation, RecordFiles, Split
 
 LABELS = ("start_positions", "end_positions", "is_impossible")
 THRESHOLD = "null_score_diff_threshold"
-# Options that a model was trained with, and answers questions with unless others are given.
-ANSWER_SETTINGS = ("n_best_size", "max_answer_length", "start_n_top", "end_n_top", "dropout_prob")
 EVEN_CHANCE = 0.0  # the no-answer logit at which both cases are equally likely
 
 
@@ -105,7 +103,7 @@ def tuned_threshold(output_dir, prefixes):
     folder = RunDirectory(output_dir)
     found = folder.threshold
     # One next to a model belongs to that model. Earlier versions did not name the checkpoints.
-    if found and not folder.trained and found.checkpoints in (None, (*prefixes,)):
+    if found and not folder.trained and found.checkpoints in (None, _named(prefixes)):
         found = [found]
     else:
         found = [_threshold_of(RunDirectory(os.path.dirname(each))) for each in prefixes]
@@ -121,8 +119,16 @@ def tuned_threshold(output_dir, prefixes):
 
 def _threshold_of(folder):
     """The Threshold of the model in a RunDirectory: tuned, or else given for its training."""
-    given = folder.settings and folder.settings.flags.get(THRESHOLD)
-    return folder.threshold or (None if given is None else Threshold(given, ""))
+    tuned, settings = folder.threshold, folder.settings
+    if tuned and tuned.checkpoints is None:
+        return tuned
+    given = settings and settings.flags.get(THRESHOLD)
+    return None if given is None else Threshold(given, "")
+
+
+def _named(prefixes):
+    """Prefixes as a Threshold has them: absolute, in one order."""
+    return tuple(sorted(each if "://" in each else os.path.abspath(each) for each in prefixes))
 
 
 # --- The task ------------------------------------------------------------------------------------
@@ -140,6 +146,8 @@ class SquadTask(base.Task):
 
     Attributes:
         has_negatives: bool, whether questions may have no answer.
+        answer_settings: tuple of str, options of a training that later answers follow unless others
+            are given.
         variable: str, name of a variable that only checkpoints with the head of this version have.
         model: class in `heads`.
         predict: callable in `answers`.
@@ -161,6 +169,7 @@ class SquadTask(base.Task):
     export_folder = "saved_model"
 
     has_negatives = False
+    answer_settings = ("n_best_size", "max_answer_length")
     variable = "cls/squad/output_weights"
     model = heads.SquadV1Model
     predict = staticmethod(answers.predict_v1)
@@ -256,6 +265,7 @@ class SquadV2Task(SquadTask):
     shown_figures = ("exact", "f1", THRESHOLD)
 
     has_negatives = True
+    answer_settings = ("n_best_size", "max_answer_length", "start_n_top", "end_n_top")
     variable = "answer_class/dense_1/kernel"
     model = heads.SquadV2Model
     predict = staticmethod(answers.predict_v2)
@@ -323,9 +333,12 @@ class SquadData:
         given = self.task.options
         return [given.train_file] + [given.predict_file] * do_eval
 
-    def evaluated_files(self):
-        """Path of the file of the evaluation, in a list."""
-        return [self.task.options.predict_file]
+    def evaluated_on(self):
+        """The EvaluatedOn of the evaluations."""
+        given = self.task.options
+        names = (*self.task.answer_settings, THRESHOLD)
+        settings = {name: getattr(given, name) for name in names}
+        return evaluation.evaluated_on([given.predict_file], **settings)
 
     @functools.cached_property
     def training_records(self):
@@ -440,10 +453,11 @@ class SquadData:
         if prefixes == (folder.trained,):
             prefixes = None
         if prefixes and folder.trained:
-            print(f"The threshold is not kept: {THRESHOLD}.json is that of {folder.trained}.")
+            print(f"The tuned threshold is not kept: --output_dir holds a model, {folder.trained}.")
             return
         threshold = predictions.robust_threshold(figures[THRESHOLD])
-        folder.write_threshold(Threshold(threshold, given.predict_file, prefixes))
+        named = prefixes and _named(prefixes)
+        folder.write_threshold(Threshold(threshold, given.predict_file, named))
 
     def check_thresholds(self, prefixes):
         """Raises UserError for a damaged threshold file, otherwise read only at the end."""

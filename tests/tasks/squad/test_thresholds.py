@@ -42,7 +42,7 @@ def test_a_threshold_of_other_models_is_not_taken(models, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     folder = RunDirectory(str(tmp_path / "out"))
     folder.write_threshold(Threshold(7.0, "dev.json", tuple(models)))
-    assert squad.tuned_threshold(folder.path, models) == 7.0
+    assert squad.tuned_threshold(folder.path, models[::-1]) == 7.0
     assert "threshold = 7.0 (tuned on dev.json)" in capsys.readouterr().out
     assert squad.tuned_threshold(folder.path, models[:1]) == 1.0
     folder.write_threshold(Threshold(7.0, "dev.json"))  # as earlier versions wrote it
@@ -53,6 +53,8 @@ def test_a_threshold_given_for_the_training_is_used_until_one_is_tuned(tmp_path,
     prefix, directory = write_model(tmp_path / "a", given=-3.0), str(tmp_path / "a")
     assert squad.tuned_threshold(directory, [prefix]) == -3.0
     assert "threshold = -3.0 (given for the training)" in capsys.readouterr().out
+    RunDirectory(directory).write_threshold(Threshold(7.0, "dev.json", (prefix, "other")))
+    assert squad.tuned_threshold(directory, [prefix]) == -3.0  # that one is of an ensemble
     RunDirectory(directory).write_threshold(Threshold(0.5, "dev.json"))
     assert squad.tuned_threshold(directory, [prefix]) == 0.5
 
