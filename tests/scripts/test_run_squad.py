@@ -389,7 +389,7 @@ def test_an_ensemble_averages_models_of_any_size(run_main, flags, two_models, tm
     # The threshold of a model is not replaced by that of an ensemble.
     own = read_json(two_models[0] / "null_score_diff_threshold.json")
     run_main(run_squad, **both | {"output_dir": two_models[0]})
-    assert "The threshold is not kept" in capsys.readouterr().out
+    assert "The tuned threshold is not kept" in capsys.readouterr().out
     assert own == read_json(two_models[0] / "null_score_diff_threshold.json")
 
     # Without answers: the threshold tuned for the ensemble, else the mean of the models' own.
