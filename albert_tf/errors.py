@@ -73,12 +73,11 @@ def exit_code(program, answer):
         int, the exit code: 1 on bad input.
     """
     try:
-        text = answer()
+        with allowing_closed_output():  # `answer` may print too
+            print(answer())
     except UserError as error:
         print(f"{program}: error: {error}", file=sys.stderr)
         return 1
-    with allowing_closed_output():
-        print(text)
     return 0
 
 

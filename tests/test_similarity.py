@@ -8,6 +8,7 @@ import scipy.stats
 import albert_tf
 from albert_tf import similarity
 from tests.api import sources
+from tests.processes import run_with_closed_output
 
 HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
 PAIRS = [("a man", "the man", 4.0), ("It rains.", "a landscape", 0.5), ("of", "of the", 3.0)]
@@ -43,6 +44,11 @@ def test_correlations_are_those_of_the_embeddings(release, file, capsys):
     assert "Spearman, 3 pairs\n" in printed
     best = max(("layer 1", "layer 2"), key=found.get)
     assert printed.endswith(f"best: the mean of {best}\n")
+
+
+def test_command_ends_quietly_if_its_output_is_closed_while_it_loads(release, file):
+    done = run_with_closed_output("-u", "-m", "albert_tf.similarity", release, file)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
 
 
 def test_the_last_layer_is_the_mean(release):

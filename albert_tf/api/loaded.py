@@ -282,9 +282,9 @@ class Loaded:
         """
         if not examples:
             return []
+        required = [name for name in self.inputs if name not in self.optional_inputs]
         for example in examples:
-            known = {*example, *self.optional_inputs}
-            missing = [name for name in self.inputs if name not in known]
+            missing = [name for name in required if name not in example]
             if missing:
                 raise UserError(
                     f"an example of this model has {', '.join(self.inputs)}. Missing: "

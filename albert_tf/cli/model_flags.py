@@ -198,9 +198,8 @@ def follow_recorded(sources, names):
 
 def follow_pretraining():
     """Sets flags of an evaluation to those of the pre-training, unless they were given."""
-    found = source.Source(FLAGS.output_dir)
-    if FLAGS.init_checkpoint and not RunDirectory(FLAGS.output_dir).trained:
-        found = source.find(FLAGS.init_checkpoint)
+    checkpoint = trained_checkpoint()
+    found = source.find(checkpoint) if checkpoint else source.Source(FLAGS.output_dir)
     masking = [option.name for option in options.options_of(options.OnlineMasking)]
     names = [*{*masking} - {*VOCABULARY_FLAGS}, *_OF_EVALUATION]
     follow_recorded([found], names)

@@ -4,9 +4,6 @@
 import functools
 import gzip
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +12,8 @@ from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
 from albert_tf import squad_metrics
 from albert_tf.tasks.squad import scores
-from tests import GOLDEN, ROOT
-from tests.processes import run_python
+from tests import GOLDEN
+from tests.processes import run_python, run_with_closed_output
 
 FINETUNE = GOLDEN / "finetune"
 
@@ -272,13 +269,7 @@ def test_command_runs_as_a_module(prediction_file):
 def test_command_ends_quietly_if_its_output_is_closed(prediction_file):
     predictions = prediction_file("v1_L64_S24_Q12_predictions.json")
     words = [f"--data_file={data_file('v1.1')}", f"--predictions_file={predictions}"]
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(
-        [sys.executable, "-m", "albert_tf.squad_metrics", *words],
-        cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
-    os.close(writer)
+    done = run_with_closed_output("-m", "albert_tf.squad_metrics", *words)
     assert (done.returncode, done.stderr) == (0, "")
 
 
