@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import albert_tf
 import export_checkpoints
@@ -22,6 +23,7 @@ TEXTS = ["The painter showed a landscape.", "unbelievably, [MASK] [SEP]", "of", 
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
+    tf_keras.utils.set_random_seed(1)  # with others, the methods may hardly differ
     return albert_tf.load(sources.write_release(tmp_path_factory.mktemp("release")))
 
 
