@@ -86,7 +86,7 @@ class ModelWithHead(ConfiguredModel):
     """
 
     def __init__(self, config: AlbertConfig, head: dict[str, Any], **options: Any) -> None:
-        outputs = head.get(self.classes_option, 1)
+        outputs = head[self.classes_option] if self.classes_option else 1
         if not isinstance(outputs, numbers.Integral) or outputs < 1:
             raise UserError(
                 f"{self.classes_option} must be an int of at least 1. Received: {outputs!r}"
