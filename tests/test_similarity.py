@@ -46,6 +46,7 @@ def test_correlations_are_those_of_the_embeddings(release, file, capsys):
     assert printed.endswith(f"best: the mean of {best}\n")
 
 
+@pytest.mark.long
 def test_command_ends_quietly_if_its_output_is_closed_while_it_loads(release, file):
     done = run_with_closed_output("-u", "-m", "albert_tf.similarity", release, file)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr

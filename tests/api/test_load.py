@@ -57,6 +57,7 @@ def test_importing_the_package_imports_nothing_else():
     assert not {"tensorflow", "numpy", "absl", "sentencepiece"} & set(eval(done.stdout))
 
 
+@pytest.mark.long
 def test_the_callers_keras_stays_keras_3(release):
     code = f"""
 import os

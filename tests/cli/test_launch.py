@@ -130,6 +130,7 @@ launch.run(main)
     assert done.stdout == "set() True\n"
 
 
+@pytest.mark.long
 def test_a_signal_while_tensorflow_makes_an_exception_stops_a_script():
     code = """
 import os, signal, sys

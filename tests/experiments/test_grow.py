@@ -69,6 +69,7 @@ def test_a_copy_for_longer_sequences_differs_in_positions_only(release):
     assert config.max_position_embeddings == len(after[grow.POSITIONS])
 
 
+@pytest.mark.long
 def test_two_groups_of_all_units_compute_the_same(release):
     size = sources.WIDE["intermediate_size"]
     grown(release, "groups", f"--units={size}")

@@ -60,6 +60,7 @@ def test_a_program_sees_the_types(tmp_path):
     assert end.startswith("Success")
 
 
+@pytest.mark.long
 def test_a_program_with_mistakes_is_told_each(tmp_path):
     pytest.importorskip("mypy", reason="needs requirements-dev.txt")
     lines = {int(line.split(":")[1]) for line in checked(WRONG, tmp_path) if ": error:" in line}

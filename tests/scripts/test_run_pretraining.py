@@ -317,7 +317,7 @@ def test_init_checkpoint_takes_weights_but_neither_step_nor_moments(
     assert not ours[f"{table}/adam_m"].any()
 
 
-@pytest.mark.parametrize("num_train_steps", [2, 3])
+@pytest.mark.parametrize("num_train_steps", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_evaluations_that_a_run_lacks_are_made_up_for(
     pretrain, flags, trained, tmp_path, capsys, num_train_steps
 ):
@@ -645,6 +645,7 @@ def test_sentence_loss_can_be_left_out(pretrain, tmp_path):
     np.testing.assert_allclose(seen["loss"], seen["masked_lm_loss"], rtol=1e-4)
 
 
+@pytest.mark.long
 def test_obsolete_flags_are_accepted_with_a_line(pretrain, capsys):
     pretrain(master="grpc://x", num_tpu_cores=8)
     out = capsys.readouterr().out

@@ -332,6 +332,7 @@ def test_entities_are_right_as_a_whole(written, tokenizer, predicted, f1):
     assert found["f1"] == f1
 
 
+@pytest.mark.long
 @pytest.mark.shared_data
 def test_all_words_of_wnut17_are_read_and_kept(shared_data, written):
     folder = shared_data / "ner" / "wnut17"

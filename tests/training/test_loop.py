@@ -169,8 +169,8 @@ def test_an_interrupted_run_saves_what_is_finite(diverged, run, tmp_path, capsys
         assert f"Stopped at step 1; saved {tmp_path}/model.ckpt-1" in out
 
 
-@pytest.mark.parametrize("asked", [2, 4])
-@pytest.mark.parametrize("evaluates", [True, False])
+@pytest.mark.parametrize("asked", [2, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("evaluates", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_run_that_is_asked_to_end_while_it_saves_saves_first(
     asked, evaluates, run, tmp_path, monkeypatch
 ):
@@ -201,6 +201,7 @@ def test_an_evaluation_is_interrupted_at_once(run, tmp_path):
     assert run_directory.latest_in(str(tmp_path)) == f"{tmp_path}/model.ckpt-2"
 
 
+@pytest.mark.long
 def test_an_interrupt_while_tensorflow_makes_an_exception(run, tmp_path, monkeypatch):
     make = tf.errors.NotFoundError.__init__
 

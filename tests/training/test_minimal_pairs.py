@@ -76,7 +76,7 @@ def figures_of(directory, flags, pairs):
     return minimal_pairs.evaluate(loaded, paradigms, "within_word_l2r")
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("dtype", ["fp32", pytest.param("bf16", marks=pytest.mark.long)])
 def test_the_curves_are_those_of_the_checkpoints(dtype, measured, run, flags, pairs):
     """In float32, whatever the precision of the training."""
     directory = measured if dtype == "fp32" else run(dtype=dtype)
@@ -101,6 +101,7 @@ def test_tensorboard_has_them_too(measured):
     assert [name for name in shown if "pairs" in name] == ["minimal_pairs"]
 
 
+@pytest.mark.long
 def test_the_training_is_that_without_them(measured, run, tmp_path):
     """Bit for bit, also where it goes on from a checkpoint."""
     plain = run(pairs={})
