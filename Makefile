@@ -66,8 +66,8 @@ test-slow: $(READY)
 KILLED := tests/scripts/test_workers.py tests/scripts/test_killed.py
 
 test-long: $(READY)
-	$(RUN) -m pytest --numprocesses=2 --dist=loadfile -m 'long and not slow' \
-	  $(KILLED:%=--ignore=%) $(TESTS)
+	$(RUN) -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder \
+	  -m 'long and not slow' $(KILLED:%=--ignore=%) $(TESTS)
 
 test-killed: $(READY)
 	$(RUN) -m pytest -m 'long and not slow' $(KILLED)

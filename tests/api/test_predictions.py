@@ -192,10 +192,10 @@ def assert_same(found, expected):
             assert one[name] == wanted, (name, one, other)
 
 
-# The others are like "pair" and "v2.0".
-IN_MOST_RUNS = ("pair", "ner", "race", "v2.0")
+# These are like "pair" and "v2.0".
+MARKS = {"single": pytest.mark.slow, "regression": pytest.mark.long, "v1.1": pytest.mark.long}
 each_kind = pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=[pytest.mark.long] * (k not in IN_MOST_RUNS)) for k in KINDS]
+    "kind", [pytest.param(kind, marks=MARKS.get(kind, ())) for kind in KINDS]
 )
 
 

@@ -198,7 +198,9 @@ def test_fit_learns_and_goes_on_after_loading(policy_name, policy, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("policy_name", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "policy_name", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)]
+)
 def test_fit_on_two_replicas(policy_name, tmp_path):
     words = ["-W", "error", "-m", "tests.model.test_keras_model", policy_name]
     quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}  # TensorFlow looks for GPUs, and says so

@@ -58,7 +58,7 @@ def values(model):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("parts", [2, 8])
+@pytest.mark.parametrize("parts", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_parts_add_up_to_the_whole_batch(features, parts):
     results = []
     for accumulation in (1, parts):
@@ -103,7 +103,7 @@ def gradients_of_step(features, parts=1):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("parts", [2, 8])
+@pytest.mark.parametrize("parts", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_gradients_of_parts_add_up_to_those_of_the_whole_batch(features, parts):
     whole = gradients_of_step(features)
     assert_close_gradients(gradients_of_step(features, parts), whole)
@@ -128,7 +128,7 @@ def test_dropout_follows_from_seed_and_step(features):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),
         {"optimizer": "adamw", "dropout": 0.3},
         {"dropout": 0.3, "gradient_accumulation_steps": 2},
     ],
