@@ -19,8 +19,8 @@ FUZZ_CASES ?= 200
 FUZZ_CRASHES ?= 24
 FUZZ_SEED ?= 1
 
-.PHONY: help setup test test-slow test-long test-killed test-beam test-install test-onednn-off lint docs docs-check \
-  fuzz demo demo-finetune books pretrained-model clean
+.PHONY: help setup test test-slow test-long test-killed test-beam test-install test-onednn-off test-second lint \
+  docs docs-check fuzz demo demo-finetune books pretrained-model clean
 
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
@@ -31,6 +31,7 @@ help:
 	@echo "make test-install  builds the package and uses it without the checkout: 4 minutes"
 	@echo "make test-beam  create_pretraining_data.py --runner, with Apache Beam in $(VENV)-beam"
 	@echo "make test-onednn-off  the tests of the model's figures, with TensorFlow's other kernels"
+	@echo "make test-second  the tests of text and data with another Python (SECOND=python3.13)"
 	@echo "make lint    ruff: rules, format; import-linter: layers; mypy: types of the public names"
 	@echo "make docs    the documentation site, in output/site; links and pages are checked"
 	@echo "make docs-check  the commands of README.md and docs/, with tiny models and data: 7 minutes"
@@ -94,6 +95,13 @@ NUMERIC := model scripts/test_run_squad.py
 test-onednn-off: export TF_ENABLE_ONEDNN_OPTS := 0
 test-onednn-off: TESTS := $(NUMERIC:%=tests/%)
 test-onednn-off: test
+
+# Versions of Python differ in Unicode's tables, `sum`, argparse and modules that were dropped.
+SECOND ?= python3.13
+
+test-second:
+	$(MAKE) test VENV=$(VENV)-second PYTHON=$(SECOND) \
+	  TESTS="tests/text tests/corpus tests/records tests/project tests/test_config.py"
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .
