@@ -282,14 +282,8 @@ class Loaded:
         """
         if not examples:
             return []
-        required = [name for name in self.inputs if name not in self.optional_inputs]
         for example in examples:
-            missing = [name for name in required if name not in example]
-            if missing:
-                raise UserError(
-                    f"an example of this model has {', '.join(self.inputs)}. Missing: "
-                    f"{', '.join(missing)}. Received: {', '.join(map(str, example))}"
-                )
+            self._check_inputs(example, {name: name for name in self.inputs})
         task = self._task
         content = task.examples(examples)
         split = Split(task.features(content), content)
@@ -309,13 +303,13 @@ class Loaded:
     def _examples(self, inputs, named):
         """Arguments of `predict` as a list of dicts, and whether they are of one example."""
         names = {_ARGUMENTS.get(name, name): name for name in self.inputs}
-        takes = f"predict of this model takes {', '.join(names)}"
         given, count = dict(zip(names, inputs, strict=False)) | named, len(inputs) + len(named)
         is_too_much = len(given) < count  # there are too many, or one is given twice
         given = {argument: value for argument, value in given.items() if value is not None}
         wrong = ", ".join(argument for argument in given if argument not in names)
         if wrong or is_too_much:
-            raise UserError(f"{takes}. Received: {wrong or f'{count} arguments'}")
+            received = wrong or f"{count} arguments"
+            raise UserError(f"this model takes {', '.join(names)}. Received: {received}")
         is_single = all(isinstance(v, str) for a, v in given.items() if a != "options")
         lists = {
             argument: _several_options(value, is_single)
@@ -323,10 +317,8 @@ class Loaded:
             else sequences.as_texts(value, argument)
             for argument, value in given.items()
         }
-        optional = self.optional_inputs
-        missing = [a for a, name in names.items() if a not in given and name not in optional]
-        if missing and (not lists or any(lists.values())):
-            raise UserError(f"{takes}. Missing: {', '.join(missing)}")
+        if not lists or any(lists.values()):
+            self._check_inputs(given, names)
         counts = {a: len(found) for a, found in lists.items() if not isinstance(given[a], str)}
         if len(set(counts.values())) > 1:
             received = ", ".join(f"{count} {argument}" for argument, count in counts.items())
@@ -335,6 +327,16 @@ class Loaded:
             {names[a]: found[i if a in counts else 0] for a, found in lists.items()}
             for i in range(next(iter(counts.values()), 1))
         ], is_single
+
+    def _check_inputs(self, given, names):
+        """Raises UserError if an input is not given; `names` are keys of `given` -> inputs."""
+        optional = self.optional_inputs
+        missing = [key for key, name in names.items() if key not in given and name not in optional]
+        if missing:
+            raise UserError(
+                f"this model takes {', '.join(names)}. Missing: {', '.join(missing)}. Received: "
+                f"{', '.join(map(str, given)) or 'nothing'}"
+            )
 
     @property
     def has_pooler(self) -> bool:

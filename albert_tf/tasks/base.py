@@ -129,8 +129,20 @@ class Task:
         return outputs["logits"]
 
     def warning(self, split, outputs):
-        """A sign of failed training: str or None."""
-        return collapse_warning(self.labels, self.logits(split, outputs), self.classified)
+        """A sign of failed training: str or None.
+
+        A model that has not learnt gives all examples the same class.
+        """
+        if self.labels is None:
+            return None
+        found = classes(self.logits(split, outputs))
+        if len(found) < 2 or np.any(found != found[0]):
+            return None
+        return (
+            f"all {len(found)} {self.classified} are predicted to be {self.labels[found[0]]!r}: "
+            "the model has probably not learnt; try a lower --learning_rate, a longer "
+            "--warmup_step or another --seed"
+        )
 
     def target(self, row):
         """The label of an example, from its features: str."""
@@ -382,26 +394,3 @@ def mean_over_batches(losses, batch_size, weights=None):
     starts = np.arange(0, len(losses), batch_size)
     sizes = np.add.reduceat(np.ones(len(losses)) if weights is None else weights, starts)
     return float(np.mean(np.add.reduceat(losses, starts) / sizes))
-
-
-def collapse_warning(labels, logits, classified):
-    """A warning if all are given the same class, as a model does that has not learnt.
-
-    Args:
-        labels: sequence of C str, or None in regression, where there is nothing to warn of.
-        logits: array [n, C].
-        classified: str, what they are of, such as "examples".
-
-    Returns:
-        str or None.
-    """
-    if labels is None or len(logits) < 2:
-        return None
-    found = set(classes(logits).tolist())
-    if len(found) > 1:
-        return None
-    return (
-        f"all {len(logits)} {classified} are predicted to be {labels[found.pop()]!r}: the model "
-        "has probably not learnt; try a lower --learning_rate, a longer --warmup_step or another "
-        "--seed"
-    )

@@ -266,7 +266,7 @@ def test_wrong_arguments(trained, kind, inputs, named, message):
 
 
 def test_examples_without_an_input(trained):
-    message = "an example of this model has text, text_pair. Missing: text_pair. Received: text, id"
+    message = "this model takes text, text_pair. Missing: text_pair. Received: text, id"
     with pytest.raises(UserError, match=message):
         albert_tf.load(str(trained("pair"))).answers([{"text": "a", "id": 1}])
 

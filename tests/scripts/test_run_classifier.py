@@ -691,7 +691,7 @@ def test_key_metric_that_is_never_a_number_is_an_error(run_main, flags, trained,
 def test_collapse_into_one_class_is_warned_of(run_main, flags, trained, capsys, monkeypatch):
     """Once in the evaluation, of three checkpoints, and once in the prediction."""
     forget_evaluations(trained)
-    monkeypatch.setattr(base, "collapse_warning", lambda *_: "all alike")
+    monkeypatch.setattr(base.Task, "warning", lambda *_: "all alike")
     run_main(run_classifier, **flags | EVALUATE)
     out = capsys.readouterr().out
     assert out.count("Warning: all alike") == 1

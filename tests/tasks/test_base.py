@@ -4,16 +4,18 @@
 import numpy as np
 import pytest
 
-from albert_tf.tasks.base import collapse_warning, mean_over_batches
+from albert_tf.tasks.base import Task, mean_over_batches
 
 
 def test_collapse_warning():
-    labels = ("yes", "no")
+    task = Task()
+    task.labels, task.classified = ("yes", "no"), "texts"
     same, different = np.float32([[0.1, 0.9], [0.3, 0.7]]), np.float32([[0.1, 0.9], [0.7, 0.3]])
-    assert "all 2 texts are predicted to be 'no'" in collapse_warning(labels, same, "texts")
-    assert collapse_warning(labels, different, "texts") is None
-    assert collapse_warning(labels, same[:1], "texts") is None
-    assert collapse_warning(None, np.float32([[1.0], [1.0]]), "texts") is None
+    assert "all 2 texts are predicted to be 'no'" in task.warning(None, {"logits": same})
+    assert task.warning(None, {"logits": different}) is None
+    assert task.warning(None, {"logits": same[:1]}) is None
+    task.labels = None
+    assert task.warning(None, {"logits": np.float32([[1.0], [1.0]])}) is None
 
 
 def test_loss_of_the_results_is_the_mean_of_batch_means():

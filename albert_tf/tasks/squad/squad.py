@@ -77,11 +77,10 @@ def trained_checkpoints(output_dir, ensemble_dirs=(), given=None):
     Raises:
         UserError: a directory holds no checkpoint.
     """
-    directories = ensemble_dirs or [output_dir]
-    given = None if ensemble_dirs else given
-    found = [RunDirectory(directory).trained_or(given) for directory in directories]
-    for directory, prefix in zip(directories, found, strict=True):
-        if not prefix:
+    found = []
+    for directory in ensemble_dirs or [output_dir]:
+        found.append(RunDirectory(directory).trained_or(None if ensemble_dirs else given))
+        if not found[-1]:
             raise UserError(
                 f"{directory} holds no checkpoint to predict with: train first, or give a trained "
                 "model as --init_checkpoint"
@@ -217,8 +216,7 @@ class SquadTask(base.Task):
 
     def features(self, examples, counts=None):
         """Arrays of the windows of Questions."""
-        arrays = examples.features.arrays(np.arange(len(examples.features)))
-        return {name: values.astype(np.int32) for name, values in arrays.items()}
+        return examples.features.arrays(np.arange(len(examples.features)))
 
     def predictions(self, split, outputs):
         """Predictions from the outputs of one model, or of several to be averaged."""
