@@ -66,11 +66,12 @@ def check_flags():
         raise UserError(f"--labels={FLAGS.labels}: a column's values hold no tabs and no line ends")
     if (FLAGS.task_name or "").lower() == "multi_label":
         labels = FLAGS.labels or (FLAGS.label_column or "").split(",")
-        if len(labels) > 1 and "|" in "".join(labels):  # a single column may have any name
+        separator = options.LABEL_SEPARATOR
+        if len(labels) > 1 and separator in "".join(labels):  # a single column may have any name
             raise UserError(
-                "--multi_label: a label cannot hold |, which separates the labels of a text. "
-                "Rename the column, or give other names for all columns of 0 and 1 as --labels. "
-                f"Received: {', '.join(labels)}"
+                f"--multi_label: a label cannot hold {separator}, which separates the labels of a "
+                "text. Rename the column, or give other names for all columns of 0 and 1 as "
+                f"--labels. Received: {', '.join(labels)}"
             )
     flag_groups.check_not_empty("predict_file")
     if FLAGS.text_column == "":

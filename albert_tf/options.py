@@ -37,6 +37,7 @@ GLUE_TASKS = (
     "cola", "mnli", "mismnli", "mrpc", "sst-2", "sts-b", "qqp", "qnli", "rte", "wnli", "ax",
 )  # fmt: skip
 OWN_FILES = ("tsv", "ner", "multi_label")  # tasks on the user's own files
+LABEL_SEPARATOR = "|"  # between the labels of a text
 SIZES = {  # name -> layers, hidden size, heads
     "tiny": (2, 128, 2),
     "mini": (4, 256, 4),

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from albert_tf import options
 from albert_tf.errors import UserError
+from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.tasks import tables
 
-SEPARATOR = "|"  # between the labels of a text
 SPLITS = ("train", "dev", "test")
 NEEDED_BY = {"train": "--do_train", "dev": "--do_eval", "test": "--do_predict"}
 _MOST_SHOWN = 10  # labels in a message
@@ -51,8 +51,8 @@ class GlueTask:
         text: tuple of one or two columns, in the training and development files.
         test_text: the same in the test file; empty if it has the same columns.
         label: tuple of one column in the training and development files; () if there is none. With
-            multi_label a column of labels with SEPARATOR between them, or columns of 0 and 1, one
-            for each label.
+            multi_label a column of labels with LABEL_SEPARATOR between them, or columns of 0 and
+            1, one for each label.
         labels: tuple of str in the order of their ids, or None for regression.
         metrics: tuple of names in `classification.METRICS`. The first one chooses the best
             checkpoint.
@@ -309,8 +309,8 @@ def _labels_of_training_file(task, data_dir):
     first, others = found[0], [*itertools.chain.from_iterable(found[1:])]
     if not task.splits_with_header and first and {*first}.isdisjoint(others):
         raise UserError(
-            f"{rows[0].place}: label {SEPARATOR.join(first)!r} occurs only here, so this line "
-            "seems to be a header; give the columns by name, or --labels if it is not one"
+            f"{rows[0].place}: label {LABEL_SEPARATOR.join(first)!r} occurs only here, so this "
+            "line seems to be a header; give the columns by name, or --labels if it is not one"
         )
     # Labels are compared with labels: rows with several each may be fewer than twice their classes.
     given = first + others
@@ -460,7 +460,7 @@ def _labels(task, row, normalize):
             )
         return [label for label, cell in zip(task.labels, cells, strict=True) if cell == "1"]
     if task.multi_label:
-        return [label for label in map(str.strip, cells[0].split(SEPARATOR)) if label]
+        return [label for label in map(str.strip, cells[0].split(LABEL_SEPARATOR)) if label]
     label = normalize(cells[0])
     if not label:
         raise UserError(f"{row.place}: the label is empty; add one or remove the row")

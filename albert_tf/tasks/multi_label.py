@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from albert_tf import state
 from albert_tf.model import objectives
+from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.publish import signatures
 from albert_tf.tasks import base, classification
-from albert_tf.tasks.glue import SEPARATOR
 
 NAME = "multi_label"
 EVEN_CHANCE = 0.5
@@ -71,11 +71,11 @@ class MultiLabelFunctions(signatures.ClassifierFunctions):
         return {"predictions": predictions, "probabilities": probabilities}
 
     def of_text(self, **texts):
-        """Predictions for texts; `label` joins all predicted labels with SEPARATOR."""
+        """Predictions for texts; `label` joins all predicted labels with LABEL_SEPARATOR."""
         found = self.of_ids(**self.texts(**texts))
         labels = tf.broadcast_to(tf.constant(self.labels), tf.shape(found["predictions"]))
         chosen = tf.ragged.boolean_mask(labels, found["predictions"] > 0)
-        return found | {"label": tf.strings.reduce_join(chosen, axis=-1, separator=SEPARATOR)}
+        return found | {"label": tf.strings.reduce_join(chosen, axis=-1, separator=LABEL_SEPARATOR)}
 
 
 class MultiLabelTask(classification.ClassificationTask):
@@ -106,11 +106,11 @@ class MultiLabelTask(classification.ClassificationTask):
         return scipy.special.expit(np.asarray(logits, np.float32))
 
     def answers(self, split, outputs):
-        """`label`, all predicted labels joined with SEPARATOR, and `probabilities` by label."""
+        """`label`, the predicted ones joined with LABEL_SEPARATOR, and `probabilities` by label."""
         found, threshold = super().answers(split, outputs), known_threshold(self.directory)
         for answer in found:
             chosen = (label for label, p in answer["probabilities"].items() if p > threshold)
-            answer["label"] = SEPARATOR.join(chosen)
+            answer["label"] = LABEL_SEPARATOR.join(chosen)
         return found
 
     def figures(self, split, outputs, batch_size):
@@ -144,7 +144,7 @@ class MultiLabelTask(classification.ClassificationTask):
 
     def target(self, row):
         """The labels of an example."""
-        return SEPARATOR.join(np.array(self.labels)[row["label_ids"] > 0])
+        return LABEL_SEPARATOR.join(np.array(self.labels)[row["label_ids"] > 0])
 
     def served_threshold(self, prefix):
         """The threshold to export with a checkpoint."""
