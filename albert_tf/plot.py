@@ -129,8 +129,7 @@ def main(arguments=None):
         action="store_true",
         help="Draw against the pieces that were read, in millions, to compare batches and lengths.",
     )
-    args = parser.parse_args(arguments)
-    return exit_code("plot", lambda: _plot(args.directories, args.png_file, args.pieces))
+    return exit_code("plot", lambda: _plot(**vars(parser.parse_args(arguments))))
 
 
 def _plot(directories, png_file, pieces):

@@ -73,13 +73,12 @@ def main(arguments=None):
     )
     parser.add_argument("model", help="As of albert_tf.load.")
     parser.add_argument("file", help="train.tsv or dev.tsv of STS-B.")
-    args = parser.parse_args(arguments)
-    return exit_code("similarity", lambda: _table(args.model, args.file))
+    return exit_code("similarity", lambda: _table(**vars(parser.parse_args(arguments))))
 
 
-def _table(model, path):
-    options.check_path("FILE", path)
-    pairs = read(path)
+def _table(model, file):
+    options.check_path("FILE", file)
+    pairs = read(file)
     found = correlations(load(model), *pairs)
     lines = [f"{name:9} {value:7.3f}" for name, value in found.items()]
     layers = [name for name in found if name != "pooled"]

@@ -13,7 +13,7 @@ from albert_tf.errors import UserError, exit_code
 from albert_tf.model import heads
 from albert_tf.text.tokenization import FullTokenizer
 
-_SIZES = {(768, 12): "base", (1024, 24): "large", (2048, 24): "xlarge", (4096, 12): "xxlarge"}
+_RELEASED = ("base", "large", "xlarge", "xxlarge")
 _CHINESE = 21128  # vocabulary size of the Chinese releases
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/")
 _USES = {  # head -> its use, besides what any encoder can be used for
@@ -62,7 +62,8 @@ def guess_config(shapes):
 
 def name_of_release(config):
     """Released model with this config (str), such as `ALBERT-base, version 2`; None if none has."""
-    size = _SIZES.get((config.hidden_size, config.num_hidden_layers))
+    sizes = {options.SIZES[name][:2]: name for name in _RELEASED}
+    size = sizes.get((config.num_hidden_layers, config.hidden_size))
     if size is None or config.embedding_size != 128 or config.num_hidden_groups != 1:
         return None
     if config.vocab_size == _CHINESE:
@@ -94,7 +95,8 @@ def describe(path):
     guessed = guess_config(weights)
     heads_of_64 = guessed.pop("num_attention_heads")
     slots = sum(map(name_table.is_slot, reader.shapes))
-    lines = [
+    parts = [head for head, names in name_table.HEAD_NAMES.items() if names[0] in weights]
+    return [
         f"{reader.prefix}: {len(weights)} variables, "
         f"{sum(math.prod(shape) for shape in weights.values()):,} parameters, step "
         f"{loading.step_in(reader.prefix)}",
@@ -102,13 +104,11 @@ def describe(path):
         "from the shapes: " + ", ".join(f"{key} {value}" for key, value in guessed.items()),
         f"not from the shapes: num_attention_heads, perhaps {heads_of_64} (a guess: 64 features a "
         "head), and the number of layers",
+        f"heads: {', '.join(parts) or 'none'}",
+        *_check_directory(found),
+        "can be loaded to fine-tune on any task (--init_checkpoint)",
+        *(f"can be loaded to {use}" for head, use in _USES.items() if head in parts),
     ]
-    parts = [head for head, names in name_table.HEAD_NAMES.items() if names[0] in weights]
-    lines.append(f"heads: {', '.join(parts) or 'none'}")
-    lines += _check_directory(found)
-    lines.append("can be loaded to fine-tune on any task (--init_checkpoint)")
-    lines += [f"can be loaded to {use}" for head, use in _USES.items() if head in parts]
-    return lines
 
 
 def _check_directory(found):
@@ -158,5 +158,4 @@ def main(arguments=None):
         help="Directory (an unpacked release, a training, a hub module, one of the transformers "
         "library), prefix of a checkpoint, or name of a packaged model.",
     )
-    path = parser.parse_args(arguments).path
-    return exit_code("inspect", lambda: "\n".join(describe(path)))
+    return exit_code("inspect", lambda: "\n".join(describe(**vars(parser.parse_args(arguments)))))

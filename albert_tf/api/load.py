@@ -60,22 +60,15 @@ def load(
         UserError: there is no checkpoint, a part is missing (the message says what to pass), or an
             argument contradicts the record of the training, `run.json`, or `tokenizer_config.json`.
     """
-    for name, value, lowest in (
-        ("batch_size", batch_size, 1),
-        ("max_seq_length", SHORTEST if max_seq_length is None else max_seq_length, SHORTEST),
-    ):
-        if not isinstance(value, numbers.Integral) or value < lowest:
-            raise UserError(f"{name} must be an int of at least {lowest}. Received: {value!r}")
+    if not isinstance(batch_size, numbers.Integral) or batch_size < 1:
+        raise UserError(f"batch_size must be an int of at least 1. Received: {batch_size!r}")
     if not isinstance(config, AlbertConfig | None):
         raise UserError(
             "config must be an AlbertConfig, such as AlbertConfig.from_json_file(path) returns. "
             f"Received: {config!r:.80}"
         )
-    for name, given in (
-        ("path", path),
-        ("spm_model_file", spm_model_file or ""),
-        ("vocab_file", vocab_file or ""),
-    ):
+    paths = {"path": path, "spm_model_file": spm_model_file or "", "vocab_file": vocab_file or ""}
+    for name, given in paths.items():
         if not isinstance(given, str | os.PathLike):
             raise UserError(f"{name} must be a str or a pathlib.Path. Received: {given!r:.80}")
         options.check_path(name, os.fspath(given))
@@ -99,7 +92,7 @@ def of_choice(choice, task, labels, max_seq_length, batch_size):
     finetuned = kind and make_task(kind, text, found)
     parts = name_table.HEAD_NAMES | {"pooler": name_table.POOLER}
     if finetuned:
-        what = f"fine-tuned for {kind.task_name if kind.task_name == SQUAD else kind}"
+        what = f"fine-tuned for {kind}"
         model = finetuned.make_model(config)
     elif any({*parts[head]} & {*shapes} for head in name_table.PRETRAINING_HEADS):
         what, model = "pre-trained", heads.PretrainingModel(config)
@@ -129,10 +122,10 @@ def _text_input(choice, length):
         length = found.recorded("max_seq_length")
     if length is None:
         length = min(found.max_seq_length() or DEFAULT_LENGTH, longest)
-    if not SHORTEST <= length <= longest:
+    if not isinstance(length, numbers.Integral) or not SHORTEST <= length <= longest:
         raise UserError(
-            f"{choice.shown('max_seq_length')} must lie between {SHORTEST} and "
-            f"max_position_embeddings={longest} of the config. Received: {length}"
+            f"{choice.shown('max_seq_length')} must be an int between {SHORTEST} and "
+            f"max_position_embeddings={longest} of the config. Received: {length!r}"
         )
     return base.text_input([config], choice.tokenizer_arguments, length)
 
@@ -163,7 +156,7 @@ def _kind_of(choice, shapes, task, labels):
     weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
     recorded = run_directory.RunDirectory(found.directory).task if weights else None
     if any(version.variable in shapes for version in squad.VERSIONS):
-        recorded = run_directory.FinetunedTask(SQUAD, None)
+        recorded = run_directory.FinetunedTask(SQUAD, ())
     if recorded:
         _check_recorded(choice, recorded, task, labels)
         return recorded
@@ -201,18 +194,14 @@ def _kind_of(choice, shapes, task, labels):
 def _check_recorded(choice, recorded, task, labels):
     """Raises UserError if the caller contradicts the record of a run."""
     directory = choice.source.directory
-    is_score = recorded.labels is None and recorded.task_name != SQUAD
-    names = [recorded.task_name, *([REGRESSION] if is_score else [])]
-    what = SQUAD if recorded.task_name == SQUAD else recorded
+    names = [recorded.task_name, *([REGRESSION] if recorded.labels is None else [])]
+    wrong = None
     if task is not None and glue.model_task(task) not in names:
-        raise UserError(
-            f"{choice.shown('task', task)}, but {directory} was trained for {what}: leave it out"
-        )
-    if labels not in (None, recorded.labels):
-        raise UserError(
-            f"{choice.shown('labels', list(labels))}, but {directory} was trained for {what}: "
-            "leave them out"
-        )
+        wrong = choice.shown("task", task)
+    elif labels not in (None, recorded.labels):
+        wrong = choice.shown("labels", list(labels))
+    if wrong:
+        raise UserError(f"{wrong}, but {directory} was trained for {recorded}: leave it out")
 
 
 def make_task(kind, text, found):

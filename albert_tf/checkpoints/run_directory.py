@@ -351,12 +351,17 @@ class RunSettings:
 
 @dataclasses.dataclass(frozen=True)
 class FinetunedTask:
-    """Name of a task, and its labels in the order of their ids (None for regression)."""
+    """Name of a task, and its labels in the order of their ids.
+
+    The labels are None for regression, and () for SQuAD, which has none.
+    """
 
     task_name: str
     labels: tuple[str, ...] | None
 
     def __str__(self):
+        if self.labels == ():
+            return self.task_name
         labels = "scores" if self.labels is None else f"labels {', '.join(self.labels)}"
         return f"{self.task_name} ({labels})"
 

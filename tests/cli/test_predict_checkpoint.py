@@ -190,7 +190,7 @@ def test_embeddings_need_a_pooler(release, run_main, monkeypatch):
         ("classifier", {"text": "a", "task_name": "SST-2"}, "--task_name=SST-2, but "),
         ("classifier", {"text": "a", "labels": "yes,no"}, "--labels=yes,no, but "),
         ("release", {"text": "a", "task_name": "rte"}, "not fine-tuned: leave out --task_name=rte"),
-        ("release", {"text": "a", "max_seq_length": 0}, "--max_seq_length must lie between 5 and "),
+        ("release", {"text": "a", "max_seq_length": 0}, "--max_seq_length must be an int between "),
     ],
 )
 def test_mistakes(name, flags, message, request, run_main):
