@@ -109,7 +109,22 @@ class Task:
         """Converts examples to a dict of arrays that fit `schema`; counts oddities in `counts`."""
 
     def answers(self, split, outputs):
-        """The model's answer to each example, readable for people and programs: list of dicts."""
+        """The model's answer to each example, readable for people and programs: list of dicts.
+
+        By default those of a classifier: `label` and `probabilities`, a dict by label.
+        """
+        logits = outputs["logits"]
+        return [
+            {
+                "label": self.labels[id_],
+                "probabilities": dict(zip(self.labels, row.tolist(), strict=True)),
+            }
+            for id_, row in zip(classes(logits), self.probabilities(logits), strict=True)
+        ]
+
+    def probabilities(self, logits):
+        """Probabilities of the labels, of logits; float32 [n, C]."""
+        return scipy.special.softmax(np.asarray(logits, np.float32), axis=-1)
 
     def figures(self, split, outputs, batch_size):
         """How good the outputs are: dict of str to float, empty if the examples have no labels.
@@ -352,26 +367,6 @@ def classes(logits):
     logits can be equal in float32.
     """
     return np.argmax(logits, axis=-1)
-
-
-def labelled(labels, logits, probabilities):
-    """Answers of a classifier.
-
-    Args:
-        labels: sequence of C str.
-        logits: array [n, C].
-        probabilities: array [n, C], of the logits.
-
-    Returns:
-        list of n dicts: `label` and `probabilities`, a dict by label.
-    """
-    return [
-        {
-            "label": labels[id_],
-            "probabilities": dict(zip(labels, row.tolist(), strict=True)),
-        }
-        for id_, row in zip(classes(logits), probabilities, strict=True)
-    ]
 
 
 def cross_entropy(logits, labels):

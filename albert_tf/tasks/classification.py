@@ -101,17 +101,12 @@ class ClassificationTask(base.Task):
         ids = {label: id_ for id_, label in enumerate(self.labels)}
         return np.array([ids[example.label] for example in examples], np.int32)
 
-    def probabilities(self, logits):
-        """Probabilities of the labels, of logits; float32 [n, C]."""
-        return scipy.special.softmax(np.asarray(logits, np.float32), axis=-1)
-
     def answers(self, split, outputs):
         """`label` and `probabilities` by label; in regression `predictions`, the score."""
         if self.row.is_regression:
             scores = np.asarray(outputs["logits"], np.float32).ravel()
             return [{"predictions": float(score)} for score in scores]
-        logits = outputs["logits"]
-        return base.labelled(self.labels, logits, self.probabilities(logits))
+        return super().answers(split, outputs)
 
     def figures(self, split, outputs, batch_size):
         """Metrics of the task: the original's, its `loss`, and those of the GLUE benchmark.
@@ -225,7 +220,7 @@ class GlueData(base.DataSet):
         }
         if self.submission_dir:
             path = os.path.join(self.submission_dir, self.row.submission_file)
-            texts[path] = glue_submission(self.row, examples, answers)
+            texts[path] = glue_submission(self.row, examples, values)
         return texts
 
 
@@ -279,13 +274,13 @@ METRICS = {
 # --- Files of predictions ------------------------------------------------------------------------
 
 
-def glue_submission(row, examples, answers):
+def glue_submission(row, examples, values):
     """Content of the file `row.submission_file`, as the GLUE server takes it.
 
     Args:
         row: GlueTask.
         examples: list of n Examples of the test split.
-        answers: list of n dicts of `ClassificationTask.answers`.
+        values: list of their n predicted labels or scores.
 
     Raises:
         UserError: an index in the test file is not a whole number.
@@ -297,10 +292,7 @@ def glue_submission(row, examples, answers):
                 f"the GLUE server's index. Received: {example.guid!r}"
             )
     if row.score_range:
-        scores = np.clip([found["predictions"] for found in answers], *row.score_range)
-        values = [f"{score:.3f}" for score in scores]
-    else:
-        values = [found["label"] for found in answers]
+        values = [f"{score:.3f}" for score in np.clip(values, *row.score_range)]
     ids = (int(example.guid) for example in examples)
     return _submission(zip(ids, values, strict=True))
 

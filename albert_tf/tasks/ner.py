@@ -310,15 +310,14 @@ class NerTask(base.Task):
         """`words`, `labels` and `scores`, the probabilities of the labels."""
         probabilities = scipy.special.softmax(self.logits(split, outputs), axis=-1)
         rows = iter(probabilities.max(axis=-1).tolist())
+        found = zip(split.content, self.predicted_labels(split, outputs), strict=True)
         return [
             {
                 "words": [word.text for word in words],
                 "labels": labels,
                 "scores": [next(rows) for _ in words],
             }
-            for words, labels in zip(
-                split.content, self.predicted_labels(split, outputs), strict=True
-            )
+            for words, labels in found
         ]
 
     def figures(self, split, outputs, batch_size):

@@ -10,7 +10,6 @@ import reprlib
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 import tensorflow as tf
 
 from albert_tf import files
@@ -260,11 +259,6 @@ class RaceTask(base.Task):
             "label_ids": np.array([example.label or 0 for example in examples], np.int32),
             "is_real_example": np.ones(len(examples), np.int8),
         }
-
-    def answers(self, split, outputs):
-        """`label`, A to D, and `probabilities` by letter."""
-        logits = outputs["logits"]
-        return base.labelled(LETTERS, logits, scipy.special.softmax(logits, axis=-1))
 
     def figures(self, split, outputs, batch_size):
         """Accuracy overall and of each level there is, and losses; none without answers."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 from albert_tf import options
 from albert_tf.errors import UserError
 from albert_tf.records import schemas
-from albert_tf.tasks import base, classification, glue, predicted_file, tables
+from albert_tf.tasks import classification, glue, predicted_file, tables
 from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.glue import Example
 from albert_tf.text.tokenization import FullTokenizer
@@ -572,6 +572,12 @@ def files_of(row, names, answers):
     return list(texts.values())
 
 
+def answers_of(labels, probabilities):
+    """Answers with exactly these probabilities."""
+    named = [dict(zip(labels, row.tolist(), strict=True)) for row in probabilities]
+    return [{"label": max(row, key=row.get), "probabilities": row} for row in named]
+
+
 def test_prediction_files_of_classes():
     task = glue.TASKS["mnli"]
     logits = np.log([[0.25, 0.5, 0.25], [0.125, 0.125, 0.75]])
@@ -582,7 +588,7 @@ def test_prediction_files_of_classes():
     wanted = dict(zip(task.labels, probabilities[0].tolist(), strict=True))
     assert first == {"label": "entailment", "probabilities": wanted}
     exact = np.float32([[0.25, 0.5, 0.25], [0.125, 0.1, 0.775]])
-    assert files_of(task, ["7", "08"], base.labelled(task.labels, logits, exact)) == [
+    assert files_of(task, ["7", "08"], answers_of(task.labels, exact)) == [
         "0.25\t0.5\t0.25\n0.125\t0.1\t0.775\n",
         "index\tprediction\n7\tentailment\n08\tneutral\n",
         "index\tprediction\n7\tentailment\n8\tneutral\n",
@@ -600,7 +606,7 @@ def test_the_label_is_that_of_the_figures_where_probabilities_are_equal():
 def test_labels_of_csv_files_stay_in_their_cells():
     probabilities = np.float32([[0.75, 0.25], [0.25, 0.75]])
     labels = ("one\ttab", "two\nlines")
-    answers = base.labelled(labels, np.log(probabilities), probabilities)
+    answers = answers_of(labels, probabilities)
     submit = files_of(glue.TASKS["rte"], ["0", "1"], answers)[1]
     assert submit == "index\tprediction\n0\tone tab\n1\ttwo lines\n"
     row = {"text": "a", "label": "one\ttab", "probability_one\ttab": 0.5}
