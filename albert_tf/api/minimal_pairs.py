@@ -369,11 +369,12 @@ def table(figures):
     width = max(len(name) for name, _ in rows)
     lines = [f"{'':{width}}  accuracy  error   pairs  ties"]
     for name, values in rows:
-        lines.append("")
+        line = ""
         if values:
             accuracy, error = 100 * values["accuracy"], 100 * values["standard_error"]
-            lines[-1] = f"{name:{width}}  {accuracy:8.1f}  {error:5.1f}  {values['pairs']:6}  "
-            lines[-1] += f"{values['ties']:4}"
+            line = f"{name:{width}}  {accuracy:8.1f}  {error:5.1f}  {values['pairs']:6}  "
+            line += f"{values['ties']:4}"
+        lines.append(line)
     lines.append(
         f"{overall['identical']} pairs of identical pieces, which count half as all ties do; "
         f"{overall['unknown_pieces']} unknown pieces."

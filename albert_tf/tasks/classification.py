@@ -85,11 +85,10 @@ class ClassificationTask(base.Task):
         Raises:
             UserError: max_seq_length is too short.
         """
-        tokenizer, length = self.text.tokenizer, self.text.max_seq_length
-        check_pair_length(length)
+        check_pair_length(self.text.max_seq_length)
         texts = [example.text_a for example in examples]
         pairs = [example.text_b for example in examples]
-        return pack_pairs(tokenizer, texts, pairs, length) | {
+        return pack_pairs(self.text.tokenizer, texts, pairs, self.text.max_seq_length) | {
             "label_ids": self.label_ids(examples),
             "is_real_example": np.ones(len(examples), np.int8),
         }
@@ -208,15 +207,13 @@ class GlueData(base.DataSet):
             [np.float32(value) for value in answer.get("probabilities", answer).values()]
             for answer in answers
         ]
-        if self.task.labels:
-            values = [answer["label"] for answer in answers]
-        else:
-            values = [score for (score,) in numbers]
+        # The label, or else the score.
+        values = [a.get("label", row[0]) for a, row in zip(answers, numbers, strict=True)]
         named = zip([example.guid for example in examples], values, strict=True)
-        texts = {"test": tables.tab_separated(numbers), "submit": _submission(named)}
+        folder, ending = self.output_dir, f"_results{self.suffix}.tsv"
         texts = {
-            os.path.join(self.output_dir, f"{name}_results{self.suffix}.tsv"): text
-            for name, text in texts.items()
+            os.path.join(folder, f"test{ending}"): tables.tab_separated(numbers),
+            os.path.join(folder, f"submit{ending}"): _submission(named),
         }
         if self.submission_dir:
             path = os.path.join(self.submission_dir, self.row.submission_file)
