@@ -27,12 +27,14 @@ class Row(NamedTuple):
     transformers: str | None
 
 
-# Kinds of rows. For each variable: the last part of its name in the original, here and in the Model
-# Garden; the last part in transformers; and the number of leading axes of the shape that it lacks.
-_ONE = (("", "", 0),)
-_DENSE = (("kernel", "weight", 0), ("bias", "bias", 1))
+# Kinds of rows. For each variable: the last part of its name in the original and in the Model
+# Garden, here, and in transformers; and the axes of the shape that it has.
+_ALL, _FIRST, _LAST = slice(None), slice(1), slice(1, None)
+_ONE = (("", "", "", _ALL),)
+_DENSE = (("kernel", "kernel", "weight", _ALL), ("bias", "bias", "bias", _LAST))
 _KERNEL = _DENSE[:1]
-_NORM = (("beta", "bias", 0), ("gamma", "weight", 0))
+_NORM = (("beta", "beta", "bias", _ALL), ("gamma", "gamma", "weight", _ALL))
+_OUTPUT = (("output_weights", "weights_", "weight", _ALL), ("output_bias", "bias", "bias", _FIRST))
 
 
 def _rows(*lines):
@@ -40,13 +42,13 @@ def _rows(*lines):
     return [
         Row(
             _joined("/", original, leaf),
-            _joined(".", path, leaf),
-            shape[axis:],
+            _joined(".", path, our_leaf),
+            shape[axes],
             _joined("/", garden, leaf),
             _joined(".", transformers, their_leaf),
         )
         for kind, original, path, shape, garden, transformers in lines
-        for leaf, their_leaf, axis in kind
+        for leaf, our_leaf, their_leaf, axes in kind
     ]
 
 
@@ -112,19 +114,10 @@ _HEADS = {  # parts that are attributes of the model
          "cls/predictions/output_bias/bias", "predictions.bias"),
     ),
     "sentence_order": _rows(
-        (_ONE, "cls/seq_relationship/output_weights", "weights_", "2H",
-         None, "sop_classifier.classifier.weight"),
-        (_ONE, "cls/seq_relationship/output_bias", "bias", "2",
-         None, "sop_classifier.classifier.bias"),
+        (_OUTPUT, "cls/seq_relationship", "", "2H", None, "sop_classifier.classifier"),
     ),
-    "classifier": _rows(
-        (_ONE, "output_weights", "weights_", "CH", None, "classifier.weight"),
-        (_ONE, "output_bias", "bias", "C", None, "classifier.bias"),
-    ),
-    "squad": _rows(
-        (_ONE, "cls/squad/output_weights", "weights_", "2H", None, "qa_outputs.weight"),
-        (_ONE, "cls/squad/output_bias", "bias", "2", None, "qa_outputs.bias"),
-    ),
+    "classifier": _rows((_OUTPUT, "", "", "CH", None, "classifier")),
+    "squad": _rows((_OUTPUT, "cls/squad", "", "2H", None, "qa_outputs")),
     "start_logits": _rows((_DENSE, "start_logits/dense", "", "H1", None, None)),
     "end_logits": _rows(
         (_DENSE, "end_logits/dense_0", "dense_0", "DH", None, None),
