@@ -141,27 +141,28 @@ def restore(prefix, state, optional=None):
         UserError: something else is missing, has another shape or is not a finite number.
     """
     reader = readers.TensorFlowReader(prefix)
-    missing = [name for name in state if name not in reader.shapes]
-    if missing and missing == [name for name in state if name_table.is_slot(name)]:
+    state = state | {n: v for n, v in (optional or {}).items() if n in reader.shapes}
+    same = {name: name for name in state}
+    report = _compare(reader, _shapes(state), same)
+    missing = report.missing
+    if missing and missing == tuple(filter(name_table.is_slot, state)):
         raise WeightsOnlyError(
             f"training cannot resume from {prefix}: it holds only weights, without the moments of "
             "the optimizer. To start from them, give it as --init_checkpoint and another "
             "--output_dir"
         )
-    state = state | {n: v for n, v in (optional or {}).items() if n in reader.shapes}
     if missing:
         raise UserError(
             f"training cannot resume from {prefix}: it lacks {len(missing)} of {len(state)} "
             f"variables ({', '.join(missing[:3])}{', ...' if missing[3:] else ''}). To start from "
             "only its weights, give it as --init_checkpoint and another --output_dir"
         )
-    for name, shape in _shapes(state).items():
-        if reader.shapes[name] != shape:
-            raise UserError(
-                f"training cannot resume from {prefix}: {name} has shape {reader.shapes[name]} "
-                f"there and {shape} in this model. Check --albert_config_file"
-            )
-    _assign(reader, {name: name for name in state}, state)
+    for name, shape, wanted in report.wrong_shape:
+        raise UserError(
+            f"training cannot resume from {prefix}: {name} has shape {shape} there and {wanted} in "
+            "this model. Check --albert_config_file"
+        )
+    _assign(reader, same, state)
 
 
 # --- Reading weights for export ------------------------------------------------------------------
