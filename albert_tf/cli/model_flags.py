@@ -199,6 +199,7 @@ def follow_recorded(sources, names):
 def follow_pretraining():
     """Sets flags of an evaluation to those of the pre-training, unless they were given."""
     checkpoint = trained_checkpoint()
+    _say_if_not_read(RunDirectory(FLAGS.output_dir).latest)
     found = source.find(checkpoint) if checkpoint else source.Source(FLAGS.output_dir)
     masking = [option.name for option in options.options_of(options.OnlineMasking)]
     names = [*{*masking} - {*VOCABULARY_FLAGS}, *_OF_EVALUATION]
@@ -257,8 +258,7 @@ def follow_run():
             return follow(source.Source(FLAGS.output_dir), TEXT_FLAGS, may_differ=True)
         return follow(source.find(FLAGS.init_checkpoint) if FLAGS.init_checkpoint else None, CASING)
     checkpoint = trained_checkpoint()
-    if FLAGS.init_checkpoint and run.trained:
-        print(f"--init_checkpoint is not read: --output_dir holds a trained model, {checkpoint}.")
+    _say_if_not_read(run.trained)
     found = source.find(checkpoint) if checkpoint else None
     if found is None and run.settings:  # evaluation has begun before training
         found = source.Source(FLAGS.output_dir)
@@ -268,3 +268,9 @@ def follow_run():
 def trained_checkpoint():
     """Trained checkpoint in --output_dir, or else --init_checkpoint; None if there is neither."""
     return RunDirectory(FLAGS.output_dir).trained or FLAGS.init_checkpoint
+
+
+def _say_if_not_read(trained):
+    """Prints that a checkpoint of --output_dir takes the place of --init_checkpoint, if it does."""
+    if trained and FLAGS.init_checkpoint:
+        print(f"--init_checkpoint is not read: --output_dir holds a trained model, {trained}.")

@@ -353,9 +353,13 @@ def test_evaluation_takes_held_out_records_and_says_if_it_does_not(
     held_out = write_records(tmp_path / "held.tfrecord", golden_batches()[4:9])
     flags |= {"do_train": False, "do_eval": True}
     pretrain(eval_input_file=held_out)
-    assert "Evaluating on the training files" not in capsys.readouterr().out
-    pretrain()
-    assert "Evaluating on the training files" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Evaluating on the training files" not in out and "--init_checkpoint" not in out
+    pretrain(init_checkpoint="gone")
+    out = capsys.readouterr().out
+    assert "Evaluating on the training files" in out
+    found = f"{tmp_path}/out/model.ckpt-2"
+    assert f"--init_checkpoint is not read: --output_dir holds a trained model, {found}." in out
     losses = re.findall(r"^loss = (\S+)", (tmp_path / "out/eval_results.txt").read_text(), re.M)
     assert len(losses) == 2 and losses[0] != losses[1]
 
