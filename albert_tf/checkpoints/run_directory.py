@@ -12,6 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 from google.protobuf import text_format
+from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState  # in no public API
 
 from albert_tf import files, models, state
 from albert_tf.config import AlbertConfig
@@ -22,8 +23,6 @@ SAFETENSORS = "model.safetensors"
 _SHARDS = "model.safetensors.index.json"
 _PICKLE = "pytorch_model.bin"
 _STATE = "checkpoint"  # TensorFlow's list of a directory's checkpoints
-# TensorFlow has no public name for the type of its content.
-_CheckpointState = type(tf.compat.v1.train.generate_checkpoint_state_proto("/", "/"))
 
 
 # --- Finding ---------------------------------------------------------------------------------
@@ -176,10 +175,10 @@ def _named_by_state(directory):
     if not tf.io.gfile.exists(path):
         return None
     try:
-        state = text_format.Parse(files.read_bytes(path), _CheckpointState())
+        content = text_format.Parse(files.read_bytes(path), CheckpointState())
     except (text_format.ParseError, UnicodeDecodeError):
         return ""
-    return state.model_checkpoint_path
+    return content.model_checkpoint_path
 
 
 @functools.cache
@@ -208,40 +207,26 @@ def tidy(directory):
         return
     latest = latest_in(directory)
     if latest:
-        write_list(directory, latest)
+        write_list(directory, [prefix for _, prefix in numbered_in(directory)], latest)
     else:
         files.remove(os.path.join(directory, _STATE))
 
 
-def write_list(directory, latest, without=()):
+def write_list(directory, prefixes, latest):
     """Writes the `checkpoint` file, TensorFlow's list of a directory's checkpoints.
 
     Args:
         directory: str.
+        prefixes: list of str, the checkpoints of the list, oldest first.
         latest: str, prefix of the checkpoint to resume from.
-        without: sequence of str, prefixes that are not listed.
     """
-    names = [os.path.basename(p) for _, p in numbered_in(directory) if p not in without]
-    state = _CheckpointState(
+    content = CheckpointState(
         model_checkpoint_path=os.path.basename(latest),
-        all_model_checkpoint_paths=names,
-        all_model_checkpoint_timestamps=range(1, len(names) + 1),  # TensorFlow's manager needs them
+        all_model_checkpoint_paths=map(os.path.basename, prefixes),
+        # TensorFlow's manager needs them.
+        all_model_checkpoint_timestamps=range(1, len(prefixes) + 1),
     )
-    files.write_text(os.path.join(directory, _STATE), text_format.MessageToString(state))
-
-
-def prune(directory, prefixes, latest):
-    """Deletes checkpoints of a directory, after removing them from its `checkpoint` file.
-
-    Args:
-        directory: str.
-        prefixes: sequence of str. `latest` stays even if it is one of them.
-        latest: str, prefix of the checkpoint to resume from.
-    """
-    prefixes = [prefix for prefix in prefixes if prefix != latest]
-    write_list(directory, latest, without=prefixes)
-    for prefix in prefixes:
-        delete(prefix)
+    files.write_text(os.path.join(directory, _STATE), text_format.MessageToString(content))
 
 
 def delete(prefix):
@@ -275,7 +260,8 @@ TASK = "finetuned_task.json"
 THRESHOLD = "null_score_diff_threshold.json"
 BEST_STATE = "best_trial.txt"
 EVALUATED_ON = "evaluated_on.json"
-_BEST_STATE = re.compile(r"(\d{1,18}):(-1|\d{1,18}):([-+.\de]+)", re.ASCII)
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+_BEST_STATE = re.compile(rf"(\d{{1,18}}):(-1|\d{{1,18}}):({_NUMBER})", re.ASCII)
 # Flags that, besides the vocabulary, decide how text becomes the model's input: name -> type.
 CASING = ("do_lower_case", "strip_accents")
 LENGTHS = ("max_seq_length", "doc_stride", "max_query_length", "max_qa_length")
@@ -457,16 +443,12 @@ class RunDirectory:
         if not text:
             return None
         match = _BEST_STATE.fullmatch(text.strip())
-        try:
-            found = match and BestState(int(match[1]), int(match[2]), float(match[3]))
-        except ValueError:
-            found = None
-        if found is None or not math.isfinite(found.best):
+        if not match or not math.isfinite(float(match[3])):
             raise UserError(
                 f"{path} must read global_step:best_step:best_value. Received: {text[:80]!r}. "
                 "Delete it, and the checkpoints that are there are evaluated again"
             )
-        return found
+        return BestState(int(match[1]), int(match[2]), float(match[3]))
 
     @property
     def evaluated_on(self):
@@ -494,8 +476,21 @@ class RunDirectory:
         return self.best or self.latest
 
     def trained_or(self, given):
-        """`trained`, or else the checkpoint at a path, its best one first; None without a path."""
-        return self.trained or (given and find(prefer_best(given)))
+        """`trained`, or else the checkpoint at a path, its best one first.
+
+        Args:
+            given: str or None, anything that `find` takes.
+
+        Raises:
+            UserError: there is neither.
+        """
+        prefix = self.trained or (given and find(prefer_best(given)))
+        if not prefix:
+            raise UserError(
+                f"{self.path} holds no fine-tuned checkpoint: train first, or give one as "
+                "--init_checkpoint"
+            )
+        return prefix
 
 
 def sha256(path):

@@ -362,7 +362,11 @@ class Saver:
             numbered = run_directory.numbered_in(self._directory)
             older = [name for number, name in numbered if number <= step]
             keep = self._keep or len(older)
-            run_directory.prune(self._directory, older[:-keep], latest=prefix)
+            dropped = [name for name in older[:-keep] if name != prefix]
+            listed = [name for _, name in numbered if name not in dropped]
+            run_directory.write_list(self._directory, listed, latest=prefix)
+            for name in dropped:
+                run_directory.delete(name)
             for name in older[-keep:-_RESUMABLE]:
                 if name not in self._slim:
                     self._slim.add(name)
