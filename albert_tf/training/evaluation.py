@@ -56,40 +56,41 @@ class Evaluator:
         self._keep, self._folder = keep or math.inf, RunDirectory(run.settings.output_dir)
         self._evaluated_on = evaluated_on
         self._warnings = set()  # those that apply now
+        # Whether figures count for the run. Those of other files or settings, and of a checkpoint
+        # from elsewhere, do not: the directory must not seem to hold a trained model.
+        self._counts = True
 
-    def __call__(self, prefix, content=None, own=True):
+    def __call__(self, prefix, content=None):
         """Evaluates the weights that the run holds, those of `prefix`.
 
         Args:
             prefix: str.
             content: the result of `writers.read` for it; None to read it now.
-            own: bool, whether the figures count for the run. Those of other files or settings, and
-                of a checkpoint from elsewhere, do not: the directory must not seem to hold a
-                trained model.
         """
         run, evaluation = self._run, self._evaluate()
         run.saver.wait()
-        is_best = run.is_chief and self._record(prefix, content, evaluation.figures, own)
-        if is_best and evaluation.keep and (own or not self._folder.trained):
+        is_best = run.is_chief and self._record(prefix, content, evaluation.figures)
+        if is_best and evaluation.keep and (self._counts or not self._folder.trained):
             evaluation.keep()
         figures = evaluation.figures | (evaluation.weighted or {})
-        run.figures.evaluation(run.step, figures, self._shown or figures, is_best and own)
+        shown, best = self._shown or figures, is_best and self._counts
+        run.figures.evaluation(run.step, figures, shown, best)
         if run.step:  # an untrained model deserves no warning
             now = set(evaluation.warnings) - {None}
             for warning in sorted(now - self._warnings):
                 say(f"Warning: {warning}")
             self._warnings = now
 
-    def _record(self, prefix, content, figures, own):
+    def _record(self, prefix, content, figures):
         """Records an evaluation; returns whether the checkpoint is the best."""
         before = BestState(-1, -1, self._initial_best)
-        if own and self._is_comparable():
+        if self._counts and self._is_comparable():
             before = self._folder.results or before
         step, value, saved = self._run.step, float(figures[self._key_metric]), ""
         now, is_best = before._replace(step=step), before.is_beaten_by(step, value)
         if is_best:
             now = BestState(step, step, value)
-        if is_best and own:
+        if is_best and self._counts:
             best = self._folder.file(run_directory.BEST)
             writers.write(best, *(content or self._read(prefix)))
             for ending in writers.ENDINGS:
@@ -98,7 +99,7 @@ class Evaluator:
         lines = {"first": f"{first}\n", "rest": "".join(f"{line}\n" for line in rest)}
         block = self._layout.format(**lines, saved=saved, before=before.best, after=now.best)
         add(self._folder.path, block)
-        if own:
+        if self._counts:
             self._folder.write_results(now, self._evaluated_on)
         return is_best
 
@@ -106,12 +107,11 @@ class Evaluator:
         """Whether the results of the run are of the same files and settings, as far as known."""
         return self._folder.evaluated_on in (None, self._evaluated_on)
 
-    def each(self, prefixes, own=True):
+    def each(self, prefixes):
         """Evaluates checkpoints as they come, and skips those that cannot be read.
 
         Args:
             prefixes: iterable of str.
-            own: bool, as in `__call__`.
 
         Returns:
             int, how many were evaluated.
@@ -121,9 +121,9 @@ class Evaluator:
             content = self._load(prefix)
             if content is None:
                 continue
-            self(prefix, content, own)
+            self(prefix, content)
             evaluated.append(prefix)
-            if own and len(evaluated) > self._keep:
+            if self._counts and len(evaluated) > self._keep:
                 run_directory.delete(evaluated[-1 - self._keep])
         return len(evaluated)
 
@@ -188,7 +188,8 @@ class Evaluator:
         prefix = folder.latest if newest_only else folder.trained
         if folder.results and prefix and not self._is_comparable():
             say("The best checkpoint stays: it was chosen with other files or settings.")
-            self.each(follow(folder.path, last_step, timeout) if timeout else [prefix], own=False)
+            self._counts = False
+            self.each(follow(folder.path, last_step, timeout) if timeout else [prefix])
             return
         if not newest_only and folder.results is None and folder.best:
             self.each([folder.best])
@@ -206,7 +207,8 @@ class Evaluator:
             given = run_directory.find(given)
             print(f"--output_dir={folder.path} holds no checkpoint: evaluating {given}")
             self._run.load_weights_and_step(given)
-            self(given, own=False)
+            self._counts = False
+            self(given)
         else:
             raise UserError(f"--output_dir={folder.path} holds no checkpoint to evaluate")
 
@@ -294,11 +296,6 @@ def find_best(directory, given=None):
     """
     folder = RunDirectory(directory)
     prefix = folder.trained_or(given)
-    if not prefix:
-        raise UserError(
-            f"--output_dir={directory} holds no fine-tuned checkpoint: train first, or give one as "
-            "--init_checkpoint"
-        )
     if not folder.best:
         print(f"No {run_directory.BEST} in {directory} (no evaluation was made): using {prefix}")
     return prefix

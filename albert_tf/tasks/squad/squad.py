@@ -77,15 +77,9 @@ def trained_checkpoints(output_dir, ensemble_dirs=(), given=None):
     Raises:
         UserError: a directory holds no checkpoint.
     """
-    found = []
-    for directory in ensemble_dirs or [output_dir]:
-        found.append(RunDirectory(directory).trained_or(None if ensemble_dirs else given))
-        if not found[-1]:
-            raise UserError(
-                f"{directory} holds no checkpoint to predict with: train first, or give a trained "
-                "model as --init_checkpoint"
-            )
-    return found
+    if ensemble_dirs:
+        return [RunDirectory(directory).trained_or(None) for directory in ensemble_dirs]
+    return [RunDirectory(output_dir).trained_or(given)]
 
 
 def tuned_threshold(output_dir, prefixes):
