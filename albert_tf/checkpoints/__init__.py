@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and writes weights in the formats of the original, this project and other libraries."""
 
-import importlib
+from albert_tf.checkpoints.loading import load
+from albert_tf.checkpoints.name_table import named_variables
 
-_HOME = {"load": "loading", "named_variables": "name_table"}
-__all__ = list(_HOME)
-
-
-def __getattr__(name):  # lazy, for parts that do not need TensorFlow
-    if name not in _HOME:
-        raise AttributeError(f"module 'albert_tf.checkpoints' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"albert_tf.checkpoints.{_HOME[name]}"), name)
+__all__ = ["load", "named_variables"]

@@ -197,10 +197,6 @@ HORIZON = 20  # readings: the weight of one falls by 1 / HORIZON with each that 
 WARM_UP = 10  # readings before the first comparison, since the loss of the first ones falls fast
 
 
-class DivergenceError(UserError):
-    """The loss is far above its running mean."""
-
-
 class DivergenceCheck:
     """`--stop_on_divergence`: compares each loss with the exponential mean of the earlier ones.
 
@@ -220,7 +216,7 @@ class DivergenceCheck:
             loss: float.
 
         Raises:
-            DivergenceError: the loss is above `factor` times the mean, or is nan.
+            UserError: the loss is above `factor` times the mean, or is nan.
         """
         if not self._factor:
             return
@@ -228,7 +224,7 @@ class DivergenceCheck:
         if self._count >= WARM_UP:
             mean = self._sum / self._weight
             if not loss <= self._factor * mean:  # also true for nan
-                raise DivergenceError(
+                raise UserError(
                     f"the loss at step {step} is {loss:.4g}, more than --stop_on_divergence="
                     f"{self._factor:g} times its running mean of {mean:.4g}. Lower "
                     "--learning_rate, lengthen the warm-up or lower --gradient_clip_norm, and go "

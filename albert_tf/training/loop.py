@@ -177,7 +177,7 @@ class Run:
         Raises:
             figures.NonFiniteError: the loss, a gradient or a variable is not finite; step and
                 last good checkpoint are named.
-            figures.DivergenceError: the loss is far above its running mean.
+            UserError: the loss is far above its running mean.
             KeyboardInterrupt: the process was asked to end; its step is saved.
         """
         settings, step, last = self.settings, self.step, self.settings.train_steps

@@ -138,7 +138,7 @@ def first_refused(factor, losses):
     for number, loss in enumerate(losses):
         try:
             check(number, loss)
-        except figures.DivergenceError:
+        except UserError:
             return number
     return None
 
