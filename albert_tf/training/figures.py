@@ -31,15 +31,18 @@ class Figures:
     Args:
         names: sequence of str, the task's figures.
         writers: list of objects with `write(kind, step, figures)`, as `TensorBoard` and
-            `history.History` have it: the curves. Writers may be added later.
+            `history.History` have it: the curves.
         settings: options.Loop.
         scales_loss: bool, whether gradients may overflow now and then.
-        flops: int or None, floating-point operations of an update on one sequence.
+
+    Attributes:
+        writers: list, to which writers may be added later.
+        flops: int or None, floating-point operations of an update on one sequence, if known.
     """
 
-    def __init__(self, names, writers, settings, scales_loss=False, flops=None):
+    def __init__(self, names, writers, settings, scales_loss=False):
         self.writers, self._names, self._scales_loss = writers, names, scales_loss
-        self._flops, self._peak_tflops = flops, settings.peak_tflops
+        self.flops, self._peak_tflops = None, settings.peak_tflops
         self._divergence = DivergenceCheck(settings.stop_on_divergence)
         self._overflows = 0  # consecutive
         self._unread, self._rows = [], np.zeros([0, 2 * len(names) + 3], np.float32)
@@ -127,8 +130,8 @@ class Figures:
             means["loss_scale"] = scale
         speed = len(self._rows) * self._batch_size / max(time.time() - self._start, 1e-6)
         means["sequences_per_second"] = speed
-        if self._flops:
-            means["model_tflops_per_second"] = self._flops * speed / 1e12
+        if self.flops:
+            means["model_tflops_per_second"] = self.flops * speed / 1e12
             if self._peak_tflops:
                 share = means["model_tflops_per_second"] / self._peak_tflops
                 means["model_flops_utilization"] = share

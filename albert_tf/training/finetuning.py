@@ -2,7 +2,6 @@
 """Fine-tuning of any task: trains, evaluates every checkpoint, predicts with the best, exports."""
 
 import dataclasses
-import functools
 import math
 import os
 import shlex
@@ -100,8 +99,7 @@ def steps_of_epochs(count, batch_size, epochs):
 
 def make_run(task, config, strategy, options, *, trains=False):
     """The loop.Run of a task (`runs.make_run`)."""
-    make_model = functools.partial(task.make_model, config)
-    return runs.make_run(strategy, make_model, task.objective, options, trains=trains)
+    return runs.make_run(strategy, task.make_model, config, task.objective, options, trains=trains)
 
 
 def _run_trials(data, config, options, strategy):
@@ -126,15 +124,15 @@ def _run_trials(data, config, options, strategy):
             print(f"Trial with seed {seed} failed: {reason}")
             lines.append(f"{directory}\tfailed: {reason}\n")
         else:
-            state = RunDirectory(directory).results
+            state, note = RunDirectory(directory).results, ""
             values[directory] = state.best
-            lines.append(f"{directory}\t{state.best}\n")
             if state == before:
-                lines[-1] = f"{directory}\t{state.best}\tof an earlier start\n"
+                note = "\tof an earlier start"
                 print(
                     f"Trial with seed {seed} was finished before: {key_metric} {state.best:.4f} is "
                     "of that start. For a new trial, give another --output_dir or --seed"
                 )
+            lines.append(f"{directory}\t{state.best}{note}\n")
         files.write_text(folder.file(_TRIALS), "".join(lines))
     if not values:
         raise UserError(f"all {len(lines)} trials failed, the last one: {reason}")

@@ -30,7 +30,6 @@ class Run:
         objective: objectives.Objective, figures and loss.
         optimizer: AdamW or LAMB, under a loss scale or not; None for a run that only evaluates.
         settings: options.Loop.
-        flops: int or None, floating-point operations of an update on one sequence, as far as known.
 
     Attributes:
         variables: dict of original name -> variable of the model.
@@ -39,7 +38,7 @@ class Run:
         predict: steps.Predictor of the model.
     """
 
-    def __init__(self, strategy, model, objective, optimizer, settings, flops=None):
+    def __init__(self, strategy, model, objective, optimizer, settings):
         self.strategy, self.model, self.objective = strategy, model, objective
         self.optimizer, self.settings = optimizer, settings
         self.variables = name_table.named_variables(model)
@@ -48,9 +47,8 @@ class Run:
         self._evaluation_step = steps.evaluation_step(strategy, model, objective)
         self._distribute = functools.cache(self._distributed)
         curves = [figures.TensorBoard(settings.output_dir)] if self.is_chief else []
-        self.figures = figures.Figures(
-            objective.figures, curves, settings, steps.scales_loss(optimizer), flops
-        )
+        scales_loss = steps.scales_loss(optimizer)
+        self.figures = figures.Figures(objective.figures, curves, settings, scales_loss)
         self.saver = Saver(settings, writes=self.is_chief)
         if optimizer is None:
             self._step = tf.Variable(0, dtype=tf.int64, trainable=False)

@@ -72,18 +72,17 @@ def _train_and_evaluate(config, options, strategy, measure):
     loss = functools.partial(
         objectives.pretraining_loss, sentence_loss_weight=options.sentence_loss_weight
     )
-    operations = None  # that of batches of several lengths is not known
-    if not options.length_buckets:
-        length, predictions = options.max_seq_length, options.max_predictions_per_seq
-        operations = flops.training_flops(config, 1, length, predictions)
     run = runs.make_run(
         strategy,
-        functools.partial(heads.PretrainingModel, config),
+        heads.PretrainingModel,
+        config,
         objectives.PRETRAINING._replace(loss=loss),
         options,
-        operations,
         trains=options.do_train,
     )
+    if not options.length_buckets:  # those of batches of several lengths are not known
+        length, predictions = options.max_seq_length, options.max_predictions_per_seq
+        run.figures.flops = flops.training_flops(config, 1, length, predictions)
     evaluator = _make_evaluator(run, eval_source) if options.do_eval else None
     with source.naming_bad_records(), eval_source.naming_bad_records():
         if options.do_train:

@@ -15,15 +15,15 @@ from albert_tf.records import input_pipeline, record_files
 from albert_tf.training import devices, loop, run_settings
 
 
-def make_run(strategy, make_model, objective, options, flops=None, *, trains):
+def make_run(strategy, make_model, config, objective, options, *, trains):
     """Builds model, optimizer and run under a strategy.
 
     Args:
         strategy: tf.distribute.Strategy.
-        make_model: callable that takes options of AlbertModel and returns the tf_keras.Model.
+        make_model: callable, (config, **options of AlbertModel) -> tf_keras.Model.
+        config: AlbertConfig.
         objective: objectives.Objective.
         options: options.FineTuning or options.Pretraining.
-        flops: int or None, floating-point operations of an update on one sequence.
         trains: bool, whether the run needs an optimizer.
 
     Returns:
@@ -31,7 +31,7 @@ def make_run(strategy, make_model, objective, options, flops=None, *, trains):
     """
     with strategy.scope():
         model = make_model(
-            use_one_hot_embeddings=devices.is_tpu(strategy), recompute=options.recompute
+            config, use_one_hot_embeddings=devices.is_tpu(strategy), recompute=options.recompute
         )
         optimizer = None
         if trains:
@@ -44,7 +44,7 @@ def make_run(strategy, make_model, objective, options, flops=None, *, trains):
             )
             optimizer = optimization.create_optimizer(options.optimizer, schedule, options)
             optimizer = devices.with_loss_scale(optimizer)
-    return loop.Run(strategy, model, objective, optimizer, options, flops)
+    return loop.Run(strategy, model, objective, optimizer, options)
 
 
 def check_batches(options, strategy):

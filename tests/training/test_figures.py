@@ -81,7 +81,8 @@ def test_a_point_holds_the_means_since_the_last_one_and_all_writers_get_it():
 
 
 def test_speed_and_share_of_the_peak():
-    made = started(flops=10**12, peak_tflops=32.0)
+    made = started(peak_tflops=32.0)
+    made.flops = 10**12
     made._start -= 1.0
     made.add(rows_of(1.0, 1.0), last_step=2)
     made.show()
