@@ -184,6 +184,8 @@ def read_weights(path, config):
     """
     reader = readers.open_reader(run_directory.find(path))
     shapes = name_table.pretraining_shapes(config)
+    heads = {name for names in name_table.HEAD_NAMES.values() for name in names} - shapes.keys()
+    shapes |= {name: reader.shapes[name] for name in sorted(heads & reader.shapes.keys())}
     report = _compare(reader, shapes, {name: name for name in shapes})
     _check_encoder_complete(report)
     wrong = [name for name, _, _ in report.wrong_shape] + report.without_place
@@ -192,11 +194,7 @@ def read_weights(path, config):
             f"{reader.prefix} does not belong to this config, which has no place for "
             f"{', '.join(wrong)}. Check the config"
         )
-    heads = {name for names in name_table.HEAD_NAMES.values() for name in names}
-    loaded = (*report.loaded, *(name for name in report.unused if name in heads))
-    unused = tuple(name for name in report.unused if name not in heads)
-    report = dataclasses.replace(report, loaded=loaded, unused=unused)
-    return {name: _read_weight(reader, name) for name in loaded}, report
+    return {name: _read_weight(reader, name) for name in report.loaded}, report
 
 
 # --- Values and shapes ---------------------------------------------------------------------------
