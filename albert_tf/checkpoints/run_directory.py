@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directory of a run: finds, copies and deletes its checkpoints, and reads its state files."""
+"""The directory of a run: finds and deletes its checkpoints, and reads its state files."""
 
 import dataclasses
 import functools
@@ -236,21 +236,6 @@ def delete(prefix):
     """
     for path in [prefix + ".index", *tf.io.gfile.glob(f"{prefix}.data-*")]:
         files.remove(path)
-
-
-def copy(prefix, target):
-    """Copies a checkpoint to another prefix. Each file is renamed into place, the index last.
-
-    Args:
-        prefix: str, the checkpoint to copy.
-        target: str, prefix of the copy.
-    """
-    shards = tf.io.gfile.glob(prefix + ".data-?????-of-?????")
-    sources = [*sorted(shards), prefix + ".index"]
-    targets = [target + source[len(prefix) :] for source in sources]
-    with files.replacing(*targets) as temporary:
-        for source, name in zip(sources, temporary, strict=True):
-            tf.io.gfile.copy(source, name, overwrite=True)
 
 
 # --- What a run leaves next to its checkpoints -------------------------------------------------

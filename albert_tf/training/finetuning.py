@@ -8,7 +8,7 @@ import shlex
 import statistics
 
 from albert_tf import files
-from albert_tf.checkpoints import loading, name_table, run_directory
+from albert_tf.checkpoints import loading, name_table, run_directory, writers
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError, as_called
 from albert_tf.publish import graph_tokenization, saved_models
@@ -141,7 +141,8 @@ def _run_trials(data, config, options, strategy):
         text = files.read_text(best.file(name))
         if text:
             files.write_text(folder.file(name), text)
-    run_directory.copy(best.best, folder.file(run_directory.BEST))
+    content = writers.read(best.best, with_moments=True)
+    writers.write(folder.file(run_directory.BEST), *content)
     summary = _summary_of_trials(values, len(lines) - len(values), key_metric)
     files.write_text(folder.file(_TRIALS), "".join([*lines, f"{summary}\n"]))
     print(summary)

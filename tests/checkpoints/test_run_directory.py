@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import loading, run_directory
+from albert_tf.checkpoints import loading, run_directory, writers
 from tests.checkpoints.golden_models import (
     assert_same,
     golden_config,
@@ -158,13 +158,18 @@ def test_step_of_a_prefix(name, step):
 # --- Copying --------------------------------------------------------------------------------
 
 
+def copy(prefix, target):
+    writers.write(target, *writers.read(prefix, with_moments=True))
+
+
 def test_a_copy_can_be_loaded_and_replaces_the_one_before(tmp_path):
     target = str(tmp_path / "best" / run_directory.BEST)
+    (tmp_path / "best").mkdir()
     for seed in (1, 2):
         state, _ = training_state(golden_config())
         scramble(state, seed)
         prefix = save(state, tmp_path, seed)
-        run_directory.copy(prefix, target)
+        copy(prefix, target)
         other, _ = training_state(golden_config())
         loading.restore(target, other)
         assert_same(values_of(other), values_of(state))
@@ -172,38 +177,36 @@ def test_a_copy_can_be_loaded_and_replaces_the_one_before(tmp_path):
     assert left == {run_directory.BEST + suffix for suffix in (".data-00000-of-00001", ".index")}
 
 
-def test_a_copy_takes_all_shards_and_nothing_else(tmp_path, monkeypatch):
-    names = [
-        "model.ckpt-1.index",
-        "model.ckpt-1.data-00000-of-00002",
-        "model.ckpt-1.data-00001-of-00002",
-        "model.ckpt-1.data-00000-of-00002.tmp7",
-        "model.ckpt-10.data-00000-of-00001",
-    ]
-    for name in names:
-        (tmp_path / name).write_text(name)
-    rename, copied = tf.io.gfile.rename, []
+def test_new_data_never_lies_next_to_an_old_index(tmp_path, monkeypatch):
+    prefix = write(tmp_path / "model.ckpt-1", {"x": np.float32(1)})
+    target = str(tmp_path / run_directory.BEST)
+    write(Path(target), {"x": np.float32(2)})
+    rename, renamed = tf.io.gfile.rename, []
 
     def noting(source, target, overwrite):
-        copied.append(Path(target))
+        assert not Path(f"{tmp_path}/{run_directory.BEST}.index").exists()
+        renamed.append(Path(target).name)
         rename(source, target, overwrite)
 
     monkeypatch.setattr(tf.io.gfile, "rename", noting)
-    run_directory.copy(str(tmp_path / "model.ckpt-1"), str(tmp_path / "b"))
+    copy(prefix, target)
     # The index comes last: what looks for a checkpoint looks for it.
-    assert [path.name for path in copied] == [
-        "b.data-00000-of-00002", "b.data-00001-of-00002", "b.index"
-    ]  # fmt: skip
-    assert [path.read_text() for path in copied] == [*names[1:3], names[0]]
-    assert len(list(tmp_path.iterdir())) == len(names) + 3
+    assert renamed == [f"{run_directory.BEST}{ending}" for ending in writers.ENDINGS]
+    assert read(target) == {"x": 1, "global_step": 0}
 
 
-def test_a_copy_that_fails_leaves_the_one_before(tmp_path):
+def test_a_copy_that_fails_leaves_the_one_before(tmp_path, monkeypatch):
+    def fail(prefix, _):
+        Path(f"{prefix}.data-00000-of-00001").write_text("half")
+        raise OSError("no space")
+
     prefix = write(tmp_path / "model.ckpt-1", {"x": np.float32(1)})
     target = str(tmp_path / run_directory.BEST)
-    run_directory.copy(prefix, target)
-    (tmp_path / "model.ckpt-2.data-00000-of-00001").write_text("without an index")
-    with pytest.raises(tf.errors.NotFoundError):
-        run_directory.copy(str(tmp_path / "model.ckpt-2"), target)
-    assert read(target) == {"x": 1}
-    assert not [path.name for path in tmp_path.iterdir() if ".tmp" in path.name]
+    copy(prefix, target)
+    monkeypatch.setattr(writers, "WRITERS", dict.fromkeys(writers.WRITERS, fail))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(OSError, match="no space"):
+        copy(write(tmp_path / "model.ckpt-2", {"x": np.float32(2)}), target)
+    assert read(target) == {"x": 1, "global_step": 0}
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left - {f"model.ckpt-2{ending}" for ending in writers.ENDINGS} == {*before}

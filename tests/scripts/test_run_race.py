@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import run_race
-from albert_tf.checkpoints import loading, run_directory
+from albert_tf.checkpoints import loading, run_directory, writers
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.tasks import race
 from albert_tf.text.tokenization import FullTokenizer
@@ -161,7 +161,8 @@ def test_best_checkpoint_without_a_record_of_its_score(run_main, flags, trained)
     """The original writes no best_trial.txt for RACE; its best is evaluated before the others."""
     for name in ("best_trial.txt", "eval_results.txt"):
         (trained / name).unlink()
-    run_directory.copy(str(trained / "model.ckpt-1"), str(trained / "model.ckpt-best"))
+    content = writers.read(str(trained / "model.ckpt-1"))
+    writers.write(str(trained / "model.ckpt-best"), *content)
     run_main(run_race, **flags | EVALUATE)
     assert [values_of(block)["global_step"] for block in blocks(trained)] == [1, 2]
 
@@ -256,7 +257,8 @@ def test_settings_of_another_version_are_warned_of(
     )
     if "init_checkpoint" in values:
         prefix = tmp_path / values["init_checkpoint"] / "model.ckpt-0"
-        run_directory.copy(str(first_run / "model.ckpt-best"), str(prefix))
+        prefix.parent.mkdir()
+        writers.write(str(prefix), *writers.read(str(first_run / "model.ckpt-best")))
         values = {"init_checkpoint": prefix}
     # Devices that are not there stop it after the warning, before any training.
     with pytest.raises(ValueError, match="--num_gpus=99"):
