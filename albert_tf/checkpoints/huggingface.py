@@ -37,7 +37,7 @@ _ARCHITECTURES = {
 }
 _ONE_LABEL = "single_label_classification"
 _SEVERAL_LABELS = "multi_label_classification"
-WITH_MASKED_LM = ("AlbertForPreTraining", "AlbertForMaskedLM")
+WITH_MASKED_LM = [name for name, parts in _ARCHITECTURES.items() if "masked_lm" in parts]
 _ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
 _SAME_KEYS = (
     "vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_attention_heads",

@@ -2,6 +2,7 @@
 """The original's checkpoints of small models, and ways to read and write others."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -84,3 +85,9 @@ def save(state, directory, step):
         writers.make_checkpoint(state), str(directory), 5, checkpoint_name="model.ckpt"
     )
     return manager.save(checkpoint_number=step)
+
+
+def copy(prefix, target):
+    """Copies all of a checkpoint; makes the directory of the copy if necessary."""
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    writers.write(str(target), *writers.read(str(prefix), with_moments=True))

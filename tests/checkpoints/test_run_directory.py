@@ -10,6 +10,7 @@ import tensorflow as tf
 from albert_tf.checkpoints import loading, run_directory, writers
 from tests.checkpoints.golden_models import (
     assert_same,
+    copy,
     golden_config,
     read,
     save,
@@ -158,13 +159,8 @@ def test_step_of_a_prefix(name, step):
 # --- Copying --------------------------------------------------------------------------------
 
 
-def copy(prefix, target):
-    writers.write(target, *writers.read(prefix, with_moments=True))
-
-
 def test_a_copy_can_be_loaded_and_replaces_the_one_before(tmp_path):
     target = str(tmp_path / "best" / run_directory.BEST)
-    (tmp_path / "best").mkdir()
     for seed in (1, 2):
         state, _ = training_state(golden_config())
         scramble(state, seed)

@@ -25,6 +25,7 @@ from albert_tf.tasks import base, classification, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import devices, figures, finetuning, history
 from tests import GOLDEN, TINY_CONFIG, read_arrays
+from tests.checkpoints import golden_models
 from tests.scripts import tiny_runs
 from tests.scripts.tiny_runs import EVALUATE, PREDICT, table, values_of, write_config
 
@@ -205,7 +206,7 @@ def test_of_a_fine_tuned_directory_the_best_is_taken(
     run_main, flags, tmp_path, train_once, capsys, mode
 ):
     first = Path(shutil.copytree(train_once("RTE"), tmp_path / "first"))
-    run_directory.copy(str(first / "model.ckpt-1"), str(first / "model.ckpt-best"))
+    golden_models.copy(first / "model.ckpt-1", first / "model.ckpt-best")
     modes = {"train": {"train_step": 1}, "evaluate": EVALUATE, "predict": PREDICT}
     run_main(run_classifier, **flags | {"init_checkpoint": first} | modes[mode])
     out = capsys.readouterr().out
@@ -634,7 +635,7 @@ def test_module_in_a_local_directory(run_main, flags, train_once, tmp_path, caps
     write_config(module / "assets" / "albert_config.json")
     shutil.copy(VOCABULARY, module / "assets" / "30k-clean.model")
     source = train_once("RTE") / "model.ckpt-best"
-    run_directory.copy(str(source), str(module / "variables" / "variables"))
+    golden_models.copy(source, module / "variables" / "variables")
     values = {"albert_config_file": "", "spm_model_file": "from_tf_hub", "train_step": 1}
     values |= {"albert_hub_module_handle": module, "allow_random_init": False}
     run_main(run_classifier, **flags | values | {"do_eval": False, "do_predict": False})
@@ -654,7 +655,7 @@ def test_weights_that_do_not_fit_are_an_error_before_features_are_made(
 ):
     config = write_config(tmp_path / "wide.json", hidden_size=64)
     weights = tmp_path / "weights" / "model.ckpt-best"  # without a record, which would tell more
-    run_directory.copy(str(train_once("RTE") / "model.ckpt-best"), str(weights))
+    golden_models.copy(train_once("RTE") / "model.ckpt-best", weights)
     values = {"init_checkpoint": weights, "albert_config_file": config}
     with pytest.raises(ValueError, match="does not fill the encoder"):
         run_main(run_classifier, **flags | values)

@@ -207,7 +207,7 @@ def assert_same_when_stopped(pretrain, tmp_path, step, last):
     halted = tmp_path / "halted"
     halted.mkdir()
     pretrain()
-    run_directory.copy(str(tmp_path / f"out/model.ckpt-{step}"), str(halted / f"model.ckpt-{step}"))
+    golden_models.copy(tmp_path / f"out/model.ckpt-{step}", halted / f"model.ckpt-{step}")
     pretrain(output_dir=halted)
     assert_same_variables(*(folder / f"model.ckpt-{last}" for folder in (halted, tmp_path / "out")))
 

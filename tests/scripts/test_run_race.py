@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import run_race
-from albert_tf.checkpoints import loading, run_directory, writers
+from albert_tf.checkpoints import loading, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.tasks import race
 from albert_tf.text.tokenization import FullTokenizer
 from tests import TINY_CONFIG
+from tests.checkpoints import golden_models
 from tests.scripts import tiny_runs
 from tests.scripts.tiny_runs import EVALUATE, NO_DROPOUT, PREDICT, values_of, write_config
 
@@ -161,8 +162,7 @@ def test_best_checkpoint_without_a_record_of_its_score(run_main, flags, trained)
     """The original writes no best_trial.txt for RACE; its best is evaluated before the others."""
     for name in ("best_trial.txt", "eval_results.txt"):
         (trained / name).unlink()
-    content = writers.read(str(trained / "model.ckpt-1"))
-    writers.write(str(trained / "model.ckpt-best"), *content)
+    golden_models.copy(trained / "model.ckpt-1", trained / "model.ckpt-best")
     run_main(run_race, **flags | EVALUATE)
     assert [values_of(block)["global_step"] for block in blocks(trained)] == [1, 2]
 
@@ -257,8 +257,7 @@ def test_settings_of_another_version_are_warned_of(
     )
     if "init_checkpoint" in values:
         prefix = tmp_path / values["init_checkpoint"] / "model.ckpt-0"
-        prefix.parent.mkdir()
-        writers.write(str(prefix), *writers.read(str(first_run / "model.ckpt-best")))
+        golden_models.copy(first_run / "model.ckpt-best", prefix)
         values = {"init_checkpoint": prefix}
     # Devices that are not there stop it after the warning, before any training.
     with pytest.raises(ValueError, match="--num_gpus=99"):

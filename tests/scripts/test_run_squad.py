@@ -27,6 +27,7 @@ from albert_tf.tasks.squad import squad
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning
 from tests import GOLDEN, TINY_CONFIG
+from tests.checkpoints import golden_models
 from tests.scripts import tiny_runs
 from tests.scripts.tiny_runs import blocks, values_of
 
@@ -338,7 +339,7 @@ def test_training_resumes_where_it_stopped(run_main, trained, flags_v1, capsys):
 
 def test_a_squad_models_head_is_taken_too(run_main, trained, flags_v1, tmp_path):
     source = trained("v1", flags_v1)
-    run_directory.copy(str(source / "model.ckpt-1"), str(source / "model.ckpt-best"))
+    golden_models.copy(source / "model.ckpt-1", source / "model.ckpt-best")
     run_main(run_squad, **flags_v1 | {"do_predict": False, "init_checkpoint": source})
     first = readers.TensorFlowReader(str(tmp_path / "out/model.ckpt-0"))
     best = readers.TensorFlowReader(str(source / "model.ckpt-best"))
