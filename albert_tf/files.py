@@ -188,14 +188,14 @@ def read_bytes(path):
 
 
 def read_text(path):
-    """Reads a text file; gives an empty string if there is no such file.
+    """Reads a text file without its byte order mark; gives "" if there is no such file.
 
     Raises:
         UserError: the file cannot be read, or is not UTF-8.
     """
     if not tf.io.gfile.exists(path):
         return ""
-    return decode(read_bytes(path), path)
+    return decode(read_bytes(path), path).removeprefix("\ufeff")
 
 
 def read_json(path):

@@ -14,7 +14,7 @@ import os
 from albert_tf import files, options, progress, state
 from albert_tf.api import scoring
 from albert_tf.checkpoints import name_table
-from albert_tf.errors import UserError, decode, parse_json
+from albert_tf.errors import UserError, parse_json
 from albert_tf.model import heads
 
 KEYS = ("sentence_good", "sentence_bad")
@@ -108,7 +108,7 @@ def read(paths, pairs_per_paradigm=0):
 
 def _pairs(path):
     """Yields (line of the good sentence, of the bad one), a dict with KEYS."""
-    content = decode(files.read_bytes(path), path).removeprefix("\ufeff")
+    content = files.read_text(path)
     lines = [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")]
     if not content.strip() or lines == ["\t".join(KEYS)]:
         raise UserError(f"{path} is empty: give a file with pairs of sentences")

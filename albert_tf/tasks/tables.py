@@ -26,8 +26,8 @@ def read(path, columns):
     Raises:
         UserError: the file cannot be read, is empty or not UTF-8, or its quotes do not fit.
     """
-    content = files.read_bytes(path)
-    if not content.removeprefix(codecs.BOM_UTF8).strip():
+    content = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
+    if not content.strip():
         raise UserError(f"{path} is empty; it needs one example per line")
     lines = [line + b"\n" for line in content.removesuffix(b"\n").split(b"\n")]
     separator = find_separator(lines[0], path, columns)
@@ -132,7 +132,7 @@ def find_separator(first_line, path, columns):
     """
     if path.endswith(".csv"):
         return ","
-    line = first_line.removeprefix(codecs.BOM_UTF8).decode(errors="replace").rstrip("\r\n")
+    line = first_line.decode(errors="replace").rstrip("\r\n")
     cells = _next_row(csv.reader([line.replace("\r", "")])) or []
     names = [column for column in columns if isinstance(column, str)]
     last = max((column for column in columns if isinstance(column, int)), default=0)
@@ -148,17 +148,14 @@ def rows(lines, name, separator):
     doubled quotes, as spreadsheets and pandas write them.
 
     Args:
-        lines: iterable of bytes, each with its line end.
+        lines: iterable of bytes, each with its line end; without a byte order mark.
         name: str, of the file, for messages.
         separator: str, a tab or a comma.
 
     Raises:
         UserError: a line is not UTF-8, or its quotes do not fit.
     """
-    texts = (
-        decode(line, f"{name}, line {number}").removeprefix("\ufeff" * (number == 1))
-        for number, line in enumerate(lines, start=1)
-    )
+    texts = (decode(line, f"{name}, line {n}") for n, line in enumerate(lines, start=1))
     if separator == "\t":
         for number, text in enumerate(texts, start=1):
             text = text.replace("\r", "").removesuffix("\n")
