@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs an exported model on text, as `albert-predict` does. See albert_tf/cli/predict.py."""
 
-from albert_tf.cli.predict import define_flags, main, run
-
-__all__ = ["define_flags", "main", "run"]
+from albert_tf.cli.predict import run
 
 if __name__ == "__main__":
     run()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """experiments/run.py: rows of a study, with a script that writes curves at once."""
 
-import importlib
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError
 from experiments import run as experiments_run
 from tests import ROOT
-from tests.script_flags import flags_of
+from tests.script_flags import flags_of, module_of
 
 STUDIES = ROOT / "experiments"
 STUDY = """\
@@ -403,6 +402,6 @@ def test_the_scripts_take_the_flags_of_the_studies(name):
     for line in lines.splitlines():
         _, script, *words = shlex.split(line)
         assert script.startswith(str(ROOT))
-        with flags_of(importlib.import_module(Path(script).stem)) as known:
+        with flags_of(module_of(Path(script).stem)) as known:
             assert known([script, *words]) == [script], line
             flag_groups.check_values()

@@ -7,7 +7,6 @@ half-written either way.
 
 import contextlib
 import functools
-import importlib
 import json
 import os
 import random
@@ -19,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.fuzz import commands, corpus, mutators, processes
+from tests.script_flags import module_of
 
 SECONDS = 60  # of computing; many times what a case takes
 # In bytes. Most cases take half a GiB; a config that lost its sizes has those of ALBERT-xxlarge,
@@ -140,7 +140,7 @@ def _flags(argv):
 def _defined_flags(script):
     from absl import flags
 
-    importlib.import_module(script).define_flags()
+    module_of(script).define_flags()
     known = flags.FLAGS
     return sorted(
         name for name in known if not known.find_module_defining_flag(name).startswith("absl")
