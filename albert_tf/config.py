@@ -97,10 +97,11 @@ class AlbertConfig:
         object.__setattr__(self, "unknown_keys", dict(self.unknown_keys))
         for key, largest in _SIZES.items():
             value = getattr(self, key)
-            if not _is_number(value, int) or value < 1:
-                raise UserError(f"{key} must be a whole number of at least 1. Received: {value!r}")
-            if value > largest:
-                raise UserError(f"{key} must be at most {largest}. Received: {value}")
+            if not _is_number(value, int) or not 1 <= value <= largest:
+                raise UserError(
+                    f"{key} must be a whole number of at least 1 and at most {largest}. "
+                    f"Received: {value!r}"
+                )
         for key in _PROBABILITIES:
             value = getattr(self, key)
             if value is None:  # in the original, null means "no dropout"

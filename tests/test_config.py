@@ -221,21 +221,22 @@ WHOLE_NUMBERS = [
 @pytest.mark.parametrize("value", [0, -1, 1.5, "12", None, True])
 @pytest.mark.parametrize("key", WHOLE_NUMBERS)
 def test_sizes_must_be_whole_and_positive(key, value):
-    with pytest.raises(ValueError, match=rf"{key} must be .*at least 1. Received: {value!r}$"):
+    with pytest.raises(ValueError, match=rf"{key} must be .*at least 1 .* Received: {value!r}$"):
         AlbertConfig.from_dict({"vocab_size": 7, key: value})
 
 
 @pytest.mark.parametrize("value", [10**9, 10**12, 10**30])
 @pytest.mark.parametrize("key", WHOLE_NUMBERS)
 def test_sizes_beyond_any_model_are_refused(key, value):
-    with pytest.raises(UserError, match=rf"{key} must be at most \d+. Received: {value}$"):
+    with pytest.raises(UserError, match=rf"{key} must be .* at most \d+. Received: {value}$"):
         AlbertConfig.from_dict({"vocab_size": 7, key: value})
 
 
 @pytest.mark.parametrize(
     "values, message",
     [
-        ({"num_hidden_layers": 1001}, "num_hidden_layers must be at most 1000. Received: 1001"),
+        ({"num_hidden_layers": 1001},
+         "num_hidden_layers must be a whole number of at least 1 and at most 1000. Received: 1001"),
         ({"num_hidden_layers": 100, "inner_group_num": 11},
          "num_hidden_layers x inner_group_num must be at most 1000. Received: 100 x 11 = 1100"),
         ({"hidden_size": 10**6, "num_attention_heads": 100, "intermediate_size": 4 * 10**6},
@@ -315,7 +316,7 @@ def test_activations_in_any_case(name):
     "content, message",
     [
         (b'{"hidden_size": 64}', "{path}: vocab_size is missing"),
-        (b'{"vocab_size": 0}', "{path}: vocab_size must be a whole number of at least 1. Rec"),
+        (b'{"vocab_size": 0}', "{path}: vocab_size must be a whole number of at least 1 and at"),
         (b"{'vocab_size': 7}", "{path} is not JSON: "),
         (b"", "{path} is not JSON: "),
         (b"\xff\xfe\x00{", "{path} is not JSON: "),
