@@ -25,8 +25,8 @@ def define_flags():
         options.Instances,
         options.RecordFiles,
         options.Runner,
+        options.CorpusLeftovers,
     )
-    flags.mark_flags_as_required(["input_file", "output_file"])
 
 
 def beam_runner():
@@ -47,12 +47,8 @@ def beam_runner():
 
 def main(_):
     """Reads the flags, makes the records, prints what was made."""
-    if FLAGS["input_file_mode"].present:
-        print("--input_file_mode has no effect any more: input is read as UTF-8 text.")
-    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
-        raise UserError("one of --spm_model_file and --vocab_file is needed, and none was given")
+    flag_groups.check_vocabulary("making records")
     flag_groups.check_exist("input_file")
-    flag_groups.check_vocabulary()
 
     from albert_tf import files
     from albert_tf.corpus import build, instances, text_files

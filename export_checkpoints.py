@@ -23,7 +23,6 @@ CONFIGS = (CONFIG_FILE, "config.json", os.path.join("assets", CONFIG_FILE))
 def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
     flag_groups.define(options.CheckpointExport)
-    flags.mark_flags_as_required(["albert_directory", "export_path"])
 
 
 def check_flags():

@@ -21,7 +21,6 @@ FLAGS = flags.FLAGS
 def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
     flag_groups.define(options.HubExport, options.Einsum)
-    flags.mark_flags_as_required(["albert_directory", "export_path"])
 
 
 def export_model(tokenizer):
@@ -91,7 +90,6 @@ def export_preprocessing(tokenizer):
 
 def main(_):
     """Checks everything, then exports."""
-    flag_groups.note_obsolete_flags()
     flag_groups.check_not_empty("albert_directory", "export_path")
     if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")

@@ -25,12 +25,10 @@ def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
     flag_groups.define(
         options.ClassifierData,
-        options.FineTuningSteps,
-        options.ClassifierCheckpoints,
+        options.ClassifierSteps,
         *options.FINE_TUNING,
         options.PredictedFile,
     )
-    flags.mark_flag_as_required("output_dir")
     for name in ("data_dir", "task_name"):
         flags.register_validator(
             name,
@@ -134,7 +132,6 @@ def check_task():
 
 def main(_):
     """Checks the flags; then trains, evaluates, predicts and exports."""
-    flag_groups.note_obsolete_flags()
     check_flags()
 
     from albert_tf.cli import classifier_flags, model_flags, training_flags
@@ -144,10 +141,7 @@ def main(_):
     choice = model_flags.follow_run()
     text = model_flags.text_input([choice])
     data = classifier_flags.data_set(FLAGS.task_name.lower(), text)
-    training_flags.check_writable("cached_dir", "glue_submission_dir")
-    training_flags.check_task(data.task.kind)
-    keep = FLAGS.keep_checkpoint_max if FLAGS.do_eval else None
-    training_flags.fine_tune(data, choice.config, keep_checkpoint_max=keep)
+    training_flags.fine_tune(data, choice.config, record_flags={}, do_eval=FLAGS.do_eval)
 
 
 def run():

@@ -24,16 +24,10 @@ def define_flags():
         options.PretrainingUpdates,
         options.OnlineMasking,
         options.TrainingPairs,
-        options.Optimizer,
-        options.Clipping,
-        options.Checkpoints,
-        options.Memory,
+        *options.TRAINING,
         options.Operations,
-        options.Devices,
-        options.TpuEstimator,
         save_checkpoints_steps=5000,
     )
-    flags.mark_flags_as_required(["input_file", "output_dir"])
 
 
 def check_flags():
@@ -60,23 +54,8 @@ def check_masking():
     for name, needed in flag_groups.NEEDS.items():
         if FLAGS[name].present and not FLAGS[needed].value:
             raise UserError(f"--{name} does nothing without --{needed}: give both or none")
-    budget = FLAGS.masked_lm_budget
-    if budget and not (FLAGS.spm_model_file or FLAGS.vocab_file):
-        raise UserError(
-            f"--masked_lm_budget={budget} needs the vocabulary of the records: give "
-            "--spm_model_file or --vocab_file"
-        )
-    if budget:
-        flag_groups.check_vocabulary()
-
-
-def check_peak():
-    """Raises UserError if --peak_tflops is given where the operations are not known."""
-    if FLAGS.peak_tflops and FLAGS.length_buckets:
-        raise UserError(
-            f"--peak_tflops={FLAGS.peak_tflops} needs batches of one length: leave it "
-            "out, or train without --length_buckets"
-        )
+    if FLAGS.masked_lm_budget:
+        flag_groups.check_vocabulary(f"--masked_lm_budget={FLAGS.masked_lm_budget}")
 
 
 def warn():
@@ -97,7 +76,6 @@ def warn():
 
 def main(_):
     """Checks the flags, then trains and evaluates."""
-    flag_groups.note_obsolete_flags()
     check_flags()
     if FLAGS.do_train:
         warn()
@@ -125,7 +103,6 @@ def main(_):
         length_buckets=training_flags.read_length_buckets(),
         masking=training_flags.read_masking(config, tokenizer),
     )
-    check_peak()
     training_flags.check_directory()
     files.check_writable(FLAGS.output_dir, "output_dir")
     strategy = launch.set_up_devices()

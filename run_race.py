@@ -22,8 +22,7 @@ def define_flags():
     """Defines the script's flags; names and defaults are the original's."""
     flag_groups.define(
         options.Race,
-        options.FineTuningSteps,
-        options.RaceCheckpoints,
+        options.RaceSteps,
         *options.FINE_TUNING,
         train_step=12000,
         warmup_step=1000,
@@ -32,7 +31,6 @@ def define_flags():
         do_train=True,
         do_eval=True,
     )
-    flags.mark_flags_as_required(["data_dir", "output_dir"])
 
 
 def check_flags():
@@ -64,7 +62,6 @@ def warn_of_version(config):
 
 def main(_):
     """Checks the flags; then trains, evaluates, predicts and exports."""
-    flag_groups.note_obsolete_flags()
     check_flags()
 
     from albert_tf.cli import model_flags, training_flags
@@ -82,13 +79,15 @@ def main(_):
         levels=levels,
         record_files={split: FLAGS[flag].value for split, flag in RECORD_FLAGS.items()},
     )
-    training_flags.check_task(task.kind)
-    record_files = {flag: data.record_file(split) for split, flag in RECORD_FLAGS.items()}
-    training_flags.check_writable(**record_files)
     if FLAGS.do_train:
         warn_of_version(choice.config)
-    keep = FLAGS.num_keep_checkpoint if FLAGS.do_eval else None
-    training_flags.fine_tune(data, choice.config, keep_checkpoint_max=keep)
+    training_flags.fine_tune(
+        data,
+        choice.config,
+        record_flags=RECORD_FLAGS,
+        do_eval=FLAGS.do_eval,
+        keep_checkpoint_max=FLAGS.num_keep_checkpoint,
+    )
 
 
 def run():

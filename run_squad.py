@@ -24,19 +24,10 @@ RECORD_FLAGS = {"train": "train_feature_file", "predict": "predict_feature_file"
 def define_flags():
     """Defines the script's flags; names and defaults are those of the original's two."""
     flag_groups.define(
-        options.Squad,
-        *options.FINE_TUNING,
-        options.Einsum,
-        options.SquadLeftovers,
-        max_seq_length=384,
-    )
-    FLAGS["init_checkpoint"].help = (
-        "Weights to start from, the head among them if they are of a SQuAD model: a prefix, its "
-        ".index file or a directory. Not read if --output_dir holds a run."
+        options.Squad, *options.FINE_TUNING, options.SquadLeftovers, max_seq_length=384
     )
     for name in ("do_eval", "eval_batch_size"):  # prediction is evaluation here
         delattr(FLAGS, name)
-    flags.mark_flags_as_required(["output_dir"])
 
 
 def check_flags():
@@ -67,7 +58,6 @@ def check_lengths():
 
 def main(_):
     """Checks the flags; then trains, evaluates, predicts and exports."""
-    flag_groups.note_obsolete_flags()
     check_flags()
 
     from albert_tf.checkpoints import run_directory, source
@@ -103,15 +93,14 @@ def main(_):
     earlier = run_directory.RunDirectory(FLAGS.output_dir)
     can_evaluate = FLAGS.do_predict and data.is_labelled and not FLAGS.ensemble_dirs
     evaluates = can_evaluate and bool(FLAGS.do_train or earlier.trained)
-    record_files = {flag: data.record_file(use) for use, flag in RECORD_FLAGS.items()}
-    training_flags.check_writable(**record_files)
     training_flags.fine_tune(
         data,
         configs[0],
+        record_flags=RECORD_FLAGS,
+        do_eval=evaluates,
         train_steps=steps,
         warmup_steps=int(steps * FLAGS.warmup_proportion),
-        keep_checkpoint_max=KEEP_CHECKPOINTS if evaluates else None,
-        do_eval=evaluates,
+        keep_checkpoint_max=KEEP_CHECKPOINTS,
         eval_batch_size=FLAGS.predict_batch_size,
         ensemble=tuple(zip(configs, prefixes, strict=True)) if FLAGS.ensemble_dirs else (),
     )

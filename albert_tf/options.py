@@ -79,7 +79,7 @@ _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and 
 
 def option(
     default, help, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
-    repeated=False, path=None,
+    repeated=False, path=None, required=False,
 ):  # fmt: skip
     """Makes an option, a field of a group.
 
@@ -96,6 +96,7 @@ def option(
         path: str, kind of path: "file", "config", "directory", "files" (comma-separated patterns),
             "checkpoint" (a prefix or a directory), "output" or "output file" (not a directory);
             None if the value is not a path.
+        required: bool, whether the flag must be given.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -105,6 +106,7 @@ def option(
         "choices": choices,
         "repeated": repeated,
         "path": path,
+        "required": required,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -357,10 +359,19 @@ class Einsum(Options, heading=NO_EFFECT):
     use_einsum: bool = option(True, "There is one implementation, with the same results.")
 
 
-class SquadLeftovers(Options, heading=NO_EFFECT):
-    """Flags of the original for files."""
+class SquadLeftovers(Einsum, heading=NO_EFFECT):
+    """Flags of the original for implementations and files."""
 
     predict_feature_left_file: str | None = option(None, "Its contents are computed in every run.")
+
+
+class CorpusLeftovers(Options, heading=NO_EFFECT):
+    """Flags of the original for text."""
+
+    input_file_mode: str = option("r", "Input is always read as UTF-8 text.")
+
+
+TRAINING = (Optimizer, Clipping, Checkpoints, Memory, Devices, TpuEstimator)  # of all that train
 
 
 class Loop(Optimizer, Clipping, Checkpoints, Memory, Operations, Devices):
@@ -382,6 +393,13 @@ class Loop(Optimizer, Clipping, Checkpoints, Memory, Operations, Devices):
     record: object = None
     length_buckets: tuple | None = None
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.peak_tflops and self.length_buckets:
+            raise UserError(
+                f"--peak_tflops={self.peak_tflops} needs batches of one length: leave it out, or "
+                "train without --length_buckets")
+
     @property
     def curve_steps(self):
         """Number of updates between points of the curves (int)."""
@@ -394,7 +412,8 @@ class Loop(Optimizer, Clipping, Checkpoints, Memory, Operations, Devices):
 class FineTuningWork(Options, heading="What to do"):
     """The work to do, and the directory for it."""
 
-    output_dir: str | None = option(None, "Directory for checkpoints and results.", path="output")
+    output_dir: str | None = option(None, path="output", required=True, help=
+        "Directory for checkpoints and results.")
     do_train: bool = option(False, "Train.")
     do_eval: bool = option(False, "Evaluate every checkpoint and keep the best.")
     do_predict: bool = option(False, "Predict the test set with the best checkpoint.")
@@ -413,8 +432,8 @@ class FineTunedModel(Options, heading="Model and text"):
     init_checkpoint: str | None = option(None, path="checkpoint", help=
         "Encoder weights to start from: a prefix, its .index file, a directory, model.safetensors "
         "of the transformers library, or the name of a packaged model. The head is initialized "
-        "randomly. Without --do_train: a fine-tuned model to evaluate or predict with. Ignored "
-        "if --output_dir contains a run.")
+        "randomly, except that run_squad.py reads the head of a SQuAD model. Without --do_train: a "
+        "fine-tuned model to evaluate or predict with. Ignored if --output_dir contains a run.")
     albert_hub_module_handle: str | None = option(None, path="directory", help=
         "Local directory of an exported module, of TensorFlow 1 or 2, in place of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
@@ -472,18 +491,8 @@ class Export(Options, heading="Export"):
                 raise UserError(f"--{flag} needs --export_dir")
 
 
-FINE_TUNING = (  # groups of every fine-tuning script, after those of its task
-    FineTuningWork,
-    FineTunedModel,
-    FineTuningUpdates,
-    Optimizer,
-    Clipping,
-    Checkpoints,
-    Memory,
-    Export,
-    Devices,
-    TpuEstimator,
-)
+# Of every fine-tuning script, after those of its task.
+FINE_TUNING = (FineTuningWork, FineTunedModel, FineTuningUpdates, *TRAINING, Export)
 
 
 class FineTuning(Loop, Export, FineTuningUpdates, FineTunedModel, FineTuningWork):
@@ -533,8 +542,8 @@ class ClassifierData(Options, heading="Task and data"):
         "A number that the export returns with its predictions.")
 
 
-class ClassifierCheckpoints(Options, heading="Training and evaluation"):
-    """Which checkpoints to keep."""
+class ClassifierSteps(FineTuningSteps, heading="Training and evaluation"):
+    """The length of training, and which checkpoints to keep."""
 
     keep_checkpoint_max: int = option(5, _KEEP_EVALUATED, low=0)
 
@@ -555,7 +564,8 @@ class PredictedFile(Options, heading="Prediction of any file"):
 class Race(Options, heading="Task and data"):
     """Questions of RACE, and the files of their features."""
 
-    data_dir: str | None = option(None, "Directory that holds the folder RACE.", path="directory")
+    data_dir: str | None = option(None, path="directory", required=True, help=
+        "Directory that holds the folder RACE.")
     task_name: str = option("race", "Always race.", choices=("race",))
     train_file: str | None = option(None, _FEATURES.format("training"), path="output")
     eval_file: str | None = option(None, _FEATURES.format("development"), path="output")
@@ -572,8 +582,8 @@ class Race(Options, heading="Task and data"):
             raise UserError("--middle_only and --high_only exclude each other; give one of them")
 
 
-class RaceCheckpoints(Options, heading="Training and evaluation"):
-    """Which checkpoints to keep."""
+class RaceSteps(FineTuningSteps, heading="Training and evaluation"):
+    """The length of training, and which checkpoints to keep."""
 
     num_keep_checkpoint: int = option(5, _KEEP_EVALUATED, low=0)
 
@@ -631,12 +641,13 @@ class PretrainingData(Options, heading="Model and data"):
 
     albert_config_file: str | None = option(None, path="config", help=
         "JSON file with the model's architecture; by default the one next to --init_checkpoint.")
-    input_file: str | None = option(None, path="files", help=
+    input_file: str | None = option(None, path="files", required=True, help=
         "Comma-separated globs of TFRecords to train on.")
     eval_input_file: str | None = option(None, path="files", help=
         "Comma-separated globs of held-out TFRecords to evaluate on. By default, as in the "
         "original, --input_file, which says little about other text.")
-    output_dir: str | None = option(None, "Directory for checkpoints and results.", path="output")
+    output_dir: str | None = option(None, path="output", required=True, help=
+        "Directory for checkpoints and results.")
     init_checkpoint: str | None = option(None, path="checkpoint", help=
         "Weights to start from: a prefix, its .index file, a directory or the name of a packaged "
         "model. Step and moments are not read. Ignored if --output_dir contains a run to resume.")
@@ -673,24 +684,28 @@ class PretrainingUpdates(Options, heading="Training and evaluation"):
         "the order of files and records.")
 
 
-class OnlineMasking(Options, heading="Masking"):
+class NGrams(Options):
+    """The n-grams to mask."""
+
+    do_whole_word_mask: bool = option(True, help=
+        "Mask whole words; if false, the n-grams consist of pieces.")
+    favor_shorter_ngram: bool = option(True, help=
+        "Draw n-gram lengths n with probability proportional to 1/n; if false, the probabilities "
+        "are reversed, so that the longest are the most frequent.")
+    ngram: int = option(3, "Longest n-gram to mask, in words.", low=1, high=_LONGEST)
+
+
+class OnlineMasking(NGrams, heading="Masking while records are read, with --masked_lm_budget"):
     """Masking of records while they are read, with the names of create_pretraining_data.py."""
 
     masked_lm_budget: float = option(0.0, low=0, below=1, help=
         "Share of the pieces to mask, such as 0.15, for records made with "
         "create_pretraining_data.py --masked_lm_prob=0. Each epoch has new masks. 0 if the records "
         "have masks.")
-    ngram: int = option(3, "With --masked_lm_budget: longest n-gram to mask, in words.", low=1)
-    favor_shorter_ngram: bool = option(True, help=
-        "With --masked_lm_budget: draw n-gram lengths n with probability proportional to 1/n; if "
-        "false, the probabilities are reversed.")
-    do_whole_word_mask: bool = option(True, help=
-        "With --masked_lm_budget: mask whole words; if false, the n-grams consist of pieces.")
     spm_model_file: str | None = option(None, path="file", help=
-        "With --masked_lm_budget: SentencePiece model of the records. Either this or --vocab_file "
-        "is needed, for [MASK] and the random pieces.")
-    vocab_file: str | None = option(None, path="file", help=
-        "With --masked_lm_budget: WordPiece vocabulary of the records.")
+        "SentencePiece model of the records. Either this or --vocab_file is needed, for [MASK] and "
+        "the random pieces.")
+    vocab_file: str | None = option(None, path="file", help="WordPiece vocabulary of the records.")
 
 
 class TrainingPairs(Options, heading="Minimal pairs"):
@@ -721,7 +736,7 @@ class Pretraining(Loop, PretrainingUpdates, PretrainingData, TrainingPairs):
 class Corpus(Options, heading="Text"):
     """Text files, and the cleaning of their text."""
 
-    input_file: str | None = option(None, path="files", help=
+    input_file: str | None = option(None, path="files", required=True, help=
         "Comma-separated glob patterns of UTF-8 text files, plain, .gz or .bz2: one sentence per "
         "line, a blank line between documents. See --input_format for other forms.")
     do_lower_case: bool = option(True, "Lower-case the text. True for the published models.")
@@ -757,8 +772,6 @@ class CorpusVocabulary(Options, heading="Vocabulary"):
         "SentencePiece model, for instance 30k-clean.model. Either this or --vocab_file is needed.")
     vocab_file: str | None = option(None, path="file", help=
         "WordPiece vocabulary, one token per line. Not used if there is a --spm_model_file.")
-    input_file_mode: str = option("r", help=
-        "Accepted and without effect: input is always read as UTF-8 text.")
 
 
 class Selection(Options, heading="Choice of documents"):
@@ -782,17 +795,12 @@ class WordStart(Options, heading="Choice of documents"):
         "punctuation, which suits only English. piece: SentencePiece's mark of a space.")
 
 
-class Instances(Options, heading="Pairs and masks"):
+class Instances(NGrams, heading="Pairs and masks"):
     """Contents of the records for pre-training."""
 
-    do_whole_word_mask: bool = option(True, help=
-        "Mask whole words; if false, the n-grams consist of pieces.")
     do_permutation: bool = option(False, help=
         "Also shuffle as many tokens as are masked, and predict them. The masked_lm_* features get "
         "twice as long: give run_pretraining.py twice this --max_predictions_per_seq.")
-    favor_shorter_ngram: bool = option(True, help=
-        "Draw n-gram lengths n with probability proportional to 1/n; if false, the probabilities "
-        "are reversed, so that the longest are the most frequent.")
     random_next_sentence: bool = option(False, help=
         "The sentence-level task. False: sentence order (ALBERT), negatives are the two "
         "segments swapped. True: next sentence (BERT), the second segment of negatives is from a "
@@ -802,7 +810,6 @@ class Instances(Options, heading="Pairs and masks"):
     # two tokens are the shortest target of a short sequence
     max_seq_length: int = option(512, low=NUM_SPECIALS + 2, high=_LONGEST, help=
         "Most tokens per instance, with [CLS] and both [SEP]; the rest is padded with 0.")
-    ngram: int = option(3, "Longest n-gram to mask, in words.", low=1, high=_LONGEST)
     max_predictions_per_seq: int = option(20, low=1, high=_LONGEST, help=
         "Most tokens to predict per instance.")
     random_seed: int = option(12345, low=0, high=2**64 - 1, help=
@@ -820,7 +827,7 @@ class Instances(Options, heading="Pairs and masks"):
 class RecordFiles(Options, heading="Output"):
     """Output files for records, and the processes that write them."""
 
-    output_file: str | None = option(None, path="output", help=
+    output_file: str | None = option(None, path="output", required=True, help=
         "Comma-separated names of the TFRecord files to write; the instances go to them in turn. "
         "Names that end in .gz are compressed. name@64 stands for 64 files: name-00000-of-00064 "
         "and so on.")
@@ -852,7 +859,7 @@ class Runner(Options, heading="Apache Beam"):
 class SentencePieceFile(Options, heading="Model"):
     """Output file for a SentencePiece model."""
 
-    model_prefix: str | None = option(None, path="output", help=
+    model_prefix: str | None = option(None, path="output", required=True, help=
         "Path of the model without its ending; .model and .vocab are added.")
 
 
@@ -879,54 +886,52 @@ class ConfigFile(Options, heading="Flags"):
     """A model's config to write."""
 
     size: str = option("base", "The size of the model.", choices=SIZES)
-    vocab: str | None = option(None, path="file", help=
+    vocab: str | None = option(None, path="file", required=True, help=
         "The SentencePiece model, or a WordPiece vocabulary (a file *.txt).")
     max_position_embeddings: int = option(512, "Longest sequence of the model, in pieces.")
     output_file: str = option("albert_config.json", "File to write.", path="output")
 
 
-class CheckpointExport(Options, heading="Flags"):
+class ExportedModel(Options):
+    """A model to write in another form, and where to write it."""
+
+    albert_directory: str | None = option(None, path="directory", required=True, help=
+        "Directory with albert_config.json and the checkpoint; for a module or "
+        "--export_format=hf also with the SentencePiece model (and its .vocab, if there is one) or "
+        "vocab.txt.")
+    checkpoint_name: str = option("model.ckpt-best", path="output", help=
+        "Checkpoint in that directory: a prefix, or for export_checkpoints.py model.safetensors of "
+        "the transformers library.")
+    do_lower_case: bool = option(True, help=
+        "Whether the text is lower-cased. By default as in run.json of the training, if there is "
+        "one.")
+    strip_accents: bool = option(True, _STRIP_ACCENTS)
+    export_path: str | None = option(None, path="output", required=True, help=
+        "Directory to write; for --export_format=tf1 or tf2 a prefix.")
+    card_file: str | None = option(None, path="file", help=_CARD)
+
+
+class CheckpointExport(ExportedModel, heading="Flags"):
     """A checkpoint to write in another form."""
 
-    albert_directory: str | None = option(None, path="directory", help=
-        "Directory with the checkpoint and albert_config.json; for --export_format=hf with the "
-        "SentencePiece model or vocab.txt too.")
-    checkpoint_name: str = option("model.ckpt-best", path="output", help=
-        "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.")
-    do_lower_case: bool = option(True, help=
-        "For --export_format=hf: whether the tokenizer lower-cases. By default as in run.json "
-        "of the training, if there is one.")
-    strip_accents: bool = option(True, _STRIP_ACCENTS)
-    export_path: str | None = option(None, path="output", help=
-        "Prefix to write; for --export_format=hf a directory.")
     export_format: str = option("tf1", choices=("tf1", "tf2", "hf"), help=
         "tf1: the original's form, which every TensorFlow reads. tf2: this project's. hf: a "
         "directory that from_pretrained of the transformers library reads.")
     dtype: str = option("fp32", choices=("fp32", "fp16"), help=
         "For --export_format=hf: type of the weights in the file. fp16 halves it; albert_tf still "
         "computes in float32.")
-    card_file: str | None = option(None, path="file", help=f"For --export_format=hf: {_CARD}")
 
 
-class HubExport(Options, heading="Flags"):
+class HubExport(ExportedModel, heading="Flags"):
     """A TF Hub module to write."""
 
-    albert_directory: str | None = option(None, path="directory", help=
-        "Directory with albert_config.json, the checkpoint, and the SentencePiece model (with its "
-        ".vocab, if there is one) or vocab.txt.")
-    checkpoint_name: str = option("model.ckpt-best", path="output", help=
-        "Prefix of the checkpoint in that directory.")
-    do_lower_case: bool = option(True, "Whether the model is for lower-cased text.")
-    strip_accents: bool = option(True, _STRIP_ACCENTS)
     # [CLS], a piece, [SEP]
     max_seq_length: int | None = option(None, low=3, help=
         "Preprocessing: length of its output in pieces. By default 128, or fewer if "
         "albert_config.json is there and has fewer positions.")
-    export_path: str | None = option(None, "Directory to write.", path="output")
     export_type: str = option("model", choices=("model", "preprocessing"), help=
         "model: the encoder, with .mlm and .sop where the heads are there. preprocessing: text to "
         "the encoder's inputs.")
-    card_file: str | None = option(None, path="file", help=_CARD)
 
 
 # === predict.py ==================================================================================
@@ -1011,10 +1016,10 @@ class TrainedTask(Options, heading="Settings that --model does not record"):
 class MinimalPairs(Options, heading="Minimal pairs"):
     """A pre-trained model, pairs of sentences, and what is measured on them."""
 
-    model: str | None = option(None, path="checkpoint", help=
+    model: str | None = option(None, path="checkpoint", required=True, help=
         "Directory of a pre-training, an unpacked release, a hub module or of the transformers "
         "library, the prefix of a checkpoint, or the name of a packaged model.")
-    input_file: str | None = option(None, path="files", help=
+    input_file: str | None = option(None, path="files", required=True, help=
         "Comma-separated glob patterns of files with pairs: JSON lines with sentence_good, "
         "sentence_bad and perhaps UID, field, linguistics_term, as in BLiMP; a good and a bad "
         "sentence with a tab between them; or a line for each, the good one first.")

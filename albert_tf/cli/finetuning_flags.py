@@ -47,5 +47,4 @@ def check_model():
         )
     if not FLAGS.albert_config_file:
         raise UserError("give --albert_config_file or --albert_hub_module_handle")
-    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
-        raise UserError("give --spm_model_file or --vocab_file")
+    flag_groups.check_vocabulary("training")

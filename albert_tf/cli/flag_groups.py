@@ -66,6 +66,8 @@ def define(*groups, **defaults):
             else:
                 _DEFINE[options.kind_of(field)](name, default, text)
             flag = FLAGS[name]
+            if field.metadata["required"]:
+                flags.mark_flag_as_required(name)
             flag.help = text  # without absl's notes on choices and repetition
             flag.option, flag.group, flag.subject = field, group, group.heading
     if defaults:
@@ -143,8 +145,14 @@ def _problem(kind, path):
     return None
 
 
-def check_vocabulary():
-    """Raises UserError if the vocabulary that the flags name does not exist."""
+def check_vocabulary(needed_for=None):
+    """Raises UserError if the vocabulary that the flags name does not exist.
+
+    Args:
+        needed_for: str, what is impossible without a vocabulary; None if none need be given.
+    """
+    if needed_for and not (FLAGS.spm_model_file or FLAGS.vocab_file):
+        raise UserError(f"{needed_for} needs a vocabulary: give --spm_model_file or --vocab_file")
     check_exist("spm_model_file" if FLAGS.spm_model_file else "vocab_file")
 
 
@@ -183,12 +191,9 @@ def check_run():
     if FLAGS.do_train or FLAGS.init_checkpoint or FLAGS.continuous_eval_timeout:
         return
     what = "" if os.path.isdir(directory) else "does not exist, so it "
-    predicts = "do_predict" in FLAGS and FLAGS.do_predict
-    evaluates = "do_eval" in FLAGS and FLAGS.do_eval
-    needs = "predict with" if predicts else "evaluate" if evaluates else "export"
     raise UserError(
-        f"--output_dir={directory} {what}holds no checkpoint to {needs}: give the directory of a "
-        "training, or a trained model as --init_checkpoint"
+        f"--output_dir={directory} {what}holds no checkpoint to evaluate, predict with or export: "
+        "give the directory of a training, or a trained model as --init_checkpoint"
     )
 
 

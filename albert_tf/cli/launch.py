@@ -98,10 +98,14 @@ def run(main):
 
 
 def check_words(argv):
-    """Raises UserError for arguments that are not flags, and for invalid values of flags."""
+    """Raises UserError for arguments that are not flags, and for invalid values of flags.
+
+    Prints a line for each given flag that has no effect any more.
+    """
     if len(argv) > 1:
         raise UserError(f"not a flag: {' '.join(argv[1:])}. Flags begin with --")
     flag_groups.check_values()
+    flag_groups.note_obsolete_flags()
 
 
 def _describe(error):

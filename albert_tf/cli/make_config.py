@@ -26,7 +26,6 @@ INITIALIZER_RANGES = {"tiny": 0.05, "mini": 0.05, "small": 0.05}
 def define_flags():
     """Defines the script's flags."""
     flag_groups.define(options.ConfigFile)
-    flags.mark_flags_as_required(["vocab"])
 
 
 def config_of(size, vocab_size, max_position_embeddings):

@@ -22,7 +22,6 @@ FLAGS = flags.FLAGS
 def define_flags():
     """Defines the script's flags."""
     flag_groups.define(options.MinimalPairs, options.TrainedModel)
-    flags.mark_flags_as_required(["model", "input_file"])
 
 
 def main(_):

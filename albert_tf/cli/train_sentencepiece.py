@@ -24,7 +24,6 @@ def define_flags():
     flag_groups.define(
         options.Corpus, options.TextFormat, options.SentencePieceFile, options.SentencePiece
     )
-    flags.mark_flags_as_required(["input_file", "model_prefix"])
 
 
 def read_sentences(paths, form, skipped):

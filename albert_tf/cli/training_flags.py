@@ -261,37 +261,40 @@ def check_weights(tokenizer):
 # --- Fine-tuning ---------------------------------------------------------------------------------
 
 
-def check_writable(*directories, **record_files):
+def check_writable(data, record_flags):
     """Raises UserError if an output cannot be written.
 
     Args:
-        *directories: str, names of flags for directories.
-        **record_files: str, path of each record file, by the name of its flag.
+        data: tasks.base.DataSet.
+        record_flags: dict of split -> name of the flag for the file of its records.
     """
     check_directory()
-    for flag in ("output_dir", "export_dir", *directories):
-        if FLAGS[flag].value:
+    for flag in ("output_dir", "export_dir", "cached_dir", "glue_submission_dir"):
+        if flag in FLAGS and FLAGS[flag].value:
             files.check_writable(FLAGS[flag].value, flag)
-    for flag, path in record_files.items():
-        files.check_file_writable(path, flag)
+    for split, flag in record_flags.items():
+        files.check_file_writable(data.record_file(split), flag)
 
 
-def check_task(kind):
-    """Raises UserError if the command's model was trained for another task than a FinetunedTask."""
-    source.check_task(kind, FLAGS.output_dir, None if FLAGS.do_train else FLAGS.init_checkpoint)
-
-
-def fine_tune(data, config, **values):
+def fine_tune(data, config, *, record_flags, do_eval, **values):
     """Trains, evaluates, predicts and exports as the flags say.
 
     Args:
         data: tasks.base.DataSet.
         config: AlbertConfig.
+        record_flags: dict, as of `check_writable`.
+        do_eval: bool, whether to evaluate.
         **values: values that are not flags, and replacements for flags, as in
             `settings_of`; by default the number of updates is that of --train_step
-            or --num_train_epochs. `keep_checkpoint_max` must be None without evaluation: another
-            process may evaluate later, and until then all checkpoints have to stay.
+            or --num_train_epochs.
+
+    Raises:
+        UserError: the model was trained for another task, or an output cannot be written.
     """
+    if data.task.kind:
+        given = None if FLAGS.do_train else FLAGS.init_checkpoint
+        source.check_task(data.task.kind, FLAGS.output_dir, given)
+    check_writable(data, record_flags)
     values["length_buckets"] = read_length_buckets()  # before features are made
     strategy = launch.set_up_devices()
     if "train_steps" not in values:
@@ -299,7 +302,9 @@ def fine_tune(data, config, **values):
     if FLAGS.do_train:
         values["init_checkpoint"] = FLAGS.init_checkpoint or FLAGS.albert_hub_module_handle
     tokenizer = data.task.text.tokenizer
-    settings = settings_of(options.FineTuning, config, tokenizer, **values)
+    if not do_eval:  # another process may evaluate later, and until then all checkpoints stay
+        values["keep_checkpoint_max"] = None
+    settings = settings_of(options.FineTuning, config, tokenizer, do_eval=do_eval, **values)
     finetuning.fine_tune(data, config, settings, strategy)
 
 

@@ -191,7 +191,7 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*RECORDS, "--input_file={here}/*", "--eval_input_file=none"), "matches 'none'"),
         ((*RECORDS, "--input_file={here}/*", "--init_checkpoint=none"), "=none: there"),
         ((*RECORDS, "--input_file={here}/*", CONFIG[:-4]), NO_FILE),
-        ((*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"), "needs the voc"),
+        ((*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"), "needs a voc"),
         ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram does nothing without --mask"),
         (
             (*RECORDS, "--input_file={here}/*", "--favor_shorter_ngram"),
@@ -211,7 +211,7 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*DATA, "--input_file=none"), "--input_file: no file matches 'none'"),
         ((*DATA, "--input_file={here}/*", "--vocab_file=none"), NO_FILE),
         ((*DATA, "--input_file={here}/*", "--dupe_factor=0"), "at least 1"),
-        ((*DATA[:1], "--input_file={here}/*"), "one of --spm_model_file and"),
+        ((*DATA[:1], "--input_file={here}/*"), "needs a vocabulary: give --spm"),
         ((*DATA, "--input_file={here}/*", "--document_per_line"), "is for --in"),
     ],
     "train_sentencepiece": [

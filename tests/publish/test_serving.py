@@ -822,7 +822,7 @@ def test_flags_that_do_not_go_together(script, flags, message, run_main, tmp_pat
 def test_no_checkpoint_to_export(export_again, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     (tmp_path / "out").mkdir()
-    with pytest.raises(ValueError, match="holds no checkpoint to export"):
+    with pytest.raises(ValueError, match="holds no checkpoint to evaluate, predict with or export"):
         export_again("RTE", tmp_path / "out", spm_model_file=SPM, max_seq_length=40)
     assert not list(tmp_path.glob("export/*"))
 
