@@ -65,11 +65,8 @@ def main(_):
         )
     inputs = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = schemas.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
-    heldout_outputs = []
-    if FLAGS.heldout_output_file:
-        heldout_outputs = schemas.expand_shards(
-            FLAGS.heldout_output_file, flag="heldout_output_file"
-        )
+    heldout = FLAGS.heldout_output_file
+    heldout_outputs = schemas.expand_shards(heldout, flag="heldout_output_file") if heldout else []
     runner = beam_runner()
     tokenizer = tokenization.FullTokenizer(
         vocab_file=FLAGS.vocab_file,

@@ -70,17 +70,16 @@ def export_preprocessing(tokenizer):
     """
     import tensorflow as tf
 
+    from albert_tf.cli import model_flags
     from albert_tf.publish import hub, saved_models
 
     length = FLAGS.max_seq_length or hub.DEFAULT_SEQ_LENGTH
     path = os.path.join(FLAGS.albert_directory, CONFIG_FILE)
     if tf.io.gfile.exists(path):
-        limit = AlbertConfig.from_json_file(path).max_position_embeddings
-        if FLAGS.max_seq_length and length > limit:
-            raise UserError(
-                f"--max_seq_length={length} exceeds max_position_embeddings={limit} of {path}"
-            )
-        length = min(length, limit)
+        config = AlbertConfig.from_json_file(path)
+        if FLAGS.max_seq_length:
+            model_flags.check_length(config, path)
+        length = min(length, config.max_position_embeddings)
     module = hub.Preprocessing(tokenizer, length)
     card = hub.preprocessing_card(tokenizer, length, FLAGS.export_path, FLAGS.card_file)
     saved_models.save_module(module, FLAGS.export_path, card=card)

@@ -30,11 +30,12 @@ def read_config():
     else:
         found = source.find(FLAGS.init_checkpoint)
         config, path = found.read_config(), found.directory
-    _check_length(config, path)
+    check_length(config, path)
     return config
 
 
-def _check_length(config, path):
+def check_length(config, path):
+    """Raises UserError if --max_seq_length exceeds the positions of an AlbertConfig at a path."""
     if FLAGS.max_seq_length > config.max_position_embeddings:
         raise UserError(
             f"--max_seq_length={FLAGS.max_seq_length} exceeds max_position_embeddings="
@@ -112,7 +113,7 @@ def follow(found, names, given=None, may_differ=False):
     config, (kind, path) = choice.config, choice.vocabulary
     config_path = choice.config_path or found.config_file()
     config_path = config_path or (found.settings_file if found.settings else found.directory)
-    _check_length(config, config_path)
+    check_length(config, config_path)
     if found and not found.settings:
         taken = [path] * (not choice.vocabulary_path) + [config_path] * (not choice.given_config)
         if taken:

@@ -261,28 +261,13 @@ def check_weights(tokenizer):
 # --- Fine-tuning ---------------------------------------------------------------------------------
 
 
-def check_writable(data, record_flags):
-    """Raises UserError if an output cannot be written.
-
-    Args:
-        data: tasks.base.DataSet.
-        record_flags: dict of split -> name of the flag for the file of its records.
-    """
-    check_directory()
-    for flag in ("output_dir", "export_dir", "cached_dir", "glue_submission_dir"):
-        if flag in FLAGS and FLAGS[flag].value:
-            files.check_writable(FLAGS[flag].value, flag)
-    for split, flag in record_flags.items():
-        files.check_file_writable(data.record_file(split), flag)
-
-
 def fine_tune(data, config, *, record_flags, do_eval, **values):
     """Trains, evaluates, predicts and exports as the flags say.
 
     Args:
         data: tasks.base.DataSet.
         config: AlbertConfig.
-        record_flags: dict, as of `check_writable`.
+        record_flags: dict of split -> name of the flag for the file of its records.
         do_eval: bool, whether to evaluate.
         **values: values that are not flags, and replacements for flags, as in
             `settings_of`; by default the number of updates is that of --train_step
@@ -294,7 +279,12 @@ def fine_tune(data, config, *, record_flags, do_eval, **values):
     if data.task.kind:
         given = None if FLAGS.do_train else FLAGS.init_checkpoint
         source.check_task(data.task.kind, FLAGS.output_dir, given)
-    check_writable(data, record_flags)
+    check_directory()
+    for flag in ("output_dir", "export_dir", "cached_dir", "glue_submission_dir"):
+        if flag in FLAGS and FLAGS[flag].value:
+            files.check_writable(FLAGS[flag].value, flag)
+    for split, flag in record_flags.items():
+        files.check_file_writable(data.record_file(split), flag)
     values["length_buckets"] = read_length_buckets()  # before features are made
     strategy = launch.set_up_devices()
     if "train_steps" not in values:
