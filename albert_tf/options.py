@@ -908,7 +908,8 @@ class ExportedModel(Options):
     strip_accents: bool = option(True, _STRIP_ACCENTS)
     export_path: str | None = option(None, path="output", required=True, help=
         "Directory to write; for --export_format=tf1 or tf2 a prefix.")
-    card_file: str | None = option(None, path="file", help=_CARD)
+    card_file: str | None = option(None, path="file", help=
+        f"For a module or --export_format=hf: {_CARD}")
 
 
 class CheckpointExport(ExportedModel, heading="Flags"):
