@@ -23,7 +23,7 @@ from albert_tf.model.encoder import (
     get_activation,
     truncated_normal,
 )
-from albert_tf.model.keras_model import ConfiguredModel, model_inputs, serializable
+from albert_tf.model.keras_model import ConfiguredModel, model_inputs, required, serializable
 
 ENCODER_OPTIONS = ("use_one_hot_embeddings", "recompute")  # of AlbertModel
 
@@ -98,7 +98,7 @@ class ModelWithHead(ConfiguredModel):
             setattr(self, name, value)
 
     def _pooled_output(self, features, training):
-        nowhere = model_inputs(features)[0][:, :0]  # [B, 0]
+        nowhere = required(features, "input_ids")[:, :0]  # [B, 0]
         return self.encoder(features, training=training, positions=nowhere)["pooled_output"]
 
     def _output_weights(self, outputs, stddev=0.02):
@@ -125,10 +125,8 @@ class PretrainingModel(ModelWithHead):
         self.sentence_order = self._output_weights(2, config.initializer_range)
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
-        model_inputs(features, "masked_lm_positions")
-        encoded = self.encoder(
-            features, training=training, positions=features["masked_lm_positions"]
-        )
+        positions = required(features, "masked_lm_positions")
+        encoded = self.encoder(features, training=training, positions=positions)
         return {
             "masked_lm_logits": self.masked_lm(
                 encoded["sequence_output"], self.encoder.embedding_table
@@ -325,14 +323,12 @@ class SquadV2Model(ModelWithHead):
         self.answer_class = AnswerClass(config, dropout_prob, dtype=policy)
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
-        model_inputs(features, "p_mask")
+        forbidden = tf.cast(required(features, "p_mask"), tf.float32)
         x = self.encoder(features, training=training)["sequence_output"]
-        forbidden = tf.cast(features["p_mask"], tf.float32)
         start_logits = _masked(_on_rows(self.start_logits, x)[..., 0], forbidden)
         cls_logits = self.answer_class(x, start_logits, training=training)
         if training:
-            model_inputs(features, "start_positions")
-            starts = tf.reshape(features["start_positions"], [-1, 1])
+            starts = tf.reshape(required(features, "start_positions"), [-1, 1])
             end_logits = self._end_logits(x, starts, forbidden)[:, 0]
             spans = {"start_logits": start_logits, "end_logits": end_logits}
         else:

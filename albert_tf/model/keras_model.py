@@ -127,37 +127,43 @@ class ConfiguredModel(tf_keras.Model):
         return model
 
 
-def model_inputs(features, *more):
+def model_inputs(features):
     """The ids, mask and token types in a dict of features; None if it lacks one.
 
     Args:
         features: dict of int tensors [B, T]: input_ids; input_mask (`attention_mask` in
             transformers); token_type_ids, or `segment_ids` as in the original's records.
-        *more: str, names of other features that the model needs.
 
     Returns:
         tuple of three tensors, the last two of which may be None.
 
     Raises:
-        UserError: there are no input_ids, or one of the others is missing.
+        UserError: there are no input_ids.
     """
-    is_mapping = isinstance(features, Mapping)
-    names = ", ".join(map(str, features)) if is_mapping else type(features).__name__
-    if not is_mapping or "input_ids" not in features:
-        raise UserError(
-            "a model takes a dict of input_ids, input_mask and token_type_ids, as a FullTokenizer "
-            f"returns. Received: {names}"
-        )
-    missing = [name for name in more if name not in features]
-    if missing:
-        raise UserError(
-            f"the features lack {', '.join(missing)}, which this model needs besides those of a "
-            f"FullTokenizer. Received: {names}"
-        )
     return (
-        features["input_ids"],
+        required(features, "input_ids"),
         _first(features, "input_mask", "attention_mask"),
         _first(features, "token_type_ids", "segment_ids"),
+    )
+
+
+def required(features, name):
+    """A feature that a model cannot do without.
+
+    Args:
+        features: dict of tensors.
+        name: str.
+
+    Raises:
+        UserError: `features` is no dict, or has no such feature.
+    """
+    is_mapping = isinstance(features, Mapping)
+    if is_mapping and name in features:
+        return features[name]
+    received = ", ".join(map(str, features)) if is_mapping else type(features).__name__
+    raise UserError(
+        "a model takes a dict of input_ids, input_mask and token_type_ids, as a FullTokenizer "
+        f"returns, and some models more. There is no {name}. Received: {received}"
     )
 
 

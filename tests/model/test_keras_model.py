@@ -295,7 +295,7 @@ def test_features_may_have_the_names_of_records_or_of_a_tokenizer():
 )
 def test_a_feature_that_only_one_model_needs_is_named(name, missing, training):
     given = {key: value for key, value in inputs_of(name).items() if key != missing}
-    message = f"the features lack {missing}, which .* Received: input_ids, input_mask, token_type"
+    message = f"There is no {missing}. Received: input_ids, input_mask, token_type"
     with pytest.raises(UserError, match=message):
         make(name)(given, training=training)
 
