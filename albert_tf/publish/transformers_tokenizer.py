@@ -113,8 +113,7 @@ def _control_split(proto):
 
 def _score(piece):
     """A piece's score; so low for a digit and a comma that they are split, as in ALBERT."""
-    text = piece.piece
-    return piece.score - 100.0 * (text.endswith(",") and text[-2:-1].isdigit())
+    return piece.score - 100.0 * tokenization.is_number_and_comma(piece.piece)
 
 
 # --- WordPiece --------------------------------------------------------------------------------

@@ -61,16 +61,13 @@ class Sample:
                 self.reserved += 1
             elif sentence:
                 self.read += 1
-                self._keep(sentence, draw)
+                # All sentences are equally likely to be kept.
+                if len(self.kept) < options.input_sentence_size:
+                    self.kept.append(sentence)
+                elif (place := draw.randrange(self.read)) < len(self.kept):
+                    self.kept[place] = sentence
         if not self.kept:
             raise UserError(f"--input_file: it holds no sentence to train on{self.left_out()}")
-
-    def _keep(self, sentence, draw):
-        """Keeps a sentence with the probability that makes all sentences equally likely."""
-        if len(self.kept) < self._options.input_sentence_size:
-            self.kept.append(sentence)
-        elif (place := draw.randrange(self.read)) < len(self.kept):
-            self.kept[place] = sentence
 
     def left_out(self):
         """A note on the sentences left out; empty if there are none."""

@@ -142,7 +142,7 @@ def encode_pieces(processor, text):
     """
     pieces = []
     for piece in _encode(processor, text):
-        if piece.endswith(",") and _is_number_and_comma(piece):
+        if is_number_and_comma(piece):
             number = piece[:-1].replace(WORD_START, "")
             pieces += [*_encode(processor, number), ","]
         else:
@@ -150,7 +150,8 @@ def encode_pieces(processor, text):
     return pieces
 
 
-def _is_number_and_comma(piece):
+def is_number_and_comma(piece):
+    """Whether a piece (str) ends in a digit and a comma, so that `encode_pieces` splits it."""
     return piece.endswith(",") and piece[-2:-1].isdigit()
 
 
@@ -207,13 +208,13 @@ def basic_tokens(text, lower=True, strip_accents=True):
     Returns:
         list of str.
     """
-    text = "".join(map(_cached_cleaned, text))
+    text = "".join(map(cleaned, text))
     if lower:
         text = text.lower()
     if lower and strip_accents:
         text = unicodedata.normalize("NFD", text)
-        text = "".join(itertools.filterfalse(_cached_is_accent, text))
-    return "".join(map(_cached_set_apart, text)).split()
+        text = "".join(itertools.filterfalse(is_accent, text))
+    return "".join(map(set_apart, text)).split()
 
 
 def wordpieces(word, vocab):
@@ -243,8 +244,10 @@ def wordpieces(word, vocab):
 
 
 # Clean-up of one character. The results are cached, since a text has few different characters.
+_cached = functools.lru_cache(maxsize=_MOST_CACHED)
 
 
+@_cached
 def cleaned(char):
     """A character after WordPiece's clean-up: unchanged, dropped (""), or with spaces around it."""
     if char in "\t\n\r":  # the only control characters that stay: they are white space
@@ -256,21 +259,18 @@ def cleaned(char):
     return char
 
 
+@_cached
 def is_accent(char):
     """Whether lower-casing drops a character of decomposed text."""
     return unicodedata.category(char) == "Mn"
 
 
+@_cached
 def set_apart(char):
     """A character, with spaces around it if it is a word of its own."""
     # Signs such as $ + ` are not punctuation in Unicode, but are split as if they were.
     is_punctuation = char in string.punctuation or unicodedata.category(char).startswith("P")
     return f" {char} " if is_punctuation else char
-
-
-_cached_cleaned, _cached_is_accent, _cached_set_apart = map(
-    functools.cache, (cleaned, is_accent, set_apart)
-)
 
 
 # --- Where words start ---
@@ -564,7 +564,7 @@ class SentencePieceTokenizer(FullTokenizer):
         return _flat(self._processor.encode(texts, num_threads=1))
 
     def needs_pieces(self, id_: int) -> bool:
-        return id_ == self._processor.unk_id() or _is_number_and_comma(self.inv_vocab[id_])
+        return id_ == self._processor.unk_id() or is_number_and_comma(self.inv_vocab[id_])
 
 
 class WordPieceTokenizer(FullTokenizer):
