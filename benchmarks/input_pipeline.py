@@ -65,7 +65,9 @@ def make_files(directory, args):
             "next_sentence_labels": [0],
         }
 
-    some = [schemas.encode(example(), schema) for _ in range(1000)]
+    rows = [example() for _ in range(1000)]
+    columns = {name: np.stack([row[name] for row in rows]) for name in schema}
+    some = schemas.encode_rows(columns, schema)
     per_file = int(args.gigabytes * 1e9 / args.files / np.mean([len(record) for record in some]))
     for number, path in enumerate(paths):
         with tf.io.TFRecordWriter(path) as writer:

@@ -68,8 +68,8 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     for name in (path, sidecar):
         if tf.io.gfile.isdir(name):
             raise UserError(f"{name} is a directory, and features are to be written there")
-    found = _read_sidecar(sidecar)
-    reason = _why_not(path, found, wanted)
+    found = record_files.read_state(sidecar)
+    reason = _why_not(path, sidecar, found, wanted)
     if reason is None:
         record_files.check_records([path], schema)
         print(f"Using features again: {path} ({found['records']} records, same settings and input)")
@@ -84,31 +84,22 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     return cache
 
 
-def _read_sidecar(path):
-    """The content of a sidecar; an empty dict if it is not there, None if it is damaged."""
-    if not tf.io.gfile.exists(path):
-        return {}
-    try:
-        found = files.read_json(path)
-        numbers = [found["records"], found["bytes"], *found["counts"].values()]
-    except (UserError, LookupError, TypeError, AttributeError):
-        return None
-    return found if all(type(number) is int for number in numbers) else None  # no bool, no nan
-
-
-def _why_not(path, found, wanted):
+def _why_not(path, sidecar, found, wanted):
     """The reason why the records at a path cannot be used; None if they can."""
     if not tf.io.gfile.exists(path):
         return "there are none yet"
-    if not found:
-        state = "its .meta.json, which says how it was made, is damaged"
-        return state if found is None else "it lacks a .meta.json that says how it was made"
-    made = {name: found[name] for name in found.keys() - {"records", "bytes", "counts"}}
+    if not tf.io.gfile.exists(sidecar):
+        return "it lacks a .meta.json that says how it was made"
+    made = dict(found)
+    records, size, counts = (made.pop(name, None) for name in ("records", "bytes", "counts"))
+    numbers = [records, size, *(counts.values() if isinstance(counts, dict) else [None])]
+    if not all(type(number) is int for number in numbers):  # no bool, no nan
+        return "its .meta.json, which says how it was made, is damaged"
     changed = [
         name for name in sorted(made.keys() | wanted.keys()) if made.get(name) != wanted.get(name)
     ]
     if changed:
         return "made with other values of " + ", ".join(changed)
-    if tf.io.gfile.stat(path).length != found["bytes"]:
+    if tf.io.gfile.stat(path).length != size:
         return "it is not the file that its .meta.json describes"
     return None

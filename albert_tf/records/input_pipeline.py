@@ -96,8 +96,8 @@ def eval_dataset(files, schema, batch_size, *, drop_remainder=False, masking=Non
         drop_remainder: bool, whether to leave out a last batch smaller than batch_size.
         masking: graph_masking.Masking or None, to mask the records.
     """
-    dataset = schemas.serialized(files)
-    batches = parsed_batches(dataset, schema, batch_size, drop_remainder, masking=masking)
+    serialized = schemas.serialized(files)
+    batches = parsed_batches(serialized, schema, batch_size, drop_remainder, masking=masking)
     return batches.prefetch(tf.data.AUTOTUNE)
 
 

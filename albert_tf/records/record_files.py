@@ -178,17 +178,19 @@ def read_state(path):
 
 
 def _current(entries, states):
-    return {path: entries[path] for path in states if is_current(entries.get(path), states[path])}
+    """The entries of unchanged files, without other figures of a summary."""
+    return {
+        path: {key: entries[path][key] for key in _ENTRY}
+        for path in states
+        if is_current(entries.get(path), states[path])
+    }
 
 
 def _known(states):
     """The entries of unchanged files, from the summaries next to them."""
     entries = {}
-    for directory, content in _summaries(states):
-        for path, found in _entries(content).items():
-            if isinstance(found, dict):
-                found = {key: found[key] for key in _ENTRY if key in found}
-                entries[os.path.join(directory, os.path.basename(path))] = found
+    for _, found in _summaries(states):
+        entries |= found
     return _current(entries, states)
 
 
@@ -238,19 +240,20 @@ def tokenizers_of(paths):
         that a summary lists.
     """
     known = {}
-    for directory, content in _summaries(paths):
+    for content, entries in _summaries(paths):
         made = content.get("tokenizer"), content.get("vocabulary")
         if isinstance(made[0], dict) and isinstance(made[1], str):
-            names = map(os.path.basename, _entries(content))
-            known |= {os.path.join(directory, name): made for name in names}
+            known |= dict.fromkeys(entries, made)
     return {path: known[path] for path in paths if path in known}
 
 
 def _summaries(paths):
-    """Yields (directory, content) of the summaries next to files."""
+    """Yields (content, its entries by the paths of today) of the summaries next to files."""
     for directory in {os.path.dirname(path) for path in paths}:
         for summary in tf.io.gfile.glob(os.path.join(directory, _SUMMARIES)):
-            yield directory, read_state(summary)
+            content = read_state(summary)
+            entries = _entries(content).items()
+            yield content, {os.path.join(directory, os.path.basename(p)): e for p, e in entries}
 
 
 # === Checks of records ===

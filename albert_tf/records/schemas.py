@@ -89,7 +89,8 @@ def classification_schema(max_seq_length, label_dtype=tf.int64, *, num_labels=No
     `is_real_example` is 0 for the rows that fill a last batch, which count in no metric.
 
     Args:
-        max_seq_length: int, tokens per record.
+        max_seq_length: int, tokens per record; in multiple choice, the sequences of all choices are
+            put end to end.
         label_dtype: tf.DType, tf.int64 for the number of a class, tf.float32 for a score.
         num_labels: int C, or None for no limit on the labels.
         sizes: vocab_size and type_vocab_size.
@@ -100,17 +101,6 @@ def classification_schema(max_seq_length, label_dtype=tf.int64, *, num_labels=No
         "label_ids": _index(1, num_labels) if is_class else FeatureSpec(label_dtype, 1),
         "is_real_example": _index(1, 2),
     }
-
-
-def multiple_choice_schema(max_seq_length, choices=4, **sizes):
-    """Schema of the records of multiple choice: the sequences of all choices, end to end.
-
-    Args:
-        max_seq_length: int, tokens per choice.
-        choices: int, sequences per record.
-        sizes: vocab_size and type_vocab_size.
-    """
-    return classification_schema(choices * max_seq_length, num_labels=choices, **sizes)
 
 
 def token_classification_schema(max_seq_length, *, num_labels=None, **sizes):
@@ -177,20 +167,6 @@ def compression_of(path):
 
 
 # === Writing ===
-
-
-def encode(arrays, schema):
-    """One serialised tf.train.Example: `encode_rows` of a single row.
-
-    Args:
-        arrays: dict from feature name to numpy array [length] (or a list of numbers).
-        schema: dict from feature name to `FeatureSpec`.
-
-    Raises:
-        ValueError: names or lengths differ from the schema.
-    """
-    (record,) = encode_rows({name: np.asarray(v)[None] for name, v in arrays.items()}, schema)
-    return record
 
 
 def encode_rows(arrays, schema):

@@ -203,8 +203,8 @@ class RaceTask(base.Task):
     def __init__(self, text, max_qa_length, dropout_prob=0.1):
         check_race_lengths(text.max_seq_length, max_qa_length)
         self.text, self.max_qa_length, self.dropout_prob = text, max_qa_length, dropout_prob
-        self.schema = schemas.multiple_choice_schema(
-            text.max_seq_length, len(LETTERS), **text.sizes
+        self.schema = schemas.classification_schema(
+            len(LETTERS) * text.max_seq_length, num_labels=len(LETTERS), **text.sizes
         )
 
     def make_model(self, config, **encoder_options):

@@ -32,6 +32,7 @@ from albert_tf.text.tokenization import FullTokenizer, SpecialIds
 from tests import ROOT, SHARED
 from tests.corpus.small_corpora import MODEL
 from tests.processes import run_python
+from tests.records.small_records import encode
 from tests.text import languages
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##d", "##e", "."]
@@ -560,7 +561,7 @@ def test_an_instance():
         "masked_lm_weights": [0.0, 0.0, 0.0],
         "next_sentence_labels": [1],
     }
-    schemas.encode(arrays, settings.schema)
+    encode(arrays, settings.schema)
 
 
 def test_special_pieces_in_the_text_are_not_masked():

@@ -17,10 +17,17 @@ def example(number):
     return {"ids": np.array([number, -1, 0]), "weight": np.array([number / 2], np.float32)}
 
 
+def encode(arrays, schema):
+    """One serialised record: `schemas.encode_rows` of a single row."""
+    rows = {name: np.asarray(values)[np.newaxis] for name, values in arrays.items()}
+    (record,) = schemas.encode_rows(rows, schema)
+    return record
+
+
 def write(path, numbers, schema=SCHEMA, make=example):
     with schemas.open_writers([str(path)]) as (writer,):
         for number in numbers:
-            writer.write(schemas.encode(make(number), schema))
+            writer.write(encode(make(number), schema))
     return str(path)
 
 

@@ -16,7 +16,7 @@ from albert_tf import progress
 from albert_tf.errors import UserError
 from albert_tf.records import input_pipeline, record_files, schemas
 from albert_tf.records.schemas import FeatureSpec
-from tests.records.small_records import FLAGS, SCHEMA, example, train_batches, write
+from tests.records.small_records import FLAGS, SCHEMA, encode, example, train_batches, write
 
 
 def test_good_files_pass(five_files):
@@ -67,8 +67,8 @@ def test_find_bad_record_says_which(tmp_path, five_files):
     path = str(tmp_path / "mixed")
     short = SCHEMA | {"ids": FeatureSpec(tf.int64, 2)}
     with schemas.open_writers([path]) as (writer,):
-        writer.write(schemas.encode(example(1), SCHEMA))
-        writer.write(schemas.encode({"ids": [1, 2], "weight": [0.0]}, short))
+        writer.write(encode(example(1), SCHEMA))
+        writer.write(encode({"ids": [1, 2], "weight": [0.0]}, short))
     record_files.check_records([path], SCHEMA, FLAGS)
     with pytest.raises(ValueError, match=r"length 2 .*record 2 of .*mixed"):
         record_files.find_bad_record([*five_files, path], SCHEMA, FLAGS)

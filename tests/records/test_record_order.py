@@ -9,7 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from albert_tf.records import input_pipeline, record_files, schemas
-from tests.records.small_records import SCHEMA, example, first_ids, flat, train_batches, write
+from tests.records.small_records import (
+    SCHEMA,
+    encode,
+    example,
+    first_ids,
+    flat,
+    train_batches,
+    write,
+)
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=4).filter(any)
 tiny = settings(
@@ -98,7 +106,7 @@ def test_positions_far_into_a_file(tmp_path, monkeypatch):
     zipped = tmp_path / "b.gz"
     with tf.io.TFRecordWriter(str(zipped), "GZIP") as writer:
         for number in range(100, 130):
-            writer.write(schemas.encode(example(number), SCHEMA))
+            writer.write(encode(example(number), SCHEMA))
     monkeypatch.setattr(record_files, "STEP", 8)
     files = record_files.read_index([path, str(zipped)])
     assert [len(file.offsets) for file in files] == [7, 1]
@@ -154,7 +162,7 @@ def test_rows_of_other_shares_are_not_parsed(tmp_path):
     path = str(tmp_path / "a")
     with schemas.open_writers([path]) as (writer,):
         for number in range(8):
-            good = schemas.encode(example(number), SCHEMA)
+            good = encode(example(number), SCHEMA)
             writer.write(b"no example" if number % 4 >= 2 else good)
     first = train_batches([path], 4, window=1, num_shares=2, share=0)
     assert first_ids(first, 4) == [[0, 1], [4, 5]] * 2

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as arrays_of
 
 from albert_tf.records import input_pipeline, record_files, schemas
 from tests import SHARED, read_arrays
-from tests.records.small_records import SCHEMA, write
+from tests.records.small_records import SCHEMA, encode, write
 
 
 def test_pretraining_schema():
@@ -51,7 +51,7 @@ def test_round_trip(tmp_path):
 )
 def test_encode_refuses_what_differs_from_the_schema(arrays, message):
     with pytest.raises(ValueError, match=message):
-        schemas.encode(arrays, SCHEMA)
+        encode(arrays, SCHEMA)
 
 
 def test_an_error_while_writing_leaves_things_as_they_were(tmp_path):
@@ -92,7 +92,7 @@ def test_ranges_of_the_schemas():
     scores = limits(schemas.classification_schema(16, tf.float32))
     assert scores["label_ids"] == (-largest, largest)
     assert scores["input_ids"] == (0, 2**31 - 1)
-    assert limits(schemas.multiple_choice_schema(16, 4, **sizes))["label_ids"] == (0, 3)
+    assert limits(schemas.classification_schema(64, num_labels=4, **sizes))["label_ids"] == (0, 3)
     squad = limits(schemas.squad_schema(16, training=True, **sizes))
     assert squad["start_positions"] == squad["end_positions"] == (0, 15)
     assert squad["p_mask"] == squad["is_impossible"] == (0, 1)

@@ -5,6 +5,7 @@ import json
 
 from albert_tf.records import schemas
 from tests import TINY_CONFIG
+from tests.records.small_records import encode
 
 LENGTH, PREDICTIONS = 32, 4
 CLS, SEP = 2, 3
@@ -23,7 +24,7 @@ def flags_of_two_workers(directory):
             row["input_ids"] = [CLS, *pieces, SEP]
             row |= {"input_mask": [1] * LENGTH, "masked_lm_weights": [0.0] * PREDICTIONS}
             row |= {"token_boundary": [0, *[1] * (LENGTH - 2), 0]}
-            writers[number % 3].write(schemas.encode(row, schema))
+            writers[number % 3].write(encode(row, schema))
     words = [f"word{number}" for number in range(TINY_CONFIG["vocab_size"] - 5)]
     vocabulary = directory / "vocab.txt"
     vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]) + "\n")

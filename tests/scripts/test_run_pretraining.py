@@ -27,6 +27,7 @@ from albert_tf.training import figures, pretraining
 from tests import GOLDEN, read_arrays
 from tests.checkpoints import golden_models
 from tests.processes import run_python
+from tests.records.small_records import encode
 from tests.script_flags import flags_of
 from tests.training.clusters import in_two_workers
 
@@ -64,7 +65,7 @@ def golden_batches():
 def write_records(path, rows):
     with schemas.open_writers([str(path)]) as (writer,):
         for row in rows:
-            writer.write(schemas.encode(row, schema()))
+            writer.write(encode(row, schema()))
     return path
 
 
