@@ -17,6 +17,15 @@ from tests.script_flags import flags_of
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
+# Folders whose files take longest.
+LONGEST = ("api", "experiments", "publish", "scripts", "training")
+
+
+def pytest_collection_modifyitems(items):
+    """Begins with the longest files, so that no process waits for another one at the end."""
+    items.sort(key=lambda item: item.path.parent.name not in LONGEST)
+
+
 def pytest_collection_finish(session):
     """Makes the many small graphs cheap: tracing them, not running them, takes the time."""
     _optimize_graphs(False)  # they run as they were traced, except with the fixture `optimized`

@@ -192,10 +192,9 @@ def assert_same(found, expected):
             assert one[name] == wanted, (name, one, other)
 
 
-# These are like "pair" and "v2.0".
-MARKS = {"single": pytest.mark.slow, "regression": pytest.mark.long, "v1.1": pytest.mark.long}
+MARKS = {"pair": (), "single": pytest.mark.slow, "v2.0": ()}  # the others take long
 each_kind = pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=MARKS.get(kind, ())) for kind in KINDS]
+    "kind", [pytest.param(kind, marks=MARKS.get(kind, pytest.mark.long)) for kind in KINDS]
 )
 
 

@@ -26,6 +26,8 @@ from tests import ROOT
 from tests.api import sources
 from tests.scripts import quick_runs, tiny_runs
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 NAME = "tiny-model"
 TEXT = "the [MASK] of the house"
 
