@@ -25,7 +25,7 @@ FUZZ_SEED ?= 1
 help:
 	@echo "make setup   virtual environment in $(VENV) with the pinned requirements"
 	@echo "make test    the tests (TESTS=tests/model/test_encoder.py for a part)"
-	@echo "make test-slow  more cases of what the default tests show; they take long"
+	@echo "make test-slow  tests that take minutes, and more cases of what other tests show"
 	@echo "make test-long  tests that take more than some seconds"
 	@echo "make test-killed  tests of runs that are killed, and of workers that are lost"
 	@echo "make test-install  builds the package and uses it without the checkout: 4 minutes"

@@ -192,9 +192,10 @@ def assert_same(found, expected):
             assert one[name] == wanted, (name, one, other)
 
 
-MARKS = {"pair": (), "single": pytest.mark.slow, "v2.0": ()}  # the others take long
+# "single" and "regression" are like "pair", and "v1.1" is like "v2.0".
+MARKS = {"pair": (), "v2.0": (), "ner": pytest.mark.long, "race": pytest.mark.long}
 each_kind = pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=MARKS.get(kind, pytest.mark.long)) for kind in KINDS]
+    "kind", [pytest.param(kind, marks=MARKS.get(kind, pytest.mark.slow)) for kind in KINDS]
 )
 
 

@@ -73,7 +73,7 @@ def test_the_page_has_an_output_below_every_command():
     assert "```text\n```" not in page
 
 
-@pytest.mark.long
+@pytest.mark.slow  # as `make docs-check` does
 def test_the_commands_of_the_page_run_with_small_sizes():
     before = (ROOT / first_hour.PAGE).read_bytes()
     done = run_python("-m", "tests.docs.first_hour", "--small", timeout=3600)

@@ -142,7 +142,7 @@ def test_the_models_of_the_package():
         assert size < 12e6, name
 
 
-@pytest.mark.long
+@pytest.mark.slow  # it starts some twenty processes
 def test_a_text_becomes_a_packaged_model(tmp_path):
     write_text(tmp_path / "text")
     (tmp_path / "study.toml").write_text(STUDY)

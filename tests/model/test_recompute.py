@@ -58,7 +58,7 @@ def assert_same(model, expected, actual, **tolerance):
     "changes",
     [
         {},
-        {"num_hidden_groups": 2, "inner_group_num": 2},
+        pytest.param({"num_hidden_groups": 2, "inner_group_num": 2}, marks=pytest.mark.slow),
         {"parameter_sharing": "attention"},
         {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     ],

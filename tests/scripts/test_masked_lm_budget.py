@@ -84,7 +84,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(pretrain, flags, made
     assert second == first[:2]  # that of step 3 is made up for
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_graphs")
 def test_a_run_compiled_by_xla_that_was_stopped_ends_with_the_same_weights(
     pretrain, flags, tmp_path

@@ -190,7 +190,7 @@ def with_wordpiece(run):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["learnt", "with_wordpiece"])
+@pytest.mark.parametrize("name", [pytest.param("learnt", marks=pytest.mark.slow), "with_wordpiece"])
 def test_text_gets_the_labels_of_the_scripts_prediction(name, request, run_main, data, tmp_path):
     directory, export = request.getfixturevalue(name)
     assert (export / "assets" / "labels.txt").read_text().split() == list(LABELS)

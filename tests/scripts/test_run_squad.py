@@ -542,7 +542,10 @@ def test_flags_of_both_originals_are_accepted(launched, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("in_graphs")
-@pytest.mark.parametrize(("version", "steps", "f1"), [("v1.1", 90, 45), ("v2.0", 120, 55)])
+@pytest.mark.parametrize(
+    ("version", "steps", "f1"),
+    [pytest.param("v1.1", 90, 45, marks=pytest.mark.slow), ("v2.0", 120, 55)],
+)
 def test_the_training_questions_are_learnt(run_main, flags, tmp_path, version, steps, f1):
     """30 passes over 39 and 52 questions; before them, f1 is 5 and 29."""
     config = TINY_CONFIG | {

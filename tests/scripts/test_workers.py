@@ -32,7 +32,7 @@ def wait_for_step(tmp_path, step, processes, seconds=600):
 
 @pytest.mark.parametrize(
     ("cluster", "asked"),
-    [("workers", 1), ("chief", 0), pytest.param("chief", 1, marks=pytest.mark.slow)],
+    [("workers", 1), *(pytest.param("chief", n, marks=pytest.mark.slow) for n in (0, 1))],
 )
 def test_two_workers_train_for_a_minute_and_end_when_either_is_asked_to(
     flags, tmp_path, cluster, asked
@@ -57,7 +57,7 @@ def test_two_workers_train_for_a_minute_and_end_when_either_is_asked_to(
     assert not leftovers
 
 
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("lost", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_lost_worker_ends_the_other_with_an_error(flags, tmp_path, lost):
     with started(flags, JOBS["workers"], tmp_path) as processes:
         wait_for_step(tmp_path, 200, processes)
