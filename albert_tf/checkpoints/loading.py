@@ -157,7 +157,8 @@ def restore(prefix, state, optional=None):
             f"variables ({', '.join(missing[:3])}{', ...' if missing[3:] else ''}). To start from "
             "only its weights, give it as --init_checkpoint and another --output_dir"
         )
-    for name, shape, wanted in report.wrong_shape:
+    if report.wrong_shape:
+        name, shape, wanted = report.wrong_shape[0]
         raise UserError(
             f"training cannot resume from {prefix}: {name} has shape {shape} there and {wanted} in "
             "this model. Check --albert_config_file"

@@ -200,7 +200,8 @@ def follow_recorded(sources, names):
 def follow_pretraining():
     """Sets flags of an evaluation to those of the pre-training, unless they were given."""
     checkpoint = trained_checkpoint()
-    _say_if_not_read(RunDirectory(FLAGS.output_dir).latest)
+    if FLAGS.init_checkpoint:
+        _say_if_not_read(RunDirectory(FLAGS.output_dir).latest)
     found = source.find(checkpoint) if checkpoint else source.Source(FLAGS.output_dir)
     masking = [option.name for option in options.options_of(options.OnlineMasking)]
     names = [*{*masking} - {*VOCABULARY_FLAGS}, *_OF_EVALUATION]
@@ -259,7 +260,8 @@ def follow_run():
             return follow(source.Source(FLAGS.output_dir), TEXT_FLAGS, may_differ=True)
         return follow(source.find(FLAGS.init_checkpoint) if FLAGS.init_checkpoint else None, CASING)
     checkpoint = trained_checkpoint()
-    _say_if_not_read(run.trained)
+    if FLAGS.init_checkpoint:
+        _say_if_not_read(run.trained)
     found = source.find(checkpoint) if checkpoint else None
     if found is None and run.settings:  # evaluation has begun before training
         found = source.Source(FLAGS.output_dir)
@@ -273,5 +275,5 @@ def trained_checkpoint():
 
 def _say_if_not_read(trained):
     """Prints that a checkpoint of --output_dir takes the place of --init_checkpoint, if it does."""
-    if trained and FLAGS.init_checkpoint:
+    if trained:
         print(f"--init_checkpoint is not read: --output_dir holds a trained model, {trained}.")

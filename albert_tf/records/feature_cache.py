@@ -88,7 +88,7 @@ def _why_not(path, sidecar, found, wanted):
     """The reason why the records at a path cannot be used; None if they can."""
     if not tf.io.gfile.exists(path):
         return "there are none yet"
-    if not tf.io.gfile.exists(sidecar):
+    if not found and not tf.io.gfile.exists(sidecar):
         return "it lacks a .meta.json that says how it was made"
     made = dict(found)
     records, size, counts = (made.pop(name, None) for name in ("records", "bytes", "counts"))

@@ -142,7 +142,7 @@ def encode_pieces(processor, text):
     """
     pieces = []
     for piece in _encode(processor, text):
-        if is_number_and_comma(piece):
+        if piece.endswith(",") and is_number_and_comma(piece):  # few pieces are worth a call
             number = piece[:-1].replace(WORD_START, "")
             pieces += [*_encode(processor, number), ","]
         else:
@@ -208,13 +208,13 @@ def basic_tokens(text, lower=True, strip_accents=True):
     Returns:
         list of str.
     """
-    text = "".join(map(cleaned, text))
+    text = "".join(map(_cached_cleaned, text))
     if lower:
         text = text.lower()
     if lower and strip_accents:
         text = unicodedata.normalize("NFD", text)
-        text = "".join(itertools.filterfalse(is_accent, text))
-    return "".join(map(set_apart, text)).split()
+        text = "".join(itertools.filterfalse(_cached_is_accent, text))
+    return "".join(map(_cached_set_apart, text)).split()
 
 
 def wordpieces(word, vocab):
@@ -244,10 +244,8 @@ def wordpieces(word, vocab):
 
 
 # Clean-up of one character. The results are cached, since a text has few different characters.
-_cached = functools.lru_cache(maxsize=_MOST_CACHED)
 
 
-@_cached
 def cleaned(char):
     """A character after WordPiece's clean-up: unchanged, dropped (""), or with spaces around it."""
     if char in "\t\n\r":  # the only control characters that stay: they are white space
@@ -259,18 +257,22 @@ def cleaned(char):
     return char
 
 
-@_cached
 def is_accent(char):
     """Whether lower-casing drops a character of decomposed text."""
     return unicodedata.category(char) == "Mn"
 
 
-@_cached
 def set_apart(char):
     """A character, with spaces around it if it is a word of its own."""
     # Signs such as $ + ` are not punctuation in Unicode, but are split as if they were.
     is_punctuation = char in string.punctuation or unicodedata.category(char).startswith("P")
     return f" {char} " if is_punctuation else char
+
+
+# Not for exports, which ask for all characters once.
+_cached_cleaned, _cached_is_accent, _cached_set_apart = map(
+    functools.cache, (cleaned, is_accent, set_apart)
+)
 
 
 # --- Where words start ---
