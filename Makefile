@@ -101,7 +101,7 @@ SECOND ?= python3.13
 
 test-second:
 	$(MAKE) test VENV=$(VENV)-second PYTHON=$(SECOND) \
-	  TESTS="tests/text tests/corpus tests/records tests/project tests/test_config.py"
+	  TESTS="tests/text tests/corpus tests/project tests/test_config.py"
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

@@ -49,6 +49,7 @@ def test_a_lock_keeps_other_processes_out_until_its_process_ends(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
     process = hold_lock(tmp_path)
     process.kill()

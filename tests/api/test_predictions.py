@@ -149,7 +149,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def trained(eagerly, tmp_path_factory, run_once):
-    """Trains one update, predicts and exports, once for each kind: trained(kind) -> directory."""
+    """Trains one update and predicts, once for each kind: trained(kind) -> directory."""
     tagged = tmp_path_factory.mktemp("tagged")
     for split in ("train", "dev", "test"):
         (tagged / f"{split}.conll").write_text(TAGGED)
@@ -162,9 +162,25 @@ def trained(eagerly, tmp_path_factory, run_once):
             data["predict_file"] = SQUAD / f"dev_{kind}.json"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", [script.__name__])  # whose flags are recorded
-            return run_once(script, sources.WIDE, export=True, **FLAGS | data | flags) / "out"
+            return run_once(script, sources.WIDE, **FLAGS | data | flags) / "out"
 
     return train
+
+
+@pytest.fixture(scope="module")
+def exported(trained, run_main):
+    """Exports the same, for tests marked `long`: tracing takes seconds. exported(kind) -> path."""
+
+    def export(kind):
+        directory = trained(kind)
+        path = directory.parent / "export"
+        if not path.exists():
+            flags = {"do_eval": False, "data_dir": DATA} if kind == "race" else {}
+            places = {"output_dir": directory, "export_dir": path}
+            run_main(KINDS[kind][0], do_train=False, **flags, **places)
+        return path
+
+    return export
 
 
 @pytest.fixture
@@ -216,12 +232,12 @@ def test_every_way_to_a_prediction_gives_the_same(kind, trained, lines_of, capsy
     assert [{*line} for line in of_model] == [{*row} for row in found]
 
 
+@pytest.mark.long
 @each_kind
 @pytest.mark.usefixtures("optimized")
-def test_an_export_gives_the_predictions_of_the_script(kind, trained, lines_of):
-    directory = trained(kind)
-    inputs, written = KINDS[kind][2](directory)
-    assert_same(lines_of(inputs, saved_model=directory.parent / "export"), written)
+def test_an_export_gives_the_predictions_of_the_script(kind, trained, exported, lines_of):
+    inputs, written = KINDS[kind][2](trained(kind))
+    assert_same(lines_of(inputs, saved_model=exported(kind)), written)
 
 
 # --- Arguments -----------------------------------------------------------------------------------
@@ -295,14 +311,13 @@ PLAIN = "Ada lives in the old house near the river."
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["v1.1", "v2.0"])
-def test_a_context_that_cannot_be_aligned_has_no_answer(kind, trained, lines_of):
-    directory = trained(kind)
-    loaded = albert_tf.load(directory)
+def test_a_context_that_cannot_be_aligned_has_no_answer(kind, trained, exported, lines_of):
+    loaded = albert_tf.load(trained(kind))
     inputs = [
         {"question": "Who?", "context": context} for context in (TABLE, PLAIN, LIGATURES, " ")
     ]
     together, alone = loaded.answers(inputs), [loaded.answers([row])[0] for row in inputs]
-    of_export = lines_of(inputs, saved_model=directory.parent / "export")
+    of_export = lines_of(inputs, saved_model=exported(kind))
     assert_same(together, alone)
     assert_same(of_export, together)
     for number, (python, export) in enumerate(zip(together, of_export, strict=True)):

@@ -179,7 +179,9 @@ def test_options(sources, tmp_path, tokenizer, capsys):
 
 @needs_beam
 @pytest.mark.long
-@pytest.mark.parametrize("runner", TWO_PROCESSES)
+@pytest.mark.parametrize(
+    "runner", ["DirectRunner", pytest.param("DaskRunner", marks=pytest.mark.slow)]
+)
 def test_several_processes(sources, tmp_path, tokenizer, runner):
     runner = beam_runner(runner, TWO_PROCESSES[runner])
     assert_same(sources, tmp_path, tokenizer, runner)

@@ -113,7 +113,7 @@ def test_similar_documents_meet_in_a_band(similarity, rows):
     assert document_selection._rows_of_a_band(similarity) == rows
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_near_duplicates_are_counted_apart(tmp_path, tokenizer, workers):
     rng = np.random.default_rng(0)
     text = "holmes said that 1990 was a very bad year for the trade and he was there"

@@ -78,6 +78,7 @@ def test_two_groups_of_all_units_compute_the_same(release):
     np.testing.assert_allclose(two.embed(TEXTS), shared.embed(TEXTS), atol=1e-6)
 
 
+@pytest.mark.long
 def test_each_group_keeps_the_units_that_contribute_most_to_its_layers(release):
     size = sources.WIDE["intermediate_size"]
     loaded = albert_tf.load(str(release))

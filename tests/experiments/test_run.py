@@ -363,7 +363,8 @@ STOPPING = """\
 """
 
 
-@pytest.mark.parametrize("kind", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["SIGINT", "SIGTERM"])
 def test_a_stop_waits_until_the_script_has_saved(study, tmp_path, kind):
     path, _ = study
     (tmp_path / "train.py").write_text(textwrap.dedent(STOPPING))

@@ -138,9 +138,12 @@ RUNS = {
     "run_race": (run_race, tiny_runs.RACE),
     "run_squad": (run_squad, tiny_runs.SQUAD),
 }
+OTHERS = ("run_race", "run_squad")
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", ["run_classifier", *(pytest.param(n, marks=pytest.mark.long) for n in OTHERS)]
+)
 def test_fine_tuning_takes_config_and_vocabulary_from_it(
     name, packaged, run_main, tmp_path, capsys
 ):
@@ -162,6 +165,7 @@ def test_fine_tuning_takes_config_and_vocabulary_from_it(
     assert config == source.read_config(str(packaged / "config.json"))
 
 
+@pytest.mark.long
 def test_pretraining_goes_on_from_it(packaged, run_main, tmp_path, capsys):
     flags = quick_runs.flags_of_two_workers(tmp_path) | {
         "distribution_strategy": "one_device",

@@ -231,6 +231,7 @@ def test_what_a_server_sees(directory, run):
     assert not tf.saved_model.load(str(module)).do_lower_case.numpy()
 
 
+@pytest.mark.long
 def test_the_module_is_a_source_of_weights(exported):
     module = exported("groups2")
     names = ["albert_config.json", "vocab.txt"]

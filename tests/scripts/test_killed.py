@@ -15,7 +15,7 @@ from tests import ROOT
 from tests.scripts import quick_runs, two_workers
 
 pytestmark = pytest.mark.long
-STEPS, KILLS = 480, 12
+STEPS, KILLS = 320, 8
 
 
 class Process:
@@ -125,7 +125,7 @@ def test_two_killed_workers_end_as_two_that_never_were(tmp_path):
 
     train_to_the_end(tmp_path / "whole")
     moments, killed = random.Random(1), tmp_path / "killed"
-    for earliest in (1, 100, 200):
+    for earliest in (1, 120):
         step = earliest + moments.randrange(100)
         with started(killed) as processes:
             while last_step(killed) < step:

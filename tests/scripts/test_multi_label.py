@@ -63,28 +63,34 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def learnt(run_once, data):
-    """(output_dir, export) of a model that has learnt the set."""
-    folder = run_once(run_classifier, CONFIG, export=True, **LEARN, data_dir=data)
-    return folder / "out", folder / "export"
+    """The output_dir of a model that has learnt the set."""
+    return run_once(run_classifier, CONFIG, **LEARN, data_dir=data) / "out"
+
+
+@pytest.fixture(scope="module")
+def export(learnt, run_main):
+    """The directory of its export, for tests marked `long`: tracing it takes seconds."""
+    run_main(run_classifier, output_dir=learnt, export_dir=learnt.parent / "export")
+    return learnt.parent / "export"
 
 
 def test_a_small_set_is_learnt(learnt, data):
-    out, _ = learnt
-    first, last, _ = blocks(out)
+    first, last, _ = blocks(learnt)
     names = ["eval_loss", "global_step", "loss", "macro_f1", "micro_f1", "threshold", "best"]
     assert [line.split(" = ")[0] for line in first.splitlines()] == names
     assert values_of(last)["micro_f1"] > values_of(first)["micro_f1"] + 0.05
     threshold = values_of(last)["threshold"]
-    submitted = [label for _, label in table(out / "submit_results.tsv")[1:]]
-    rows = np.array(table(out / "test_results.tsv"), float) > threshold
+    submitted = [label for _, label in table(learnt / "submit_results.tsv")[1:]]
+    rows = np.array(table(learnt / "test_results.tsv"), float) > threshold
     assert submitted == ["|".join(np.array(LABELS)[row]) for row in rows]
     assert len(set(submitted)) > 1
-    kind = json.loads((out / "finetuned_task.json").read_text())
+    kind = json.loads((learnt / "finetuned_task.json").read_text())
     assert kind == {"task_name": "multi_label", "labels": [*LABELS]}
 
 
-def test_all_ways_give_the_same(learnt, data, run_main, tmp_path):
-    out, export = shutil.copytree(learnt[0], tmp_path / "out"), learnt[1]
+@pytest.mark.long
+def test_all_ways_give_the_same(learnt, export, data, run_main, tmp_path):
+    out = shutil.copytree(learnt, tmp_path / "out")
     texts = [row[1] for row in table(data / "test.tsv")[1:]]
     labels = [label for _, label in table(out / "submit_results.tsv")[1:]]
     probabilities = np.array(table(out / "test_results.tsv"), float)
@@ -120,7 +126,7 @@ def test_columns_of_0_and_1_are_the_same_labels(data):
 
 
 def test_the_threshold_of_an_evaluation_is_kept_and_used(learnt, tmp_path):
-    out = shutil.copytree(learnt[0], tmp_path / "out")
+    out = shutil.copytree(learnt, tmp_path / "out")
     path = out / multi_label.Threshold.FILE
     kept = json.loads(path.read_text())["threshold"]
     assert kept == values_of(blocks(out)[-2])["threshold"]
@@ -140,7 +146,7 @@ def test_the_threshold_of_an_evaluation_is_kept_and_used(learnt, tmp_path):
 
 def test_a_model_from_elsewhere_is_evaluated_here(learnt, data, run_main, tmp_path):
     """Its threshold goes into --output_dir, and the other directory stays as it is."""
-    given, name = shutil.copytree(learnt[0], tmp_path / "given"), multi_label.Threshold.FILE
+    given, name = shutil.copytree(learnt, tmp_path / "given"), multi_label.Threshold.FILE
     wanted = (given / name).read_text()
     (given / name).unlink()
     flags = {"do_eval": True, "output_dir": tmp_path / "out", "init_checkpoint": given}
@@ -186,7 +192,7 @@ def test_figures_by_hand():
 
 
 def test_a_directory_of_transformers_says_that_labels_are_several(learnt, run_main, tmp_path):
-    target, out = tmp_path / "hf", shutil.copytree(learnt[0], tmp_path / "out")
+    target, out = tmp_path / "hf", shutil.copytree(learnt, tmp_path / "out")
     shutil.copy(LEARN["spm_model_file"], out)
     run_main(export_checkpoints, albert_directory=out, export_path=target, export_format="hf")
     values = json.loads((target / "config.json").read_text())
@@ -199,9 +205,9 @@ def test_a_directory_of_transformers_says_that_labels_are_several(learnt, run_ma
 @pytest.mark.parametrize("form", ["tf1", "tf2"])
 def test_an_exported_checkpoint_predicts_as_the_run(form, learnt, run_main, tmp_path):
     prefix = tmp_path / form / "model.ckpt-best"
-    run_main(export_checkpoints, albert_directory=learnt[0], export_path=prefix, export_format=form)
+    run_main(export_checkpoints, albert_directory=learnt, export_path=prefix, export_format=form)
     loaded = albert_tf.load(prefix, spm_model_file=LEARN["spm_model_file"], max_seq_length=16)
-    trained = albert_tf.load(learnt[0], max_seq_length=16)
+    trained = albert_tf.load(learnt, max_seq_length=16)
     texts = ["the house", "a train and the doctor"]
     found, wanted = loaded.predict(texts), trained.predict(texts)
     assert loaded.labels == trained.labels and found[0].keys() == wanted[0].keys()
@@ -209,12 +215,12 @@ def test_an_exported_checkpoint_predicts_as_the_run(form, learnt, run_main, tmp_
         assert one["label"] == other["label"]
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
     threshold = multi_label.known_threshold(f"{tmp_path}/{form}")
-    assert threshold == multi_label.known_threshold(str(learnt[0])) != multi_label.EVEN_CHANCE
+    assert threshold == multi_label.known_threshold(str(learnt)) != multi_label.EVEN_CHANCE
 
 
-def test_an_export_is_not_a_checkpoint_of_its_settings(learnt, run_main, tmp_path):
-    (export,) = learnt[1].iterdir()
-    copied = shutil.copytree(export, tmp_path / "export")
+@pytest.mark.long
+def test_an_export_is_not_a_checkpoint_of_its_settings(export, run_main, tmp_path):
+    copied = shutil.copytree(next(export.iterdir()), tmp_path / "export")
     shutil.copy(copied / "assets" / "albert_config.json", copied)
     places = {"albert_directory": copied, "checkpoint_name": "variables/variables"}
     with pytest.raises(UserError, match="is an export of a fine-tuned model"):
@@ -223,7 +229,7 @@ def test_an_export_is_not_a_checkpoint_of_its_settings(learnt, run_main, tmp_pat
 
 def test_the_flags_of_a_run_can_be_read_again(learnt):
     with flags_of(run_classifier) as known:
-        known(["run_classifier", f"--flagfile={learnt[0]}/flags.txt"])
+        known(["run_classifier", f"--flagfile={learnt}/flags.txt"])
         run_classifier.check_flags()
         assert (known.task_name, known.text_column) == ("multi_label", "text")
         assert known["iterations_per_loop"].using_default_value

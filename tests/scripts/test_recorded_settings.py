@@ -271,6 +271,7 @@ def test_a_resumed_training_keeps_its_text(trained, parts, run_main, tmp_path):
     assert RunDirectory(str(out)).settings.text == SCRIPTS["classifier"][2]
 
 
+@pytest.mark.long
 def test_a_resumed_training_keeps_its_length_buckets(run_main, tmp_path):
     sources.write_release(tmp_path)
     flags = {"init_checkpoint": tmp_path / "model.ckpt-best", "do_eval": False}

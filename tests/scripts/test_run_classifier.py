@@ -124,6 +124,7 @@ def test_mnli_is_measured_on_both_of_its_sets(train_once):
         assert len(table(out / f"submit_results{suffix}.tsv")) == len(rows) + 1
 
 
+@pytest.mark.long
 def test_figures_of_the_mismatched_set_are_its_own(run_main, flags, train_once, tmp_path):
     """They equal those of the task mismnli with the same weights."""
     best = train_once("MNLI") / "model.ckpt-best"
@@ -535,6 +536,7 @@ def rewrite(path, change):
             writer.write(example.SerializeToString(deterministic=True))
 
 
+@pytest.mark.long
 def test_runs_that_share_a_cache_keep_their_features(run_main, flags, tmp_path):
     """A run with other settings and the same names does not change what another one reads."""
     shared = flags | TRAIN | {"cached_dir": tmp_path / "cache"}
@@ -549,6 +551,7 @@ def test_runs_that_share_a_cache_keep_their_features(run_main, flags, tmp_path):
 HEADER = "index\tsentence1\tsentence2\tlabel\n"
 
 
+@pytest.mark.long
 def test_warnings_about_the_data_come_again_with_kept_features(run_main, flags, tmp_path, capsys):
     data = tmp_path / "glue"
     text = HEADER + "0\ta\tb\tentailment\n" * 3 + "\n" + "0\ta\tb\tnot_entailment\n" * 3

@@ -61,27 +61,23 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(run_once, data):
-    """Trains, predicts and exports: run(config, **flags) -> (output_dir, export)."""
-
-    def make(config, **flags):
-        flags = LEARN | {"data_dir": data} | flags
-        folder = run_once(run_classifier, config, export=True, **flags)
-        return folder / "out", Path(predict.find_export(str(folder / "export")))
-
-    return make
+def learnt(run_once, data):
+    """The output_dir of a run that has learnt the set."""
+    return run_once(run_classifier, CONFIG, **LEARN, data_dir=data) / "out"
 
 
 @pytest.fixture(scope="module")
-def learnt(run):
-    return run(CONFIG)
+def exported(learnt, run_main):
+    """(output_dir, export) of it, for tests marked `long`: tracing the export takes seconds."""
+    run_main(run_classifier, output_dir=learnt, export_dir=learnt.parent / "export")
+    return learnt, Path(predict.find_export(str(learnt.parent / "export")))
 
 
 @pytest.fixture
 def flags(learnt, data, tmp_path):
     """Flags to go on with a copy of that run."""
-    shutil.copytree(learnt[0], tmp_path / "out")
-    config = learnt[0] / "albert_config.json"
+    shutil.copytree(learnt, tmp_path / "out")
+    config = learnt / "albert_config.json"
     return LEARN | {"data_dir": data, "albert_config_file": config, "output_dir": tmp_path / "out"}
 
 
@@ -96,8 +92,7 @@ test_lines.__test__ = False
 
 
 def test_a_small_set_is_learnt(learnt):
-    directory, _ = learnt
-    first, last, _ = blocks(directory)
+    first, last, _ = blocks(learnt)
     for block in (first, last):
         assert [line.split(" = ")[0] for line in block.splitlines()] == [*FIGURES, "best"]
     assert values_of(first)["f1"] < 0.5
@@ -105,7 +100,7 @@ def test_a_small_set_is_learnt(learnt):
     for name in ("f1", "precision", "recall", "eval_accuracy"):
         assert figures[name] > 0.95, name
     kind = run_directory.FinetunedTask("ner", LABELS)
-    assert run_directory.RunDirectory(str(directory)).task == kind
+    assert run_directory.RunDirectory(str(learnt)).task == kind
 
 
 def test_counts_are_told_whenever_features_are_used(run_main, flags, data, capsys):
@@ -127,8 +122,7 @@ def test_counts_are_told_whenever_features_are_used(run_main, flags, data, capsy
 
 
 def test_predictions_stand_on_the_lines_of_their_words(learnt, data):
-    directory, _ = learnt
-    found = test_lines(directory)
+    found = test_lines(learnt)
     given = (data / "test.conll").read_text(encoding="utf-8").split("\n")
     assert len(found) == len(given) and found[:2] == ["-DOCSTART- -X- O", ""]
     hits = []
@@ -138,7 +132,7 @@ def test_predictions_stand_on_the_lines_of_their_words(learnt, data):
             word, label = ours.split("\t")
             assert word == theirs.split(" ")[0] and label in LABELS
             hits.append(label == theirs.split(" ")[-1])
-    text = (directory / "predict_results.txt").read_text()
+    text = (learnt / "predict_results.txt").read_text()
     names = [line.split(" = ")[0] for line in text.splitlines()]
     assert names == ["***** Predict results *****", *FIGURES, "best"]
     assert values_of(text)["eval_accuracy"] == pytest.approx(np.mean(hits))
@@ -184,13 +178,17 @@ def test_a_test_set_without_any_entity(run_main, flags, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def with_wordpiece(run):
-    """A run of two steps; its labels are random, and tell words apart."""
-    return run(WIDE, **SHORT, spm_model_file="", vocab_file=WORDPIECE, export_tflite=True)
+def with_wordpiece(run_once, data):
+    """The same of a run of two steps; its labels are random, and tell words apart."""
+    flags = LEARN | SHORT | {"spm_model_file": "", "vocab_file": WORDPIECE, "export_tflite": True}
+    folder = run_once(run_classifier, WIDE, export=True, **flags, data_dir=data)
+    return folder / "out", Path(predict.find_export(str(folder / "export")))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [pytest.param("learnt", marks=pytest.mark.slow), "with_wordpiece"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("exported", marks=pytest.mark.slow), "with_wordpiece"]
+)
 def test_text_gets_the_labels_of_the_scripts_prediction(name, request, run_main, data, tmp_path):
     directory, export = request.getfixturevalue(name)
     assert (export / "assets" / "labels.txt").read_text().split() == list(LABELS)
@@ -225,8 +223,9 @@ def test_text_gets_the_labels_of_the_scripts_prediction(name, request, run_main,
     assert len(set(written)) > 1
 
 
-def test_lines_of_predict(learnt, run_main, tmp_path):
-    _, export = learnt
+@pytest.mark.long
+def test_lines_of_predict(exported, run_main, tmp_path):
+    _, export = exported
     long = "Mr. John said Mary walked in England and the London in England and Mary"
     lines = ["Mary  walked\u3000in\x85England", "", json.dumps({"text": long, "id": 7}), " "]
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -245,8 +244,8 @@ def test_lines_of_predict(learnt, run_main, tmp_path):
 
 
 @pytest.mark.long
-def test_embeddings_of_the_parts(learnt):
-    _, export = learnt
+def test_embeddings_of_the_parts(exported):
+    _, export = exported
     function = tf.saved_model.load(str(export)).signatures["embeddings"]
     found = function(text=tf.constant(["Mary walked", "", "the England " * 10]))
     mask, sequence = found["input_mask"].numpy(), found["sequence_output"].numpy()
@@ -261,9 +260,8 @@ def test_embeddings_of_the_parts(learnt):
 
 
 def test_an_export_for_transformers_is_a_token_classifier(learnt, run_main, tmp_path):
-    directory, _ = learnt
     folder = tmp_path / "model"
-    shutil.copytree(directory, folder)
+    shutil.copytree(learnt, folder)
     shutil.copy(LEARN["spm_model_file"], folder)
     target = tmp_path / "hf"
     run_main(export_checkpoints, albert_directory=folder, export_path=target, export_format="hf")

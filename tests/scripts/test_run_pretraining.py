@@ -365,6 +365,7 @@ def test_evaluation_takes_held_out_records_and_says_if_it_does_not(
     assert len(losses) == 2 and losses[0] != losses[1]
 
 
+@pytest.mark.long
 def test_a_later_evaluation_has_the_settings_of_the_training(pretrain, flags, tmp_path, capsys):
     held_out = write_records(tmp_path / "held.tfrecord", golden_batches()[4:])
     pretrain(sentence_loss_weight=0.2, do_eval=True, eval_input_file=held_out, max_eval_steps=2)

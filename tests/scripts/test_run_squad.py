@@ -347,6 +347,7 @@ def test_a_squad_models_head_is_taken_too(run_main, trained, flags_v1, tmp_path)
         np.testing.assert_array_equal(first[name], best[name])
 
 
+@pytest.mark.long
 def test_later_commands_answer_as_the_training_did(run_main, trained, flags_v1, tmp_path):
     settings = {"max_answer_length": 2, "n_best_size": 3, "save_checkpoints_steps": 2}
     out = trained("short", flags_v1 | settings)
@@ -414,6 +415,7 @@ def test_an_ensemble_averages_models_of_any_size(run_main, flags, two_models, tm
         run_main(run_squad, **both)
 
 
+@pytest.mark.long
 def test_an_ensemble_of_a_model_with_itself_answers_as_it_does(run_main, trained, flags, tmp_path):
     directory = trained("v2", flags)
     run_main(run_squad, **predict_only(flags, ensemble_dirs=f"{directory},{directory}"))

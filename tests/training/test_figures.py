@@ -234,7 +234,8 @@ line.close()
 """
 
 
-@pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("columns", [80, 120])
 def test_a_line_of_a_terminal_is_never_wider_than_it(columns):
     main, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
