@@ -54,8 +54,8 @@ def check_masking():
     for name, needed in flag_groups.NEEDS.items():
         if FLAGS[name].present and not FLAGS[needed].value:
             raise UserError(f"--{name} does nothing without --{needed}: give both or none")
-    if FLAGS.masked_lm_budget:
-        flag_groups.check_vocabulary(f"--masked_lm_budget={FLAGS.masked_lm_budget}")
+    budget = FLAGS.masked_lm_budget
+    flag_groups.check_vocabulary(budget and f"--masked_lm_budget={budget}")
 
 
 def warn():

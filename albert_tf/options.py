@@ -703,8 +703,9 @@ class OnlineMasking(NGrams, heading="Masking while records are read, with --mask
         "create_pretraining_data.py --masked_lm_prob=0. Each epoch has new masks. 0 if the records "
         "have masks.")
     spm_model_file: str | None = option(None, path="file", help=
-        "SentencePiece model of the records. Either this or --vocab_file is needed, for [MASK] and "
-        "the random pieces.")
+        "SentencePiece model of the records, if it is no longer where their summary says. With "
+        "--masked_lm_budget, either this or --vocab_file is needed, for [MASK] and the random "
+        "pieces.")
     vocab_file: str | None = option(None, path="file", help="WordPiece vocabulary of the records.")
 
 

@@ -144,7 +144,7 @@ def read_pairs(config, tokenizer):
     if not FLAGS.minimal_pairs_file:
         return None
 
-    tokenizer = _given_tokenizer(config, tokenizer) or tokenizer
+    tokenizer = _checked_tokenizer(config, tokenizer)
     if not tokenizer:
         raise UserError(
             "--minimal_pairs_file needs the vocabulary of the records, which their summary does "
@@ -167,7 +167,7 @@ def read_masking(config, made_by):
     """
     if not FLAGS.masked_lm_budget:
         return None
-    tokenizer = _given_tokenizer(config, made_by)
+    tokenizer = _checked_tokenizer(config, made_by)
     wanted = round(FLAGS.masked_lm_budget * FLAGS.max_seq_length)
     if wanted > FLAGS.max_predictions_per_seq:
         print(
@@ -182,41 +182,37 @@ def read_masking(config, made_by):
     )
 
 
-def _given_tokenizer(config, made_by):
-    """The FullTokenizer of --spm_model_file or --vocab_file; None if neither is given.
+def _checked_tokenizer(config, made_by):
+    """The FullTokenizer of the records, or else of the flags; None if neither is known.
 
     Args:
         config: AlbertConfig, whose vocabulary must be large enough.
         made_by: FullTokenizer that made the records; None if unknown.
 
     Raises:
-        UserError: the vocabulary is not that of the records, too large, or has no [MASK].
+        UserError: the vocabulary is too large, or has no [MASK].
     """
-    if not (FLAGS.spm_model_file or FLAGS.vocab_file):
+    if not (made_by or FLAGS.spm_model_file or FLAGS.vocab_file):
         return None
-    tokenizer = tokenization.FullTokenizer(
-        vocab_file=FLAGS.vocab_file,
-        spm_model_file=FLAGS.spm_model_file,
-        **made_by.casing if made_by else {},
+    tokenizer = made_by or tokenization.FullTokenizer(
+        vocab_file=FLAGS.vocab_file, spm_model_file=FLAGS.spm_model_file
     )
     config.check_vocabulary(tokenizer)
     tokenizer.special_ids(with_mask=True)  # raises if the vocabulary has none
-    if made_by and tokenizer.fingerprint != made_by.fingerprint:
-        raise UserError(
-            f"{tokenizer.path} is not the vocabulary of --input_file, which was made with "
-            f"{made_by.path}: give that file"
-        )
     return tokenizer
 
 
 def tokenizer_of_records(paths):
     """The FullTokenizer that made record files; None if unknown, gone or changed.
 
+    A vocabulary that the flags name takes the place of the one in the summary, which may be gone.
+
     Args:
         paths: list of str.
 
     Raises:
-        UserError: two files were made with different vocabularies or casing.
+        UserError: two files were made with different vocabularies or casing, or the flags name
+            another vocabulary.
     """
     made = {}  # fingerprint -> (the first file, arguments)
     for path, (arguments, fingerprint) in record_files.tokenizers_of(paths).items():
@@ -227,11 +223,17 @@ def tokenizer_of_records(paths):
             f"{first} was made with {ours} and {other} with {theirs}: one model reads records of "
             "one vocabulary and one casing. Make them again with the same flags"
         )
-    for fingerprint, (_, arguments) in made.items():
+    given = flag_groups.given(run_directory.VOCABULARY_FLAGS)
+    for fingerprint, (path, arguments) in made.items():
         with contextlib.suppress(UserError, TypeError):  # vocabulary gone, or summary damaged
-            tokenizer = tokenization.FullTokenizer(**arguments)
+            tokenizer = tokenization.FullTokenizer(**arguments | given)
             if tokenizer.fingerprint == fingerprint:
                 return tokenizer
+        if given:
+            raise UserError(
+                f"{', '.join(given.values())} is not the vocabulary of {path}, which was made with "
+                f"{arguments}: give that file"
+            )
     return None
 
 

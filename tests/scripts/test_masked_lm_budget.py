@@ -128,13 +128,14 @@ def test_records_that_do_not_fit_the_flags(pretrain, flags, made, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("[PAD]\n[SEP]\n[MASK]\n[CLS]\n")
     message = "begins with the id 2, and .CLS. .* has 3: give the vocabulary"
-    without_summary = shutil.copy(made / "unmasked", tmp_path / "records")
-    refused(message, vocab_file=other, input_file=without_summary)
+    flags["input_file"] = shutil.copy(made / "unmasked", tmp_path / "records")  # without summary
+    refused(message, vocab_file=other)
     other.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n")
     refused(r"other.txt lacks the piece \[MASK\]", vocab_file=other)
     other.write_text("".join(f"{n}\n" for n in range(301)))
     refused("301 pieces and the config has vocab_size=300", vocab_file=other)
     del flags["vocab_file"], flags["masked_lm_budget"]
+    flags["input_file"] = made / "unmasked"
     for predictions in (4, 6):
         refused(
             "unmasked has nothing to predict: .*--masked_lm_prob=0. Give --masked_lm_budget, such",
@@ -179,14 +180,28 @@ def test_the_run_knows_the_vocabulary_of_its_records(pretrain, flags, made, tmp_
     assert len(loaded.fill_mask("a b [MASK] c", top_k=2)[0]) == 2
 
 
-@pytest.mark.parametrize("use", ["masks", "minimal pairs"])
+def test_a_vocabulary_that_has_moved_can_be_given(pretrain, flags, made, tmp_path):
+    del flags["masked_lm_budget"]
+    for name in ("masked", "summary-masked.json"):
+        shutil.copy(made / name, tmp_path / name)
+    summary = tmp_path / "summary-masked.json"
+    summary.write_text(summary.read_text().replace("vocab.txt", "gone.txt"))
+    flags |= {"input_file": tmp_path / "masked", "num_train_steps": 1, "max_predictions_per_seq": 4}
+    pretrain()
+    record = run_directory.RunDirectory(str(tmp_path / "out")).settings
+    assert record.vocabulary.path == str(made / "vocab.txt")
+    assert record.text["strip_accents"] is True
+
+
+@pytest.mark.parametrize("use", ["masks", "minimal pairs", "record"])
 def test_another_vocabulary_of_the_same_size_is_an_error(use, pretrain, flags, made, tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("\n".join([*PIECES[:5], *PIECES[:4:-1]]) + "\n")
-    if use == "minimal pairs":
-        (tmp_path / "pairs.tsv").write_text("a b\tb a\n")
+    if use != "masks":
         del flags["masked_lm_budget"]
         flags |= {"input_file": made / "masked", "max_predictions_per_seq": 4}
+    if use == "minimal pairs":
+        (tmp_path / "pairs.tsv").write_text("a b\tb a\n")
         flags |= {"minimal_pairs_file": tmp_path / "pairs.tsv"}
     with pytest.raises(UserError, match=r"other\.txt is not the vocabulary of .*vocab\.txt"):
         pretrain(vocab_file=other)
