@@ -29,6 +29,9 @@ PRECISIONS = {  # name -> policy of Keras
 }
 OPTIMIZERS = ("adamw", "lamb")
 TEXT_FORMATS = ("sentences", "documents", "jsonl")
+_FORMATS_OF = {
+    "document_per_line": ["documents"], "text_key": ["jsonl"], "language": ["documents", "jsonl"],
+}  # fmt: skip
 ON_DECODE_ERROR = ("stop", "skip")
 WORD_STARTS = ("original", "piece")
 SCORE_METHODS = ("within_word_l2r", "original")
@@ -762,8 +765,10 @@ class TextFormat(Options, heading="Text"):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.document_per_line and self.input_format != "documents":
-            raise UserError("--document_per_line is for --input_format=documents")
+        for field in options_of(self):
+            formats = _FORMATS_OF.get(field.name, TEXT_FORMATS)
+            if self.input_format not in formats and getattr(self, field.name) != field.default:
+                raise UserError(f"--{field.name} is for --input_format={' or '.join(formats)}")
 
 
 class CorpusVocabulary(Options, heading="Vocabulary"):

@@ -164,5 +164,18 @@ def test_what_is_needed_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_splitter", None)
     with pytest.raises(UserError, match=r"pip install 'albert_tf\[documents\]'"):
         Format(input_format="documents")
-    with pytest.raises(UserError, match="--document_per_line is for"):
-        Format(document_per_line=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "input_format", "needed"),
+    [
+        ({"document_per_line": True}, "sentences", "documents"),
+        ({"text_key": "body"}, "sentences", "jsonl"),
+        ({"text_key": "body"}, "documents", "jsonl"),
+        ({"language": "de"}, "sentences", "documents or jsonl"),
+    ],
+)
+def test_flags_of_other_formats_are_errors(given, input_format, needed):
+    (name,) = given
+    with pytest.raises(UserError, match=f"--{name} is for --input_format={needed}$"):
+        Format(input_format=input_format, **given)
