@@ -56,8 +56,9 @@ def main(_):
     from albert_tf.text import tokenization
 
     settings = flag_groups.values_of(instances.Settings)
-    if settings.do_permutation and not settings.masked_lm_prob:
-        raise UserError("--do_permutation moves masked pieces: it needs --masked_lm_prob above 0")
+    for name in ("do_permutation", "do_whole_word_mask", "favor_shorter_ngram", "ngram"):
+        if not settings.masked_lm_prob and FLAGS[name].value != FLAGS[name].default:
+            raise UserError(f"--{name} needs masks; --masked_lm_prob=0 makes none: leave it out")
     if not settings.masked_lm_prob and FLAGS["dupe_factor"].using_default_value:
         print(
             f"--masked_lm_prob=0 with --dupe_factor={settings.dupe_factor}, the default: the text "

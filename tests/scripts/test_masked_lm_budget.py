@@ -163,8 +163,15 @@ def test_many_passes_without_masks_are_questioned(run_main, made, tmp_path, caps
     run_main(create_pretraining_data, **values, dupe_factor=2)
     out = capsys.readouterr().out
     assert "usually enough" not in out and "none of them to predict" in out
-    with pytest.raises(UserError, match="--do_permutation moves masked pieces: it needs --masked_"):
-        run_main(create_pretraining_data, **values, do_permutation=True)
+
+
+@pytest.mark.parametrize("given", [{"do_permutation": True}, {"ngram": 1}])
+def test_flags_about_masks_need_masks(given, run_main, made, tmp_path):
+    values = {"input_file": made / "in.txt", "output_file": tmp_path / "out"}
+    values |= {"vocab_file": made / "vocab.txt", "masked_lm_prob": 0}
+    (name,) = given
+    with pytest.raises(UserError, match=f"--{name} needs masks; --masked_lm_prob=0 makes"):
+        run_main(create_pretraining_data, **values, **given)
 
 
 def test_the_run_knows_the_vocabulary_of_its_records(pretrain, flags, made, tmp_path):
