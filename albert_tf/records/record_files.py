@@ -243,7 +243,10 @@ def tokenizers_of(paths):
     for content, entries in _summaries(paths):
         made = content.get("tokenizer"), content.get("vocabulary")
         if isinstance(made[0], dict) and isinstance(made[1], str):
-            known |= dict.fromkeys(entries, made)
+            for path in entries.keys() & {*paths}:
+                # The summary of an earlier run may list a file that was made again since.
+                if path not in known or is_current(entries[path], state(path)):
+                    known[path] = made
     return {path: known[path] for path in paths if path in known}
 
 

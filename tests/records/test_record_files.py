@@ -285,6 +285,21 @@ def test_a_damaged_summary_names_no_tokenizer(tmp_path, damaged):
     assert record_files.tokenizers_of([path]) == {}
 
 
+def test_a_file_that_was_made_again_has_the_tokenizer_of_its_new_summary(tmp_path):
+    paths = [str(tmp_path / name) for name in "abc"]
+    for path in paths:
+        Path(path).write_bytes(b"")
+    old, new = (record_files.entry(path, np.zeros(0, np.int64)) for path in paths[:2])
+    for path in paths[::2]:  # summaries are not read in the order of their names
+        content = record_files.index_content({path: old, paths[1]: old | {"size": 1}})
+        content |= {"tokenizer": {"vocab_file": "old"}, "vocabulary": "old hash"}
+        Path(record_files.summary_file(path)).write_text(json.dumps(content))
+    content = record_files.index_content({paths[1]: new})
+    content |= {"tokenizer": {"vocab_file": "new"}, "vocabulary": "new hash"}
+    Path(record_files.summary_file(paths[1])).write_text(json.dumps(content))
+    assert record_files.tokenizers_of(paths)[paths[1]] == ({"vocab_file": "new"}, "new hash")
+
+
 def test_other_workers_read_the_index_and_write_none(tmp_path):
     index, path = tmp_path / "records.json", write(tmp_path / "a", range(5))
     assert record_files.read_index([path], str(index), save=False)[0].count == 5
