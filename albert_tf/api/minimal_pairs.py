@@ -110,7 +110,9 @@ def _pairs(path):
     """Yields (line of the good sentence, of the bad one), a dict with KEYS."""
     content = files.read_text(path)
     lines = [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")]
-    if not content.strip() or lines == ["\t".join(KEYS)]:
+    first = lines[0].split("\t")
+    has_header = sorted(first) == sorted(KEYS)
+    if not content.strip() or (has_header and len(lines) == 1):
         raise UserError(f"{path} is empty: give a file with pairs of sentences")
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -121,8 +123,8 @@ def _pairs(path):
             if not isinstance(values, dict):
                 raise UserError(f"{path}, line {number} is no JSON object. Received: {line:.80}")
             yield (number, number), values
-    elif "\t" in lines[0]:
-        has_header = lines[0].split("\t") == [*KEYS]
+    elif len(first) > 1:
+        keys = first if has_header else KEYS
         for number, line in enumerate(lines[has_header:], 1 + has_header):
             columns = line.split("\t")
             if len(columns) != len(KEYS):
@@ -130,7 +132,7 @@ def _pairs(path):
                     f"{path}, line {number} has {len(columns)} columns: two are needed, the good "
                     "and the bad sentence with a tab between them"
                 )
-            yield (number, number), dict(zip(KEYS, columns, strict=True))
+            yield (number, number), dict(zip(keys, columns, strict=True))
     else:
         if len(lines) % 2:
             raise UserError(

@@ -39,6 +39,7 @@ def json_lines(*rows):
         "a b\tb a\nc d\td c\n",
         "\ufeffa b\tb a\r\nc d\td c",
         "sentence_good\tsentence_bad\na b\tb a\nc d\td c\n",
+        "sentence_bad\tsentence_good\nb a\ta b\nd c\tc d\n",
         "a b\nb a\nc d\nd c\n",
         json_lines(PAIR, {"sentence_good": "c d", "sentence_bad": "d c", "UID": None}),
     ],
