@@ -60,6 +60,8 @@ def check_masking():
 
 def warn():
     """Warns about valid but probably unintended values."""
+    if FLAGS.eval_input_file and not FLAGS.do_eval:
+        print("Warning: --eval_input_file is only read with --do_eval.")
     if FLAGS.start_warmup_step:
         print(
             f"Warning: the learning rate is negative before --start_warmup_step="

@@ -99,8 +99,8 @@ def _find_inputs(config, options):
     eval_paths = paths
     if options.eval_input_file:
         eval_paths = record_files.expand_patterns(options.eval_input_file, "eval_input_file")
-    elif options.do_eval:
-        print("Evaluating on the training files: give --eval_input_file for held-out text.")
+    if options.do_eval and {*paths} & {*eval_paths}:
+        print("Evaluating on files of --input_file: give held-out ones as --eval_input_file.")
     if not options.do_train:
         paths = eval_paths
     source = _checked_source(config, options, paths, may_be_masked=not options.do_train)

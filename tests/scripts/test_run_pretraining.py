@@ -355,14 +355,16 @@ def test_evaluation_takes_held_out_records_and_says_if_it_does_not(
     flags |= {"do_train": False, "do_eval": True}
     pretrain(eval_input_file=held_out)
     out = capsys.readouterr().out
-    assert "Evaluating on the training files" not in out and "--init_checkpoint" not in out
+    assert "Evaluating on files of --input_file" not in out and "--init_checkpoint" not in out
     pretrain(init_checkpoint="gone")
     out = capsys.readouterr().out
-    assert "Evaluating on the training files" in out
+    assert "Evaluating on files of --input_file" in out
     found = f"{tmp_path}/out/model.ckpt-2"
     assert f"--init_checkpoint is not read: --output_dir holds a trained model, {found}." in out
     losses = re.findall(r"^loss = (\S+)", (tmp_path / "out/eval_results.txt").read_text(), re.M)
     assert len(losses) == 2 and losses[0] != losses[1]
+    pretrain(eval_input_file=f"{held_out},{flags['input_file']}")
+    assert "Evaluating on files of --input_file" in capsys.readouterr().out
 
 
 @pytest.mark.long
@@ -629,8 +631,10 @@ def test_what_is_rarely_meant_is_warned_of(pretrain, flags, capsys):
     assert "negative before --start_warmup_step=1" in out
     assert "is meant for batches" not in out  # a rate was given
     del flags["learning_rate"]
-    pretrain(num_train_steps=3)
-    assert "--train_batch_size=4, its square root rule gives 5.5e-05" in capsys.readouterr().out
+    pretrain(num_train_steps=3, eval_input_file=flags["input_file"])
+    out = capsys.readouterr().out
+    assert "--train_batch_size=4, its square root rule gives 5.5e-05" in out
+    assert "--eval_input_file is only read with --do_eval" in out
 
 
 @pytest.mark.long
