@@ -58,7 +58,8 @@ def describe(run, input_files):
 def write(run, described):
     """Writes the settings of a training run, so that it can be inspected, repeated and exported.
 
-    The weights that a resumed run started from stay those of its record.
+    The weights that a resumed run started from stay those of its record, and so does a vocabulary
+    that is no longer known.
 
     Scripts can read `flags.txt` and `albert_config.json` again; `run.json` is for later commands,
     for people, and for the next start in the directory. Call this after the weights are known to
@@ -81,6 +82,9 @@ def write(run, described):
     if before:
         flags = {name: value for name, value in flags.items() if name not in _SOURCES}
         flags |= {name: before.flags[name] for name in _SOURCES if name in before.flags}
+        # The vocabulary of the records may have moved since: it and its casing stay.
+        vocabulary, text = described.vocabulary or before.vocabulary, before.text | described.text
+        described = dataclasses.replace(described, vocabulary=vocabulary, text=text)
     lines = [f"--{name}={_as_text(value)}\n" for name, value in flags.items()]
     files.write_text(folder.file(FLAGS_FILE), "".join(lines))
     files.write_text(folder.file(CONFIG_FILE), described.albert_config.to_json_string())

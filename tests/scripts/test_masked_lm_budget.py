@@ -198,6 +198,10 @@ def test_a_vocabulary_that_has_moved_can_be_given(pretrain, flags, made, tmp_pat
     record = run_directory.RunDirectory(str(tmp_path / "out")).settings
     assert record.vocabulary.path == str(made / "vocab.txt")
     assert record.text["strip_accents"] is True
+    del flags["vocab_file"]  # and a resumed run keeps it
+    pretrain(num_train_steps=2)
+    resumed = run_directory.RunDirectory(str(tmp_path / "out")).settings
+    assert (resumed.vocabulary, resumed.text) == (record.vocabulary, record.text)
 
 
 @pytest.mark.parametrize("use", ["masks", "minimal pairs", "record"])
