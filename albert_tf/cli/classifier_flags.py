@@ -45,11 +45,10 @@ def _name_of(kind, directory):
 
 
 def _follow_columns(trained, path):
-    names = ("text_column", "text_pair_column", "label_column")
     if not trained.get("text_column"):  # the run is of an earlier version
         return
-    if not any(FLAGS[name].present for name in names):
-        for name in names:
+    for name in ("text_column", "text_pair_column", "label_column"):
+        if not FLAGS[name].present:
             FLAGS[name].value = trained.get(name)
     _check_pair(bool(trained.get("text_pair_column")), f"the training ({path})")
 

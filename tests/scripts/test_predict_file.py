@@ -110,6 +110,19 @@ def test_a_table_has_a_line_for_each_example_whatever_a_cell_holds(predict):
     assert [line["text"] for line in lines] == ["two\nlines,\ta tab", "fine"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "content"),
+    [
+        ({"text_column": "body"}, "id\treview\tbody\tsummary\n1\tbad\tgood\tA\n"),
+        ({"text_pair_column": "title"}, "id\treview\ttitle\tsummary\n1\tgood\tA\tbad\n"),
+        ({"label_column": "gold"}, "id\treview\tgold\tsummary\n1\tgood\tno\tA\n"),
+    ],
+)
+def test_columns_that_are_not_given_are_those_of_the_training(predict, flags, content):
+    _, (line,) = predict("pairs", content, **flags)
+    assert (line["text"], line["text_pair"]) == ("good", "A")
+
+
 def test_a_file_without_a_header_gets_the_same_predictions(predict):
     _, named = predict("tsv", "review\ngood film\nawful\n")
     _, numbered = predict("tsv", "x\tgood film\ny\tawful\n", text_column=1)
@@ -232,7 +245,8 @@ def test_a_directory_without_records(predict, train_once, tmp_path):
         ("tsv", "a", {"predict_file": "."}, "--predict_file=. is a directory: give a file"),
         ("tsv", "a", {"predict_file": "x.tsv"}, "--predict_file=x.tsv: there is no such file"),
         ("tsv", "a", {"do_predict": False, "export_dir": "x"}, "--predict_file needs --do_predict"),
-        ("pairs", "a\n", {"text_column": 0}, "has pairs of texts: give --text_pair_column"),
+        ("pairs", "a\n", {"text_column": "a"}, "no column 'summary' in its header; there are 'a'"),
+        ("pairs", "a\n", {"text_column": 0, "text_pair_column": ""}, "has pairs of texts: give"),
         ("cola", "a\n", {}, "needs --text_column with a model of GLUE"),
         ("cola", "a\n", {"text_column": 0, "labels": "a,b"}, "--labels: for --task_name=tsv"),
         ("ner", "John walked\nto the shop\n", {}, "line 2: 3 columns, but line 1 has 2: each"),
