@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 
 from albert_tf import files
+from albert_tf.checkpoints import run_directory
 from albert_tf.records import feature_cache, input_pipeline, schemas
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import evaluation
@@ -236,8 +237,9 @@ class DataSet:
 
     def evaluated_on(self):
         """The EvaluatedOn of the evaluations."""
-        parts = self.parts("dev").values()
-        return evaluation.evaluated_on(path for part in parts for path in part.sources("dev"))
+        paths = [path for part in self.parts("dev").values() for path in part.sources("dev")]
+        content = [run_directory.sha256(path) for path in paths]
+        return evaluation.evaluated_on(paths, content=content, **self.settings)
 
     @functools.cached_property
     def training_records(self):

@@ -647,6 +647,26 @@ def test_examples_that_are_sorted_are_counted(name, labels, is_sorted):
     assert count == (6 if is_sorted else 0)
 
 
+@pytest.mark.parametrize(
+    ("label", "content", "is_same"),
+    [
+        ("x", "t\tx\ty\na\t0\t0\n", True),
+        ("y", "t\tx\ty\na\t0\t0\n", False),
+        ("x", "t\tx\ty\na\t1\t0\n", False),
+    ],
+)
+def test_figures_of_another_label_column_or_of_corrected_labels_are_others(
+    label, content, is_same, tmp_path
+):
+    def evaluated_on(label, content):
+        (tmp_path / "dev.tsv").write_text(content)
+        row = glue.tsv_task("t", None, label, ["0", "1"], False, "")
+        return classification.GlueData(None, str(tmp_path), "", "", row=row).evaluated_on()
+
+    first = evaluated_on("x", "t\tx\ty\na\t0\t0\n")
+    assert (evaluated_on(label, content) == first) == is_same
+
+
 # --- The real data ---
 
 # rows of train, dev and test as the GLUE benchmark gives them

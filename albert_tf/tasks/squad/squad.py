@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf import files
-from albert_tf.checkpoints import readers
+from albert_tf.checkpoints import readers, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory, Threshold
 from albert_tf.errors import UserError
 from albert_tf.model import heads, objectives
@@ -327,10 +327,10 @@ class SquadData:
 
     def evaluated_on(self):
         """The EvaluatedOn of the evaluations."""
-        given = self.task.options
+        given, path = self.task.options, self.task.options.predict_file
         names = (*self.task.answer_settings, THRESHOLD)
         settings = {name: getattr(given, name) for name in names}
-        return evaluation.evaluated_on([given.predict_file], **settings)
+        return evaluation.evaluated_on([path], content=run_directory.sha256(path), **settings)
 
     @functools.cached_property
     def training_records(self):

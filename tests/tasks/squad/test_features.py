@@ -473,6 +473,15 @@ def data_set(tokenizer, folder, version, windows=SMALL, **files):
     return squad.SquadData(kind(text, given, str(folder)), str(folder))
 
 
+def test_figures_of_corrected_answers_are_others(tmp_path, tokenizer):
+    path = tmp_path / "dev.json"
+    data, found = data_set(tokenizer, tmp_path, "v2.0", predict_file=str(path)), []
+    for answer in "aab":
+        path.write_text(answer)
+        found.append(data.evaluated_on())
+    assert found[0] == found[1] != found[2]
+
+
 @pytest.mark.parametrize("version", ["v1.1", "v2.0"])
 def test_training_records_are_the_originals(tmp_path, capsys, version, tokenizer, monkeypatch):
     monkeypatch.setattr(squad_questions, "shuffled", list)
