@@ -91,6 +91,11 @@ def check_directory():
             f"--output_dir={FLAGS.output_dir} holds the results of a training or evaluation, but "
             "no checkpoint to resume from: give another directory, or delete this one"
         )
+    if has_trials and folder.latest:
+        raise UserError(
+            f"--output_dir={FLAGS.output_dir} holds a training without --num_trials, and the best "
+            "trial would take the place of its best checkpoint: give another directory"
+        )
 
 
 def read_length_buckets():

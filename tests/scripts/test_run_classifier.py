@@ -384,6 +384,13 @@ def test_trials_in_a_used_directory_have_their_own_figure_and_say_which_are_old(
     assert (out / "trials.txt").read_text().splitlines()[0].endswith("0.2\tof an earlier start")
 
 
+def test_trials_do_not_replace_the_best_checkpoint_of_a_training(run_main, flags, trained):
+    before = (trained / "best_trial.txt").read_text()
+    with pytest.raises(UserError, match="holds a training without --num_trials"):
+        run_main(run_classifier, **flags, num_trials=2)
+    assert (trained / "best_trial.txt").read_text() == before
+
+
 @pytest.fixture
 def trials_that_fail(monkeypatch):
     """Replaces training by a score, or by failure: trials_that_fail(seeds)."""
