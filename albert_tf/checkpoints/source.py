@@ -351,9 +351,10 @@ def check_task(task, output_dir, given=None):
         output_dir: str, the run's directory.
         given: str or None, a fine-tuned checkpoint that is used if output_dir holds none.
     """
-    remedy = "give --output_dir a directory of its own"
-    _check_task_in(output_dir, task, f"--output_dir={output_dir}", remedy)
-    if given and not RunDirectory(output_dir).trained:
+    if RunDirectory(output_dir).trained:  # a start that failed has recorded its task too
+        remedy = "give --output_dir a directory of its own"
+        _check_task_in(output_dir, task, f"--output_dir={output_dir}", remedy)
+    elif given:
         remedy = "give a checkpoint of this task, or train with --do_train"
         directory = run_directory.directory_of(given)
         _check_task_in(directory, task, f"--init_checkpoint={given}", remedy)

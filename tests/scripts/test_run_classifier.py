@@ -233,6 +233,16 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
         run_main(run_classifier, **flags | PREDICT)
 
 
+def test_a_start_that_failed_does_not_claim_the_directory(run_main, flags, tmp_path):
+    (tmp_path / "dev.tsv").write_text("good\tyes\nso so\tmaybe\n")
+    (tmp_path / "train.tsv").write_text("good\tyes\nbad\tno\n" * 2)
+    flags |= {"task_name": "tsv", "label_column": 1, "data_dir": tmp_path, "do_predict": False}
+    with pytest.raises(UserError, match="unknown label 'maybe'"):
+        run_main(run_classifier, **flags)
+    run_main(run_classifier, **flags | {"labels": "no,maybe,yes", "train_step": 1})
+    assert RunDirectory(str(tmp_path / "out")).task.labels == ("no", "maybe", "yes")
+
+
 def test_what_is_trained_on_is_said_in_three_lines(train_once):
     printed = (train_once("RTE") / "printed.txt").read_text()
     said = re.search(
