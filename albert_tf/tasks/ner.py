@@ -111,8 +111,8 @@ def read(path, labels=None, needs_labels=True):
                 )
             if labels is not None and word.label not in labels:
                 raise UserError(
-                    f"{place}: unknown label {word.label}; known are {', '.join(labels)}. --labels "
-                    "differs from the labels of the training file"
+                    f"{place}: unknown label {word.label}; known are {', '.join(labels)}. If the "
+                    "training file lacks labels of the others, give all of them as --labels"
                 )
     return corpus
 

@@ -293,7 +293,7 @@ def changed(name, old, new):
         (changed("dev.conll", "B-LOC", "B-DATE"), "unknown label B-DATE; known are O, B-LOC"),
         (changed("test.conll", "B-LOC", "LOC"), "a label is O, B-x or I-x. Received: 'LOC'"),
         ({"labels": "O"}, "--labels must be at least two different labels"),
-        ({"labels": "O,B-LOC"}, "unknown label"),
+        ({"labels": "O,B-LOC"}, "others, give all of them as --labels"),
         ({"text_column": "1", "labels": "O"}, "--text_column: for --task_name=tsv only"),
         ({"task_name": "RTE", "labels": "a,b"}, "--labels: for --task_name=tsv or ner only"),
         ({"glue_submission_dir": "x"}, "--glue_submission_dir is for GLUE tasks"),
