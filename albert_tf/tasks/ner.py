@@ -28,7 +28,7 @@ from albert_tf.tasks import base
 from albert_tf.text.sequences import pack_segments
 from albert_tf.text.tokenization import UNKNOWN
 
-ENDINGS = (".conll", ".txt")  # in order of preference
+ENDINGS = (".conll", ".txt")
 DOCUMENT_START = "-DOCSTART-"
 _LABEL = re.compile("O|[BI]-.+")
 
@@ -76,12 +76,14 @@ def input_file(data_dir, split, remedy="check --data_dir"):
         remedy: str, for the message.
 
     Raises:
-        UserError: neither file exists.
+        UserError: neither file exists, or both do.
     """
     paths = [os.path.join(data_dir, f"{split}{ending}") for ending in ENDINGS]
     found = [path for path in paths if tf.io.gfile.exists(path)]
     if not found:
         raise UserError(f"there is neither {' nor '.join(paths)}: {remedy}")
+    if len(found) > 1:
+        raise UserError(f"{' and '.join(found)} both exist: keep one of them")
     return found[0]
 
 

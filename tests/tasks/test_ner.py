@@ -115,7 +115,8 @@ def test_the_file_of_a_split(written, tmp_path):
     text = written("a O\n", "dev.txt")
     assert ner.input_file(str(tmp_path), "dev") == text
     conll = written("a O\n", "dev.conll")
-    assert ner.input_file(str(tmp_path), "dev") == conll
+    with pytest.raises(UserError, match=re.escape(f"{conll} and {text} both exist: keep one")):
+        ner.input_file(str(tmp_path), "dev")
     message = f"there is neither {tmp_path}/train.conll nor {tmp_path}/train.txt: check --data_dir"
     with pytest.raises(UserError, match=re.escape(message)):
         ner.input_file(str(tmp_path), "train")
