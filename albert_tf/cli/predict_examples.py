@@ -219,14 +219,15 @@ def check(example, model, place):
     Raises:
         UserError: an input is missing or not text, or a key cannot be copied.
     """
-    if "text_pair" in model.inputs:
-        example.setdefault("text_pair", "")
+    for name in model.optional:
+        example.setdefault(name, "")
     for name, value in example.items():
         _check_key(name, model, place)
         _check_json(name, value, place)
     missing = [name for name in model.inputs if name not in example]
     if missing:
-        raise UserError(f"{place}: {model.takes}. Missing: {', '.join(missing)}")
+        names = ", ".join(missing)
+        raise UserError(f"{place}: {model.takes}. Missing: {names}. Add it to each example")
     for name in model.inputs:
         value, count = example[name], model.num_options
         texts = value if name == "options" and isinstance(value, list) else [value]

@@ -59,7 +59,8 @@ def of_export(directory, embeddings):
         for row in _run(directory, function, inputs, examples):
             yield embeddings_of(row, embeddings) if embeddings else prediction(row, labels)
 
-    return Model(inputs, (), outputs, num_options, predict)
+    optional = INPUTS[1:2] if embeddings and "text_pair" in inputs else ()
+    return Model(inputs, optional, outputs, num_options, predict)
 
 
 def _run(directory, function, inputs, examples):

@@ -102,7 +102,8 @@ def test_other_keys_are_given_back(classifier, run):
 
 @pytest.mark.parametrize("batch_size", [1, 2, 100])
 def test_line_n_belongs_to_line_n(classifier, run, batch_size):
-    content = b'\n\xef\xbb\xbf{"text": "a"}\r\n\r\n\n{"text": "ab"}\n\nabc\td\n\n'
+    first, second = (b'{"text": "%s", "text_pair": ""}' % text for text in (b"a", b"ab"))
+    content = b"\n\xef\xbb\xbf" + first + b"\r\n\r\n\n" + second + b"\n\nabc\td\n\n"
     lines = run(classifier, content, predict_batch_size=batch_size)
     labels = [json.loads(line)["label"] if line else None for line in lines]
     assert labels == [None, "no", None, None, "yes", None, "yes", None]
@@ -122,12 +123,13 @@ def test_line_n_belongs_to_line_n(classifier, run, batch_size):
         (b'{"text": "\\ud800"}', r"line 2: 'text' is not valid Unicode. Received: '\ud800'"),
         (b'{"text": "a", "\\udfff": 1}', r"line 2: '\udfff' is not valid Unicode"),
         (b'{"text_pair": "b"}', "line 2: this model takes text, text_pair. Missing: text"),
+        (b'{"text": "a"}', "line 2: this model takes text, text_pair. Missing: text_pair. Add it"),
         (b'{"text": "a", "question": "b"}', "line 2: this model takes text, text_pair. Not taken"),
         (b'{"text": "a", "txt_pair": "b"}', "Is the key 'txt_pair' meant as text_pair?"),
         (b'{"Text": "a"}', "Is the key 'Text' meant as text?"),
         (b'{"text": "a", "label": 1}', "which has a key 'label' itself: rename this one"),
-        (b'{"text": 5}', "line 2: text must be text. Received: 5"),
-        (b'{"text": ["a"]}', "line 2: text must be text. Received: ['a']"),
+        (b'{"text": 5, "text_pair": "b"}', "line 2: text must be text. Received: 5"),
+        (b'{"text": ["a"], "text_pair": "b"}', "line 2: text must be text. Received: ['a']"),
     ],
 )
 def test_lines_that_are_no_examples(line, message, classifier, run, tmp_path):
@@ -187,7 +189,7 @@ def test_a_first_line_that_is_an_example_all_the_same(classifier, run):
     content = b"text\ttext_pair\nab\tcd\n"
     assert len(run(classifier, content)) == 1
     assert len(run(classifier, content, header=False)) == 2
-    assert len(run(classifier, b'{"text": "by name, id, and date"}\n')) == 1  # no header of CSV
+    assert len(run(classifier, b'{"text": "id, a", "text_pair": ""}\n')) == 1  # no header
 
 
 @pytest.mark.parametrize(
@@ -414,7 +416,7 @@ def test_a_pipe_into_the_command_and_out_of_it(classifier):
         capture_output=True,
         check=False,
         timeout=300,
-        input='one text\té\n{"text": "ä", "id": "ß"}\n'.encode(),
+        input='one text\té\n{"text": "ä", "text_pair": "", "id": "ß"}\n'.encode(),
         env={"PYTHONIOENCODING": "ascii", "PATH": ""},
     )
     assert done.returncode == 0, done.stderr.decode()
