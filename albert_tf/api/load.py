@@ -161,7 +161,7 @@ def _kind_of(choice, shapes, task, labels):
         _check_recorded(choice, recorded, task, labels)
         return recorded
     if not weights:
-        if task or labels:
+        if task or labels is not None:
             given = shown("task", task) if task else shown("labels", list(labels))
             raise UserError(f"{found.checkpoint} is not fine-tuned: leave out {given}")
         return None
@@ -172,8 +172,9 @@ def _kind_of(choice, shapes, task, labels):
             f"it tells which: pass {shown('task', REGRESSION)} or {shown('task', 'race')}"
         )
     if task in (None, "tsv", "ner", multi_label.NAME):
-        labels = labels or huggingface.read_labels(found.directory)
-        labels = labels or tuple(str(number) for number in range(weights[0]))
+        if labels is None:
+            labels = huggingface.read_labels(found.directory)
+            labels = labels or tuple(str(number) for number in range(weights[0]))
         num_outputs = len(labels)
     else:
         fixed = {"race": race.RaceTask.labels, REGRESSION: None}
@@ -198,7 +199,7 @@ def _check_recorded(choice, recorded, task, labels):
     wrong = None
     if task is not None and glue.model_task(task) not in names:
         wrong = choice.shown("task", task)
-    elif labels not in (None, recorded.labels):
+    elif labels not in (None, recorded.labels or None):
         wrong = choice.shown("labels", list(labels))
     if wrong:
         raise UserError(f"{wrong}, but {directory} was trained for {recorded}: leave it out")

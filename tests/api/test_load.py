@@ -166,7 +166,7 @@ def test_every_false_keeps_capitals_and_accents(release, false):
     assert tokenizer.casing == {"do_lower_case": False, "strip_accents": False}
 
 
-@pytest.mark.parametrize("given", [{"task": "sst-2"}, {"labels": ["a", "b"]}])
+@pytest.mark.parametrize("given", [{"task": "sst-2"}, {"labels": ["a", "b"]}, {"labels": []}])
 def test_a_task_of_a_pretrained_model_is_an_error(release, given):
     with pytest.raises(UserError, match=r"model.ckpt-best is not fine-tuned: leave out (task|lab)"):
         albert_tf.load(release, **given)
@@ -299,6 +299,7 @@ def test_what_is_recorded_cannot_be_changed(classifier):
     "arguments, message",
     [
         ({"labels": ["a", "b", "c"]}, r"has 2 outputs, but 3 belong to task='tsv' with labels="),
+        ({"labels": []}, r"has 2 outputs, but 0 belong to task='tsv' with labels="),
         ({"task": "mnli"}, "has 2 outputs, but 3 belong to task='mnli'"),
         ({"task": "race"}, "has 2 outputs, but 1 belong to task='race'"),
         ({"task": "rte", "labels": ["no", "yes"]}, r"labels=\['no', 'yes'\], but those of task"),
@@ -308,6 +309,13 @@ def test_what_is_recorded_cannot_be_changed(classifier):
 def test_a_wrong_number_of_labels_is_named(classifier, arguments, message):
     with pytest.raises(UserError, match=message):
         albert_tf.load(classifier, **arguments)
+
+
+@pytest.mark.parametrize("given", [{"labels": []}, {"labels": ["a"]}, {"task": "tsv"}])
+def test_answers_have_no_labels(given, tmp_path):
+    sources.write_release(tmp_path, heads.SquadV1Model)
+    with pytest.raises(UserError, match=r"(labels|task)=.*, but .* was trained for squad: leave"):
+        albert_tf.load(tmp_path, **given)
 
 
 @pytest.mark.parametrize("length, expected", [(None, 40), (44, 40), (43, 21), (6, 2), (5, 1)])
