@@ -181,7 +181,7 @@ def load_vocabulary(path):
         UserError: the file cannot be read, is empty or is not UTF-8 text.
     """
     try:
-        text = _file_content(path, "vocab_file").decode("utf-8")
+        text = _file_content(path, "vocab_file").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(
             f"vocab_file: {path} is not UTF-8 text with one token per line; "

@@ -343,7 +343,7 @@ def test_line_ends_only_at_a_newline(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("a\u2028b\nc\x0bd\n\u3000\nx\ry\r\ne".encode())
     assert tokenization.load_vocabulary(str(path)) == {"a": 0, "c": 1, " ": 2, "xy": 3, "e": 4}
-    path.write_bytes(b"a\n")
+    path.write_bytes(b"\xef\xbb\xbfa\n")  # with a byte order mark
     assert tokenization.load_vocabulary(str(path)) == {"a": 0}
     path.write_bytes(b"a\n\n")
     assert tokenization.load_vocabulary(str(path)) == {"a": 0, " ": 1}
