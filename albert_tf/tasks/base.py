@@ -237,9 +237,14 @@ class DataSet:
 
     def evaluated_on(self):
         """The EvaluatedOn of the evaluations."""
-        paths = [path for part in self.parts("dev").values() for path in part.sources("dev")]
+        paths = [path for part in self._evaluated.values() for path in part.sources("dev")]
         content = [run_directory.sha256(path) for path in paths]
         return evaluation.evaluated_on(paths, content=content, **self.settings)
+
+    @functools.cached_property
+    def _evaluated(self):
+        """The parts of the development set; cached, as it prints what is missing."""
+        return self.parts("dev")
 
     @functools.cached_property
     def training_records(self):
@@ -251,7 +256,7 @@ class DataSet:
     def evaluation_splits(self):
         """Dict of key -> Split: the development set, with what else is evaluated next to it."""
         splits = {}
-        for suffix, part in self.parts("dev").items():
+        for suffix, part in self._evaluated.items():
             given = part.read("dev")
             path = part._records("dev", given).path
             splits[suffix] = Split(input_pipeline.load_arrays(path, self.task.schema), given[0])

@@ -51,10 +51,13 @@ def fine_tune(data, config, options, strategy):
             _run_trials(data, config, options, strategy)
         elif options.do_train or options.do_eval:
             run = train_and_evaluate(data, config, options, strategy)
+        if options.export_dir or (options.do_predict and not options.ensemble):
+            prefix = evaluation.find_best(options.output_dir, options.init_checkpoint)
         if options.do_predict:
-            _predict(data, config, options, strategy, run)
+            models = options.ensemble or [(config, prefix)]
+            _predict(data, models, options, strategy, run)
     if options.export_dir:
-        _export(data.task, config, options)
+        _export(data.task, config, options, prefix)
     if options.do_train or options.do_eval:
         _say_end(data.task, options.output_dir)
 
@@ -240,12 +243,9 @@ def _say_data(records, task):
 # --- Prediction ----------------------------------------------------------------------------------
 
 
-def _predict(data, config, options, strategy, run):
-    """Predicts with the best checkpoint or an ensemble; `run` is None or that of the training."""
+def _predict(data, models, options, strategy, run):
+    """Predicts with (config, prefix) of one or more models; `run` is None or the training's."""
     task, splits, members = data.task, data.prediction_splits(), []
-    models = options.ensemble
-    if not models:
-        models = [(config, evaluation.find_best(options.output_dir, options.init_checkpoint))]
     for member_config, prefix in models:
         if run is None or options.ensemble:
             run = make_run(task, member_config, strategy, options)
@@ -257,9 +257,8 @@ def _predict(data, config, options, strategy, run):
     data.write_predictions(splits, members, options.predict_batch_size)
 
 
-def _export(task, config, options):
-    """Writes the best checkpoint as a SavedModel."""
-    prefix = evaluation.find_best(options.output_dir, options.init_checkpoint)
+def _export(task, config, options, prefix):
+    """Writes a checkpoint as a SavedModel."""
     devices.set_precision("fp32")
     model = task.make_served_model(config)
     loading.load_all(prefix, name_table.named_variables(model))
