@@ -55,13 +55,18 @@ def read_weights(config, checkpoint):
 
 def task_files(checkpoint):
     """Files next to a fine-tuned checkpoint, its task and threshold: name -> text, or ""."""
-    from albert_tf import files
+    from albert_tf import files, state
     from albert_tf.checkpoints import run_directory
     from albert_tf.tasks import multi_label
+    from albert_tf.tasks.squad import squad
 
-    names = (run_directory.TASK, multi_label.Threshold.FILE, run_directory.THRESHOLD)
-    directory = os.path.dirname(checkpoint)
-    return {name: files.read_text(os.path.join(directory, name)) for name in names}
+    folder = run_directory.RunDirectory(os.path.dirname(checkpoint))
+    names = (run_directory.TASK, multi_label.Threshold.FILE)
+    # It may be in run.json, as a flag of the training, which is not written.
+    threshold = squad.threshold_of(folder)
+    return {name: files.read_text(folder.file(name)) for name in names} | {
+        run_directory.THRESHOLD: state.text(threshold) if threshold else ""
+    }
 
 
 def export_checkpoint(config, checkpoint):

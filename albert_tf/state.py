@@ -45,7 +45,12 @@ def write(path, content):
         path: str.
         content: dataclass.
     """
-    files.write_text(path, json.dumps(dataclasses.asdict(content), indent=2) + "\n")
+    files.write_text(path, text(content))
+
+
+def text(content):
+    """The text of a state file with the fields of a dataclass."""
+    return json.dumps(dataclasses.asdict(content), indent=2) + "\n"
 
 
 def typed(value, kind, name):

@@ -14,8 +14,10 @@ from sentencepiece import sentencepiece_model_pb2
 
 import export_checkpoints
 from albert_tf.checkpoints import name_table, readers, run_directory, writers
+from albert_tf.checkpoints.run_directory import RunDirectory, Threshold
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
+from albert_tf.tasks.squad import squad
 from tests import GOLDEN
 from tests.api import sources
 from tests.checkpoints.golden_models import (
@@ -299,14 +301,24 @@ def test_heads_go_to_transformers_and_come_back(kind, fine_tuned, to_transformer
 
 def test_heads_that_transformers_lacks_are_told(fine_tuned, export, capsys):
     folder, _ = fine_tuned("squad2")
-    (folder / run_directory.THRESHOLD).write_text("{}")
+    tuned = '{"null_score_diff_threshold": -1.5, "tuned_on": "dev.json"}'
+    (folder / run_directory.THRESHOLD).write_text(tuned)
     theirs = export(folder, "hf", export_format="hf")
     assert not (theirs / run_directory.THRESHOLD).exists()  # it is of that head
     ours = export(folder, export_format="tf2")
-    assert (ours.parent / run_directory.THRESHOLD).read_text() == "{}"
+    assert RunDirectory(str(ours.parent)).threshold == Threshold(-1.5, "dev.json")
     printed = capsys.readouterr().out
     assert re.search("AlbertModel has no place for: .*answer_class/dense_0/kernel, ", printed)
     assert "Wrote 25 variables as AlbertModel" in printed
+
+
+def test_a_threshold_given_for_the_training_goes_along(fine_tuned, export):
+    folder, _ = fine_tuned("squad2")
+    config = json.loads((folder / "albert_config.json").read_text())
+    record = {"config": config, "text": {}, "flags": {squad.THRESHOLD: -1.5}}
+    (folder / "run.json").write_text(json.dumps(record))
+    exported = export(folder, export_format="tf2")
+    assert RunDirectory(str(exported.parent)).threshold == Threshold(-1.5, "")
 
 
 def test_one_output_needs_its_task(fine_tuned, to_transformers):

@@ -99,7 +99,7 @@ def tuned_threshold(output_dir, prefixes):
     if found and not folder.trained and found.checkpoints in (None, _named(prefixes)):
         found = [found]
     else:
-        found = [_threshold_of(RunDirectory(os.path.dirname(each))) for each in prefixes]
+        found = [threshold_of(RunDirectory(os.path.dirname(each))) for each in prefixes]
     if None in found:
         threshold, source = EVEN_CHANCE, "none was tuned: an even chance"
     else:
@@ -110,7 +110,7 @@ def tuned_threshold(output_dir, prefixes):
     return threshold
 
 
-def _threshold_of(folder):
+def threshold_of(folder):
     """The Threshold of the model in a RunDirectory: tuned, or else given for its training."""
     tuned, settings = folder.threshold, folder.settings
     if tuned and tuned.checkpoints is None:
