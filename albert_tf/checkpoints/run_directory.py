@@ -125,14 +125,14 @@ def exists(prefix):
     return tf.io.gfile.exists(prefix + ".index")
 
 
-def _prefixes_in(directory):
-    indices = tf.io.gfile.glob(os.path.join(directory, "*.index"))
+def _prefixes_in(directory, names="*"):
+    indices = tf.io.gfile.glob(os.path.join(directory, f"{names}.index"))
     return [path.removesuffix(".index") for path in indices]
 
 
 def numbered_in(directory):
-    """Checkpoints of a directory with a step in their names: ascending list of (step, prefix)."""
-    steps = [(step_of(prefix), prefix) for prefix in _prefixes_in(directory)]
+    """Checkpoints `model.ckpt-<step>` of a directory: ascending list of (step, prefix)."""
+    steps = [(step_of(prefix), prefix) for prefix in _prefixes_in(directory, "model.ckpt-*")]
     return sorted((step, prefix) for step, prefix in steps if step is not None)
 
 
