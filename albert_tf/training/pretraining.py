@@ -244,6 +244,7 @@ def _train(run, source, evaluator, measure):
 def _make_evaluator(run, source):
     """evaluation.Evaluator of a run on records."""
     options = run.settings
+    most = options.max_eval_steps * options.eval_batch_size
     dataset = input_pipeline.eval_dataset(
         source.files,
         source.schema,
@@ -265,7 +266,7 @@ def _make_evaluator(run, source):
         evaluation.evaluated_on(
             source.files,
             masking=source.masking and source.masking.described,
-            rows=options.max_eval_steps and options.max_eval_steps * options.eval_batch_size,
+            rows=record_files.count_up_to(most, source.files),
         ),
         shown=("loss", *objectives.PRETRAINING.figures),
         initial_best=0.0,

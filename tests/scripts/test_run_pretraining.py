@@ -390,7 +390,7 @@ def test_a_later_evaluation_has_the_settings_of_the_training(pretrain, flags, tm
 
 
 def test_max_eval_steps_and_partial_batches_count_each_sequence_once(
-    pretrain, flags, trained, tmp_path
+    pretrain, flags, trained, tmp_path, capsys
 ):
     flags |= {"do_train": False, "do_eval": True}
     for batch_size, steps in ((4, 2), (8, 1), (3, 100)):
@@ -399,6 +399,7 @@ def test_max_eval_steps_and_partial_batches_count_each_sequence_once(
     text = (tmp_path / "out" / "eval_results.txt").read_text()
     values = [float(v) for v in re.findall(r"^masked_lm_loss = (\S+)", text, re.M)]
     np.testing.assert_allclose(values, values[0], rtol=1e-5)
+    assert "The best checkpoint stays" not in capsys.readouterr().out  # the files are the same
 
 
 @pytest.mark.usefixtures("in_graphs")
