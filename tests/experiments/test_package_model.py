@@ -110,7 +110,7 @@ def check_files(directory):
     assert {array.dtype for array in weights} == {np.dtype(np.float16)}
     card = (directory / "README.md").read_text(encoding="utf-8")
     assert f'albert_tf.load("{directory.name}")' in card
-    assert "CC BY-SA 4.0" in card and not re.search(r"\$[a-z{]", card)
+    assert "CC BY-SA 3.0" in card and not re.search(r"\$[a-z{]", card)
     figures = json.loads((directory / "figures.json").read_text())
     half, whole = (figures[key]["masked_lm_accuracy"] for key in ("heldout", "heldout_float32"))
     assert abs(half - whole) <= package_model.LARGEST_DIFFERENCE
