@@ -169,7 +169,8 @@ def _predicted(model):
             bar.update(len(used))
             count += len(used)
     if not count:
-        raise UserError("no example was given: by flags, --input_file or standard input")
+        source = f"--input_file={FLAGS.input_file}" if FLAGS.input_file else "standard input"
+        raise UserError(f"{source} holds no example: give one on each line, or one by flags")
 
 
 def _examples(model):
