@@ -137,7 +137,7 @@ def one_line(error):
 
 
 def decode(content, where):
-    """Decodes UTF-8; a byte order mark at its start is skipped.
+    """Decodes UTF-8.
 
     Args:
         content: bytes.
@@ -147,7 +147,7 @@ def decode(content, where):
         UserError: the bytes are not UTF-8.
     """
     try:
-        return content.decode("utf-8-sig")
+        return content.decode()
     except UnicodeDecodeError as error:
         raise UserError(f"{where}: not UTF-8 text; convert the file ({error})") from error
 

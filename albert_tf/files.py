@@ -195,7 +195,7 @@ def read_text(path):
     """
     if not tf.io.gfile.exists(path):
         return ""
-    return decode(read_bytes(path), path)
+    return decode(read_bytes(path), path).removeprefix("\ufeff")
 
 
 def read_json(path):

@@ -132,7 +132,7 @@ def _prefixes_in(directory, names="*"):
 
 def numbered_in(directory):
     """Checkpoints `model.ckpt-<step>` of a directory: ascending list of (step, prefix)."""
-    steps = [(step_of(prefix), prefix) for prefix in _prefixes_in(directory, "model.ckpt-*")]
+    steps = [(step_of(prefix), prefix) for prefix in _prefixes_in(directory, "model.ckpt-[0-9]*")]
     return sorted((step, prefix) for step, prefix in steps if step is not None)
 
 

@@ -47,10 +47,21 @@ def _name_of(kind, directory):
 def _follow_columns(trained, path):
     if not trained.get("text_column"):  # the run is of an earlier version
         return
-    for name in ("text_column", "text_pair_column", "label_column"):
+    names = ("text_column", "text_pair_column", "label_column")
+    given = [FLAGS[name].value for name in names if FLAGS[name].present]
+    for name in names:
+        column = trained.get(name)
+        # Numbers of the training may be other columns of a file whose columns are named here.
+        if column and any(other.isdecimal() != column.isdecimal() for other in given):
+            column = None
         if not FLAGS[name].present:
-            FLAGS[name].value = trained.get(name)
+            FLAGS[name].value = column
     _check_pair(bool(trained.get("text_pair_column")), f"the training ({path})")
+    if FLAGS.text_column is None:
+        raise UserError(
+            f"give --text_column too: the training ({path}) has {trained['text_column']}, but "
+            "names and numbers of columns cannot be mixed"
+        )
 
 
 def _check_pair(has_pair, what):

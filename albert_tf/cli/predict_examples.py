@@ -226,8 +226,7 @@ def check(example, model, place):
         _check_json(name, value, place)
     missing = [name for name in model.inputs if name not in example]
     if missing:
-        names = ", ".join(missing)
-        raise UserError(f"{place}: {model.takes}. Missing: {names}. Add it to each example")
+        raise UserError(f"{place}: {model.takes}. Missing: {', '.join(missing)}")
     for name in model.inputs:
         value, count = example[name], model.num_options
         texts = value if name == "options" and isinstance(value, list) else [value]

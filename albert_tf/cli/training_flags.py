@@ -228,10 +228,12 @@ def tokenizer_of_records(paths):
             f"{first} was made with {ours} and {other} with {theirs}: one model reads records of "
             "one vocabulary and one casing. Make them again with the same flags"
         )
-    given = flag_groups.given(run_directory.VOCABULARY_FLAGS)
+    names = run_directory.VOCABULARY_FLAGS
+    given = {name: value for name, value in flag_groups.given(names).items() if value}
+    replaced = dict.fromkeys(names) | given if given else {}
     for fingerprint, (path, arguments) in made.items():
         with contextlib.suppress(UserError, TypeError):  # vocabulary gone, or summary damaged
-            tokenizer = tokenization.FullTokenizer(**arguments | given)
+            tokenizer = tokenization.FullTokenizer(**arguments | replaced)
             if tokenizer.fingerprint == fingerprint:
                 return tokenizer
         if given:

@@ -5,6 +5,7 @@ A line of a file is a word and its label (O, B-x or I-x); a blank line ends a se
 a word is at its first piece. Figures are counted in words.
 """
 
+import codecs
 import collections
 import dataclasses
 import itertools
@@ -131,7 +132,8 @@ def read_words(path):
         UserError: the file cannot be read or holds no word, or a line is not UTF-8; the message
             names the line.
     """
-    lines = re.split(rb"\r\n|\r|\n", files.read_bytes(path))
+    content = files.read_bytes(path).removeprefix(codecs.BOM_UTF8)
+    lines = re.split(rb"\r\n|\r|\n", content)
     if not lines[-1]:  # nothing follows the last line end
         lines.pop()
     lines = [decode(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1)]

@@ -123,7 +123,7 @@ def test_line_n_belongs_to_line_n(classifier, run, batch_size):
         (b'{"text": "\\ud800"}', r"line 2: 'text' is not valid Unicode. Received: '\ud800'"),
         (b'{"text": "a", "\\udfff": 1}', r"line 2: '\udfff' is not valid Unicode"),
         (b'{"text_pair": "b"}', "line 2: this model takes text, text_pair. Missing: text"),
-        (b'{"text": "a"}', "line 2: this model takes text, text_pair. Missing: text_pair. Add it"),
+        (b'{"text": "a"}', "line 2: this model takes text, text_pair. Missing: text_pair"),
         (b'{"text": "a", "question": "b"}', "line 2: this model takes text, text_pair. Not taken"),
         (b'{"text": "a", "txt_pair": "b"}', "Is the key 'txt_pair' meant as text_pair?"),
         (b'{"Text": "a"}', "Is the key 'Text' meant as text?"),

@@ -9,11 +9,15 @@ import pytest
 
 import albert_tf
 import create_pretraining_data
+import run_pretraining
 from albert_tf.checkpoints import run_directory
 from albert_tf.cli import training_flags
 from albert_tf.errors import UserError
 from albert_tf.records import record_files
+from albert_tf.text.tokenization import FullTokenizer
 from tests import GOLDEN
+from tests.script_flags import flags_of
+from tests.scripts import tiny_runs
 from tests.scripts.test_run_pretraining import assert_same_when_stopped
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -216,6 +220,18 @@ def test_another_vocabulary_of_the_same_size_is_an_error(use, pretrain, flags, m
         flags |= {"minimal_pairs_file": tmp_path / "pairs.tsv"}
     with pytest.raises(UserError, match=r"other\.txt is not the vocabulary of .*vocab\.txt"):
         pretrain(vocab_file=other)
+
+
+def test_a_wordpiece_vocabulary_does_not_belong_to_records_of_sentencepiece(made, monkeypatch):
+    model = FullTokenizer(spm_model_file=str(tiny_runs.VOCABULARY))
+    known = {"a": (model.arguments, model.fingerprint)}
+    monkeypatch.setattr(record_files, "tokenizers_of", lambda paths: known)
+    with flags_of(run_pretraining) as given:
+        given["vocab_file"].parse(str(made / "vocab.txt"))
+        with pytest.raises(UserError, match=r"vocab\.txt is not the vocabulary of a"):
+            training_flags.tokenizer_of_records(["a"])
+        given["vocab_file"].parse("")
+        assert training_flags.tokenizer_of_records(["a"]).fingerprint == model.fingerprint
 
 
 def test_a_changed_vocabulary_is_not_taken(made, tmp_path):

@@ -123,6 +123,18 @@ def test_columns_that_are_not_given_are_those_of_the_training(predict, flags, co
     assert (line["text"], line["text_pair"]) == ("good", "A")
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"text_column": 0}, "give --text_pair_column"),
+        ({"text_pair_column": 1}, "give --text_column too: the training .* has review, but names"),
+    ],
+)
+def test_names_of_the_training_are_not_mixed_with_numbers(predict, flags, message):
+    with pytest.raises(UserError, match=message):
+        predict("pairs", "good\tA\n", **flags)
+
+
 def test_a_file_without_a_header_gets_the_same_predictions(predict):
     _, named = predict("tsv", "review\ngood film\nawful\n")
     _, numbered = predict("tsv", "x\tgood film\ny\tawful\n", text_column=1)

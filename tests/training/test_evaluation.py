@@ -323,14 +323,14 @@ def test_trained_models_and_later_ones_go_first(rows, best, tmp_path):
 def test_checkpoints_of_another_name_are_neither_evaluated_nor_deleted(directory, capsys):
     run_directory.delete(save(directory, 0))
     for path in directory.glob("model.ckpt-2.*"):
-        path.rename(directory / path.name.replace("model.ckpt-2", "kept-2"))
+        path.rename(directory / path.name.replace("model.ckpt-2", "model.ckpt-kept-2"))
     run = Run(directory, keep_checkpoint_max=1)
     make(run).make_up()
     assert evaluated_steps(capsys.readouterr().out) == [4]
     run.saver.save(6, {"global_step": tf.Variable(6)})
     run.saver.wait()
     names = {path.name for path in directory.glob("*.index")}
-    assert names == {"kept-2.index", "model.ckpt-6.index", "model.ckpt-best.index"}
+    assert names == {"model.ckpt-kept-2.index", "model.ckpt-6.index", "model.ckpt-best.index"}
 
 
 def test_a_checkpoint_is_described_with_its_step_and_the_best_with_its_figure(tmp_path):
