@@ -45,6 +45,18 @@ def beam_runner():
     return beam_pipeline.BeamRunner(FLAGS.runner, FLAGS.beam_pipeline_options)
 
 
+def check_flags_without_masks():
+    """Raises UserError for flags about masks. Prints a line if records are written repeatedly."""
+    for name in ("do_permutation", "do_whole_word_mask", "favor_shorter_ngram", "ngram"):
+        if FLAGS[name].value != FLAGS[name].default:
+            raise UserError(f"--{name} needs masks; --masked_lm_prob=0 makes none: leave it out")
+    if FLAGS["dupe_factor"].using_default_value:
+        print(
+            f"--masked_lm_prob=0 with --dupe_factor={FLAGS.dupe_factor}, the default: the text is "
+            "written so many times, and --dupe_factor=1 is usually enough without masks."
+        )
+
+
 def main(_):
     """Reads the flags, makes the records, prints what was made."""
     flag_groups.check_vocabulary("making records")
@@ -56,14 +68,8 @@ def main(_):
     from albert_tf.text import tokenization
 
     settings = flag_groups.values_of(instances.Settings)
-    for name in ("do_permutation", "do_whole_word_mask", "favor_shorter_ngram", "ngram"):
-        if not settings.masked_lm_prob and FLAGS[name].value != FLAGS[name].default:
-            raise UserError(f"--{name} needs masks; --masked_lm_prob=0 makes none: leave it out")
-    if not settings.masked_lm_prob and FLAGS["dupe_factor"].using_default_value:
-        print(
-            f"--masked_lm_prob=0 with --dupe_factor={settings.dupe_factor}, the default: the text "
-            "is written so many times, and --dupe_factor=1 is usually enough without masks."
-        )
+    if not settings.masked_lm_prob:
+        check_flags_without_masks()
     inputs = files.expand_patterns(FLAGS.input_file, "input_file")
     outputs = schemas.expand_shards(FLAGS.output_file, FLAGS.num_output_shards)
     heldout = FLAGS.heldout_output_file

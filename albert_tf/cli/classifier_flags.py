@@ -7,7 +7,7 @@ from absl import flags
 
 from albert_tf import options
 from albert_tf.checkpoints import run_directory
-from albert_tf.cli import model_flags
+from albert_tf.cli import flag_groups, model_flags
 from albert_tf.errors import UserError
 from albert_tf.tasks import classification, glue, multi_label, ner, predicted_file
 
@@ -48,14 +48,13 @@ def _follow_columns(trained, path):
     if not trained.get("text_column"):  # the run is of an earlier version
         return
     names = ("text_column", "text_pair_column", "label_column")
-    given = [FLAGS[name].value for name in names if FLAGS[name].present]
-    for name in names:
+    given = flag_groups.given(names)
+    for name in [name for name in names if name not in given]:
         column = trained.get(name)
         # Numbers of the training may be other columns of a file whose columns are named here.
-        if column and any(other.isdecimal() != column.isdecimal() for other in given):
+        if column and any(other.isdecimal() != column.isdecimal() for other in given.values()):
             column = None
-        if not FLAGS[name].present:
-            FLAGS[name].value = column
+        FLAGS[name].value = column
     _check_pair(bool(trained.get("text_pair_column")), f"the training ({path})")
     if FLAGS.text_column is None:
         raise UserError(

@@ -168,7 +168,7 @@ def read_masking(config, made_by):
         made_by: FullTokenizer that made the records; None if unknown.
 
     Raises:
-        UserError: the vocabulary is not that of the records, or too large for the model.
+        UserError: the vocabulary is too large for the model, or has no [MASK].
     """
     if not FLAGS.masked_lm_budget:
         return None
