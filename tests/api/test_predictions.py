@@ -209,7 +209,7 @@ def assert_same(found, expected):
 
 
 # "single" and "regression" are like "pair", and "v1.1" is like "v2.0".
-MARKS = {"pair": (), "v2.0": (), "ner": pytest.mark.long, "race": pytest.mark.long}
+MARKS = {"pair": (), **dict.fromkeys(("v2.0", "ner", "race"), pytest.mark.long)}
 each_kind = pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=MARKS.get(kind, pytest.mark.slow)) for kind in KINDS]
 )

@@ -52,7 +52,7 @@ for number, name in enumerate(["squad_metrics_1", "squad_metrics_2"] * 2):
         ("sys.exit('planted: error: in.txt\\n [[{{node x}}]]')", "a raw message"),
         ("{}['key']", "traceback"),
         ("print('Traceback (most recent call last):')", "traceback"),
-        ("time.sleep(60)", "seconds"),
+        pytest.param("time.sleep(60)", "seconds", marks=pytest.mark.long),
         ("os.kill(os.getpid(), 11)", "signal 11"),
         ("open('.albert_tf-host-1-a-0.tmp', 'w')", "left behind"),
         ("open('training.lock', 'w')", "left behind"),

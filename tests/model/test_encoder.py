@@ -108,6 +108,7 @@ def test_a_row_without_any_token_is_the_originals():
         assert_close(outputs[name][3], expected[name][3], atol=5e-3)
 
 
+@pytest.mark.long
 def test_a_traced_model_of_unknown_shape_gives_the_same():
     encoder = golden_encoder("base")
     inputs = read_arrays(MODELS / "base" / "inputs.npz")

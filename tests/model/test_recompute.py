@@ -119,6 +119,7 @@ def test_without_a_key_the_masks_are_those_of_the_forward_pass():
         np.testing.assert_allclose(linear, loss, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.long
 def test_the_backward_pass_computes_the_blocks_again():
     def products(traced):
         names = [operation.type for operation in traced.graph.get_operations()]

@@ -50,6 +50,7 @@ def checked(program, tmp_path):
     return done.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_a_program_sees_the_types(tmp_path):
     pytest.importorskip("mypy", reason="needs requirements-dev.txt")
     expected = re.findall(r"^reveal_type.*  # (.+)$", PROGRAM, re.M)

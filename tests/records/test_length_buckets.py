@@ -75,12 +75,15 @@ def test_few_batches_have_sequences_of_several_buckets(indexed_files):
     assert ends[:15] != sorted(ends[:15]) != sorted(ends[:15], reverse=True)  # not in their order
 
 
-def test_an_epoch_has_every_record_once(indexed_files):
-    for batch_size, window in ((4, 60), (7, 13), (50, 60), (3, 1000)):
-        seen = flat(numbers(batches(indexed_files, -(-2 * 165 // batch_size), batch_size, window)))
-        first, second = seen[:165], seen[165:330]
-        assert sorted(first) == sorted(second) == list(range(1, 166))
-        assert first != second
+@pytest.mark.parametrize(
+    "batch_size, window",
+    [(7, 13), (50, 60), *(pytest.param(*v, marks=pytest.mark.long) for v in ((4, 60), (3, 1000)))],
+)
+def test_an_epoch_has_every_record_once(indexed_files, batch_size, window):
+    seen = flat(numbers(batches(indexed_files, -(-2 * 165 // batch_size), batch_size, window)))
+    first, second = seen[:165], seen[165:330]
+    assert sorted(first) == sorted(second) == list(range(1, 166))
+    assert first != second
 
 
 def test_a_record_of_several_sequences_goes_by_the_longest(tmp_path):

@@ -114,7 +114,10 @@ def predict(trained, run_main, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize(
+    "name",
+    ["classifier", *(pytest.param(name, marks=pytest.mark.long) for name in ("race", "squad"))],
+)
 def test_nothing_has_to_be_typed_again(predict, trained, parts, tmp_path, name):
     """Not with the run as --output_dir, and not as --init_checkpoint."""
     typed = SCRIPTS[name][2] | {

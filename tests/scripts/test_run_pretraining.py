@@ -237,7 +237,9 @@ def test_resumed_run_equals_an_uninterrupted_one(pretrain, flags, tmp_path, caps
     assert "Resuming at step 2 from" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("ending", [".data-00000-of-00001", ".index"])
+@pytest.mark.parametrize(
+    "ending", [".data-00000-of-00001", pytest.param(".index", marks=pytest.mark.long)]
+)
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     pretrain, trained, tmp_path, capsys, ending
 ):
@@ -318,7 +320,8 @@ def test_init_checkpoint_takes_weights_but_neither_step_nor_moments(
     assert not ours[f"{table}/adam_m"].any()
 
 
-@pytest.mark.parametrize("num_train_steps", [2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("num_train_steps", [2, 3])
 def test_evaluations_that_a_run_lacks_are_made_up_for(
     pretrain, flags, trained, tmp_path, capsys, num_train_steps
 ):

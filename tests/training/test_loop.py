@@ -151,7 +151,7 @@ def test_what_is_not_finite_is_not_saved(value, moment, run, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("diverged", [True, False])
+@pytest.mark.parametrize("diverged", [pytest.param(True, marks=pytest.mark.long), False])
 def test_an_interrupted_run_saves_what_is_finite(diverged, run, tmp_path, capsys, monkeypatch):
     def interrupt(*_):
         if diverged:
