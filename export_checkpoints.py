@@ -16,8 +16,6 @@ from albert_tf.config import CONFIG_FILE, AlbertConfig
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
-# In order of preference.
-CONFIGS = (CONFIG_FILE, "config.json", os.path.join("assets", CONFIG_FILE))
 
 
 def define_flags():
@@ -37,7 +35,7 @@ def check_flags():
     for name, is_given in (("dtype", FLAGS.dtype != "fp32"), ("card_file", FLAGS.card_file)):
         if is_given and FLAGS.export_format != "hf":
             raise UserError(f"--{name}={FLAGS[name].value} needs --export_format=hf")
-    flag_groups.check_albert_directory(CONFIGS)
+    flag_groups.check_albert_directory()
 
 
 def read_weights(config, checkpoint):

@@ -7,12 +7,13 @@ python export_to_tfhub.py --albert_directory=albert_base --export_path=modules/a
 """
 
 import os
+import tempfile
 
 from absl import flags
 
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch
-from albert_tf.config import CONFIG_FILE, AlbertConfig
+from albert_tf.config import CONFIG_FILE
 from albert_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -31,12 +32,13 @@ def export_model(tokenizer):
     """
     import tensorflow as tf
 
-    from albert_tf.checkpoints import loading, name_table
+    from albert_tf import files
+    from albert_tf.checkpoints import loading, name_table, source
     from albert_tf.model import heads
     from albert_tf.publish import hub, saved_models
 
-    config_path = os.path.join(FLAGS.albert_directory, CONFIG_FILE)
-    config = AlbertConfig.from_json_file(config_path)
+    found = source.Source(FLAGS.albert_directory)
+    config = found.read_config()
     config.check_vocabulary(tokenizer)
     model = heads.PretrainingModel(config)
     path = os.path.join(FLAGS.albert_directory, FLAGS.checkpoint_name)
@@ -50,16 +52,20 @@ def export_model(tokenizer):
         else:
             print(f"The checkpoint has no {title} head, and so no {name} in the module.")
     kind = "sp_model_file" if tokenizer.is_sentencepiece else "vocab_file"
-    assets = {"config_file": config_path, kind: tokenizer.path}
+    assets = {"config_file": found.config_file() or "", kind: tokenizer.path}
     readable = tokenizer.path.removesuffix(".model") + ".vocab"
     if tokenizer.is_sentencepiece and tf.io.gfile.exists(readable):
         assets["sp_vocab_file"] = readable
-    module = hub.HubModule(model, trained, assets, **tokenizer.casing)
-    signatures = module.signatures()
-    card = hub.model_card(
-        config, module, signatures, FLAGS.export_path, tokenizer, report.prefix, FLAGS.card_file
-    )
-    saved_models.save_module(module, FLAGS.export_path, signatures, card)
+    with tempfile.TemporaryDirectory() as scratch:
+        if os.path.basename(assets["config_file"]) != CONFIG_FILE:  # it is of transformers
+            assets["config_file"] = os.path.join(scratch, CONFIG_FILE)
+            files.write_text(assets["config_file"], config.to_json_string())
+        module = hub.HubModule(model, trained, assets, **tokenizer.casing)
+        signatures = module.signatures()
+        card = hub.model_card(
+            config, module, signatures, FLAGS.export_path, tokenizer, report.prefix, FLAGS.card_file
+        )
+        saved_models.save_module(module, FLAGS.export_path, signatures, card)
 
 
 def export_preprocessing(tokenizer):
@@ -68,15 +74,14 @@ def export_preprocessing(tokenizer):
     Raises:
         UserError: the model has fewer positions than --max_seq_length.
     """
-    import tensorflow as tf
-
+    from albert_tf.checkpoints import source
     from albert_tf.cli import model_flags
     from albert_tf.publish import hub, saved_models
 
     length = FLAGS.max_seq_length or hub.DEFAULT_SEQ_LENGTH
-    path = os.path.join(FLAGS.albert_directory, CONFIG_FILE)
-    if tf.io.gfile.exists(path):
-        config = AlbertConfig.from_json_file(path)
+    path = source.Source(FLAGS.albert_directory).config_file()
+    if path:
+        config = source.read_config(path)
         if FLAGS.max_seq_length:
             model_flags.check_length(config, path)
         length = min(length, config.max_position_embeddings)
@@ -92,7 +97,7 @@ def main(_):
     flag_groups.check_not_empty("albert_directory", "export_path")
     if FLAGS.max_seq_length and FLAGS.export_type != "preprocessing":
         raise UserError("--max_seq_length is for --export_type=preprocessing: a model takes all")
-    flag_groups.check_albert_directory((CONFIG_FILE,) if FLAGS.export_type == "model" else ())
+    flag_groups.check_albert_directory(reads_model=FLAGS.export_type == "model")
 
     from albert_tf.cli import model_flags
     from albert_tf.publish import saved_models

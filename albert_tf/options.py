@@ -902,9 +902,9 @@ class ExportedModel(Options):
     """A model to write in another form, and where to write it."""
 
     albert_directory: str | None = option(None, path="directory", required=True, help=
-        "Directory with albert_config.json and the checkpoint; for a module or "
-        "--export_format=hf also with the SentencePiece model (and its .vocab, if there is one) or "
-        "vocab.txt.")
+        "Directory with albert_config.json (or config.json of transformers) and the checkpoint; "
+        "for a module or --export_format=hf also with the SentencePiece model (and its .vocab, if "
+        "there is one) or vocab.txt.")
     checkpoint_name: str = option("model.ckpt-best", path="output", help=
         "Checkpoint in that directory: a prefix, or for export_checkpoints.py model.safetensors of "
         "the transformers library.")

@@ -11,10 +11,12 @@ import os
 from absl import flags
 
 from albert_tf import models, options
-from albert_tf.config import AlbertConfig, is_of_transformers
+from albert_tf.config import CONFIG_FILE, AlbertConfig, is_of_transformers
 from albert_tf.errors import UserError, parse_json
 
 FLAGS = flags.FLAGS
+# Of a directory to export, in order of preference; the last is that of a TF Hub module.
+_CONFIGS = (CONFIG_FILE, "config.json", os.path.join("assets", CONFIG_FILE))
 _DEFINE = {
     bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
@@ -197,20 +199,20 @@ def check_run():
     )
 
 
-def check_albert_directory(configs):
+def check_albert_directory(reads_model=True):
     """Raises UserError if --albert_directory does not hold the model to export.
 
     Args:
-        configs: sequence of str, possible names of the config; empty if none is needed.
+        reads_model: bool, whether the config and a checkpoint are needed.
     """
     check_exist("albert_directory", "card_file")
     directory = FLAGS.albert_directory
-    if "://" in directory or not configs:
+    if "://" in directory or not reads_model:
         return
-    found = [os.path.join(directory, name) for name in configs]
+    found = [os.path.join(directory, name) for name in _CONFIGS]
     found = [path for path in found if os.path.exists(path)]
     if not found:
-        raise UserError(f"--albert_directory={directory} holds no {configs[0]}: put it there")
+        raise UserError(f"--albert_directory={directory} holds no {_CONFIGS[0]}: put it there")
     check_config(found[0])
     path = os.path.normpath(os.path.join(directory, FLAGS.checkpoint_name))
     if not glob.glob(f"{glob.escape(path)}*"):

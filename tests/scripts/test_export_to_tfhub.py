@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import export_to_tfhub
+from albert_tf import models
 from albert_tf.checkpoints import loading, run_directory, source
 from albert_tf.cli import model_flags
 from albert_tf.config import AlbertConfig
@@ -240,6 +241,16 @@ def test_the_module_is_a_source_of_weights(exported):
     named = named_model(config)
     assert not loading.load(str(module), named).missing
     assert_same(values_of(named), read(GOLDEN / "model" / "groups2" / "model.ckpt"))
+
+
+@pytest.mark.long
+def test_a_directory_of_transformers(run_main, tmp_path):
+    """Its config is written into the module as the original's."""
+    model, module = models.paths()["english-small"], tmp_path / "module"
+    export_module(run_main, model, module, "model.safetensors")
+    config = AlbertConfig.from_json_file(str(module / "assets" / "albert_config.json"))
+    assert config == source.Source(model).read_config()
+    assert (module / "assets" / "spiece.model").exists()
 
 
 @pytest.mark.long
