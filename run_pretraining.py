@@ -35,8 +35,6 @@ def check_flags():
     flag_groups.check_not_empty("output_dir")
     if not FLAGS.do_train and not FLAGS.do_eval:
         raise UserError("nothing to do: give --do_train, --do_eval or both")
-    if not FLAGS.albert_config_file and not FLAGS.init_checkpoint:
-        raise UserError("give --albert_config_file, or --init_checkpoint with a config next to it")
     flag_groups.check_exist(
         "albert_config_file", "input_file", "eval_input_file", "minimal_pairs_file"
     )

@@ -25,8 +25,12 @@ def follow_task():
     if FLAGS.task_name is None:
         FLAGS.task_name = _name_of(kind, directory)
     task_name = FLAGS.task_name.lower()
-    if kind is None or kind.task_name != task_name or task_name not in options.OWN_FILES:
+    if kind is None or task_name not in options.OWN_FILES:
         return
+    if kind.task_name != task_name:
+        raise UserError(
+            f"{directory} was trained for {kind} and not for {task_name}: change --task_name"
+        )
     if not (FLAGS.labels or FLAGS.regression):
         FLAGS.labels = list(kind.labels or ())
         FLAGS.regression = kind.labels is None

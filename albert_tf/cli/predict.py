@@ -159,7 +159,7 @@ def _scores(loaded):
 
 def _predicted(model):
     """Yields a prediction for each example: dicts; None for a blank line."""
-    examples, count = _examples(model), 0
+    examples = _examples(model)
     with progress.bar("predicting", None, " examples") as bar:
         while batch := list(itertools.islice(examples, FLAGS.predict_batch_size)):
             used = [example[0] for example in batch if example]
@@ -167,10 +167,6 @@ def _predicted(model):
             for example in batch:
                 yield example and example[1] | next(found)
             bar.update(len(used))
-            count += len(used)
-    if not count:
-        source = f"--input_file={FLAGS.input_file}" if FLAGS.input_file else "standard input"
-        raise UserError(f"{source} holds no example: give one on each line, or one by flags")
 
 
 def _examples(model):

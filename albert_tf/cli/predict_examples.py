@@ -82,7 +82,7 @@ def read(lines, name, model, columns=None, header=None):
         blank line.
 
     Raises:
-        UserError: an input is missing, or a line is not an example.
+        UserError: there is no example, an input is missing, or a line is not an example.
     """
     from albert_tf.tasks import tables
 
@@ -96,7 +96,7 @@ def read(lines, name, model, columns=None, header=None):
         separator = tables.find_separator(first, name, wanted)
     if separator == "," and not name.endswith(".csv"):
         print(f"{name} has commas between its columns: it is read as CSV", file=sys.stderr)
-    names, is_first = None, True
+    names, is_first, is_empty = None, True, True
     for number, row in tables.rows(lines, name, separator):
         place = f"{name}, line {number}"
         if not row:
@@ -105,8 +105,11 @@ def read(lines, name, model, columns=None, header=None):
             names = row
             _check_header(row, model, columns, place)
         else:
+            is_empty = False
             yield check(_example(row, model, columns, names, separator, place), model, place)
         is_first &= not row
+    if is_empty:
+        raise UserError(f"{name} holds no example: give one on each line, or one by flags")
 
 
 def _first_line(lines):

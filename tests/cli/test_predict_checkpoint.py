@@ -92,6 +92,12 @@ def test_the_pseudo_perplexity_of_a_file(release, run_main, capsys, tmp_path):
     assert f"pseudo-perplexity {total['pseudo_perplexity']:.4f} per piece" in line
 
 
+def test_a_file_without_texts_has_no_score(release, run_main, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n")
+    with pytest.raises(UserError, match=r"texts\.txt holds no example"):
+        run_main(predict, model=release, score=True, input_file=tmp_path / "texts.txt")
+
+
 def test_a_text_that_is_too_long_for_a_score(release, run_main, tmp_path):
     (tmp_path / "texts.txt").write_text("of\n\n" + "of " * 63 + "\n")
     with pytest.raises(UserError, match=r"texts.txt, line 3 has 63 pieces, but max_seq_length=64"):

@@ -234,6 +234,8 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     for mode in (EVALUATE, PREDICT):
         with pytest.raises(ValueError, match=f"--init_checkpoint={trained} was trained {message}"):
             run_main(run_classifier, **flags | mode | values)
+    with pytest.raises(UserError, match=r"for rte .* and not for tsv: change --task_name"):
+        run_main(run_classifier, **flags | EVALUATE | {"task_name": "tsv", "label_column": 1})
     path = trained / run_directory.TASK
     assert json.loads(path.read_text()) == {
         "task_name": "rte",

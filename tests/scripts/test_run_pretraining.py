@@ -356,7 +356,7 @@ def test_evaluation_takes_held_out_records_and_says_if_it_does_not(
 ):
     held_out = write_records(tmp_path / "held.tfrecord", golden_batches()[4:9])
     flags |= {"do_train": False, "do_eval": True}
-    pretrain(eval_input_file=held_out)
+    pretrain(eval_input_file=held_out, albert_config_file="")  # that of the run
     out = capsys.readouterr().out
     assert "Evaluating on files of --input_file" not in out and "--init_checkpoint" not in out
     pretrain(init_checkpoint="gone")
