@@ -110,8 +110,7 @@ def main(_):
 
 def run():
     """The command `albert-export-hub`."""
-    define_flags()
-    launch.run(main)
+    launch.run(main, define_flags)
 
 
 if __name__ == "__main__":

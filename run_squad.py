@@ -108,8 +108,7 @@ def main(_):
 
 def run():
     """The command `albert-squad`."""
-    define_flags()
-    launch.run(main)
+    launch.run(main, define_flags)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pytest
 
 from tests import ROOT, SHARED
 from tests.processes import run_python
-from tests.script_flags import flags_of
+from tests.script_flags import flags_of, no_flags
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -143,14 +143,13 @@ def run_once(tmp_path_factory, run_main):
 @pytest.fixture
 def launched(capsys, monkeypatch):
     """As `run_script`, but in this process: launched(module, *words, flag=value, ...)."""
-    from albert_tf.cli import launch
 
     def run(module, *words, **values):
         name = module.__name__.rpartition(".")[2]
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *_arguments(values), *words])
         capsys.readouterr()
-        with flags_of(module), pytest.raises(SystemExit) as end:
-            launch.run(module.main)
+        with no_flags(), pytest.raises(SystemExit) as end:
+            module.run()
         return subprocess.CompletedProcess(sys.argv, end.value.code, *capsys.readouterr())
 
     return run

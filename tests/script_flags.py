@@ -14,8 +14,8 @@ def module_of(command):
 
 
 @contextlib.contextmanager
-def flags_of(module):
-    """absl's FLAGS with those of a command in place of those of others that were imported."""
+def no_flags():
+    """absl's FLAGS without those of commands that were imported."""
     from absl import flags
 
     known = flags.FLAGS
@@ -28,10 +28,17 @@ def flags_of(module):
         delattr(known, name)
     absl_names = set(known)
     try:
-        module.define_flags()
         yield known
     finally:
         for name in set(known) - absl_names:
             delattr(known, name)
         for name, flag in others.items():
             known[name] = flag
+
+
+@contextlib.contextmanager
+def flags_of(module):
+    """absl's FLAGS with those of a command in place of those of others that were imported."""
+    with no_flags() as known:
+        module.define_flags()
+        yield known

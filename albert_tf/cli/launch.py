@@ -47,14 +47,16 @@ def set_up_devices():
     return strategy
 
 
-def run(main):
+def run(main, define_flags):
     """Parses the flags and runs a script. Bad input ends in a one-line error and exit code 1.
 
     With ALBERT_TF_TRACEBACK=1 in the environment, such errors have a traceback.
 
     Args:
         main: callable that takes the arguments that are not flags.
+        define_flags: callable that defines the script's flags.
     """
+    define_flags()
     # Without it, TensorFlow imports Keras 3 too, which no script uses.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     script = os.path.splitext(os.path.basename(sys.argv[0]))[0]

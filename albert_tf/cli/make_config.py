@@ -87,5 +87,4 @@ def main(_):
 
 def run():
     """The command `albert-config`."""
-    define_flags()
-    launch.run(main)
+    launch.run(main, define_flags)

@@ -44,5 +44,4 @@ def main(_):
 
 def run():
     """The command `albert-minimal-pairs`."""
-    define_flags()
-    launch.run(main)
+    launch.run(main, define_flags)

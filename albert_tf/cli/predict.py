@@ -256,5 +256,4 @@ def of_checkpoint(loaded, embeddings):
 
 def run():
     """The command `albert-predict`."""
-    define_flags()
-    launch.run(main)
+    launch.run(main, define_flags)

@@ -101,5 +101,4 @@ def main(_):
 
 def run():
     """The command `albert-spm`."""
-    define_flags()
-    launch.run(main)
+    launch.run(main, define_flags)

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from albert_tf.cli import flag_groups, launch
+from albert_tf.cli import flag_groups
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import COMMANDS, as_called
 from tests import ROOT
 from tests.processes import run_python
-from tests.script_flags import flags_of, module_of
+from tests.script_flags import flags_of, module_of, no_flags
 
 
 def names_of(script, test):
@@ -99,8 +99,8 @@ def test_commands_are_those_of_the_package():
 def test_help_names_the_command_as_it_was_called(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["/usr/bin/albert-spm", "--help"])
     module = module_of("train_sentencepiece")
-    with flags_of(module), pytest.raises(SystemExit):
-        launch.run(module.main)
+    with no_flags(), pytest.raises(SystemExit):
+        module.run()
     shown = capsys.readouterr().out
     assert "albert-spm --input_file" in shown and "python " not in shown
 

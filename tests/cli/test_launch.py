@@ -123,7 +123,7 @@ def main(_):
     print({"keras", "sklearn", "scipy.stats"} & {*sys.modules}, "tf_keras" in sys.modules)
 
 sys.argv = ["script.py"]
-launch.run(main)
+launch.run(main, lambda: None)
 """
     clean = {name: text for name, text in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
     done = run_python("-c", code, env=clean, check=True)
@@ -149,7 +149,7 @@ def main(_):
     tf.io.gfile.exists("none")
 
 sys.argv = ["script.py"]
-launch.run(main)
+launch.run(main, lambda: None)
 """
     done = run_python("-c", code)
     assert done.returncode == 130
