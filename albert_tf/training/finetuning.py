@@ -18,7 +18,7 @@ from albert_tf.training.task import Predicted
 
 _MOST_SHOWN = 20  # classes in a line
 _MOST_PIECES = 40  # of an example
-_TRIALS = "trials.txt"  # summary of several trials
+TRIALS = "trials.txt"  # summary of several trials
 # Files of the best trial that are copied next to its checkpoint.
 _KEPT = (
     *run_settings.FILES,
@@ -136,7 +136,7 @@ def _run_trials(data, config, options, strategy):
                     "of that start. For a new trial, give another --output_dir or --seed"
                 )
             lines.append(f"{directory}\t{state.best}{note}\n")
-        files.write_text(folder.file(_TRIALS), "".join(lines))
+        files.write_text(folder.file(TRIALS), "".join(lines))
     if not values:
         raise UserError(f"all {len(lines)} trials failed, the last one: {reason}")
     best = RunDirectory(max(values, key=values.get))
@@ -147,7 +147,7 @@ def _run_trials(data, config, options, strategy):
     content = writers.read(best.best, with_moments=True)
     writers.write(folder.file(run_directory.BEST), *content)
     summary = _summary_of_trials(values, len(lines) - len(values), key_metric)
-    files.write_text(folder.file(_TRIALS), "".join([*lines, f"{summary}\n"]))
+    files.write_text(folder.file(TRIALS), "".join([*lines, f"{summary}\n"]))
     print(summary)
 
 
