@@ -906,8 +906,7 @@ class ExportedModel(Options):
         "for a module or --export_format=hf also with the SentencePiece model (and its .vocab, if "
         "there is one) or vocab.txt.")
     checkpoint_name: str = option("model.ckpt-best", path="output", help=
-        "Checkpoint in that directory: a prefix, or for export_checkpoints.py model.safetensors of "
-        "the transformers library.")
+        "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.")
     do_lower_case: bool = option(True, help=
         "Whether the text is lower-cased. By default as in run.json of the training, if there is "
         "one.")

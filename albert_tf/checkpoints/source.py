@@ -323,8 +323,7 @@ class Choice:
         if config is None:
             if self.source is None:
                 raise UserError(
-                    "give --albert_config_file or --albert_hub_module_handle, or --init_checkpoint "
-                    f"with {CONFIG_FILE} next to it"
+                    f"give --albert_config_file, or --init_checkpoint with {CONFIG_FILE} next to it"
                 )
             config, path = self.source.read_config(), self.source.config_file()
         settings = self.source and self.source.settings

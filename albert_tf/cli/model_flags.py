@@ -25,18 +25,11 @@ _OF_EVALUATION = (  # flags of a pre-training that its evaluations share, beside
 
 def read_config():
     """Reads the config of a pre-training, from a flag or its weights; checks --max_seq_length."""
-    if FLAGS.albert_config_file:
-        config, path = source.read_config(FLAGS.albert_config_file), FLAGS.albert_config_file
-    else:
-        checkpoint = trained_checkpoint()
-        if not checkpoint:
-            raise UserError(
-                "give --albert_config_file, or --init_checkpoint with a config next to it"
-            )
-        found = source.find(checkpoint)
-        config, path = found.read_config(), found.directory
-    check_length(config, path)
-    return config
+    checkpoint = trained_checkpoint()
+    found = source.find(checkpoint) if checkpoint else None
+    choice = source.Choice(found, **given_settings(), may_differ=FLAGS.do_train)
+    check_length(choice.config, choice.config_path or found.directory)
+    return choice.config
 
 
 def check_length(config, path):

@@ -184,7 +184,7 @@ def test_pretraining_goes_on_from_it(packaged, run_main, tmp_path, capsys):
 def test_pretraining_without_config_and_weights_is_an_error(launched, tmp_path):
     done = launched(run_pretraining, input_file=__file__, output_dir=tmp_path)
     assert done.returncode == 1
-    assert "give --albert_config_file, or --init_checkpoint with a config" in done.stderr
+    assert "give --albert_config_file, or --init_checkpoint with albert_config.json" in done.stderr
 
 
 def test_the_command_prints_where_they_are():

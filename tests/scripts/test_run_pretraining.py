@@ -359,6 +359,11 @@ def test_evaluation_takes_held_out_records_and_says_if_it_does_not(
     pretrain(eval_input_file=held_out, albert_config_file="")  # that of the run
     out = capsys.readouterr().out
     assert "Evaluating on files of --input_file" not in out and "--init_checkpoint" not in out
+    other = tmp_path / "other.json"
+    config = json.loads((tmp_path / "out" / "albert_config.json").read_text())
+    other.write_text(json.dumps(config | {"num_attention_heads": 2}))
+    with pytest.raises(UserError, match="num_attention_heads=2, but the model was trained with 4"):
+        pretrain(albert_config_file=other)
     pretrain(init_checkpoint="gone")
     out = capsys.readouterr().out
     assert "Evaluating on files of --input_file" in out
