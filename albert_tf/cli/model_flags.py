@@ -29,6 +29,8 @@ def read_config():
     found = source.find(checkpoint) if checkpoint else None
     choice = source.Choice(found, **given_settings(), may_differ=FLAGS.do_train)
     check_length(choice.config, choice.config_path or found.directory)
+    if not choice.given_config:
+        FLAGS.albert_config_file = found.config_file()  # for the record of the run
     return choice.config
 
 

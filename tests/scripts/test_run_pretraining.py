@@ -229,6 +229,12 @@ def test_the_flags_of_a_run_can_be_read_again(trained, capsys):
     assert "no effect" not in capsys.readouterr().out  # flags.txt has no obsolete flags
 
 
+def test_a_run_that_resumes_without_config_keeps_its_own(pretrain, trained, tmp_path):
+    pretrain(albert_config_file="", num_train_steps=3)
+    flags_of_run = (tmp_path / "out" / "flags.txt").read_text().splitlines()
+    assert f"--albert_config_file={tmp_path}/out/albert_config.json" in flags_of_run
+
+
 @pytest.mark.usefixtures("in_graphs")
 def test_resumed_run_equals_an_uninterrupted_one(pretrain, flags, tmp_path, capsys):
     one_batch = write_records(tmp_path / "one.tfrecord", golden_batches()[:4])
