@@ -57,7 +57,7 @@ def export_model(tokenizer):
     if tokenizer.is_sentencepiece and tf.io.gfile.exists(readable):
         assets["sp_vocab_file"] = readable
     with tempfile.TemporaryDirectory() as scratch:
-        if os.path.basename(assets["config_file"]) != CONFIG_FILE:  # it is of transformers
+        if os.path.basename(assets["config_file"]) != CONFIG_FILE:  # of transformers or a module
             assets["config_file"] = os.path.join(scratch, CONFIG_FILE)
             files.write_text(assets["config_file"], config.to_json_string())
         module = hub.HubModule(model, trained, assets, **tokenizer.casing)

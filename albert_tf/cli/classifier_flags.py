@@ -28,6 +28,8 @@ def follow_task():
     if kind is None or task_name not in options.OWN_FILES:
         return
     if kind.task_name != task_name:
+        if not checkpoint:  # a start that failed has recorded the other task
+            return
         raise UserError(
             f"{directory} was trained for {kind} and not for {task_name}: change --task_name"
         )

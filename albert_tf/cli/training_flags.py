@@ -91,8 +91,8 @@ def check_directory():
             f"--output_dir={FLAGS.output_dir} holds the results of a training or evaluation, but "
             "no checkpoint to resume from: give another directory, or delete this one"
         )
-    is_of_trials = files.read_text(folder.file(finetuning.TRIALS))
-    if has_trials and (folder.latest or (folder.best and not is_of_trials)):
+    trials = folder.file(finetuning.TRIALS)
+    if has_trials and (folder.latest or (folder.best and not files.read_text(trials))):
         raise UserError(
             f"--output_dir={FLAGS.output_dir} holds a training without --num_trials, and the best "
             "trial would take the place of its best checkpoint: give another directory"

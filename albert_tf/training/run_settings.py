@@ -193,7 +193,10 @@ def _differences(before, now):
 
 
 def _lines(label, before, now):
-    not_compared = {_ALLOW, *_SOURCES} | ({"seed"} - now.keys())  # without a seed, it stays
+    # The config itself is compared; the file is another one where a resumed run takes its own.
+    not_compared = {_ALLOW, _CONFIG, *_SOURCES}
+    if "seed" not in now:  # it stays
+        not_compared.add("seed")
     names = [name for name in {**before, **now} if name not in not_compared]
     return [
         f"{label.format(name)}: before {_shown(before.get(name))}, now {_shown(now.get(name))}"

@@ -236,6 +236,15 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
             run_main(run_classifier, **flags | mode | values)
     with pytest.raises(UserError, match=r"for rte .* and not for tsv: change --task_name"):
         run_main(run_classifier, **flags | EVALUATE | {"task_name": "tsv", "label_column": 1})
+    failed = tmp_path / "failed"  # whose start has recorded a task
+    failed.mkdir()
+    shutil.copy(trained / run_directory.TASK, failed)
+    values = {"task_name": "tsv", "label_column": 1, "text_column": 0, "output_dir": failed}
+    values |= {"data_dir": tmp_path, "continuous_eval_timeout": 1}
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / name).write_text("a\tyes\nb\tno\n" * 2)
+    with pytest.raises(UserError, match="holds no checkpoint to evaluate"):
+        run_main(run_classifier, **flags | EVALUATE | values)
     path = trained / run_directory.TASK
     assert json.loads(path.read_text()) == {
         "task_name": "rte",
@@ -606,7 +615,7 @@ def test_warnings_about_the_data_come_again_with_kept_features(run_main, flags, 
     ("name", "value", "allowed"),
     [
         ("input_ids", 3000, r"0 to 2999 \(vocab_size"),
-        pytest.param(*("segment_ids", 2**32, r"0 to 1 \(type_vocab_size"), marks=pytest.mark.long),
+        pytest.param("segment_ids", 2**32, r"0 to 1 \(type_vocab_size", marks=pytest.mark.long),
         ("label_ids", 2, r"0 to 1 \(the number of labels\)"),
         pytest.param("input_mask", 2, "0 to 1", marks=pytest.mark.long),
     ],

@@ -75,6 +75,7 @@ def test_nothing_is_said_where_nothing_changed_or_by_other_workers_or_of_a_new_r
     written, run, capsys
 ):
     check(written, run)
+    check(written, run, albert_config_file="out/albert_config.json")  # what is in it is the same
     run.is_chief = False
     check(written, run, output_dir="moved")
     run.is_chief = True
