@@ -51,8 +51,6 @@ def check_flags():
         FLAGS.task_name = "multi_label"
     if FLAGS.task_name:  # otherwise it comes from the run's record
         check_task()
-    if not math.isnan(FLAGS.threshold_to_export) and not FLAGS.export_dir:
-        raise UserError("--threshold_to_export needs --export_dir")
     if abs(FLAGS.threshold_to_export) > options.LARGEST_THRESHOLD:  # nan, the default, is not
         raise UserError(
             f"--threshold_to_export={FLAGS.threshold_to_export} is not finite in float32"
@@ -75,15 +73,11 @@ def check_flags():
     if FLAGS.text_column == "":
         raise UserError("--text_column is empty: give the name of a column, or its number from 0")
     if FLAGS.predict_file:
-        if not FLAGS.do_predict:
-            raise UserError("--predict_file needs --do_predict")
         if FLAGS.glue_submission_dir:
             raise UserError(
                 "--glue_submission_dir is for test sets: leave out this flag or --predict_file"
             )
         flag_groups.check_exist("predict_file")
-    elif FLAGS.id_column:
-        raise UserError("--id_column is a column of --predict_file: give that too")
     if reads_data_set():
         flag_groups.check_exist("data_dir")
     finetuning_flags.check_model()

@@ -49,9 +49,7 @@ def check_flags():
 
 def check_masking():
     """Raises UserError for invalid combinations of flags that an evaluation takes from its run."""
-    for name, needed in flag_groups.NEEDS.items():
-        if FLAGS[name].present and not FLAGS[needed].value:
-            raise UserError(f"--{name} does nothing without --{needed}: give both or none")
+    flag_groups.check_needs()
     budget = FLAGS.masked_lm_budget
     flag_groups.check_vocabulary(budget and f"--masked_lm_budget={budget}")
 

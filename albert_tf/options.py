@@ -82,7 +82,7 @@ _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and 
 
 def option(
     default, help, *, low=None, high=None, above=None, below=None, or_zero=False, choices=None,
-    repeated=False, path=None, required=False,
+    repeated=False, path=None, required=False, needs=None,
 ):  # fmt: skip
     """Makes an option, a field of a group.
 
@@ -100,6 +100,7 @@ def option(
             "checkpoint" (a prefix or a directory), "output" or "output file" (not a directory);
             None if the value is not a path.
         required: bool, whether the flag must be given.
+        needs: str, the flag without which this one does nothing.
     """
     limits = {"at least": low, "at most": high, "above": above, "below": below}
     metadata = {
@@ -110,6 +111,7 @@ def option(
         "repeated": repeated,
         "path": path,
         "required": required,
+        "needs": needs,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -479,19 +481,9 @@ class Export(Options, heading="Export"):
     export_text: bool = option(True, help=
         "Let the SavedModel take text and ids; loading it then needs tensorflow-text. If false, it "
         "takes only ids and needs only tensorflow.")
-    export_tflite: bool = option(False, help=
+    export_tflite: bool = option(False, needs="export_dir", help=
         "Write TFLite files of the model into --export_dir too: float32, float16 and int8.")
-    card_file: str | None = option(None, path="file", help=_CARD)
-
-    def __post_init__(self):
-        super().__post_init__()
-        for flag, is_given in (
-            ("export_tflite", self.export_tflite),
-            ("card_file", self.card_file),
-            ("export_text=false", not self.export_text),
-        ):
-            if is_given and not self.export_dir:
-                raise UserError(f"--{flag} needs --export_dir")
+    card_file: str | None = option(None, path="file", needs="export_dir", help=_CARD)
 
 
 # Of every fine-tuning script, after those of its task.
@@ -539,9 +531,9 @@ class ClassifierData(Options, heading="Task and data"):
     num_trials: int = option(1, low=1, help=
         "Number of runs, each with its own seed and folder; the best is kept. The paper reports "
         "the median of five.")
-    glue_submission_dir: str | None = option(None, path="output", help=
+    glue_submission_dir: str | None = option(None, path="output", needs="do_predict", help=
         "Where to write predictions as the GLUE server takes them.")
-    threshold_to_export: float = option(math.nan, help=
+    threshold_to_export: float = option(math.nan, needs="export_dir", help=
         "A number that the export returns with its predictions.")
 
 
@@ -554,11 +546,12 @@ class ClassifierSteps(FineTuningSteps, heading="Training and evaluation"):
 class PredictedFile(Options, heading="Prediction of any file"):
     """A file to predict in place of the test set."""
 
-    predict_file: str | None = option(None, path="file", help=
+    predict_file: str | None = option(None, path="file", needs="do_predict", help=
         "File that --do_predict predicts instead of the test set. It has tab-separated columns; "
         "--text_column and --text_pair_column name those with the texts, by default as in the "
         "training. For ner it has a word on each line. Task and model are read from --output_dir.")
-    id_column: str | None = option(None, "Column of --predict_file to copy to the predictions.")
+    id_column: str | None = option(None, needs="predict_file", help=
+        "Column of --predict_file to copy to the predictions.")
 
 
 # === run_race.py =================================================================================
@@ -654,7 +647,7 @@ class PretrainingData(Options, heading="Model and data"):
     init_checkpoint: str | None = option(None, path="checkpoint", help=
         "Weights to start from: a prefix, its .index file, a directory or the name of a packaged "
         "model. Step and moments are not read. Ignored if --output_dir contains a run to resume.")
-    init_from_group0: bool = option(False, help=
+    init_from_group0: bool = option(False, needs="init_checkpoint", help=
         "Fill every parameter group from the checkpoint's group 0.")
     max_seq_length: int = option(512, low=1, help=
         "Length of the records, as given to create_pretraining_data.py.")
@@ -688,14 +681,18 @@ class PretrainingUpdates(Options, heading="Training and evaluation"):
 
 
 class NGrams(Options):
-    """The n-grams to mask."""
+    """The n-grams to mask: in records as they are made, or as they are read.
 
-    do_whole_word_mask: bool = option(True, help=
+    Only the latter needs --masked_lm_budget.
+    """
+
+    do_whole_word_mask: bool = option(True, needs="masked_lm_budget", help=
         "Mask whole words; if false, the n-grams consist of pieces.")
-    favor_shorter_ngram: bool = option(True, help=
+    favor_shorter_ngram: bool = option(True, needs="masked_lm_budget", help=
         "Draw n-gram lengths n with probability proportional to 1/n; if false, the probabilities "
         "are reversed, so that the longest are the most frequent.")
-    ngram: int = option(3, "Longest n-gram to mask, in words.", low=1, high=_LONGEST)
+    ngram: int = option(3, low=1, high=_LONGEST, needs="masked_lm_budget", help=
+        "Longest n-gram to mask, in words.")
 
 
 class OnlineMasking(NGrams, heading="Masking while records are read, with --masked_lm_budget"):
@@ -718,9 +715,9 @@ class TrainingPairs(Options, heading="Minimal pairs"):
     minimal_pairs_file: str | None = option(None, path="files", help=
         "Comma-separated globs of files with minimal pairs, in the formats of minimal_pairs.py. "
         "The accuracies appear in the curves.")
-    minimal_pairs_every: int = option(10_000, low=1, help=
+    minimal_pairs_every: int = option(10_000, low=1, needs="minimal_pairs_file", help=
         "Updates between two measurements; the last is at the end of the training.")
-    pairs_per_paradigm: int = option(0, low=0, help=_PAIRS)
+    pairs_per_paradigm: int = option(0, low=0, needs="minimal_pairs_file", help=_PAIRS)
 
 
 class Pretraining(Loop, PretrainingUpdates, PretrainingData, TrainingPairs):
@@ -972,21 +969,23 @@ class Examples(Options, heading="Examples and predictions"):
     text_column: str | None = option(None, help=
         "Column of --input_file with the texts, a name in its first line or a number from 0. Then "
         "other columns are not copied to the predictions.")
-    text_pair_column: str | None = option(None, "Column with the second texts.")
-    id_column: str | None = option(None, help=
+    text_pair_column: str | None = option(None, needs="text_column", help=
+        "Column with the second texts.")
+    id_column: str | None = option(None, needs="text_column", help=
         "Column that is copied to the predictions as `id`; needs --text_column.")
     output_file: str | None = option(None, path="output file", help=
         "File for the predictions; by default standard output.")
     fill_mask: list | None = option(None, repeated=True, help=
         "A text with [MASK] in it, for a pre-trained --model; may be repeated.")
-    top_k: int = option(5, "Pieces that --fill_mask shows for each [MASK].", low=1)
+    top_k: int = option(5, low=1, needs="fill_mask", help=
+        "Pieces that --fill_mask shows for each [MASK].")
     sentence_order: list | None = option(None, repeated=True, help=
         "A text; give the flag twice. Prints the probability that the two texts are in this order. "
         "For a pre-trained --model.")
     score: bool | None = option(None, help=
         "Print the pseudo-log-likelihood of each text under a pre-trained --model, and the "
         "pseudo-perplexity of all texts on standard error.")
-    method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, help=_METHOD)
+    method: str = option(SCORE_METHODS[0], choices=SCORE_METHODS, needs="score", help=_METHOD)
     embeddings: list = option((), choices=EMBEDDINGS, repeated=True, help=
         "Print the encoder's output instead of predictions, for each text, each piece, or both. "
         "RACE gives a list with an entry for each option, SQuAD for each window of the context. "

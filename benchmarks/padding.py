@@ -35,7 +35,7 @@ WARM_UP = 2  # batches of each kind before the clock runs, for tracing and first
 
 def classifier(task, tokenizer, args):
     """The task object of a row of `glue.TASKS`."""
-    text = TextInput(tokenizer, args.max_seq_length, None, None)
+    text = TextInput(tokenizer, args.max_seq_length, {})
     return classification.ClassificationTask("any", task, text)
 
 

@@ -17,6 +17,7 @@ TINY_CONFIG = {  # a model for the vocabularies of golden/tokenization that is t
     "intermediate_size": 64,
     "max_position_embeddings": 64,
 }
+SIZES = {"vocab_size": 30000, "type_vocab_size": 2}  # of the model of a task
 
 
 def read_arrays(path):

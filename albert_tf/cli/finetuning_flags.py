@@ -16,6 +16,7 @@ def check():
     if not (FLAGS.export_dir or any(FLAGS[name].value for name in wanted)):
         names = [f"--{name}" for name in wanted]
         raise UserError(f"nothing to do: give {', '.join(names)} or --export_dir")
+    flag_groups.check_needs()
     counts_steps = "train_step" in FLAGS and not FLAGS["train_step"].using_default_value
     if counts_steps and FLAGS.num_train_epochs is not None:
         raise UserError(

@@ -103,9 +103,13 @@ def check_not_empty(*names):
             raise UserError(f"--{name} is empty: give a path, such as ./{name}")
 
 
-# Flag of pre-training -> the flag without which it does nothing.
-NEEDS = dict.fromkeys(("ngram", "favor_shorter_ngram", "do_whole_word_mask"), "masked_lm_budget")
-NEEDS |= dict.fromkeys(("minimal_pairs_every", "pairs_per_paradigm"), "minimal_pairs_file")
+def check_needs():
+    """Raises UserError if a flag is given that does nothing without another one."""
+    for flag in own_flags():
+        needed = flag.option.metadata["needs"]
+        is_off = flag.value is flag.default is False
+        if needed and flag.present and not is_off and not FLAGS[needed].value:
+            raise UserError(f"--{flag.name} does nothing without --{needed}: give both or none")
 
 
 # --- Files that flags name -----------------------------------------------------------------------

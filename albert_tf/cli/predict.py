@@ -99,15 +99,10 @@ def check_flags():
     _check_one_of(("embeddings",), (*QUERIES, "score"))
     if "sequence_output" in FLAGS.embeddings and FLAGS.model:
         raise UserError("--embeddings=sequence_output needs an export, --saved_model")
-    if FLAGS.text_column is None:
-        for name in given(COLUMNS):
-            raise UserError(f"--{name} needs --text_column")
+    flag_groups.check_needs()
     if given((*INPUTS, *QUERIES)):
         for name in given((*COLUMNS, "header")):
             raise UserError(f"--{name} is for --input_file or standard input")
-    for name, query in (("top_k", "fill_mask"), ("method", "score")):
-        if given((name,)) and not given((query,)):
-            raise UserError(f"--{name} is for --{query}")
     if FLAGS.sentence_order and len(FLAGS.sentence_order) != 2:
         raise UserError(
             "--sentence_order compares two texts: give the flag twice. "

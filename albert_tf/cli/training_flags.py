@@ -49,7 +49,8 @@ def settings_of(kind, config, tokenizer, *, train_steps, warmup_steps, **others)
 
 def _idle_flags(given):
     """Names of the flags whose defaults do nothing in a run; scripts refuse some if typed."""
-    names = [name for name, needed in flag_groups.NEEDS.items() if not given.get(needed)]
+    needs = {flag.name: flag.option.metadata["needs"] for flag in flag_groups.own_flags()}
+    names = [name for name, needed in needs.items() if needed and not given.get(needed)]
     if "num_train_epochs" in given:
         names.append("train_step")
     if FLAGS["iterations_per_loop"].using_default_value:  # `settings_of` takes another interval

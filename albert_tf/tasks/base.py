@@ -26,18 +26,13 @@ class TextInput(NamedTuple):
     Attributes:
         tokenizer: FullTokenizer.
         max_seq_length: int, T.
-        vocab_size, type_vocab_size: int, of the model; ids must be below them.
+        sizes: dict of vocab_size and type_vocab_size, int, of the model; ids must be below them.
+            They are arguments of the schemas in `records.schemas`.
     """
 
     tokenizer: FullTokenizer
     max_seq_length: int
-    vocab_size: int
-    type_vocab_size: int
-
-    @property
-    def sizes(self):
-        """Arguments of the schemas in `records.schemas`: dict of str to int."""
-        return {"vocab_size": self.vocab_size, "type_vocab_size": self.type_vocab_size}
+    sizes: dict[str, int]
 
 
 def text_input(configs, tokenizer_arguments, max_seq_length):
@@ -54,12 +49,11 @@ def text_input(configs, tokenizer_arguments, max_seq_length):
     tokenizer = FullTokenizer(**tokenizer_arguments)
     for config in configs:
         config.check_vocabulary(tokenizer)
-    return TextInput(
-        tokenizer,
-        max_seq_length,
-        vocab_size=min(config.vocab_size for config in configs),
-        type_vocab_size=min(config.type_vocab_size for config in configs),
-    )
+    sizes = {
+        name: min(getattr(config, name) for config in configs)
+        for name in ("vocab_size", "type_vocab_size")
+    }
+    return TextInput(tokenizer, max_seq_length, sizes)
 
 
 class Task:

@@ -8,7 +8,7 @@ import shlex
 import statistics
 
 from albert_tf import files
-from albert_tf.checkpoints import loading, name_table, run_directory, writers
+from albert_tf.checkpoints import loading, name_table, run_directory, source, writers
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError, as_called
 from albert_tf.publish import graph_tokenization, saved_models
@@ -209,6 +209,8 @@ def make_evaluator(run, data):
     task, splits, batch_size = data.task, data.evaluation_splits(), run.settings.eval_batch_size
 
     def evaluate():
+        if task.kind and not run.settings.do_train:  # another process may have begun a training
+            source.check_task(task.kind, run.settings.output_dir)
         return data.evaluate(splits, model_outputs(run, task, splits, batch_size), batch_size)
 
     return evaluation.Evaluator(

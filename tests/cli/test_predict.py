@@ -391,11 +391,11 @@ def test_the_newest_export_is_taken(tmp_path):
         ({"fill_mask": "a"}, "--fill_mask is for --model: an export knows what it is for"),
         ({"text": "a", "labels": "a,b"}, "--labels is for --model: an export knows"),
         ({"text": "a", "strip_accents": False}, "--strip_accents is for --model: an export"),
-        ({"id_column": "a"}, "--id_column needs --text_column"),
+        ({"id_column": "a"}, "--id_column does nothing without --text_column"),
         ({"text": "a", "text_column": 0}, "--text_column is for --input_file or standard input"),
         ({"text": "a", "header": True}, "--header is for --input_file or standard input"),
-        ({"text": "a", "top_k": 3}, "--top_k is for --fill_mask"),
-        ({"text": "a", "method": "original"}, "--method is for --score"),
+        ({"text": "a", "top_k": 3}, "--top_k does nothing without --fill_mask"),
+        ({"text": "a", "method": "original"}, "--method does nothing without --score"),
     ],
 )
 def test_flags_are_checked_before_a_model_is_loaded(flags, message, run_main):

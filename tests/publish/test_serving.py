@@ -789,8 +789,8 @@ NO_THRESHOLD = "--null_score_diff_threshold must be a number"
 @pytest.mark.parametrize(
     ("script", "flags", "message"),
     [
-        (run_classifier, RTE | {"export_tflite": True}, "needs --export_dir"),
-        (run_classifier, RTE | {"threshold_to_export": 1}, "needs --export_dir"),
+        (run_classifier, RTE | {"export_tflite": True}, "does nothing without --export_dir"),
+        (run_classifier, RTE | {"threshold_to_export": 1}, "does nothing without --export_dir"),
         (
             run_classifier,
             {"threshold_to_export": "inf", "task_name": "RTE", "export_dir": "x"},
@@ -804,8 +804,11 @@ NO_THRESHOLD = "--null_score_diff_threshold must be a number"
             {"export_dir": "x", "card_file": "no.md"},
             "--card_file=no.md: there is no such",
         ),
-        (run_squad, {"do_predict": True, "card_file": __file__}, "--card_file needs --export_dir"),
-        (run_race, {"export_text": False, "data_dir": GLUE}, "--export_text=false needs"),
+        (
+            run_squad,
+            {"do_predict": True, "card_file": __file__},
+            "--card_file does nothing without --export_dir",
+        ),
         (
             run_classifier,
             {"task_name": "tsv", "labels": "a,b\tc", "export_dir": "x"},

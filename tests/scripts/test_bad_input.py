@@ -76,7 +76,11 @@ def below_a_file(flag):
             {"threshold_to_export": 1e39, "export_dir": "x"},
             "--threshold_to_export=1e+39 is not finite in float32",
         ),
-        (run_classifier, {"threshold_to_export": 0.5}, "--threshold_to_export needs --export_dir"),
+        (
+            run_classifier,
+            {"threshold_to_export": 0.5},
+            "--threshold_to_export does nothing without --export_dir",
+        ),
         (run_classifier, EVALUATE, "holds no checkpoint to evaluate"),
         (run_classifier, bad_file("train.tsv", ""), "train.tsv is empty"),
         (run_classifier, bad_file("train.tsv", HEADER), "train.tsv holds no example"),

@@ -18,7 +18,7 @@ from albert_tf.errors import UserError
 from albert_tf.tasks import glue, multi_label
 from albert_tf.tasks.base import TextInput
 from albert_tf.training.task import Split
-from tests import TINY_CONFIG
+from tests import SIZES, TINY_CONFIG
 from tests.script_flags import flags_of
 from tests.scripts.tiny_runs import COMMON, NO_DROPOUT, blocks, table, values_of
 
@@ -175,7 +175,7 @@ def test_the_best_threshold_by_trying_all():
 def test_figures_by_hand():
     """Of 5 right labels 4 are predicted at the best threshold, and 1 wrong one."""
     row = glue.tsv_task("text", None, None, LABELS, multi_label=True)
-    task = multi_label.MultiLabelTask("multi_label", row, TextInput(None, 8, 30000, 2))
+    task = multi_label.MultiLabelTask("multi_label", row, TextInput(None, 8, SIZES))
     gold = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 0]])
     scores = np.array([[0.9, 0.8, 0.1], [0.2, 0.7, 0.05], [0.1, 0.65, 0.6], [0.1, 0.1, 0.1]])
     logits = np.log(scores / (1 - scores)).astype(np.float32)

@@ -256,7 +256,7 @@ def test_a_directory_without_records(predict, train_once, tmp_path):
         ("tsv", "review\na\n", {"max_seq_length": 8}, "trained with --max_seq_length=16"),
         ("tsv", "a", {"predict_file": "."}, "--predict_file=. is a directory: give a file"),
         ("tsv", "a", {"predict_file": "x.tsv"}, "--predict_file=x.tsv: there is no such file"),
-        ("tsv", "a", {"do_predict": False, "export_dir": "x"}, "--predict_file needs --do_predict"),
+        ("tsv", "a", {"do_predict": False, "export_dir": "x"}, "predict_file does nothing"),
         ("pairs", "a\n", {"text_column": "a"}, "no column 'summary' in its header; there are 'a'"),
         ("pairs", "a\n", {"text_column": 0, "text_pair_column": ""}, "has pairs of texts: give"),
         ("cola", "a\n", {}, "needs --text_column with a model of GLUE"),

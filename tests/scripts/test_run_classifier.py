@@ -23,7 +23,7 @@ from albert_tf.publish import graph_tokenization
 from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, glue
 from albert_tf.tasks.classification import ClassificationTask
-from albert_tf.training import devices, figures, finetuning, history
+from albert_tf.training import devices, evaluation, figures, finetuning, history
 from tests import GOLDEN, TINY_CONFIG, read_arrays
 from tests.checkpoints import golden_models
 from tests.scripts import tiny_runs
@@ -253,6 +253,19 @@ def test_a_directory_of_another_task_is_refused(run_main, flags, trained, tmp_pa
     path.write_text("[]")
     with pytest.raises(ValueError, match=r"finetuned_task\.json is damaged"):
         run_main(run_classifier, **flags | PREDICT)
+
+
+def test_a_training_of_another_task_that_begins_later_is_refused(
+    run_main, flags, trained, tmp_path, monkeypatch
+):
+    def follow(directory, *_):  # as if the training began after the evaluation
+        shutil.copytree(trained, directory, dirs_exist_ok=True)
+        yield f"{directory}/model.ckpt-2"
+
+    monkeypatch.setattr(evaluation, "follow", follow)
+    values = {"task_name": "QNLI", "output_dir": tmp_path / "new", "continuous_eval_timeout": 1}
+    with pytest.raises(UserError, match=r"trained for rte .* and not for qnli"):
+        run_main(run_classifier, **flags | EVALUATE | values)
 
 
 def test_a_start_that_failed_does_not_claim_the_directory(run_main, flags, tmp_path):

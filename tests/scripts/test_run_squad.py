@@ -26,7 +26,7 @@ from albert_tf.tasks.squad import scores as squad_metrics
 from albert_tf.tasks.squad import squad
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import finetuning
-from tests import GOLDEN, TINY_CONFIG
+from tests import GOLDEN, SIZES, TINY_CONFIG
 from tests.checkpoints import golden_models
 from tests.scripts import tiny_runs
 from tests.scripts.tiny_runs import blocks, values_of
@@ -60,7 +60,7 @@ def test_padding_changes_no_answer(windows, version, tmp_path):
     examples, features, arrays = windows
     # Every piece is in the beams: which ones would be left out may be a matter of rounding.
     given = options.Squad(doc_stride=24, start_n_top=64, end_n_top=64)
-    task = version(base.TextInput(None, 64, 30000, 2), given, str(tmp_path))
+    task = version(base.TextInput(None, 64, SIZES), given, str(tmp_path))
     tf_keras.utils.set_random_seed(3)
     # Larger weights than at the start of training, so that answers differ from each other.
     config = AlbertConfig.from_dict(TINY_CONFIG | {"initializer_range": 0.3})

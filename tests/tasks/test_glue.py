@@ -14,7 +14,7 @@ from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.glue import Example
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.task import Split
-from tests import GOLDEN, read_arrays
+from tests import GOLDEN, SIZES, read_arrays
 
 DATA = GOLDEN / "finetune" / "glue_data"
 EXAMPLES = json.loads((GOLDEN / "finetune" / "glue_examples.json").read_text(encoding="utf-8"))
@@ -39,7 +39,7 @@ def read(task, folder, split, tokenizer):
 
 
 def task_of(row, tokenizer=None, max_seq_length=8):
-    text = TextInput(tokenizer, max_seq_length, 30000, 2)
+    text = TextInput(tokenizer, max_seq_length, SIZES)
     return classification.ClassificationTask("any", row, text)
 
 

@@ -18,7 +18,7 @@ from albert_tf.tasks import ner
 from albert_tf.tasks.base import TextInput
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.task import Split
-from tests import GOLDEN
+from tests import GOLDEN, SIZES
 
 VOCABULARIES = {
     "sentencepiece": {"spm_model_file": str(GOLDEN / "tokenization" / "spm_uncased.model")},
@@ -147,7 +147,7 @@ def test_a_file_with_other_labels(written):
 
 
 def task(tokenizer, max_seq_length, labels=LABELS):
-    return ner.NerTask(labels, TextInput(tokenizer, max_seq_length, 30000, 2))
+    return ner.NerTask(labels, TextInput(tokenizer, max_seq_length, SIZES))
 
 
 def features(corpus, tokenizer, max_seq_length):

@@ -14,7 +14,7 @@ from albert_tf.tasks.base import TextInput
 from albert_tf.tasks.race import Example
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training.task import Split
-from tests import GOLDEN, read_arrays
+from tests import GOLDEN, SIZES, read_arrays
 
 DATA = GOLDEN / "finetune" / "glue_data"  # that the original's RACE data lies there is right
 EXAMPLES = json.loads((GOLDEN / "finetune" / "race_examples.json").read_text(encoding="utf-8"))
@@ -49,7 +49,7 @@ def read_one(folder, passage, tokenizer, split="train"):
 
 
 def task(tokenizer, max_seq_length, max_qa_length):
-    return race.RaceTask(TextInput(tokenizer, max_seq_length, 30000, 2), max_qa_length)
+    return race.RaceTask(TextInput(tokenizer, max_seq_length, SIZES), max_qa_length)
 
 
 def features(examples, tokenizer, max_seq_length, max_qa_length):

@@ -28,6 +28,7 @@ from tests import GOLDEN, ROOT, read_arrays
 from tests.processes import run_python
 from tests.training.clusters import cluster, free_addresses
 
+pytestmark = pytest.mark.usefixtures("eagerly")
 DATA = GOLDEN / "optimizers"
 
 

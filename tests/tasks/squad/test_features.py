@@ -22,7 +22,7 @@ from albert_tf.tasks.squad import squad
 from albert_tf.tasks.squad.features import WindowSettings
 from albert_tf.tasks.squad.questions import SquadExample
 from albert_tf.text.tokenization import FullTokenizer, preprocess_text
-from tests import GOLDEN
+from tests import GOLDEN, SIZES
 from tests.tasks.squad.original_features import original_features
 
 FINETUNE = GOLDEN / "finetune"
@@ -468,7 +468,7 @@ def data_set(tokenizer, folder, version, windows=SMALL, **files):
     given = options.Squad(
         doc_stride=windows.doc_stride, max_query_length=windows.max_query_length, **files
     )
-    text = base.TextInput(tokenizer, windows.max_seq_length, 30000, 2)
+    text = base.TextInput(tokenizer, windows.max_seq_length, SIZES)
     kind = {"v1.1": squad.SquadTask, "v2.0": squad.SquadV2Task}[version]
     return squad.SquadData(kind(text, given, str(folder)), str(folder))
 
