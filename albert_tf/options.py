@@ -485,6 +485,11 @@ class Export(Options, heading="Export"):
         "Write TFLite files of the model into --export_dir too: float32, float16 and int8.")
     card_file: str | None = option(None, path="file", needs="export_dir", help=_CARD)
 
+    def __post_init__(self):
+        super().__post_init__()
+        if not (self.export_text or self.export_dir):  # true is the default, and may be given
+            raise UserError("--export_text=false needs --export_dir")
+
 
 # Of every fine-tuning script, after those of its task.
 FINE_TUNING = (FineTuningWork, FineTunedModel, FineTuningUpdates, *TRAINING, Export)

@@ -103,12 +103,17 @@ def check_not_empty(*names):
             raise UserError(f"--{name} is empty: give a path, such as ./{name}")
 
 
+def idle_flags():
+    """Dict from flags that do nothing to the flag they need; those that are off are left out."""
+    on = [flag for flag in own_flags() if not flag.value is flag.default is False]
+    needs = {flag: flag.option.metadata["needs"] for flag in on}
+    return {flag: needed for flag, needed in needs.items() if needed and not FLAGS[needed].value}
+
+
 def check_needs():
     """Raises UserError if a flag is given that does nothing without another one."""
-    for flag in own_flags():
-        needed = flag.option.metadata["needs"]
-        is_off = flag.value is flag.default is False
-        if needed and flag.present and not is_off and not FLAGS[needed].value:
+    for flag, needed in idle_flags().items():
+        if flag.present:
             raise UserError(f"--{flag.name} does nothing without --{needed}: give both or none")
 
 

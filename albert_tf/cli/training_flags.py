@@ -49,8 +49,7 @@ def settings_of(kind, config, tokenizer, *, train_steps, warmup_steps, **others)
 
 def _idle_flags(given):
     """Names of the flags whose defaults do nothing in a run; scripts refuse some if typed."""
-    needs = {flag.name: flag.option.metadata["needs"] for flag in flag_groups.own_flags()}
-    names = [name for name, needed in needs.items() if needed and not given.get(needed)]
+    names = [flag.name for flag in flag_groups.idle_flags()]
     if "num_train_epochs" in given:
         names.append("train_step")
     if FLAGS["iterations_per_loop"].using_default_value:  # `settings_of` takes another interval

@@ -156,6 +156,7 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*GLUE, *TRAIN, *FRESH, "--task_name=SST2"), "Did you mean sst-2?"),
         ((*GLUE, *TRAIN, *FRESH, "--max_seq_length=4"), "must be at least 5"),
         ((*GLUE, *TRAIN, *FRESH, "--export_tflite"), "--export_tflite does nothing without"),
+        ((*GLUE, *TRAIN, *FRESH, "--glue_submission_dir=a"), "nothing without --do_predict"),
         ((*GLUE, *TRAIN, *FRESH, "--id_column=a"), "--id_column does nothing"),
         ((*GLUE, *TRAIN, *FRESH, "--text_column=a"), "for --task_name=tsv"),
         ((*GLUE, *TRAIN, *FRESH, "--profile_steps=9"), "must be first:last"),
@@ -192,6 +193,7 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*RECORDS, "--input_file={here}/*", "--init_checkpoint=none"), "=none: there"),
         ((*RECORDS, "--input_file={here}/*", CONFIG[:-4]), NO_FILE),
         ((*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"), "needs a voc"),
+        ((*RECORDS, "--input_file={here}/*", "--init_from_group0"), "without --init_check"),
         ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram does nothing without --mask"),
         (
             (*RECORDS, "--input_file={here}/*", "--favor_shorter_ngram"),

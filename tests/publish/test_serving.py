@@ -809,6 +809,7 @@ NO_THRESHOLD = "--null_score_diff_threshold must be a number"
             {"do_predict": True, "card_file": __file__},
             "--card_file does nothing without --export_dir",
         ),
+        (run_race, {"export_text": False, "data_dir": GLUE}, "--export_text=false needs"),
         (
             run_classifier,
             {"task_name": "tsv", "labels": "a,b\tc", "export_dir": "x"},
