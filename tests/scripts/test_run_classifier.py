@@ -24,7 +24,7 @@ from albert_tf.records import input_pipeline
 from albert_tf.tasks import base, classification, glue
 from albert_tf.tasks.classification import ClassificationTask
 from albert_tf.training import devices, evaluation, figures, finetuning, history
-from tests import GOLDEN, TINY_CONFIG, read_arrays
+from tests import GOLDEN, SIZES, TINY_CONFIG, read_arrays
 from tests.checkpoints import golden_models
 from tests.scripts import tiny_runs
 from tests.scripts.tiny_runs import EVALUATE, PREDICT, table, values_of, write_config
@@ -681,7 +681,8 @@ def test_wordpiece_vocabulary(run_main, flags, tmp_path):
     values = {"spm_model_file": "", "vocab_file": vocabulary, "albert_config_file": config}
     run_main(run_classifier, **flags | values | {"train_step": 1, "do_predict": False})
     (path,) = (tmp_path / "out").glob("rte_eval-*.tf_record")
-    task = ClassificationTask("rte", glue.TASKS["rte"], base.TextInput(None, 64, 5000, 2))
+    text = base.TextInput(None, 64, SIZES | {"vocab_size": 5000})
+    task = ClassificationTask("rte", glue.TASKS["rte"], text)
     ids = input_pipeline.load_arrays(str(path), task.schema)["input_ids"]
     golden = read_arrays(GOLDEN / "finetune" / "glue_features.npz")["rte/wordpiece/dev/input_ids"]
     np.testing.assert_array_equal(ids[:, :20], golden[: len(ids), :20])
