@@ -97,8 +97,7 @@ run_task() {
   shift
   read -r warmup rate steps save batch <<< "$(row "$TABLE" "$task")"
   common=(
-    --data_dir="$GLUE_DIR" --task_name="$task" --output_dir="$OUTPUT_DIR/$task"
-    --glue_submission_dir="$OUTPUT_DIR/submission" "${MODEL[@]}"
+    --data_dir="$GLUE_DIR" --task_name="$task" --output_dir="$OUTPUT_DIR/$task" "${MODEL[@]}"
     --do_lower_case --max_seq_length=512 --optimizer=adamw
     --warmup_step="$(divided "$warmup")" --train_step="$(divided "$steps")"
     --save_checkpoints_steps="$(divided "$save")" --train_batch_size="$batch"
@@ -107,7 +106,8 @@ run_task() {
   )
   echo "=== $task ==="
   "$PYTHON" "$HERE/run_classifier.py" "${common[@]}" --do_train --nodo_eval --nodo_predict || return
-  "$PYTHON" "$HERE/run_classifier.py" "${common[@]}" --nodo_train --do_eval --do_predict
+  "$PYTHON" "$HERE/run_classifier.py" --glue_submission_dir="$OUTPUT_DIR/submission" \
+    "${common[@]}" --nodo_train --do_eval --do_predict
 }
 
 [[ "$STEPS_DIVISOR" =~ ^[1-9][0-9]*$ ]] || fail "STEPS_DIVISOR=$STEPS_DIVISOR: a whole number"
