@@ -19,6 +19,9 @@ FUZZ_CASES ?= 200
 FUZZ_CRASHES ?= 24
 FUZZ_SEED ?= 1
 
+# Modules are compiled once, not in each of the many processes of the tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup test test-slow test-long test-killed test-beam test-install test-onednn-off test-second lint \
   docs docs-check fuzz demo demo-finetune books pretrained-model clean
 

@@ -52,6 +52,10 @@ SIZES = {  # name -> layers, hidden size, heads
 }
 LARGEST_WINDOW = 10**7  # more fit into no memory
 WINDOW = 10_000  # records shuffled together; 30 MB of pre-training records of length 512
+NO_WEIGHTS = (
+    "no weights to start from: give --init_checkpoint (or, to train from random weights on "
+    "purpose, --allow_random_init)"
+)
 NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
 # From the original's README on training SentencePiece, without the comma, which separates values.
 SPM_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")

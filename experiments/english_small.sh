@@ -42,8 +42,7 @@ train() {
   "$PYTHON" experiments/run.py "$STUDY" --output_dir="$OUTPUT/runs" --set output="$OUTPUT" --rows="$1"
 }
 train short
-[[ -e $OUTPUT/longer ]] || "$PYTHON" experiments/grow.py positions "$OUTPUT/runs/short/seed-1" "$OUTPUT/longer" \
-  --trained="${LENGTHS%% *}"
+[[ -e $OUTPUT/longer ]] || "$PYTHON" experiments/grow.py positions "$OUTPUT/runs/short/seed-1" "$OUTPUT/longer"
 train long
 [[ -e $OUTPUT/grouped ]] || "$PYTHON" experiments/grow.py groups "$OUTPUT/runs/long/seed-1" "$OUTPUT/grouped" \
   --units="$UNITS"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies a training as the start of another one, of longer sequences or with two groups of layers.
 
-python experiments/grow.py positions output/short output/longer --trained=64
+python experiments/grow.py positions output/short output/longer
 python experiments/grow.py groups output/shared output/grouped --units=1280
 
-positions: the positions after the first 64 were never trained. Each gets the embedding of the
-position 64 places before it, as in Longformer (Beltagy et al., 2020). Position 0 is always that of
+positions: with --max_seq_length=64, the positions after the first 64 were never trained. Each gets
+the embedding of the position 64 places before it, as in Longformer (Beltagy et al., 2020). Position 0 is always that of
 [CLS]: where it would be repeated, the middle one is taken instead.
 
 groups: the first and the second half of the layers get parameters of their own. Both begin with
@@ -44,18 +44,18 @@ def repeated(positions, length):
 
     Args:
         positions: array of shape [P, E].
-        length: int, the number of trained positions.
+        length: int or None, the number of trained positions, if it is recorded.
 
     Returns:
         Array of shape [P, E].
 
     Raises:
-        UserError: there are not more than `length` positions.
+        UserError: there are not more than `length` positions, or it is None.
     """
-    if not 1 < length < len(positions):
+    if not (length and length < len(positions)):
         raise UserError(
-            f"--trained={length}: give 2 to {len(positions) - 1}, because the model has "
-            f"{len(positions)} positions"
+            f"run.json records max_seq_length={length}, and the model has {len(positions)} "
+            "positions: it needs more"
         )
     places = [*range(length)]
     while len(places) < len(positions):
@@ -115,8 +115,9 @@ def grouped(tensors, kept):
     return result
 
 
-def longer(_, tensors, trained):
+def longer(run, tensors):
     """Weights for longer sequences, and what changes in the config."""
+    trained = run_directory.RunDirectory(run).settings.text.get("max_seq_length")
     return tensors | {POSITIONS: repeated(tensors[POSITIONS], trained)}, {}
 
 
@@ -141,14 +142,14 @@ def in_groups(run, tensors, units):
     return grouped(tensors, kept), {"num_hidden_groups": GROUPS, "intermediate_size": units}
 
 
-def copy(run, output, change, size):
+def copy(run, output, change, **sizes):
     """Writes a changed copy of a training; returns a line that says so.
 
     Args:
         run: str, directory of a training.
         output: str, directory to make.
         change: `longer` or `in_groups`.
-        size: int, its last argument.
+        **sizes: int, its other arguments.
     """
     folder = run_directory.RunDirectory(run)
     if not (folder.best and folder.settings and os.path.exists(folder.file(CONFIG_FILE))):
@@ -159,7 +160,7 @@ def copy(run, output, change, size):
     if os.path.exists(output):
         raise UserError(f"{output} is there already: give another directory")
     tensors, form = writers.read(folder.best)
-    tensors, changes = change(run, tensors, size)
+    tensors, changes = change(run, tensors, **sizes)
     config, record = (
         files.read_json(folder.file(name)) for name in (CONFIG_FILE, run_directory.SETTINGS)
     )
@@ -179,17 +180,15 @@ def main(arguments=None):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     kinds = parser.add_subparsers(required=True)
-    for name, change, flag, what in (
-        ("positions", longer, "--trained", "--max_seq_length of the training"),
-        ("groups", in_groups, "--units", "feed-forward units that each group keeps"),
-    ):
-        kind = kinds.add_parser(name, help=f"see above; needs {flag}")
+    for name, change in (("positions", longer), ("groups", in_groups)):
+        kind = kinds.add_parser(name, help="see above")
         kind.add_argument("run", help="--output_dir of the training")
         kind.add_argument("output", help="directory to make")
-        kind.add_argument(flag, dest="size", type=int, required=True, help=what)
         kind.set_defaults(change=change)
-    given = parser.parse_args(arguments)
-    return copy(given.run, given.output, given.change, given.size)
+    kind.add_argument(
+        "--units", type=int, required=True, help="feed-forward units that each group keeps"
+    )
+    return copy(**vars(parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 from absl import flags
 
+from albert_tf import options
 from albert_tf.cli import flag_groups
 from albert_tf.errors import UserError
 
@@ -42,10 +43,7 @@ def check_model():
     if has_weights or not FLAGS.do_train or flag_groups.holds_run(FLAGS.output_dir):
         return
     if not FLAGS.allow_random_init:
-        raise UserError(
-            "no weights to start from: give --init_checkpoint (or, to train from random "
-            "weights on purpose, --allow_random_init)"
-        )
+        raise UserError(options.NO_WEIGHTS)
     if not FLAGS.albert_config_file:
         raise UserError("give --albert_config_file or --albert_hub_module_handle")
     flag_groups.check_vocabulary("training")

@@ -99,10 +99,7 @@ class Run:
             heads = "" if take_heads else "\n  The task's head is initialized randomly."
             return f"Starting at step 0 with given weights: {report}{heads}"
         if not allow_random_init:
-            raise UserError(
-                "no weights to start from: give --init_checkpoint (or, to train from random "
-                "weights on purpose, --allow_random_init)"
-            )
+            raise UserError(options.NO_WEIGHTS)
         return "Starting at step 0 from random weights: no checkpoint in output_dir, none given."
 
     def restore_newest(self):

@@ -9,6 +9,7 @@ import scipy
 
 from albert_tf import progress
 from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.model import flops, heads, objectives
 from albert_tf.records import graph_masking, input_pipeline, record_files, schemas
@@ -99,8 +100,10 @@ def _find_inputs(config, options):
     eval_paths = paths
     if options.eval_input_file:
         eval_paths = record_files.expand_patterns(options.eval_input_file, "eval_input_file")
-    if options.do_eval and {*paths} & {*eval_paths}:
-        print("Evaluating on files of --input_file: give held-out ones as --eval_input_file.")
+    before = None if options.do_train else RunDirectory(options.output_dir).settings
+    trained_on = paths if options.do_train else before.input_files if before else ()
+    if options.do_eval and {*trained_on} & {*eval_paths}:
+        print("Evaluating on files of the training: give held-out ones as --eval_input_file.")
     if not options.do_train:
         paths = eval_paths
     source = _checked_source(config, options, paths, may_be_masked=not options.do_train)

@@ -26,17 +26,17 @@ def release(tmp_path):
 def sources_of_training(directory, config):
     """A training with random weights and its record; returns its directory."""
     sources.write_release(directory, config=config)
-    sources.write_record(directory, sources.VOCABULARY, config, max_seq_length=16)
+    sources.write_record(directory, sources.VOCABULARY, config, max_seq_length=8)
     return directory
 
 
-def grown(release, kind, flag):
+def grown(release, kind, *flags):
     """Weights of a training before and after it was copied."""
     output = release.parent / kind
-    line = grow.main([kind, str(release), str(output), flag])
+    line = grow.main([kind, str(release), str(output), *flags])
     assert line == f"wrote {output}/model.ckpt-best"
     record = json.loads((output / "run.json").read_text())
-    assert record["text"] == {"max_seq_length": 16}
+    assert record["text"] == {"max_seq_length": 8}
     readers_ = [readers.open_reader(str(path / "model.ckpt-best")) for path in (release, output)]
     before, after = ({name: reader[name] for name in reader.shapes} for reader in readers_)
     assert (
@@ -52,14 +52,14 @@ def test_each_position_gets_that_of_as_many_places_before():
     assert (found[:, 1] == 10 * found[:, 0]).all()
 
 
-@pytest.mark.parametrize("length", [1, 11, 12])
+@pytest.mark.parametrize("length", [None, 11, 12])
 def test_a_length_that_leaves_nothing_to_repeat_is_an_error(length):
-    with pytest.raises(UserError, match=rf"^--trained={length}: give 2 to 10, because"):
+    with pytest.raises(UserError, match=rf"max_seq_length={length}, and the model has 11 positions"):
         grow.repeated(np.zeros([11, 2]), length)
 
 
 def test_a_copy_for_longer_sequences_differs_in_positions_only(release):
-    before, after = grown(release, "positions", "--trained=8")
+    before, after = grown(release, "positions")
     different = [name for name in before if not np.array_equal(before[name], after[name])]
     assert set(before) == set(after) and different == [grow.POSITIONS]
     np.testing.assert_array_equal(after[grow.POSITIONS][9:16], before[grow.POSITIONS][1:8])
@@ -120,7 +120,7 @@ def test_what_cannot_be_copied_is_an_error(release):
         grown(release, "groups", "--units=8")
     (release / "run.json").unlink()
     with pytest.raises(UserError, match=r"must hold model\.ckpt-best, run\.json and albert_config"):
-        grown(release, "positions", "--trained=8")
+        grown(release, "positions")
 
 
 def test_groups_of_a_model_that_has_groups_are_an_error(tmp_path):

@@ -361,10 +361,12 @@ def test_evaluation_takes_held_out_records_and_says_if_it_does_not(
     pretrain, flags, trained, tmp_path, capsys
 ):
     held_out = write_records(tmp_path / "held.tfrecord", golden_batches()[4:9])
-    flags |= {"do_train": False, "do_eval": True}
-    pretrain(eval_input_file=held_out, albert_config_file="")  # that of the run
-    out = capsys.readouterr().out
-    assert "Evaluating on files of --input_file" not in out and "--init_checkpoint" not in out
+    [trained_on] = json.loads((tmp_path / "out" / "run.json").read_text())["input_files"]
+    flags |= {"do_train": False, "do_eval": True, "input_file": trained_on}
+    for files in ({"eval_input_file": held_out}, {"input_file": held_out}):
+        pretrain(**files, albert_config_file="")  # that of the run
+        out = capsys.readouterr().out
+        assert "Evaluating on files of the training" not in out and "--init_checkpoint" not in out
     other = tmp_path / "other.json"
     config = json.loads((tmp_path / "out" / "albert_config.json").read_text())
     other.write_text(json.dumps(config | {"num_attention_heads": 2}))
@@ -372,13 +374,14 @@ def test_evaluation_takes_held_out_records_and_says_if_it_does_not(
         pretrain(albert_config_file=other)
     pretrain(init_checkpoint="gone")
     out = capsys.readouterr().out
-    assert "Evaluating on files of --input_file" in out
+    assert "Evaluating on files of the training" in out
     found = f"{tmp_path}/out/model.ckpt-2"
     assert f"--init_checkpoint is not read: --output_dir holds a trained model, {found}." in out
     losses = re.findall(r"^loss = (\S+)", (tmp_path / "out/eval_results.txt").read_text(), re.M)
-    assert len(losses) == 2 and losses[0] != losses[1]
+    held, again, seen = map(float, losses)
+    assert held == pytest.approx(again, rel=1e-5) and held != pytest.approx(seen, rel=1e-5)
     pretrain(eval_input_file=f"{held_out},{flags['input_file']}")
-    assert "Evaluating on files of --input_file" in capsys.readouterr().out
+    assert "Evaluating on files of the training" in capsys.readouterr().out
 
 
 @pytest.mark.long
