@@ -5,8 +5,8 @@ python experiments/grow.py positions output/short output/longer
 python experiments/grow.py groups output/shared output/grouped --units=1280
 
 positions: with --max_seq_length=64, the positions after the first 64 were never trained. Each gets
-the embedding of the position 64 places before it, as in Longformer (Beltagy et al., 2020). Position 0 is always that of
-[CLS]: where it would be repeated, the middle one is taken instead.
+the embedding of the position 64 places before it, as in Longformer (Beltagy et al., 2020). Position
+0 is always that of [CLS]: where it would be repeated, the middle one is taken instead.
 
 groups: the first and the second half of the layers get parameters of their own. Both begin with
 those that all layers shared, but for the units of the feed-forward block: each half keeps the

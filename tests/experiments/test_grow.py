@@ -54,7 +54,7 @@ def test_each_position_gets_that_of_as_many_places_before():
 
 @pytest.mark.parametrize("length", [None, 11, 12])
 def test_a_length_that_leaves_nothing_to_repeat_is_an_error(length):
-    with pytest.raises(UserError, match=rf"max_seq_length={length}, and the model has 11 positions"):
+    with pytest.raises(UserError, match=rf"max_seq_length={length}, and the model has 11 pos"):
         grow.repeated(np.zeros([11, 2]), length)
 
 
