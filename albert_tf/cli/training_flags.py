@@ -47,23 +47,18 @@ def settings_of(kind, config, tokenizer, *, train_steps, warmup_steps, **others)
     return flag_groups.values_of(kind, **values)
 
 
-def _idle_flags(given):
-    """Names of the flags whose defaults do nothing in a run; scripts refuse some if typed."""
-    names = [flag.name for flag in flag_groups.idle_flags()]
-    if "num_train_epochs" in given:
-        names.append("train_step")
-    if FLAGS["iterations_per_loop"].using_default_value:  # `settings_of` takes another interval
-        names.append("iterations_per_loop")
-    return names
-
-
 def _record(config, tokenizer):
     """Makes the RunSettings of the flags, a config and a tokenizer, which may be None."""
     own = sorted(flag_groups.own_flags(), key=lambda flag: flag.name)
     own = [flag for flag in own if flag.subject != options.NO_EFFECT]
     given = {flag.name: flag.value for flag in own if flag.value is not None}
     given = {name: value for name, value in given.items() if value == value}  # JSON has no nan
-    for name in _idle_flags(given):
+    # Without flags whose defaults do nothing in this run: a script may refuse them if typed.
+    idle = [flag.name for flag in flag_groups.idle_flags()]
+    idle += ["train_step"] * ("num_train_epochs" in given)
+    if FLAGS["iterations_per_loop"].using_default_value:  # `settings_of` takes another interval
+        idle.append("iterations_per_loop")
+    for name in idle:
         given.pop(name, None)
     text = {name: FLAGS[name].value for name in run_directory.TEXT_FLAGS if name in FLAGS}
     vocabulary = None

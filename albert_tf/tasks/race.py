@@ -157,7 +157,9 @@ def read_passage(passage, place, normalize, level="", needs_answers=False):
             raise UserError(
                 f"{where}: the answer must be one of A, B, C, D. Received: {reprlib.repr(answer)}"
             )
-        endings = tuple(_ending(question, text) for text in choices)
+        # Every underscore is replaced, as in the original: a gap of "__" gets the option twice.
+        ending = question if _BLANK in question else f"{question} {_BLANK}"
+        endings = tuple(ending.replace(_BLANK, text) for text in choices)
         label = None if answer is None else LETTERS.index(answer)
         examples.append(Example(passage_id, number, level, context, endings, label))
     return examples
@@ -172,11 +174,6 @@ def _passages(path):
                 yield f"{path}, line {number}", parse_json(line, f"{path}, line {number}")
     else:
         yield path, parse_json(text, path)
-
-
-def _ending(question, option):
-    # Every underscore is replaced, as in the original: a gap written as "__" gets the option twice.
-    return question.replace(_BLANK, option) if _BLANK in question else f"{question} {option}"
 
 
 # === The task ===
