@@ -110,6 +110,8 @@ run_task() {
     "${common[@]}" --nodo_train --do_eval --do_predict
 }
 
+[[ "$*" != *--glue_submission_dir* ]] ||
+  fail "--glue_submission_dir: test predictions go to OUTPUT_DIR/submission; set OUTPUT_DIR instead"
 [[ "$STEPS_DIVISOR" =~ ^[1-9][0-9]*$ ]] || fail "STEPS_DIVISOR=$STEPS_DIVISOR: a whole number"
 RATE_DIVISOR="$(row "$RATES" "$SIZE" | xargs)"
 [[ -n "$RATE_DIVISOR" ]] || fail "SIZE=$SIZE: must be base, large, xlarge or xxlarge"

@@ -685,8 +685,8 @@ class PretrainingUpdates(Options, heading="Training and evaluation"):
     keep_checkpoint_max: int = option(5, "Newest checkpoints to keep; 0 for all.", low=0)
     max_eval_steps: int = option(100, "Largest number of batches of an evaluation.", low=1)
     shuffle_buffer_size: int = option(WINDOW, low=1, high=LARGEST_WINDOW, help=
-        "Records that are shuffled together, after the files; twice as many are in memory. 1 keeps "
-        "the order of files and records.")
+        "Records that are shuffled together, after pieces of 1024 of them; twice as many are in "
+        "memory. 1 keeps the order of files and records.")
 
 
 class NGrams(Options):

@@ -31,11 +31,9 @@ records() {
       --input_file="$TEXT/$1/$2*.jsonl.gz" --output_file="$output" --max_seq_length="$3" --random_seed=1 "${@:4}"
 }
 
-# A training reads file after file, in a random order. With one file of each text it would read one whole
-# text before the other: several let its shuffle buffer mix them.
 for length in $LENGTHS; do
   for source in wikipedia books; do
-    records $source train "$length" --num_output_shards=8 --dupe_factor=2 --masked_lm_prob=0 \
+    records $source train "$length" --dupe_factor=2 --masked_lm_prob=0 \
       --drop_near_duplicates=0.8 --work_directory="$OUTPUT/work-$source"
     records $source heldout "$length" --dupe_factor=1 --ngram=1 --max_predictions_per_seq=$(((length + 4) / 5))
   done

@@ -61,11 +61,14 @@ def _record(config, tokenizer):
     for name in idle:
         given.pop(name, None)
     text = {name: FLAGS[name].value for name in run_directory.TEXT_FLAGS if name in FLAGS}
-    vocabulary = None
+    vocabulary, path = None, FLAGS.spm_model_file or FLAGS.vocab_file
+    is_sentencepiece = bool(FLAGS.spm_model_file)
     if tokenizer:
         text |= tokenizer.casing
-        path = tokenizer.path if "://" in tokenizer.path else os.path.abspath(tokenizer.path)
-        flag = "spm_model_file" if tokenizer.is_sentencepiece else "vocab_file"
+        path, is_sentencepiece = tokenizer.path, tokenizer.is_sentencepiece
+    if path:
+        path = path if "://" in path else os.path.abspath(path)
+        flag = "spm_model_file" if is_sentencepiece else "vocab_file"
         vocabulary = run_directory.Vocabulary(flag, path, run_directory.sha256(path))
     return run_directory.RunSettings(
         flags=given, config=config.to_dict(), text=text, vocabulary=vocabulary

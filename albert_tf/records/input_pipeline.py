@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading TFRecord files: batches for training and evaluation, arrays for prediction.
 
-An epoch of training contains every record once: the files are put in random order and cut into
-windows of records, and each window is shuffled. The order depends only on the seed and the counts
-of the files, so the records of any step are found without reading earlier ones.
+An epoch of training contains every record once: the files are cut into pieces of 1024 records,
+which are put in random order and cut into windows, and each window is shuffled. So a window has
+records of several files, and of several places of a large one. The order depends only on the seed
+and the counts of the files, so the records of any step are found without reading earlier ones.
 
 On request, records of a window that belong together, such as records of similar length, are put
 into the same batches. Then the order also depends on the records of the window.
@@ -23,7 +24,7 @@ _READ_BYTES = 2**18
 _COPIED_TOGETHER = 64  # records that are copied out of a window at a time
 _UNSHUFFLED_WINDOW = 1000  # records read at a time if they are not shuffled
 _MEASURED_TOGETHER = 256  # records that are assigned to groups at a time
-# Keys of an epoch: 0 for the files, 1 + n for window n, _BATCH_KEYS + n for the batches in it.
+# Keys of an epoch: 0 for the pieces, 1 + n for window n, _BATCH_KEYS + n for the batches in it.
 _EPOCH_KEYS, _BATCH_KEYS = 2**32, 2**31
 _TOKEN_FEATURES = ("input_ids", "input_mask", "segment_ids", "p_mask")
 
@@ -269,11 +270,12 @@ def _training_records(files, batch_size, seed, window, first_step, num_shares, s
     Returns:
         tf.data.Dataset of string scalars and int64 scalars, the epochs.
     """
-    counts = np.array([file.count for file in files])
+    paths, offsets, counts = _pieces(files)
+    total = int(counts.sum())
     shuffles, size = window > 1, window if window > 1 else _UNSHUFFLED_WINDOW
     first_record = first_step * batch_size
-    first_epoch, in_epoch = divmod(first_record, int(counts.sum()))
-    read, seed_number = _reader(files), tf.constant(seed, tf.int64)
+    first_epoch, in_epoch = divmod(first_record, total)
+    read, seed_number = _reader(paths, offsets, counts), tf.constant(seed, tf.int64)
 
     def order_of(length, epoch, key):
         key = tf.stack([seed_number, epoch * _EPOCH_KEYS + key])
@@ -281,7 +283,7 @@ def _training_records(files, batch_size, seed, window, first_step, num_shares, s
 
     def windows(epoch):
         first = tf.where(epoch == first_epoch, tf.constant(in_epoch // size, tf.int64), 0)
-        order = order_of(len(files), epoch, 0)
+        order = order_of(len(counts), epoch, 0)
         found = _from_record(read, order, tf.gather(counts, order), first * size)
         if group_of:
             some = found.batch(_MEASURED_TOGETHER)
@@ -292,7 +294,7 @@ def _training_records(files, batch_size, seed, window, first_step, num_shares, s
         """The records of a window that belong to this share, in order, several per element."""
         block, groups = block if group_of else (block, None)
         length = tf.size(block, tf.int64)
-        start = epoch * counts.sum() + number * size
+        start = epoch * total + number * size
         order = order_of(length, epoch, 1 + number)
         if group_of:
             key = tf.stack([seed_number, epoch * _EPOCH_KEYS + _BATCH_KEYS + number])
@@ -310,7 +312,7 @@ def _training_records(files, batch_size, seed, window, first_step, num_shares, s
 
 
 def _from_record(read, order, lengths, first):
-    """Records of files in the given order, from number `first` on; int64 tensors [files]."""
+    """Records of pieces in the given order, from number `first` on; int64 tensors [P]."""
     skipped = tf.clip_by_value(first - tf.cumsum(lengths, exclusive=True), 0, lengths)
     left = skipped < lengths
     parts = tf.data.Dataset.from_tensor_slices((order[left], skipped[left]))
@@ -346,24 +348,32 @@ def _in_batches(order, groups, before, batch_size, key):
     return tf.concat([order[:before], tf.reshape(batches, [-1]), order[stop:]], 0)
 
 
-def _reader(files):
-    """Returns a function: file number, records to skip -> tf.data.Dataset of the other records."""
-    paths = [file.path for file in files]
+def _pieces(files):
+    """Parts of files that are read without what is before them: paths, offsets, counts, each [P].
+
+    A compressed file is one piece; one of another file has at most record_files.STEP records.
+    """
+    step, pieces = record_files.STEP, []
+    for path, count, offsets in files:
+        for number, offset in enumerate(offsets):
+            is_last = number == len(offsets) - 1
+            pieces.append((path, offset, count - number * step if is_last else step))
+    paths, offsets, counts = zip(*pieces, strict=True)
+    return paths, np.array(offsets, np.int64), np.array(counts, np.int64)
+
+
+def _reader(paths, offsets, counts):
+    """Returns a function: number of a piece, records to skip -> tf.data.Dataset of the others."""
     compressions = [schemas.compression_of(path) for path in paths]
-    last_offsets = np.array([len(file.offsets) - 1 for file in files])
-    first_offsets = np.cumsum(last_offsets + 1) - last_offsets - 1
-    offsets = np.concatenate([file.offsets for file in files]).astype(np.int64)
 
     def read(number, skipped):
-        # Read from the last known offset before the first wanted record; skip the few between.
-        known = tf.minimum(skipped // record_files.STEP, tf.gather(last_offsets, number))
         dataset = tf.raw_ops.TFRecordDatasetV2(
             filenames=tf.gather(paths, [number]),
             compression_type=tf.gather(compressions, number),
             buffer_size=_READ_BYTES,
-            byte_offsets=[tf.gather(offsets, tf.gather(first_offsets, number) + known)],
+            byte_offsets=[tf.gather(offsets, number)],
         )
         dataset = tf.data.experimental.from_variant(dataset, tf.TensorSpec([], tf.string))
-        return dataset.skip(skipped - known * record_files.STEP)
+        return dataset.take(tf.gather(counts, number)).skip(skipped)
 
     return read

@@ -19,7 +19,7 @@ from albert_tf.errors import UserError, one_line
 from albert_tf.records import schemas
 
 INDEX = "records.json"  # in the directory of a run
-STEP = 4096  # records from one known offset to the next: some MB, quick to skip
+STEP = 1024  # records from one known offset to the next: a piece, of some hundred KB to some MB
 _CACHE_REMEDY = "If the file is damaged, delete it: it is then made again"
 _SUMMARIES = "summary-*.json"
 _ENTRY = ("size", "mtime_nsec", "count", "offsets")
@@ -77,12 +77,12 @@ def read_index(paths, index_file=None, *, save=True):
         UserError: a file cannot be read, is damaged, or there is no record at all.
     """
     states = {path: state(path) for path in paths}
-    kept = _entries(read_state(index_file)) if index_file else {}
-    known = _known(states) | _current(kept, states)
+    kept = _current(*_read_index(index_file), states) if index_file else {}
+    known = _known(states) | kept
     missing = [path for path in states if path not in known]
     for path, found in _count_all(missing, states):
         known[path] = states[path] | found
-    if index_file and save and any(kept.get(path) != known[path] for path in states):
+    if index_file and save and kept != known:
         content = index_content({path: known[path] for path in states})
         files.write_text(index_file, json.dumps(content) + "\n")
     indexed = [IndexedFile(p, known[p]["count"], tuple(known[p]["offsets"])) for p in paths]
@@ -162,10 +162,11 @@ def index_content(entries):
     return {"offset_step": STEP, "files": entries}
 
 
-def _entries(content):
-    """The entries of an index; empty if it is damaged or of another format."""
-    found = content.get("files") if content.get("offset_step") == STEP else None
-    return found if isinstance(found, dict) else {}
+def _read_index(path):
+    """The content of an index or summary and its entries; empty dicts if it is damaged."""
+    content = read_state(path)
+    entries = content.get("files")
+    return content, entries if isinstance(entries, dict) else {}
 
 
 def read_state(path):
@@ -177,21 +178,22 @@ def read_state(path):
     return content if isinstance(content, dict) else {}
 
 
-def _current(entries, states):
+def _current(content, entries, states):
     """The entries of unchanged files, without other figures of a summary."""
+    has_offsets = content.get("offset_step") == STEP  # it was larger in earlier versions
     return {
         path: {key: entries[path][key] for key in _ENTRY}
         for path in states
-        if is_current(entries.get(path), states[path])
+        if has_offsets and is_current(entries.get(path), states[path])
     }
 
 
 def _known(states):
     """The entries of unchanged files, from the summaries next to them."""
-    entries = {}
-    for _, found in _summaries(states):
-        entries |= found
-    return _current(entries, states)
+    known = {}
+    for content, entries in _summaries(states):
+        known |= _current(content, entries, states)
+    return known
 
 
 # === Files next to record files ===
@@ -254,9 +256,9 @@ def _summaries(paths):
     """Yields (content, its entries by the paths of today) of the summaries next to files."""
     for directory in {os.path.dirname(path) for path in paths}:
         for summary in tf.io.gfile.glob(os.path.join(directory, _SUMMARIES)):
-            content = read_state(summary)
-            entries = _entries(content).items()
-            yield content, {os.path.join(directory, os.path.basename(p)): e for p, e in entries}
+            content, found = _read_index(summary)
+            entries = {os.path.join(directory, os.path.basename(p)): e for p, e in found.items()}
+            yield content, entries
 
 
 # === Checks of records ===

@@ -61,7 +61,7 @@ optimizer = "adamw"
 num_warmup_steps = 0
 
 [rows.short.flags]
-input_file = "{output}/records/*-train-32-*.tfrecord"
+input_file = "{output}/records/*-train-32.tfrecord"
 eval_input_file = "{output}/records/*-heldout-32.tfrecord"
 max_seq_length = 32
 max_predictions_per_seq = 7
@@ -70,7 +70,7 @@ learning_rate = 0.01
 
 [rows.long.flags]
 init_checkpoint = "{output}/longer"
-input_file = "{output}/records/*-train-64-*.tfrecord"
+input_file = "{output}/records/*-train-64.tfrecord"
 eval_input_file = "{output}/records/*-heldout-64.tfrecord"
 max_seq_length = 64
 max_predictions_per_seq = 13
@@ -82,7 +82,7 @@ num_hidden_groups = 2
 intermediate_size = 48
 [rows.grouped.flags]
 init_checkpoint = "{output}/grouped"
-input_file = "{output}/records/*-train-64-*.tfrecord"
+input_file = "{output}/records/*-train-64.tfrecord"
 eval_input_file = "{output}/records/*-heldout-64.tfrecord"
 max_seq_length = 64
 max_predictions_per_seq = 13
@@ -164,7 +164,7 @@ def test_a_text_becomes_a_packaged_model(tmp_path):
     assert "| 2 | 64 | 8 | 5 | adamw | 0.001 |" in card
     assert "| 3 | 64 | 8 | 7 | adamw | 0.002 |" in card
     assert json.loads((directory / "config.json").read_text())["num_hidden_groups"] == 2
-    records = tmp_path / "output" / "records" / "books-train-64-00007-of-00008.tfrecord"
+    records = tmp_path / "output" / "records" / "books-train-64.tfrecord"
     before = records.stat().st_mtime_ns
     (directory / "README.md").unlink()
     again = run()  # only the last step is done again

@@ -274,6 +274,16 @@ def test_an_index_that_cannot_be_used_is_made_anew(tmp_path, counted, change):
     assert json.loads(index.read_text()) == content
 
 
+def test_a_summary_with_other_offsets_still_names_the_tokenizer(tmp_path, counted):
+    path = write(tmp_path / "a", range(5))
+    content = record_files.index_content({path: record_files.entry(path, np.full(5, 1))})
+    content |= {"tokenizer": {"vocab_file": "v"}, "vocabulary": "hash", "offset_step": 4096}
+    Path(record_files.summary_file(path)).write_text(json.dumps(content))
+    assert record_files.tokenizers_of([path]) == {path: ({"vocab_file": "v"}, "hash")}
+    assert record_files.read_index([path])[0].count == 5
+    assert counted == [path]
+
+
 @pytest.mark.parametrize("damaged", [{"vocabulary": ["a"]}, {"vocabulary": None}, {"tokenizer": 1}])
 def test_a_damaged_summary_names_no_tokenizer(tmp_path, damaged):
     path = write(tmp_path / "a", range(5))

@@ -99,9 +99,9 @@ def test_batches_depend_on_the_step_alone(
     ] == expected
 
 
-@pytest.mark.long
-def test_positions_far_into_a_file(tmp_path, monkeypatch):
-    """Reading begins at the last known offset; there are several in a file."""
+@pytest.fixture
+def in_pieces(tmp_path, monkeypatch):
+    """Records 0 to 49 in pieces of 8, and 100 to 129 in one piece, as they are compressed."""
     path = write(tmp_path / "a", range(50))
     zipped = tmp_path / "b.gz"
     with tf.io.TFRecordWriter(str(zipped), "GZIP") as writer:
@@ -110,10 +110,29 @@ def test_positions_far_into_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr(record_files, "STEP", 8)
     files = record_files.read_index([path, str(zipped)])
     assert [len(file.offsets) for file in files] == [7, 1]
+    return files
+
+
+def test_pieces_of_all_files_are_permuted(in_pieces):
+    dataset = input_pipeline.train_batches(in_pieces, SCHEMA, 10, seed=1, window=2)
+    first, second = epochs_of(flat(first_ids(dataset, 16)), 80)
+    # Windows of 2 keep the order of the pieces.
+    orders = [[*dict.fromkeys(min(n // 8, 12) for n in epoch)] for epoch in (first, second)]
+    for epoch, order in zip((first, second), orders, strict=True):
+        assert sorted(epoch) == [*range(50), *range(100, 130)]
+        assert sorted(order) == [0, 1, 2, 3, 4, 5, 6, 12]
+        order.remove(12)
+        assert order != sorted(order)
+    assert orders[0] != orders[1]
+
+
+@pytest.mark.long
+def test_positions_far_into_a_file(in_pieces):
+    """Reading begins at the offset of a piece."""
 
     def batches(first_step, window):
         dataset = input_pipeline.train_batches(
-            files, SCHEMA, 3, seed=1, window=window, first_step=first_step
+            in_pieces, SCHEMA, 3, seed=1, window=window, first_step=first_step
         )
         return first_ids(dataset, 80 - first_step)
 

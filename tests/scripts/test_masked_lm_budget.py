@@ -208,6 +208,16 @@ def test_a_vocabulary_that_has_moved_can_be_given(pretrain, flags, made, tmp_pat
     assert (resumed.vocabulary, resumed.text) == (record.vocabulary, record.text)
 
 
+def test_records_without_a_summary_have_the_given_vocabulary(pretrain, flags, made, tmp_path):
+    flags["input_file"] = shutil.copy(made / "unmasked", tmp_path / "records")
+    pretrain(num_train_steps=1)
+    record = run_directory.RunDirectory(str(tmp_path / "out")).settings
+    assert record.vocabulary.flag == "vocab_file"
+    assert record.vocabulary.path == str(made / "vocab.txt")
+    assert "do_lower_case" not in record.text  # nobody has said it
+    assert albert_tf.load(str(tmp_path / "out")).tokenizer.vocab_size == len(PIECES)
+
+
 @pytest.mark.parametrize("use", ["masks", "minimal pairs", "record"])
 def test_another_vocabulary_of_the_same_size_is_an_error(use, pretrain, flags, made, tmp_path):
     other = tmp_path / "other.txt"

@@ -163,18 +163,19 @@ def test_tasks_without_data_are_named(commands, run_glue, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("variables", "message"),
+    ("flags", "variables", "message"),
     [
-        ({"TASKS": "RTE WNLI"}, "WNLI is not in the table"),
-        ({"TASKS": "RTE", "GLUE_DIR": "nowhere"}, "no nowhere/RTE/train.tsv"),
-        ({"GLUE_DIR": "nowhere"}, "no task has data in GLUE_DIR=nowhere"),
-        ({"ALBERT_DIR": ""}, "set ALBERT_DIR or ALBERT_HUB"),
-        ({"SIZE": "huge"}, "SIZE=huge"),
-        ({"STEPS_DIVISOR": "0"}, "STEPS_DIVISOR=0"),
+        ([], {"TASKS": "RTE WNLI"}, "WNLI is not in the table"),
+        ([], {"TASKS": "RTE", "GLUE_DIR": "nowhere"}, "no nowhere/RTE/train.tsv"),
+        ([], {"GLUE_DIR": "nowhere"}, "no task has data in GLUE_DIR=nowhere"),
+        ([], {"ALBERT_DIR": ""}, "set ALBERT_DIR or ALBERT_HUB"),
+        ([], {"SIZE": "huge"}, "SIZE=huge"),
+        ([], {"STEPS_DIVISOR": "0"}, "STEPS_DIVISOR=0"),
+        (["--glue_submission_dir=out"], {}, "go to OUTPUT_DIR/submission; set OUTPUT_DIR instead"),
     ],
 )
-def test_bad_input_is_one_line(run_glue, variables, message):
-    done = run_glue(**variables)
+def test_bad_input_is_one_line(run_glue, flags, variables, message):
+    done = run_glue(*flags, **variables)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("run_glue.sh: error: ") and message in last
