@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import signal
 import sys
 
 COMMANDS = {  # script -> command of an installed package
@@ -116,6 +117,18 @@ def is_interrupt(error):
         error: BaseException.
     """
     return isinstance(error, KeyboardInterrupt) or "REPLACED BY KeyboardInterrupt" in str(error)
+
+
+@contextlib.contextmanager
+def handling_signals(handler):
+    """Context in which Ctrl-C and SIGTERM have another handler: any that `signal.signal` takes."""
+    numbers = signal.SIGTERM, signal.SIGINT  # schedulers send the first to end a job
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
 
 
 def one_line(error):

@@ -17,7 +17,6 @@ import math
 import operator
 import os
 import shlex
-import signal
 import statistics
 import subprocess
 import sys
@@ -30,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from albert_tf import files, plot
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import CONFIG_FILE, AlbertConfig
-from albert_tf.errors import UserError, exit_code, import_extra
+from albert_tf.errors import UserError, exit_code, handling_signals, import_extra
 from albert_tf.model import flops
 from albert_tf.training import history
 
@@ -260,12 +259,8 @@ def _run(words):
         stopped = True
         process.send_signal(number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handling_signals(stop):
         code = process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     return STOPPED if stopped else code
 
 

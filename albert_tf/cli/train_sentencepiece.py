@@ -7,14 +7,13 @@ Writes my-30k.model and my-30k.vocab. The text is read as create_pretraining_dat
 cleaned in the same way. Once the project is installed, `albert-spm` is the same command.
 """
 
-import contextlib
 import signal
 
 from absl import flags, logging
 
 from albert_tf import options
 from albert_tf.cli import flag_groups, launch
-from albert_tf.errors import UserError
+from albert_tf.errors import UserError, handling_signals
 
 FLAGS = flags.FLAGS
 
@@ -48,18 +47,6 @@ def read_sentences(paths, form, skipped):
             bar.update(len(chunk.content))
 
 
-@contextlib.contextmanager
-def signals_end_at_once():
-    """Lets Ctrl-C and SIGTERM end the process while SentencePiece trains, outside of Python."""
-    numbers = signal.SIGINT, signal.SIGTERM
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def main(_):
     """Trains the model, writes it and prints a summary."""
     flag_groups.check_exist("input_file")
@@ -89,7 +76,7 @@ def main(_):
         f"{note}; --verbosity=0 shows SentencePiece's own messages",
         flush=True,
     )
-    with signals_end_at_once():
+    with handling_signals(signal.SIG_DFL):  # Python's handlers would wait for SentencePiece
         model = sentencepiece_training.train(sample.kept, settings, logging.level_info())
     contents = [sentencepiece_training.vocabulary_text(model).encode(), model]
     with files.replacing(*outputs) as names:

@@ -4,16 +4,13 @@
 import contextlib
 import errno
 import os
-import signal
 import threading
 
 import tensorflow as tf
 
-from albert_tf.errors import UserError, is_interrupt, one_line
+from albert_tf.errors import UserError, handling_signals, is_interrupt, one_line
 from albert_tf.training import devices
 
-# Schedulers send the first to end a job, Ctrl-C the second.
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Errors of writing a file, for which TensorFlow raises the same type as for a lack of memory.
 _OF_FILES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 # Raised in a worker when another one ended or cannot be reached.
@@ -51,12 +48,8 @@ class Stops:
         if threading.current_thread() is not threading.main_thread():  # it gets no signals
             yield
             return
-        before = {number: signal.signal(number, self._note) for number in _SIGNALS}
-        try:
+        with handling_signals(self._note):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _note(self, *_):
         was_asked, self._asked = self._asked, True
