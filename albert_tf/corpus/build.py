@@ -128,7 +128,7 @@ def create(
                 seconds=time.monotonic() - started,
                 held_out=summary,
             )
-            index = record_files.index_content(dict(zip(names, shards, strict=True)))
+            index = {record_files.FILES: dict(zip(names, shards, strict=True))}
             content = json.dumps(summary.as_json() | given | index, indent=1)
             files.write_text(record_files.summary_file(names[0]), content + "\n")
     if logging.level_info():

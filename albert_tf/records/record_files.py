@@ -19,6 +19,7 @@ from albert_tf.errors import UserError, one_line
 from albert_tf.records import schemas
 
 INDEX = "records.json"  # in the directory of a run
+FILES = "files"  # key of the entries in an index, and in the summary of record files
 STEP = 1024  # records from one known offset to the next: a piece, of some hundred KB to some MB
 _CACHE_REMEDY = "If the file is damaged, delete it: it is then made again"
 _SUMMARIES = "summary-*.json"
@@ -77,13 +78,13 @@ def read_index(paths, index_file=None, *, save=True):
         UserError: a file cannot be read, is damaged, or there is no record at all.
     """
     states = {path: state(path) for path in paths}
-    kept = _current(*_read_index(index_file), states) if index_file else {}
-    known = _known(states) | kept
+    kept = _entries(read_state(index_file)) if index_file else {}
+    known = _known(states) | _current(kept, states)
     missing = [path for path in states if path not in known]
     for path, found in _count_all(missing, states):
         known[path] = states[path] | found
-    if index_file and save and kept != known:
-        content = index_content({path: known[path] for path in states})
+    if index_file and save and any(kept.get(path) != known[path] for path in states):
+        content = {FILES: {path: known[path] for path in states}}
         files.write_text(index_file, json.dumps(content) + "\n")
     indexed = [IndexedFile(p, known[p]["count"], tuple(known[p]["offsets"])) for p in paths]
     if not any(file.count for file in indexed):
@@ -146,27 +147,22 @@ def entry(path, lengths):
 
 def is_current(entry, state):
     """Whether an entry (dict) is complete and has the given state of its file."""
-    if not isinstance(entry, dict) or entry | state != entry:
+    if not _describes(entry, state):
         return False
     count, offsets = entry.get("count"), entry.get("offsets")
-    is_list = isinstance(offsets, list) and len(offsets) > 0
-    return is_list and all(type(number) is int for number in [count, *offsets])
+    if not isinstance(offsets, list) or not all(type(n) is int for n in [count, *offsets]):
+        return False
+    return len(offsets) in (1, -(-count // STEP))  # STEP was larger in earlier versions
 
 
-def index_content(entries):
-    """The content of an index as JSON values; a summary contains it along with other figures.
-
-    Args:
-        entries: dict from path to `entry`.
-    """
-    return {"offset_step": STEP, "files": entries}
+def _describes(entry, state):
+    return isinstance(entry, dict) and entry | state == entry
 
 
-def _read_index(path):
-    """The content of an index or summary and its entries; empty dicts if it is damaged."""
-    content = read_state(path)
-    entries = content.get("files")
-    return content, entries if isinstance(entries, dict) else {}
+def _entries(content):
+    """The entries of an index; empty if it is damaged."""
+    found = content.get(FILES)
+    return found if isinstance(found, dict) else {}
 
 
 def read_state(path):
@@ -178,22 +174,21 @@ def read_state(path):
     return content if isinstance(content, dict) else {}
 
 
-def _current(content, entries, states):
+def _current(entries, states):
     """The entries of unchanged files, without other figures of a summary."""
-    has_offsets = content.get("offset_step") == STEP  # it was larger in earlier versions
     return {
         path: {key: entries[path][key] for key in _ENTRY}
         for path in states
-        if has_offsets and is_current(entries.get(path), states[path])
+        if is_current(entries.get(path), states[path])
     }
 
 
 def _known(states):
     """The entries of unchanged files, from the summaries next to them."""
-    known = {}
-    for content, entries in _summaries(states):
-        known |= _current(content, entries, states)
-    return known
+    entries = {}
+    for _, found in _summaries(states):
+        entries |= found
+    return _current(entries, states)
 
 
 # === Files next to record files ===
@@ -247,7 +242,7 @@ def tokenizers_of(paths):
         if isinstance(made[0], dict) and isinstance(made[1], str):
             for path in entries.keys() & {*paths}:
                 # The summary of an earlier run may list a file that was made again since.
-                if path not in known or is_current(entries[path], state(path)):
+                if path not in known or _describes(entries[path], state(path)):
                     known[path] = made
     return {path: known[path] for path in paths if path in known}
 
@@ -256,9 +251,9 @@ def _summaries(paths):
     """Yields (content, its entries by the paths of today) of the summaries next to files."""
     for directory in {os.path.dirname(path) for path in paths}:
         for summary in tf.io.gfile.glob(os.path.join(directory, _SUMMARIES)):
-            content, found = _read_index(summary)
-            entries = {os.path.join(directory, os.path.basename(p)): e for p, e in found.items()}
-            yield content, entries
+            content = read_state(summary)
+            entries = _entries(content).items()
+            yield content, {os.path.join(directory, os.path.basename(p)): e for p, e in entries}
 
 
 # === Checks of records ===

@@ -256,11 +256,11 @@ def with_entries(content, **values):
     [
         lambda content: "{",
         lambda content: "[]",
-        lambda content: json.dumps(content | {"offset_step": 5}),
         lambda content: json.dumps(content | {"files": 3}),
         lambda content: json.dumps(content | {"files": dict.fromkeys(content["files"], 1)}),
         lambda content: with_entries(content, count="5"),
         lambda content: with_entries(content, offsets=[]),
+        lambda content: with_entries(content, offsets=[0, 3]),  # of an earlier version
         lambda content: with_entries(content, offsets=["0"]),
     ],
 )
@@ -276,8 +276,9 @@ def test_an_index_that_cannot_be_used_is_made_anew(tmp_path, counted, change):
 
 def test_a_summary_with_other_offsets_still_names_the_tokenizer(tmp_path, counted):
     path = write(tmp_path / "a", range(5))
-    content = record_files.index_content({path: record_files.entry(path, np.full(5, 1))})
-    content |= {"tokenizer": {"vocab_file": "v"}, "vocabulary": "hash", "offset_step": 4096}
+    entry = record_files.entry(path, np.full(5, 1)) | {"offsets": [0, 3]}
+    content = {record_files.FILES: {path: entry}}
+    content |= {"tokenizer": {"vocab_file": "v"}, "vocabulary": "hash"}
     Path(record_files.summary_file(path)).write_text(json.dumps(content))
     assert record_files.tokenizers_of([path]) == {path: ({"vocab_file": "v"}, "hash")}
     assert record_files.read_index([path])[0].count == 5
@@ -288,7 +289,7 @@ def test_a_summary_with_other_offsets_still_names_the_tokenizer(tmp_path, counte
 def test_a_damaged_summary_names_no_tokenizer(tmp_path, damaged):
     path = write(tmp_path / "a", range(5))
     content = {"tokenizer": {"vocab_file": "v"}, "vocabulary": "hash"}
-    content |= record_files.index_content({path: {}})
+    content |= {record_files.FILES: {path: {}}}
     Path(record_files.summary_file(path)).write_text(json.dumps(content))
     assert record_files.tokenizers_of([path]) == {path: ({"vocab_file": "v"}, "hash")}
     Path(record_files.summary_file(path)).write_text(json.dumps(content | damaged))
@@ -301,10 +302,10 @@ def test_a_file_that_was_made_again_has_the_tokenizer_of_its_new_summary(tmp_pat
         Path(path).write_bytes(b"")
     old, new = (record_files.entry(path, np.zeros(0, np.int64)) for path in paths[:2])
     for path in paths[::2]:  # summaries are not read in the order of their names
-        content = record_files.index_content({path: old, paths[1]: old | {"size": 1}})
+        content = {record_files.FILES: {path: old, paths[1]: old | {"size": 1}}}
         content |= {"tokenizer": {"vocab_file": "old"}, "vocabulary": "old hash"}
         Path(record_files.summary_file(path)).write_text(json.dumps(content))
-    content = record_files.index_content({paths[1]: new})
+    content = {record_files.FILES: {paths[1]: new}}
     content |= {"tokenizer": {"vocab_file": "new"}, "vocabulary": "new hash"}
     Path(record_files.summary_file(paths[1])).write_text(json.dumps(content))
     assert record_files.tokenizers_of(paths)[paths[1]] == ({"vocab_file": "new"}, "new hash")
