@@ -68,9 +68,8 @@ def typed(value, kind, name):
     if dataclasses.is_dataclass(kind):
         typed(value, dict, name)
         fields = dataclasses.fields(kind)
-        missing = [
-            field.name for field in fields if _is_required(field) and field.name not in value
-        ]
+        required = [f for f in fields if f.default is f.default_factory is dataclasses.MISSING]
+        missing = [field.name for field in required if field.name not in value]
         if missing:
             raise UserError(f"{name} lacks {', '.join(missing)}")
         given = {field.name: field.type for field in fields if field.name in value}
@@ -84,7 +83,3 @@ def typed(value, kind, name):
     if type(value) is not kind or (kind is float and not math.isfinite(value)):
         raise UserError(f"{name} must be of type {kind.__name__}. Received: {reprlib.repr(value)}")
     return value
-
-
-def _is_required(field):
-    return field.default is field.default_factory is dataclasses.MISSING

@@ -50,9 +50,8 @@ def settings_of(kind, config, tokenizer, *, train_steps, warmup_steps, **others)
 def _record(config, tokenizer):
     """Makes the RunSettings of the flags, a config and a tokenizer, which may be None."""
     own = sorted(flag_groups.own_flags(), key=lambda flag: flag.name)
-    own = [flag for flag in own if flag.subject != options.NO_EFFECT]
-    given = {flag.name: flag.value for flag in own if flag.value is not None}
-    given = {name: value for name, value in given.items() if value == value}  # JSON has no nan
+    own = [flag for flag in own if flag.subject != options.NO_EFFECT and flag.value is not None]
+    given = {flag.name: flag.value for flag in own if flag.value == flag.value}  # JSON has no nan
     # Without flags whose defaults do nothing in this run: a script may refuse them if typed.
     idle = [flag.name for flag in flag_groups.idle_flags()]
     idle += ["train_step"] * ("num_train_epochs" in given)

@@ -351,13 +351,15 @@ def _in_batches(order, groups, before, batch_size, key):
 def _pieces(files):
     """Parts of files that are read without what is before them: paths, offsets, counts, each [P].
 
-    A compressed file is one piece; one of another file has at most record_files.STEP records.
+    A compressed file is one piece. Other pieces have record_files.STEP records, or fewer at the
+    end of a file.
     """
-    step, pieces = record_files.STEP, []
-    for path, count, offsets in files:
-        for number, offset in enumerate(offsets):
-            is_last = number == len(offsets) - 1
-            pieces.append((path, offset, count - number * step if is_last else step))
+    step = record_files.STEP
+    pieces = [
+        (path, offset, step if offset < offsets[-1] else count - number * step)
+        for path, count, offsets in files
+        for number, offset in enumerate(offsets)
+    ]
     paths, offsets, counts = zip(*pieces, strict=True)
     return paths, np.array(offsets, np.int64), np.array(counts, np.int64)
 
