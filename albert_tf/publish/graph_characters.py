@@ -119,21 +119,22 @@ def characters():
     return tuple(char for char in chars if unicodedata.category(char) not in ("Cn", "Co", "Cs"))
 
 
-def table_of(function, fixed=()):
+def table_of(function, *settings, fixed=()):
     """A `CodePointTable` of a function's value for each character; made once per process.
 
     Args:
-        function: str of one character -> int or bool.
+        function: (str of one character, *settings) -> int or bool.
+        *settings: hashable.
         fixed: tuple of (first code point, last one, number), which hold whatever `function` says.
     """
-    return CodePointTable(_pages_of(function, fixed))
+    return CodePointTable(_pages_of(function, settings, fixed))
 
 
 @functools.cache
-def _pages_of(function, fixed):
+def _pages_of(function, settings, fixed):
     numbers = np.zeros(CODE_POINTS, np.int32)
     for char in characters():
-        numbers[ord(char)] = function(char)
+        numbers[ord(char)] = function(char, *settings)
     for first, last, number in fixed:
         numbers[first : last + 1] = number
     return _paged(numbers)
@@ -170,11 +171,12 @@ class Replacement:
     """Replaces each character in the clean-up: mostly by one other, sometimes by none or several.
 
     Args:
-        function: str of one character -> str.
+        function: (str of one character, *settings) -> str.
+        *settings: hashable.
     """
 
-    def __init__(self, function):
-        pages, codes, lengths = _replacements(function)
+    def __init__(self, function, *settings):
+        pages, codes, lengths = _replacements(function, *settings)
         self._change = CodePointTable(pages)
         self._entries = tf.RaggedTensor.from_row_lengths(codes, lengths)
 
@@ -192,8 +194,8 @@ class Replacement:
 
 
 @functools.cache
-def _replacements(function):
-    """Applies a function (str of one character -> str) to all characters; see `Replacement`.
+def _replacements(function, *settings):
+    """Applies the function of a `Replacement` to all characters.
 
     Returns:
         (pages of what to add to each code point; codes of the entries in a row, and their lengths).
@@ -201,7 +203,7 @@ def _replacements(function):
     change = np.zeros(CODE_POINTS, np.int32)
     entries = {}  # what is not one character; beyond the code points are numbers of these
     for char in characters():
-        new = function(char)
+        new = function(char, *settings)
         is_entry = len(new) != 1
         code = CODE_POINTS + entries.setdefault(new, len(entries)) if is_entry else ord(new)
         change[ord(char)] = code - ord(char)

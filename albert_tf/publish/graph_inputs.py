@@ -306,18 +306,13 @@ class Words(Texts):
 _UNLINKED, _LINKED, _BLANK, _SPACE = range(4)
 
 
-@functools.cache
-def _link_kind_of(lower, strip_accents):
-    """Function from a character to its kind: whether pieces can be linked to it."""
-
-    def kind(char):
-        found = unicodedata.normalize("NFC", preprocess_text(char, lower, False, strip_accents))
-        if char.isspace():
-            return _SPACE if found == " " else _BLANK
-        is_dropped = unicodedata.category(char) in ("Cc", "Cf")
-        return _UNLINKED if is_dropped or len(found) != 1 else _LINKED
-
-    return kind
+def _link_kind(char, lower, strip_accents):
+    """The kind of a character: whether pieces can be linked to it."""
+    found = unicodedata.normalize("NFC", preprocess_text(char, lower, False, strip_accents))
+    if char.isspace():
+        return _SPACE if found == " " else _BLANK
+    is_dropped = unicodedata.category(char) in ("Cc", "Cf")
+    return _UNLINKED if is_dropped or len(found) != 1 else _LINKED
 
 
 def _are_alignable(context, kind_of):
@@ -328,7 +323,7 @@ def _are_alignable(context, kind_of):
 
     Args:
         context: string [B].
-        kind_of: CodePointTable of `_link_kind_of`.
+        kind_of: CodePointTable of `_link_kind`.
 
     Returns:
         bool [B].
@@ -381,7 +376,7 @@ class Paragraphs(Texts):
     def __init__(self, tokenizer, settings):
         super().__init__(tokenizer, settings.max_seq_length)
         self._settings = settings
-        self._kind_of = table_of(_link_kind_of(tokenizer.do_lower_case, tokenizer.strip_accents))
+        self._kind_of = table_of(_link_kind, tokenizer.do_lower_case, tokenizer.strip_accents)
 
     def __call__(self, question, context):
         """Windows of string [B] and [B]; a context that cannot be aligned has one empty window."""

@@ -150,7 +150,7 @@ class _SentencePieceMode(tf.Module):
         super().__init__()
         lower, strip_accents = tokenizer.do_lower_case, tokenizer.strip_accents
         self._is_blank = table_of(str.isspace)
-        self._clean = Replacement(_clean_up(lower, strip_accents))
+        self._clean = Replacement(_cleaned, lower, strip_accents)
         self._after_clean = [LowerSigma()] if lower else []
         if not strip_accents:
             self._after_clean.append(OrderMarks())
@@ -222,15 +222,9 @@ class _SentencePieceMode(tf.Module):
         return found.values, tf.gather(found.row_splits, pieces.row_splits)
 
 
-@functools.cache
-def _clean_up(lower, strip_accents):
-    """The function that cleans a character; equal arguments give the same function."""
-
-    def clean(char):
-        found = preprocess_text(char, remove_space=False, strip_accents=strip_accents)
-        return lower_characters(found) if lower else found
-
-    return clean
+def _cleaned(char, lower, strip_accents):
+    found = preprocess_text(char, remove_space=False, strip_accents=strip_accents)
+    return lower_characters(found) if lower else found
 
 
 def _single_spaced(text, is_blank):
@@ -267,11 +261,11 @@ class _WordPieceMode(tf.Module):
                 "that it does not cover; add it as a line of its own"
             )
         decomposes = lower and tokenizer.strip_accents
-        self._clean = Replacement(_word_clean_up(lower, decomposes))
+        self._clean = Replacement(_cleaned_of_word, lower, decomposes)
         self._after_clean = [StripAccents()] if decomposes else []
         if lower:
             self._after_clean.append(LowerSigma())
-        self._classes = table_of(_word_class, _CJK)
+        self._classes = table_of(_word_class, fixed=_CJK)
         max_bytes = 4 * tokenization.MAX_CHARS_PER_WORD
         self._too_long = "a" * (max_bytes + 1)
         self._processor = operations().FastWordpieceTokenizer(
@@ -314,16 +308,10 @@ def _in_words(text, classes):
     return text.gather(solid), tf.gather(is_start, solid)
 
 
-@functools.cache
-def _word_clean_up(lower, decomposes):
-    """As `_clean_up`, for WordPiece."""
-
-    def clean(char):
-        found = char if tokenization.cleaned(char) else ""
-        found = lower_characters(found) if lower else found
-        return unicodedata.normalize("NFD", found) if decomposes else found
-
-    return clean
+def _cleaned_of_word(char, lower, decomposes):
+    found = char if tokenization.cleaned(char) else ""
+    found = lower_characters(found) if lower else found
+    return unicodedata.normalize("NFD", found) if decomposes else found
 
 
 def _word_class(char):
