@@ -8,7 +8,6 @@ Letters of shapes: B texts, T pieces of a text; N characters, W words and P piec
 row, one text after the other.
 """
 
-import functools
 import unicodedata
 from typing import NamedTuple
 
@@ -164,7 +163,8 @@ class _SentencePieceMode(tf.Module):
             list(tokenizer.vocab), list(tokenizer.vocab.values()), tf.string, tf.int32
         )
         self._ids = tf.lookup.StaticHashTable(pieces, processor.unk_id())
-        self._digit_comma = _digit_comma_pattern()
+        digits = "".join(char for char in characters() if char.isdigit())
+        self._digit_comma = f"(?s).*[{digits}],"
 
     def tokenize(self, text):
         text = self._clean(_single_spaced(text, self._is_blank))
@@ -240,12 +240,6 @@ def _character_count(text, bytes_):
     """Characters in the first bytes of each text: int32 [n]."""
     start = tf.strings.substr(text, tf.zeros_like(bytes_), bytes_)
     return tf.strings.length(start, unit="UTF8_CHAR")
-
-
-@functools.cache
-def _digit_comma_pattern():
-    digits = "".join(char for char in characters() if char.isdigit())
-    return f"(?s).*[{digits}],"
 
 
 # --- WordPiece ---
