@@ -107,10 +107,10 @@ def export(functions, config, settings, task, prefix, source):
 def finetuned_card(functions, config, task_name, prefix, signatures, path, settings):
     """Text of the `README.md` of an exported fine-tuned model; arguments as of `export`."""
     variables, tokenizer = functions.model.trainable_variables, functions.texts.tokenizer
-    rows = [
-        (f"`{name}`", _tensors(_inputs(call)), _tensors(call.structured_outputs))
-        for name, call in signatures.items()
-    ]
+    rows = []
+    for name, call in signatures.items():
+        inputs = {spec.name: spec for spec in tf.nest.flatten(call.structured_input_signature)}
+        rows.append((f"`{name}`", _tensors(inputs), _tensors(call.structured_outputs)))
     return cards.card(
         "finetuned_card.md",
         prefix,
@@ -126,20 +126,14 @@ def finetuned_card(functions, config, task_name, prefix, signatures, path, setti
     )
 
 
-def _inputs(call):
-    positional, named = call.structured_input_signature
-    return {spec.name: spec for spec in positional} | named
-
-
 def _tensors(specs):
     return ", ".join(f"`{name}` {x.dtype.name} {x.shape}" for name, x in sorted(specs.items()))
 
 
 def _example(texts):
     """Python call of the signature `text`, with dots as texts."""
-    dots = (
-        '["..."]' if x.shape.rank == 1 else f'[["..."] * {x.shape[1]}]'
-        for x in texts.signature.values()
-    )
-    arguments = (f"{name}=tf.constant({x})" for name, x in zip(texts.signature, dots, strict=True))
+    arguments = []
+    for name, x in texts.signature.items():
+        dots = '["..."]' if x.shape.rank == 1 else f'[["..."] * {x.shape[1]}]'
+        arguments.append(f"{name}=tf.constant({dots})")
     return f'print(signatures["text"]({", ".join(arguments)}))'
