@@ -187,7 +187,7 @@ def tokenizer_files(tokenizer, max_length, finds_special=False):
         settings["mask_token"] = "[MASK]"
     special = {value for key, value in settings.items() if key.endswith("_token")}
     marks = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    content = {
+    content = steps | {
         "version": "1.0",
         "truncation": None,
         "padding": None,
@@ -201,8 +201,6 @@ def tokenizer_files(tokenizer, max_length, finds_special=False):
             "type": "Sequence",
             "pretokenizers": [{"type": "WhitespaceSplit"}, *steps["pre_tokenizer"]],
         },
-        "decoder": steps["decoder"],
-        "model": steps["model"],
     }
     return vocabulary_files | {
         "tokenizer.json": files.json_bytes(content),
