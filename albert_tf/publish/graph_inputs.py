@@ -199,9 +199,8 @@ class Options(Texts):
         kept = tf.minimum(tf.gather(passages.row_lengths(), row), room)
         passages = cut_rows(passages, tf.zeros_like(kept), kept, row)
         features = features_of(self.packed(passages, endings))
-        rows = tf.size(question)
         width = self.choices * tf.shape(features["input_ids"])[1]
-        return {name: tf.reshape(values, [rows, width]) for name, values in features.items()}
+        return {name: tf.reshape(values, [-1, width]) for name, values in features.items()}
 
     def _endings(self, questions, options):
         """Pieces of questions with the option in the blank or at the end: ragged [4 * B, (T)]."""
