@@ -345,7 +345,7 @@ class AlbertModel(ConfiguredModel):
         positions: Any = None,
     ) -> dict[str, Any]:
         if isinstance(input_ids, Mapping):
-            input_ids, input_mask, token_type_ids = model_inputs(input_ids)
+            input_ids, input_mask, token_type_ids = model_inputs(input_ids).values()
         input_ids = self._of_checked_length(input_ids)
         if input_mask is None:
             input_mask = tf.ones_like(input_ids)

@@ -98,8 +98,10 @@ class ModelWithHead(ConfiguredModel):
             setattr(self, name, value)
 
     def _pooled_output(self, features, training):
+        """The pooled output, with dropout at the head's rate."""
         nowhere = required(features, "input_ids")[:, :0]  # [B, 0]
-        return self.encoder(features, training=training, positions=nowhere)["pooled_output"]
+        pooled = self.encoder(features, training=training, positions=nowhere)["pooled_output"]
+        return dropout(pooled, self.dropout_prob, training)
 
     def _output_weights(self, outputs, stddev=0.02):
         # The default is the original's value, which does not depend on initializer_range.
@@ -163,9 +165,7 @@ class ClassificationModel(ModelWithHead):
         self.classifier = self._output_weights(num_outputs)
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
-        pooled = self._pooled_output(features, training)
-        pooled = dropout(pooled, self.dropout_prob, training)
-        return {"logits": self.classifier(pooled)}
+        return {"logits": self.classifier(self._pooled_output(features, training))}
 
 
 @serializable
@@ -192,15 +192,13 @@ class MultipleChoiceModel(ModelWithHead):
 
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
         inputs = model_inputs(features)
-        batch = tf.shape(inputs[0])[0]
-        names = ("input_ids", "input_mask", "token_type_ids")
+        batch = tf.shape(inputs["input_ids"])[0]
         options = {  # [B, 4 * T] -> [4 * B, T]
             name: tf.reshape(values, [batch * self.choices, -1])
-            for name, values in zip(names, inputs, strict=True)
+            for name, values in inputs.items()
             if values is not None
         }
-        pooled = self._pooled_output(options, training)
-        logits = self.classifier(dropout(pooled, self.dropout_prob, training))
+        logits = self.classifier(self._pooled_output(options, training))
         return {"logits": tf.reshape(logits, [batch, self.choices])}
 
 

@@ -128,23 +128,23 @@ class ConfiguredModel(tf_keras.Model):
 
 
 def model_inputs(features):
-    """The ids, mask and token types in a dict of features; None if it lacks one.
+    """The ids, mask and token types in a dict of features, by AlbertModel's names.
 
     Args:
         features: dict of int tensors [B, T]: input_ids; input_mask (`attention_mask` in
             transformers); token_type_ids, or `segment_ids` as in the original's records.
 
     Returns:
-        tuple of three tensors, the last two of which may be None.
+        dict of input_ids, input_mask and token_type_ids; the last two may be None.
 
     Raises:
         UserError: there are no input_ids.
     """
-    return (
-        required(features, "input_ids"),
-        _first(features, "input_mask", "attention_mask"),
-        _first(features, "token_type_ids", "segment_ids"),
-    )
+    return {
+        "input_ids": required(features, "input_ids"),
+        "input_mask": _first(features, "input_mask", "attention_mask"),
+        "token_type_ids": _first(features, "token_type_ids", "segment_ids"),
+    }
 
 
 def required(features, name):
