@@ -23,10 +23,10 @@ class Objective(NamedTuple):
 
     Attributes:
         figures: tuple of str, names of the figures.
-        weights: callable, features -> dict of name -> float32 tensor, the weights of each figure.
+        weights: callable, features -> dict of name -> float32 tensor, the weights of each loss.
         terms: callable, (features, outputs) -> dict of name -> (values, weights): figures for each
-            example, whose weighted means over all examples are the metrics. The weights add up to
-            those of `weights`.
+            example, whose weighted means over all examples are the metrics. The weights of a loss
+            add up to those of `weights`.
         loss: callable, (terms, totals) -> float32 scalar: the share of these examples in the loss
             of a batch whose weights add up to `totals`, a dict of name -> float32 scalar.
     """
@@ -48,23 +48,16 @@ def _totals_in(terms):
 
 def _class_terms(prefix, labels, logits, weights):
     """`<prefix>_loss` and `<prefix>_accuracy`: cross-entropy and hit of each label."""
-    loss, accuracy = f"{prefix}_loss", f"{prefix}_accuracy"
     return {
-        loss: (cross_entropy(labels, logits), weights[loss]),
-        accuracy: (hits(labels, logits), weights[accuracy]),
+        f"{prefix}_loss": (cross_entropy(labels, logits), weights[f"{prefix}_loss"]),
+        f"{prefix}_accuracy": (hits(labels, logits), weights[f"{prefix}_loss"]),
     }
 
 
 def pretraining_weights(features):
-    """Weights of the figures of `pretraining_terms`, per prediction or per sequence."""
+    """Weights of the losses of `pretraining_terms`, per prediction or per sequence."""
     predictions = features["masked_lm_weights"]
-    sequences = tf.ones_like(predictions[:, 0])
-    return {
-        "masked_lm_loss": predictions,
-        "masked_lm_accuracy": predictions,
-        "sentence_order_loss": sequences,
-        "sentence_order_accuracy": sequences,
-    }
+    return {"masked_lm_loss": predictions, "sentence_order_loss": tf.ones_like(predictions[:, 0])}
 
 
 def pretraining_terms(features, outputs):
@@ -114,9 +107,8 @@ def pretraining_loss(terms, totals=None, sentence_loss_weight=1.0):
 
 
 def example_weights(features):
-    """Weight 1 for each example [B], for every figure."""
-    ones = tf.ones_like(features["input_ids"][:, 0], tf.float32)
-    return {"eval_loss": ones, "eval_accuracy": ones}
+    """Weight 1 for each example [B]."""
+    return {"eval_loss": tf.ones_like(features["input_ids"][:, 0], tf.float32)}
 
 
 def classification_terms(features, outputs):
@@ -127,8 +119,7 @@ def classification_terms(features, outputs):
 
 def token_weights(features):
     """Weight 1 where a word begins, from label_mask int32 [B, L]."""
-    weights = tf.cast(features["label_mask"], tf.float32)
-    return {"eval_loss": weights, "eval_accuracy": weights}
+    return {"eval_loss": tf.cast(features["label_mask"], tf.float32)}
 
 
 def token_classification_terms(features, outputs):
