@@ -65,11 +65,12 @@ def main(_):
     from albert_tf.tasks.squad import squad
     from albert_tf.training import finetuning
 
-    prefixes = []
-    if not FLAGS.do_train:
-        prefixes = squad.trained_checkpoints(
-            FLAGS.output_dir, FLAGS.ensemble_dirs, FLAGS.init_checkpoint
-        )
+    directory, prefixes = run_directory.RunDirectory(FLAGS.output_dir), []
+    if FLAGS.ensemble_dirs:
+        trained = map(run_directory.RunDirectory, FLAGS.ensemble_dirs)
+        prefixes = [each.trained_or(None) for each in trained]
+    elif not FLAGS.do_train:
+        prefixes = [directory.trained_or(FLAGS.init_checkpoint)]
     version = squad.choose_version(prefixes, FLAGS.train_file, FLAGS.version_2_with_negative)
     if FLAGS.ensemble_dirs:
         choices = model_flags.follow_all([source.find(prefix) for prefix in prefixes])
@@ -90,9 +91,8 @@ def main(_):
         steps = finetuning.steps_of_epochs(
             len(data.train_examples), FLAGS.train_batch_size, FLAGS.num_train_epochs
         )
-    earlier = run_directory.RunDirectory(FLAGS.output_dir)
     can_evaluate = FLAGS.do_predict and data.is_labelled and not FLAGS.ensemble_dirs
-    evaluates = can_evaluate and bool(FLAGS.do_train or earlier.trained)
+    evaluates = can_evaluate and bool(FLAGS.do_train or directory.trained)
     training_flags.fine_tune(
         data,
         configs[0],

@@ -66,22 +66,6 @@ def choose_version(prefixes, train_file=None, wanted=None):
     return version
 
 
-def trained_checkpoints(output_dir, ensemble_dirs=(), given=None):
-    """Prefixes of the checkpoints to predict with: one, or one for each ensemble directory.
-
-    Args:
-        output_dir: str, the run's directory.
-        ensemble_dirs: sequence of str, directories of runs to predict with in its place.
-        given: str or None, a trained model to use if output_dir holds none.
-
-    Raises:
-        UserError: a directory holds no checkpoint.
-    """
-    if ensemble_dirs:
-        return [RunDirectory(directory).trained_or(None) for directory in ensemble_dirs]
-    return [RunDirectory(output_dir).trained_or(given)]
-
-
 def tuned_threshold(output_dir, prefixes):
     """The threshold for questions without gold answers; prints its source.
 
