@@ -107,14 +107,10 @@ class Features:
         """
         best = np.zeros((len(self), self.span_length.max(initial=0)), bool)
         bounds = np.searchsorted(self.example_index, np.arange(len(self.queries) + 1))
+        stops = self.span_start + self.span_length
         for begin, end in itertools.pairwise(bounds):
-            spans = [
-                slice(start, start + length)
-                for start, length in zip(
-                    self.span_start[begin:end], self.span_length[begin:end], strict=True
-                )
-            ]
-            pieces = max((span.stop for span in spans), default=0)
+            spans = list(map(slice, self.span_start[begin:end], stops[begin:end]))
+            pieces = stops[begin:end].max(initial=0)
             highest, owner = np.full(pieces, -np.inf), np.zeros(pieces, int)
             for row, span in enumerate(spans, begin):
                 length = span.stop - span.start
