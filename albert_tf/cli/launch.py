@@ -65,7 +65,7 @@ def run(main, define_flags):
     def guarded(argv):
         # Schedulers end a job with SIGTERM, and training then saves a checkpoint. The handler is
         # removed at the end, when nothing catches its exception any more.
-        signal.signal(signal.SIGTERM, interrupt)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             check_words(argv)
             main(argv)
@@ -81,9 +81,6 @@ def run(main, define_flags):
             sys.exit(1)
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
 
     def parse(argv):
         if _ASK_FOR_HELP & set(argv[1:]):
