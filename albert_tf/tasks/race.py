@@ -206,9 +206,7 @@ class RaceTask(base.Task):
 
     def make_model(self, config, **encoder_options):
         """The model that scores the options."""
-        return heads.MultipleChoiceModel(
-            config, dropout_prob=self.dropout_prob, choices=len(LETTERS), **encoder_options
-        )
+        return heads.MultipleChoiceModel(config, self.dropout_prob, **encoder_options)
 
     def examples(self, inputs):
         """Examples of dicts of `article`, `question` and `options`, a sequence of four str."""
