@@ -288,10 +288,8 @@ class NerTask(base.Task):
                 label_rows[-1][1, places] = 1
         special_ids = tokenizer.special_ids(with_mask=False)
         packed = pack_segments(rows, [None] * len(rows), special_ids, length)
-        label_ids, label_mask = (
-            np.reshape(label_rows, [-1, 2, length]).swapaxes(0, 1).astype(np.int32)
-        )
-        return packed | {"label_ids": label_ids, "label_mask": label_mask}
+        labels = np.array(label_rows, np.int32).reshape(-1, 2, length)
+        return packed | {"label_ids": labels[:, 0], "label_mask": labels[:, 1]}
 
     def logits(self, split, outputs):
         """Logits of the words [words, C]."""
@@ -412,10 +410,6 @@ class NerData(base.DataSet):
         split = splits[""]
         gold = true_labels(split.content)
         found = self.task.predicted_labels(split, members[0].outputs[""])
-        # seqeval needs an entity
-        if (
-            self.labels_of_test
-            and split.content.has_labels
-            and {*itertools.chain(*gold, *found)} != {"O"}
-        ):
+        is_scored = self.labels_of_test and split.content.has_labels
+        if is_scored and {*itertools.chain(*gold, *found)} != {"O"}:  # seqeval needs an entity
             print(sequence_labeling.classification_report(gold, found, zero_division=0))
