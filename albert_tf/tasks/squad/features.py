@@ -144,11 +144,10 @@ class Features:
         queries = [self.queries[e] for e in self.example_index[rows]]
         length = self.settings.max_seq_length
         sequences = pack_segments(queries, windows, self.special_ids, length)
-        offset = self.window_offset[rows, np.newaxis]
+        begin = self.window_offset[rows, np.newaxis]
+        end = begin + self.span_length[rows, np.newaxis]
         positions = np.arange(length)
-        answerable = (positions >= offset) & (
-            positions < offset + self.span_length[rows, np.newaxis]
-        )
+        answerable = (positions >= begin) & (positions < end)
         answerable[:, 0] = True  # [CLS] means "no answer"
         return {
             "unique_ids": rows + FIRST_UNIQUE_ID,

@@ -178,19 +178,17 @@ class SquadTask(base.Task):
 
     def examples(self, inputs):
         """The Questions of dicts of `question` and `context`."""
-        return self.questions(
-            [
-                questions.SquadExample(str(number), given["question"], given["context"])
-                for number, given in enumerate(inputs)
-            ]
-        )
+        found = [
+            questions.SquadExample(str(number), given["question"], given["context"])
+            for number, given in enumerate(inputs)
+        ]
+        return self.questions(found)
 
     def questions(self, examples):
         """The Questions of a list of SquadExample."""
-        return Questions(
-            examples,
-            features.convert_examples(examples, self.text.tokenizer, self.windows, training=False),
-        )
+        tokenizer = self.text.tokenizer
+        windows = features.convert_examples(examples, tokenizer, self.windows, training=False)
+        return Questions(examples, windows)
 
     def features(self, examples, counts=None):
         """Arrays of the windows of Questions."""
