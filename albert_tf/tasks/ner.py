@@ -233,16 +233,12 @@ class NerTask(base.Task):
 
     def make_model(self, config, **encoder_options):
         """The model that classifies pieces."""
-        return heads.TokenClassificationModel(
-            config,
-            len(self.labels),
-            predicted_length=self.text.max_seq_length,
-            **encoder_options,
-        )
+        length = self.text.max_seq_length
+        return self.make_served_model(config, predicted_length=length, **encoder_options)
 
-    def make_served_model(self, config):
+    def make_served_model(self, config, **options):
         """The model to export."""
-        return heads.TokenClassificationModel(config, len(self.labels))
+        return heads.TokenClassificationModel(config, len(self.labels), **options)
 
     def examples(self, inputs):
         """Examples of dicts of `text`, words with white space between them."""
