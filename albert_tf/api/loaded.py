@@ -373,14 +373,14 @@ class Loaded:
 
 
 def _several_options(options, is_single):
-    """Options as a list of lists; for a single question they are given as a list of str."""
+    """The options of each question; for a single question they are given as a list of str."""
     found = [options] if is_single else options
     if not isinstance(found, list | tuple):
         raise UserError(
             "options must be a list of four str for each question. Received: "
             f"{type(options).__name__} {options!r:.80}"
         )
-    return [list(row) if isinstance(row, tuple) else row for row in found]
+    return found
 
 
 def _embedding(model, of_layers, features, training=False):
