@@ -173,8 +173,7 @@ def _kind_of(choice, shapes, task, labels):
         )
     if task in (None, "tsv", "ner", multi_label.NAME):
         if labels is None:
-            labels = huggingface.read_labels(found.directory)
-            labels = labels or tuple(str(number) for number in range(weights[0]))
+            labels = huggingface.read_labels(found.directory) or tuple(map(str, range(weights[0])))
         num_outputs = len(labels)
     else:
         fixed = {"race": race.RaceTask.labels, REGRESSION: None}
