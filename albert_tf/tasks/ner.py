@@ -15,7 +15,6 @@ import reprlib
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import scipy
 import tensorflow as tf
 
 from albert_tf import files
@@ -304,7 +303,7 @@ class NerTask(base.Task):
 
     def answers(self, split, outputs):
         """`words`, `labels` and `scores`, the probabilities of the labels."""
-        probabilities = scipy.special.softmax(self.logits(split, outputs), axis=-1)
+        probabilities = self.probabilities(self.logits(split, outputs))
         rows = iter(probabilities.max(axis=-1).tolist())
         found = zip(split.content, self.predicted_labels(split, outputs), strict=True)
         return [
