@@ -193,8 +193,8 @@ class GlueData(base.DataSet):
     def described(self):
         """The training file and its columns."""
         names = [*self.task.input_names, *(["label"] * len(self.row.label))]
-        columns = [repr(x) if isinstance(x, str) else x for x in self.row.text + self.row.label]
-        named = (f"{name} in column {x}" for name, x in zip(names, columns, strict=True))
+        columns = self.row.text + self.row.label
+        named = (f"{name} in column {x!r}" for name, x in zip(names, columns, strict=True))
         return f"{self.sources('train')[0]}: {', '.join(named)}".replace("column -1", "the last")
 
     def prediction_files(self, examples, answers):
