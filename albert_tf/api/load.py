@@ -18,7 +18,6 @@ from albert_tf.text.sequences import NUM_SPECIALS, SHORTEST
 
 DEFAULT_LENGTH = 512
 REGRESSION = "regression"
-SQUAD = "squad"
 LENGTH_OF_SQUAD = 384  # as run_squad.py has it
 
 
@@ -156,7 +155,7 @@ def _kind_of(choice, shapes, task, labels):
     weights = shapes.get(name_table.HEAD_NAMES["classifier"][0])
     recorded = run_directory.RunDirectory(found.directory).task if weights else None
     if any(version.variable in shapes for version in squad.VERSIONS):
-        recorded = run_directory.FinetunedTask(SQUAD, ())
+        recorded = run_directory.FinetunedTask(squad.SquadTask.name, ())
     if recorded:
         _check_recorded(choice, recorded, task, labels)
         return recorded
@@ -214,7 +213,7 @@ def make_task(kind, text, found):
     """
     record = found.settings
     flags, lengths = (record.flags, record.text) if record else ({}, {})
-    if kind.task_name == SQUAD:
+    if kind.task_name == squad.SquadTask.name:
         return _squad_task(text, found, flags, lengths)
     if kind.task_name == "ner":
         return ner.NerTask(kind.labels, text)
