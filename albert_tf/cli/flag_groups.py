@@ -13,6 +13,7 @@ from absl import flags
 from albert_tf import models, options
 from albert_tf.config import CONFIG_FILE, AlbertConfig, is_of_transformers
 from albert_tf.errors import UserError, parse_json
+from albert_tf.tasks import json_file
 
 FLAGS = flags.FLAGS
 # Of a directory to export, in order of preference; the last is that of a TF Hub module.
@@ -174,11 +175,7 @@ def check_config(path):
         path: str; remote paths are not checked.
     """
     if "://" not in path:
-        try:
-            with open(path, "rb") as file:
-                content = file.read()
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}") from error
+        content = json_file.read_local(path)
         if not is_of_transformers(parse_json(content, path)):
             AlbertConfig.from_json(content, path)
 

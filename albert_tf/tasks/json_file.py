@@ -23,10 +23,7 @@ def read(path, expected):
 
         content = files.read_bytes(path)
     else:
-        try:
-            content = pathlib.Path(path).read_bytes()
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}") from error
+        content = read_local(path)
     if content.startswith(b"\x1f\x8b"):  # as gzip writes it
         raise UserError(f"{path} is compressed: unpack it")
     content = content.removeprefix(codecs.BOM_UTF8)
@@ -37,6 +34,18 @@ def read(path, expected):
             f"{first_line[:40]!r}"
         )
     return parse_json(content, path)
+
+
+def read_local(path):
+    """Content of a local file (bytes).
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        return pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
 
 
 def field(found, name, kind, where):
