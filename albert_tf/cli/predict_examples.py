@@ -191,8 +191,11 @@ def _example(row, model, columns, names, separator, place):
             key: names.index(column) if isinstance(column, str) else column
             for key, column in columns.items()
         }
-        if max(places.values()) >= len(row):
-            raise UserError(f"{place}: {len(row)} columns, so none has number {len(row)}")
+        largest = max(places.values())
+        if largest >= len(row):
+            raise UserError(
+                f"{place}: {len(row)} columns, so none has number {largest}; the first has number 0"
+            )
         return {key: row[column] for key, column in places.items()}
     usual = model.columns
     if not names and not len(model.required) <= len(row) <= len(usual):

@@ -241,6 +241,7 @@ def test_tables(name, content, flags, classifier, run_main, tmp_path):
             "line 1: the header has no column c; it has a, b",
         ),
         (b"a\tb\n", {"text_column": 0, "text_pair_column": 2}, "2 columns, so none has number 2"),
+        (b"a\tb\n", {"text_column": 0, "text_pair_column": 5}, "none has number 5; the first has"),
         (
             b"a\tb\n",
             {"text_column": "a", "text_pair_column": 1, "header": False},
