@@ -59,7 +59,7 @@ def plan(corpus, settings, blocks):
         blocks: range, numbers of blocks; the `num_blocks` of each pass are counted pass by pass.
 
     Yields:
-        (int64 array [pairs, 5], the columns of `segment_pairs.Pair`; int, number of tokens cut).
+        (int64 array [pairs, 5], as in `segment_pairs`; int, number of tokens cut).
     """
     for number in blocks:
         pass_index, block = divmod(number, num_blocks(corpus))
@@ -228,7 +228,7 @@ def instances(corpus, pairs, settings, special_ids, vocab_size, rng):
 
     Args:
         corpus: corpus_files.Corpus.
-        pairs: int64 array [n, 5], the columns of `segment_pairs.Pair`.
+        pairs: int64 array [n, 5], as in `segment_pairs`.
         settings: Settings.
         special_ids: SpecialIds of the tokenizer, with [MASK].
         vocab_size: int.

@@ -1,24 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segment pairs of documents, for sentence-order prediction (paper, section 3.1)."""
+"""Segment pairs of documents, for sentence-order prediction (paper, section 3.1).
+
+A pair of segments A and B is five numbers, the columns of an array of pairs: start and end of A,
+start and end of B (offsets of tokens in a corpus), and the kind of the pair.
+"""
 
 import itertools
-from typing import NamedTuple
 
 import numpy as np
 
 IN_ORDER, SWAPPED, RANDOM_DOCUMENT = range(3)  # kinds of pairs; the label is 0, 1, 1
 _TRIES_FOR_OTHER_DOCUMENT = 10
 _PAIRS_TOGETHER = 1 << 16
-
-
-class Pair(NamedTuple):
-    """Segments A and B as token offsets into a corpus, and the kind of pair."""
-
-    a_start: int
-    a_end: int
-    b_start: int
-    b_end: int
-    kind: int
 
 
 def block_pairs(corpus, documents, settings, rng):
@@ -31,7 +24,7 @@ def block_pairs(corpus, documents, settings, rng):
         rng: np.random.Generator.
 
     Yields:
-        int64 array [pairs, 5], the columns of `Pair`, not yet truncated (see `truncate`).
+        int64 array [pairs, 5], not yet truncated (see `truncate`).
     """
     draw = Draws(rng)
     pairs = (p for document in documents for p in document_pairs(corpus, document, settings, draw))
@@ -79,13 +72,13 @@ def document_pairs(corpus, document, settings, draw):
         first, middle, last = sentences[[begin, split, end]].tolist()
         if end - begin == 1 or (settings.random_next_sentence and draw.chance(0.5)):
             b = random_segment(corpus, document, target - (middle - first), draw)
-            yield Pair(first, middle, *b, RANDOM_DOCUMENT)
+            yield first, middle, *b, RANDOM_DOCUMENT
             begin = split  # the next pair begins with the unused sentences
             continue
         if not settings.random_next_sentence and draw.chance(0.5):
-            yield Pair(middle, last, first, middle, SWAPPED)
+            yield middle, last, first, middle, SWAPPED
         else:
-            yield Pair(first, middle, middle, last, IN_ORDER)
+            yield first, middle, middle, last, IN_ORDER
         begin = end
 
 
@@ -128,7 +121,7 @@ def truncate(pairs, max_length, rng):
     at its front is binomial.
 
     Args:
-        pairs: int64 array [n, 5], the columns of `Pair`.
+        pairs: int64 array [n, 5].
         max_length: int, maximum number of tokens of both segments together.
         rng: np.random.Generator.
 

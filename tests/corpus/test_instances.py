@@ -25,7 +25,7 @@ from albert_tf.corpus import (
 from albert_tf.corpus.corpus_files import Corpus
 from albert_tf.corpus.instances import Settings
 from albert_tf.corpus.permutation import IndexPermutation
-from albert_tf.corpus.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED, Pair
+from albert_tf.corpus.segment_pairs import IN_ORDER, RANDOM_DOCUMENT, SWAPPED
 from albert_tf.errors import UserError
 from albert_tf.records import graph_masking, input_pipeline, schemas
 from albert_tf.text.tokenization import FullTokenizer, SpecialIds
@@ -39,6 +39,7 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##d", "#
 PAD, UNK, CLS, SEP, MASK, A, B, C, D, E, DOT = range(len(PIECES))
 SPECIAL_IDS = SpecialIds(PAD, CLS, SEP, MASK)
 SCRIPT = ROOT / "create_pretraining_data.py"
+Pair = collections.namedtuple("Pair", "a_start a_end b_start b_end kind")
 
 
 @pytest.fixture(scope="module")
