@@ -154,14 +154,11 @@ def choose_ngrams(words, covered, budgets, length_cdf, rng):
         fitting_end = words.word_of[np.minimum(begin + left[rows], words.bounds[stop])]
         end = np.maximum(np.minimum(np.minimum(first + n, stop), fitting_end), first + 1)
         size = words.bounds[end] - begin
-        takes = size <= left[rows]
-        for offset in range((end - first).max()):
-            takes &= ~(covered[np.minimum(first + offset, end - 1)])
+        offsets = np.arange((end - first).max())
+        inside = np.minimum(first[:, np.newaxis] + offsets, end[:, np.newaxis] - 1)
+        takes = (size <= left[rows]) & ~covered[inside].any(axis=1)
         left[rows[takes]] -= size[takes]
-        first, end = first[takes], end[takes]
-        for offset in range((end - first).max(initial=0)):
-            taken = np.minimum(first + offset, end - 1)
-            covered[taken] = chosen[taken] = True
+        covered[inside[takes]] = chosen[inside[takes]] = True
         step += 1
 
 
