@@ -278,9 +278,8 @@ class LocalRunner(workers.WorkerPool):
             done: float, the progress at the beginning.
             path: str or None, file to write the results (bytes) to, in the order of the items.
         """
-        with contextlib.ExitStack() as stack:
-            bar = stack.enter_context(progress.bar(stage, total, "B", initial=done))
-            file = stack.enter_context(files.writing(path)) if path else None
+        output = files.writing(path) if path else contextlib.nullcontext()
+        with progress.bar(stage, total, "B", initial=done) as bar, output as file:
             for result in self.in_order(task, items, bar.update):
                 if file:
                     file.write(result)
