@@ -208,11 +208,7 @@ def sentences(chunk):
 
 def _decoded(chunk):
     """Returns (list of (number, line) of a chunk, list of the numbers of lines left out)."""
-    try:
-        lines = chunk.content.decode().removesuffix("\n").split("\n")
-        return list(enumerate(lines, start=chunk.first_line)), []
-    except UnicodeDecodeError:
-        numbered, skipped = [], []
+    numbered, skipped = [], []
     for number, line in enumerate(chunk.content.splitlines(True), start=chunk.first_line):
         try:
             numbered.append((number, line.decode().removesuffix("\n")))
