@@ -147,7 +147,7 @@ class BeamRunner:
                 )
                 has_index = bool(tf.io.gfile.listdir(name))  # if not, all text files are empty
                 whole = corpus_files.documents_file(name)
-                found = corpus_files.open_corpus(whole).num_documents if has_index else 0
+                found = len(corpus_files.open_corpus(whole).documents) if has_index else 0
                 corpus_files.check_not_empty(found, paths)
         except BaseException:
             files.remove(tokens)

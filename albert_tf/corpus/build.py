@@ -145,9 +145,9 @@ def _parts(directory, selection, runner):
 
     def hashes_of(make, kind, numbers):
         path = os.path.join(directory, f"{make.__name__}.bin")
-        size = corpus.num_documents * numbers * np.dtype(kind).itemsize
+        size = len(corpus.documents) * numbers * np.dtype(kind).itemsize
         if corpus_files.size_of(path) != size:
-            firsts = range(0, corpus.num_documents, stages.DOCUMENTS_TOGETHER)
+            firsts = range(0, len(corpus.documents), stages.DOCUMENTS_TOGETHER)
             hasher = stages.Hasher(whole, make)
             runner.run("comparing", hasher, firsts, corpus.text_bytes, path=path)
         return corpus_files.open_array(path, kind, -1, numbers)

@@ -42,7 +42,8 @@ class Corpus:
         opens_word: bool [tokens], whether the piece starts a word; or None.
         sentences: int64 [number of sentences + 1], offsets into `ids`; the last one is its length.
         documents: int64 [number of documents, 2], the number of each document's first sentence and
-            of the sentence after its last. Sentences of unused documents are in no range.
+            of the sentence after its last; they differ. Sentences of unused documents are in no
+            range.
         unknown: int64 array, ascending offsets into `ids` of pieces not in the vocabulary.
         pieces: int32 array, these pieces as indices into `piece_texts`.
         piece_texts: list of str; "" stands for all pieces beyond the limit on different pieces.
@@ -68,11 +69,6 @@ class Corpus:
     def text_bytes(self):
         """Size of the text in bytes, including unused documents."""
         return self.counts["text_bytes"]
-
-    @property
-    def num_documents(self):
-        """Number of documents with at least one sentence."""
-        return len(self.documents)
 
     @functools.cached_property
     def token_starts(self):

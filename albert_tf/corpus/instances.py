@@ -47,7 +47,7 @@ class Settings(options.Instances):
 
 def num_blocks(corpus):
     """Number of the blocks of documents whose pairs are drawn together."""
-    return -(-corpus.num_documents // _DOCUMENTS_PER_BLOCK)
+    return -(-len(corpus.documents) // _DOCUMENTS_PER_BLOCK)
 
 
 def plan(corpus, settings, blocks):
@@ -65,7 +65,7 @@ def plan(corpus, settings, blocks):
         pass_index, block = divmod(number, num_blocks(corpus))
         rng = np.random.default_rng(settings.seed_sequence(_PAIR_DRAWS, pass_index, block))
         first = block * _DOCUMENTS_PER_BLOCK
-        stop = min(first + _DOCUMENTS_PER_BLOCK, corpus.num_documents)
+        stop = min(first + _DOCUMENTS_PER_BLOCK, len(corpus.documents))
         for whole in segment_pairs.block_pairs(corpus, range(first, stop), settings, rng):
             pairs = segment_pairs.truncate(whole, settings.max_pair_length, rng)
             yield pairs, int(_num_tokens(whole).sum() - _num_tokens(pairs).sum())

@@ -103,7 +103,7 @@ def random_segment(corpus, document, length, draw):
         (start, end), token offsets into the corpus.
     """
     for _ in range(_TRIES_FOR_OTHER_DOCUMENT):
-        other = draw.below(0, corpus.num_documents)
+        other = draw.below(0, len(corpus.documents))
         if other != document:
             break
     first, stop = corpus.documents[other].tolist()

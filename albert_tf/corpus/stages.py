@@ -53,7 +53,7 @@ class Hasher:
         bounds = corpus.sentences[np.append(documents[:, 0], documents[-1, 1])]
         made = self.make(corpus.ids_between(bounds[0], bounds[-1]), bounds - bounds[0]).tobytes()
         corpus.release()
-        report(corpus.text_bytes * len(documents) / corpus.num_documents)
+        report(corpus.text_bytes * len(documents) / len(corpus.documents))
         return made
 
     @functools.cached_property

@@ -39,7 +39,7 @@ def repeats(directory, documents, similarity=0.8, used=None):
 
 def signatures_of(corpus, path):
     hasher = stages.Hasher(corpus, document_selection.signatures)
-    count = corpus_files.open_corpus(corpus).num_documents
+    count = len(corpus_files.open_corpus(corpus).documents)
     with stages.LocalRunner(1, None) as runner:
         runner.run("comparing", hasher, range(0, count, stages.DOCUMENTS_TOGETHER), 1, path=path)
     return corpus_files.open_array(path, np.uint32, -1, document_selection.HASHES)

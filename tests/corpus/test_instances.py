@@ -134,7 +134,7 @@ def test_sentences_and_documents(tmp_path, tokenizer):
     assert corpus.ids.tolist() == [A, B, C, D, DOT, B, D, E]
     assert corpus.sentences.tolist() == [0, 2, 5, 8]
     assert corpus.documents.tolist() == [[0, 2], [2, 3]]
-    assert (corpus.num_documents, corpus.sizes(9)["sentences"]) == (2, 3)
+    assert (len(corpus.documents), corpus.sizes(9)["sentences"]) == (2, 3)
     assert corpus.opens_word.tolist() == [1, 1, 1, 0, 1, 1, 0, 0]
     assert corpus.ids.dtype == np.int32
 
@@ -151,7 +151,7 @@ def test_what_the_tokenizer_does_not_know_is_counted(tmp_path, tokenizer):
     assert corpus.unknown_pieces() == {"[UNK]": 2}
     # A line of a control character has text but no piece; it does not end the document.
     assert corpus.counts["lines_dropped"] == 1
-    assert corpus.num_documents == 1
+    assert len(corpus.documents) == 1
 
 
 def test_start_pieces_of_sentencepiece_go_by_the_text_of_unknown_pieces(tmp_path):
