@@ -106,10 +106,11 @@ def remove(path):
 
 @contextlib.contextmanager
 def replacing(*paths):
-    """Gives temporary names for `paths`, and renames the files if the block ends without an error.
+    """Gives temporary names for `paths`, and renames what is there if the block ends without error.
 
     Args:
-        paths: str, final names; their directories are made if necessary.
+        paths: str, final names of files or of new directories; the directories that hold them are
+            made if necessary.
 
     Yields:
         list of str, names to write to, in the same directories.
@@ -141,19 +142,13 @@ def replacing_directory(path):
         UserError: another process wrote to `path` meanwhile.
     """
     path = path.rstrip("/")
-    make_directory(os.path.dirname(path))
-    temporary = temporary_path(path)
-    try:
+    with replacing(path) as (temporary,):
         make_directory(temporary)
         yield temporary
         if tf.io.gfile.isdir(path):
             if tf.io.gfile.listdir(path):
                 raise UserError(f"{path} was written by another process meanwhile: it stays")
             tf.io.gfile.rmtree(path)
-        tf.io.gfile.rename(temporary, path)
-    except BaseException:
-        remove(temporary)
-        raise
 
 
 @contextlib.contextmanager
