@@ -21,12 +21,10 @@ class Cache(NamedTuple):
 
     Attributes:
         path: str.
-        key: str, a hash of everything that the records were made from.
         counts: Counter, filled when the records were made and kept with the file.
     """
 
     path: str
-    key: str
     counts: collections.Counter
 
 
@@ -43,8 +41,9 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
             content.
         make: callable that takes the `Cache` to be made, whose counts it may fill, and returns
             `batches` of `write_records`.
-        add_key: bool, whether the file name includes the first digits of the key. Processes with
-            different settings then use different files, and no file is replaced during its use.
+        add_key: bool, whether the file name includes a hash of the settings and the input.
+            Processes with different settings then use different files, and no file is replaced
+            during its use.
 
     Returns:
         Cache.
@@ -60,8 +59,8 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
         "input_sha256": hashlib.sha256(b"".join(hashes)).hexdigest(),
     }
     wanted = json.loads(json.dumps(wanted))  # as it will be read again: tuples are lists
-    key = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
     if add_key:
+        key = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
         stem, ending = os.path.splitext(path)
         path = f"{stem}-{key[:8]}{ending}"
     sidecar = record_files.cache_settings_file(path)
@@ -73,9 +72,9 @@ def cached_records(path, schema, settings, inputs, make, *, add_key=False):
     if reason is None:
         record_files.check_records([path], schema)
         print(f"Using features again: {path} ({found['records']} records, same settings and input)")
-        return Cache(path, key, collections.Counter(found["counts"]))
+        return Cache(path, collections.Counter(found["counts"]))
     print(f"Making features: {path} ({reason})")
-    cache = Cache(path, key, collections.Counter())
+    cache = Cache(path, collections.Counter())
     # Remove the sidecar first and write it last, so that it never describes other records.
     files.remove(sidecar)
     made = {"records": schemas.write_records(path, schema, make(cache)), "counts": cache.counts}
