@@ -62,21 +62,19 @@ class Masking:
         may_mask = (mask > 0) & ~is_special
         opens_word = features["token_boundary"] > 0
         words = _word_groups(opens_word, may_mask, settings.do_whole_word_mask)
-        draws = _uniform(keys, 2 * length + 2 * predictions)
-        order_draws, length_draws, replacement_draws = tf.split(
-            draws, [length, length, 2 * predictions], axis=1
-        )
+        sizes = [length, length, predictions, predictions]
+        draws = _uniform(keys, sum(sizes))
+        order_draws, length_draws, kinds, pieces = tf.split(draws, sizes, axis=1)
         lengths = tf.reduce_sum(mask, axis=1)
         budgets = num_to_predict(np.arange(length + 1), settings).astype(np.int32)
         budgets = tf.gather(budgets, lengths)
-        cdf = tf.constant(length_cdf(settings))
+        cdf = length_cdf(settings)
         drawn = 1 + tf.searchsorted(cdf, tf.reshape(length_draws, [-1]), side="right")
         drawn = tf.reshape(drawn, tf.shape(length_draws))
-        longest = min(settings.ngram, length)
-        chosen = _choose_ngrams(words, budgets, order_draws, drawn, longest)
+        chosen = _choose_ngrams(words, budgets, order_draws, drawn, min(settings.ngram, length))
         positions, is_real = _first_places(chosen, predictions)
         labels = tf.where(is_real, tf.gather(ids, positions, batch_dims=1), 0)
-        replaced = self._replacements(labels, *tf.split(replacement_draws, 2, axis=1))
+        replaced = self._replacements(labels, kinds, pieces)
         others = {name: v for name, v in features.items() if name != "token_boundary"}
         return others | {
             "input_ids": _replace(ids, positions, is_real, replaced),
