@@ -174,14 +174,15 @@ def prediction_batches(arrays, batch_size, max_seq_length, *, fixed_shape=False)
     order = np.arange(num_rows) if fixed_shape else np.argsort(lengths, kind="stable")
     for start in range(0, num_rows, batch_size):
         rows = order[start : start + batch_size]
-        if fixed_shape:
-            filling = batch_size - len(rows)
-            batch = {k: np.pad(v[rows], [(0, filling), (0, 0)]) for k, v in arrays.items()}
-            yield np.pad(rows, (0, filling), constant_values=-1), batch
-            continue
-        length = min(_rounded_up(int(lengths[rows].max())), max_seq_length)
         batch = {name: values[rows] for name, values in arrays.items()}
-        yield rows, _cut(batch, max_seq_length, length, np.reshape)
+        if fixed_shape:
+            filling = 0, batch_size - len(rows)
+            rows = np.pad(rows, filling, constant_values=-1)
+            batch = {name: np.pad(values, [filling, (0, 0)]) for name, values in batch.items()}
+        else:
+            length = min(_rounded_up(int(lengths[rows].max())), max_seq_length)
+            batch = _cut(batch, max_seq_length, length, np.reshape)
+        yield rows, batch
 
 
 # === Cutting padding off ===
@@ -302,9 +303,8 @@ def _training_records(files, batch_size, seed, window, first_step, num_shares, s
             order = _in_batches(order, in_order, -start % batch_size, batch_size, key)
         places = start - first_record + tf.range(length, dtype=tf.int64)
         wanted = (places >= 0) & (places % batch_size // (batch_size // num_shares) == share)
-        rows = tf.data.Dataset.from_tensor_slices(order[wanted])
-        copied = rows.batch(_COPIED_TOGETHER).map(lambda some: tf.gather(block, some))
-        return copied.map(lambda some: (some, tf.fill(tf.shape(some), epoch)))
+        rows = tf.data.Dataset.from_tensor_slices(order[wanted]).batch(_COPIED_TOGETHER)
+        return rows.map(lambda some: (tf.gather(block, some), tf.fill(tf.shape(some), epoch)))
 
     epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
     # A window is read while the previous one is used, and no window is copied as a whole.
