@@ -214,13 +214,12 @@ def training_variables(named, optimizer):
     Returns:
         dict of name -> variable.
     """
-    state = dict(named)
-    for slot in SLOTS:
-        state |= {
-            f"{name}/{slot}": value
-            for name, value in zip(named, getattr(optimizer, slot), strict=True)
-        }
-    return state | {GLOBAL_STEP: optimizer.iterations}
+    moments = {
+        f"{name}/{slot}": value
+        for slot in SLOTS
+        for name, value in zip(named, getattr(optimizer, slot), strict=True)
+    }
+    return named | moments | {GLOBAL_STEP: optimizer.iterations}
 
 
 # --- Kinds of names ---------------------------------------------------------------------------
