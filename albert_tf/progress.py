@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Progress of long work on stderr: a bar in a terminal, occasional lines in a log."""
 
+import contextlib
 import sys
 import time
 
@@ -41,7 +42,7 @@ class _Bar(tqdm):
         return super().update(n if self.total is None else min(n, self.total - self.n))
 
 
-class LogLines:
+class LogLines(contextlib.AbstractContextManager):
     """Progress as lines on stderr, one every LOG_SECONDS.
 
     Work that takes less time gets a line only if it has figures to show.
@@ -59,9 +60,6 @@ class LogLines:
         self._start = self._last = time.time()
         self._first = None  # (time, units done) at the first update, which may include tracing
         self._figures, self._said = "", None
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()

@@ -47,7 +47,7 @@ _OFFSET, _BEGIN, _END = range(6, 9)
 _USER_ERROR = re.compile(r"UserError: (.*?)(?: \[while running .*)?$", re.MULTILINE)
 
 
-class BeamRunner:
+class BeamRunner(contextlib.AbstractContextManager):
     """Runs the stages as pipelines; use it in place of `stages.LocalRunner`.
 
     Args:
@@ -80,9 +80,6 @@ class BeamRunner:
             logging.getLogger(_LOGGERS[runner.lower()]).setLevel(logging.CRITICAL)
         if unknown:  # a cluster may know them
             print(f"Pipeline options that Beam leaves to the runner: {', '.join(sorted(unknown))}")
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         pass

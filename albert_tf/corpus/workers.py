@@ -21,7 +21,7 @@ def no_report(_):
     """Ignores the progress of a task."""
 
 
-class WorkerPool:
+class WorkerPool(contextlib.AbstractContextManager):
     """Processes that run tasks; with `num_workers` = 1, this process runs all of them.
 
     Use it in a `with` statement. If the block ends early, running tasks end at their next report.
@@ -42,9 +42,6 @@ class WorkerPool:
             self._reported, self._stops = context.Value("d", 0.0), context.Value("b", 0)
             state = (resident, self._reported, self._stops)
             self._executor = futures.ProcessPoolExecutor(num_workers, context, _start_worker, state)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         if self._executor:
