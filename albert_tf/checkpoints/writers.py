@@ -8,11 +8,6 @@ from albert_tf import files
 from albert_tf.checkpoints import name_table, readers
 
 
-def make_checkpoint(state):
-    """Makes a `tf.train.Checkpoint` that stores the variables of `state` under their names."""
-    return tf.train.Checkpoint(variables=dict(state))
-
-
 def _write_tf1(prefix, tensors):
     """Writes plain names, as `tf.compat.v1.train.Saver` does; every TensorFlow can read them."""
     tf.raw_ops.SaveV2(
@@ -24,7 +19,8 @@ def _write_tf1(prefix, tensors):
 
 
 def _write_tf2(prefix, tensors):
-    make_checkpoint({name: tf.Variable(value) for name, value in tensors.items()}).write(prefix)
+    variables = {name: tf.Variable(value) for name, value in tensors.items()}
+    tf.train.Checkpoint(variables=variables).write(prefix)
 
 
 ENDINGS = (".data-00000-of-00001", ".index")  # the index last: it completes a checkpoint

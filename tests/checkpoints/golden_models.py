@@ -82,7 +82,7 @@ def scramble(state, step):
 def save(state, directory, step):
     """Saves as a training run does; returns the prefix."""
     manager = tf.train.CheckpointManager(
-        writers.make_checkpoint(state), str(directory), 5, checkpoint_name="model.ckpt"
+        tf.train.Checkpoint(variables=state), str(directory), 5, checkpoint_name="model.ckpt"
     )
     return manager.save(checkpoint_number=step)
 

@@ -223,7 +223,7 @@ def test_slots_and_step_stay_behind(form, source, export, capsys):
 def test_a_run_of_ours_is_exported_without_its_moments(source, export):
     state, _ = training_state(golden_config())
     folder = source()
-    writers.make_checkpoint(state).write(str(folder / "model.ckpt-5"))
+    tf.train.Checkpoint(variables=state).write(str(folder / "model.ckpt-5"))
     prefix = export(folder, checkpoint_name="model.ckpt-5")
     weights = {name: v for name, v in state.items() if name_table.is_weight(name)}
     assert_same(read(prefix), values_of(weights) | STEP_0)

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import run_classifier
-from albert_tf.checkpoints import loading, name_table, readers, run_directory, writers
+from albert_tf.checkpoints import loading, name_table, readers, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.cli import launch
 from albert_tf.errors import UserError
@@ -452,7 +452,7 @@ def trials_that_fail(monkeypatch):
             best.parent.mkdir(exist_ok=True)  # locked, it is there
             model = heads.ClassificationModel(config, 2)
             named = name_table.named_variables(model)
-            writers.make_checkpoint(named).write(str(best))
+            tf.train.Checkpoint(variables=named).write(str(best))
             (best.parent / "best_trial.txt").write_text(f"1:1:0.{seed}")
 
         monkeypatch.setattr(finetuning, "train_and_evaluate", run_trial)

@@ -11,7 +11,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import name_table, run_directory, writers
+from albert_tf.checkpoints import name_table, run_directory
 from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
@@ -44,7 +44,7 @@ def model_dir(tmp_path_factory):
         heads.ClassificationModel(AlbertConfig.from_dict(TINY_CONFIG), 2)
     )
     encoder = {name: value for name, value in named.items() if name_table.is_encoder(name)}
-    writers.make_checkpoint(encoder).write(str(folder / "model.ckpt-best"))
+    tf.train.Checkpoint(variables=encoder).write(str(folder / "model.ckpt-best"))
     return folder
 
 
