@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Writes the weights of a checkpoint for the original release, this one, or transformers.
+r"""Writes the weights of a checkpoint for the original release, albert_tf or transformers.
 
 python export_checkpoints.py \
   --albert_directory=output/model --export_path=released/model.ckpt-best --export_format=tf1

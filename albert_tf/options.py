@@ -61,18 +61,18 @@ NUM_SPECIALS = 3  # of a pair of texts: [CLS] a [SEP] b [SEP]
 SPM_SYMBOLS = ("(", ")", '"', "-", ".", "–", "£", "€")
 _LONGEST = 2**16  # far beyond any model; making a record of this size takes megabytes
 _STRIP_ACCENTS = (
-    "Drop the marks of letters, as the published models need: \u00e9 becomes e, \u0439 becomes "
+    "Remove the accents of letters, as the released models need: \u00e9 becomes e, \u0439 becomes "
     "\u0438. With a WordPiece vocabulary, only if --do_lower_case is set too."
 )
 _CARD = (
     "A Markdown file on data, licence and use of the model, for the README.md of the export. The "
-    "rest of the card comes from the record of the training."
+    "rest of the card comes from run.json of the training."
 )
-_KEEP_EVALUATED = "Checkpoints to keep of those that were evaluated, besides the best; 0 for all."
-_PAIRS = "Take the first pairs of each paradigm, such as 100 for a quick look; 0 for all."
+_KEEP_EVALUATED = "Number of evaluated checkpoints to keep in addition to the best; 0 for all."
+_PAIRS = "Number of pairs to use of each paradigm, such as 100 for a quick look; 0 for all."
 _METHOD = (
-    "Masked pieces while a piece is scored. within_word_l2r: the piece and the later ones of its "
-    "word; original: the piece."
+    "Pieces to mask while a piece is scored. within_word_l2r: the piece and the later pieces of "
+    "its word; original: only the piece."
 )
 _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
 _RULES = {
@@ -285,7 +285,7 @@ class Optimizer(Options, heading="Optimizer"):
     """Constants of the optimizers, with the Model Garden's names and the original's defaults."""
 
     weight_decay_rate: float = option(0.01, low=0, help=
-        "Weight decay of matrices, multiplied by the learning rate.")
+        "Weight decay of matrices; it is multiplied by the learning rate.")
     beta_1: float = option(0.9, "Decay rate of the mean of the gradients.", low=0, below=1)
     beta_2: float = option(0.999, "Decay rate of the mean of their squares.", low=0, below=1)
     epsilon: float = option(1e-6, "Added to the root of the mean of squares.", above=0)
@@ -304,12 +304,12 @@ class Clipping(Options, heading="Optimizer"):
 class Checkpoints(Options, heading="Checkpoints and curves"):
     """When a run saves checkpoints, and which ones it keeps."""
 
-    save_checkpoints_steps: int = option(1000, "Updates between checkpoints.", low=1)
+    save_checkpoints_steps: int = option(1000, "Number of updates between checkpoints.", low=1)
     iterations_per_loop: int = option(1000, low=1, help=
-        "Updates between two points of the curves. By default a hundredth of the training, at most "
-        "1000.")
+        "Number of updates between two points of the curves. By default a hundredth of the "
+        "training, but at most 1000.")
     steps_per_loop: int | None = option(None, low=1, help=
-        "The Model Garden's name of --iterations_per_loop.")
+        "The Model Garden's name for --iterations_per_loop.")
     continuous_eval_timeout: float = option(0.0, low=0, help=
         "Without --do_train: seconds to wait for the next checkpoint of a training in another "
         "process.")
@@ -444,10 +444,10 @@ class FineTunedModel(Options, heading="Model and text"):
         "randomly, except that run_squad.py reads the head of a SQuAD model. Without --do_train: a "
         "fine-tuned model to evaluate or predict with. Ignored if --output_dir contains a run.")
     albert_hub_module_handle: str | None = option(None, path="directory", help=
-        "Local directory of an exported module, of TensorFlow 1 or 2, in place of "
+        "Local directory of a hub module, of TensorFlow 1 or 2, instead of "
         "--albert_config_file, --init_checkpoint, --spm_model_file, --vocab_file and "
         "--do_lower_case.")
-    max_seq_length: int = option(512, "Longest sequence, in pieces.")
+    max_seq_length: int = option(512, "Maximum length of a sequence, in pieces.")
     do_lower_case: bool = option(True, "Lower-case the text, as the released models need.")
     strip_accents: bool = option(True, _STRIP_ACCENTS)
     allow_random_init: bool = option(False, "Train from random weights if none are given.")
@@ -460,8 +460,8 @@ class FineTuningUpdates(Options, heading="Training and evaluation"):
     eval_batch_size: int = option(8, "Examples per evaluation batch.", low=1)
     predict_batch_size: int = option(8, "Examples per prediction batch.", low=1)
     shuffle_buffer_size: int = option(WINDOW, low=1, high=LARGEST_WINDOW, help=
-        "Number of records that are shuffled together. Use more if a larger file is sorted, up to "
-        "its size. 1 keeps the order.")
+        "Number of examples that are shuffled together. If a larger file is sorted by label, use "
+        "more, up to the size of the file. 1 keeps the order.")
     learning_rate: float = option(5e-5, "Peak learning rate.", low=0)
     optimizer: str = option("adamw", "Optimizer.", choices=OPTIMIZERS)
 
@@ -472,16 +472,17 @@ class FineTuningSteps(Options, heading="Training and evaluation"):
     train_step: int = option(1000, low=1, help=
         "Total number of updates; the learning rate decays until then.")
     num_train_epochs: float | None = option(None, above=0, high=INT32_MAX, help=
-        "Passes over the training data, in place of --train_step.")
-    warmup_step: int = option(0, "Updates of the linear warm-up.", low=0)
+        "Number of passes over the training data, instead of --train_step.")
+    warmup_step: int = option(0, "Number of updates of the linear warm-up.", low=0)
 
 
 class Export(Options, heading="Export"):
     """Exports of the best checkpoint."""
 
     export_dir: str | None = option(None, path="output", help=
-        "Where to write the best checkpoint as a SavedModel, in a folder named after the time: ids "
-        "in or text in, predictions out. predict.py runs it. Settings of text are the training's.")
+        "Directory for the best checkpoint as a SavedModel, in a folder named after the time. It "
+        "takes text or ids and returns predictions; predict.py runs it. The settings of the text "
+        "are those of the training.")
     export_text: bool = option(True, help=
         "Let the SavedModel take text and ids; loading it then needs tensorflow-text. If false, it "
         "takes only ids and needs only tensorflow.")
@@ -523,25 +524,26 @@ class ClassifierData(Options, heading="Task and data"):
         "Directory of the GLUE data, with a folder for each task, or of your own files. Not needed "
         "to predict --predict_file or to export.")
     task_name: str | None = option(None, help=
-        "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv: "
-        "train.tsv, dev.tsv and test.tsv, or train.csv and so on, in --data_dir; or ner: "
-        "train.conll, dev.conll and test.conll there, a word and its label on each line. With "
+        "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv for your "
+        "own texts: train.tsv, dev.tsv and test.tsv, or train.csv and so on, in --data_dir; or ner "
+        "for named entities: train.conll, dev.conll and test.conll, with a word and its label on "
+        "each line. With "
         "--predict_file or --export_dir, it can be read from the directory of the run.")
     cached_dir: str | None = option(None, path="output", help=
-        "Where the TFRecords of features are kept; --output_dir by default.")
+        "Directory for the TFRecords of features; --output_dir by default.")
     text_column: str | None = option("0", "tsv: column of the text, a name or a number from 0.")
     text_pair_column: str | None = option(None, "tsv: column of a second text.")
     label_column: str | None = option(None, "tsv: column of the label.")
     labels: list | None = option(None, "tsv, ner: the classes; by default those of the training.")
-    regression: bool = option(False, "tsv: whether the labels are numbers to predict.")
+    regression: bool = option(False, "tsv: the labels are numbers to predict.")
     multi_label: bool = option(False, help=
-        "tsv: whether a text can have several labels. They are separated by | in --label_column, "
+        "tsv: a text can have several labels. They are separated by | in --label_column, "
         "or --label_column names a column of 0 and 1 for each label, separated by commas.")
     num_trials: int = option(1, low=1, help=
         "Number of runs, each with its own seed and folder; the best is kept. The paper reports "
         "the median of five.")
     glue_submission_dir: str | None = option(None, path="output", needs="do_predict", help=
-        "Where to write predictions as the GLUE server takes them.")
+        "Directory for predictions in the form that the GLUE server takes.")
     threshold_to_export: float = option(math.nan, needs="export_dir", help=
         "A number that the export returns with its predictions.")
 
@@ -557,8 +559,9 @@ class PredictedFile(Options, heading="Prediction of any file"):
 
     predict_file: str | None = option(None, path="file", needs="do_predict", help=
         "File that --do_predict predicts instead of the test set. It has tab-separated columns; "
-        "--text_column and --text_pair_column name those with the texts, by default as in the "
-        "training. For ner it has a word on each line. Task and model are read from --output_dir.")
+        "--text_column and --text_pair_column name the columns of the texts, by default those of "
+        "the training. For ner, it has a word on each line. Task and model are read from "
+        "--output_dir.")
     id_column: str | None = option(None, needs="predict_file", help=
         "Column of --predict_file to copy to the predictions.")
 
@@ -570,14 +573,15 @@ class Race(Options, heading="Task and data"):
     """Questions of RACE, and the files of their features."""
 
     data_dir: str | None = option(None, path="directory", required=True, help=
-        "Directory that holds the folder RACE.")
+        "Directory that contains the folder RACE.")
     task_name: str = option("race", "Always race.", choices=("race",))
     train_file: str | None = option(None, _FEATURES.format("training"), path="output")
     eval_file: str | None = option(None, _FEATURES.format("development"), path="output")
     predict_file: str | None = option(None, _FEATURES.format("test"), path="output")
     dropout_prob: float = option(0.1, "Dropout of the pooled output, in training.", low=0, below=1)
     max_qa_length: int = option(128, help=
-        "Most pieces of question and option together; the last ones are kept.")
+        "Maximum number of pieces of a question and an option together. Longer ones lose their "
+        "beginning.")
     high_only: bool = option(False, "Only the questions of high school.")
     middle_only: bool = option(False, "Only the questions of middle school.")
 
@@ -612,19 +616,20 @@ class Squad(Options, heading="Questions and answers"):
         "Version 2: a question gets an answer only if its no-answer logit is below this. By "
         "default it is tuned if --predict_file has answers; otherwise the one tuned last is used.")
     ensemble_dirs: list = option((), path="directory", help=
-        "Comma-separated directories of trained runs. They predict together: their scores are "
-        "averaged. Each has its albert_config.json. Replaces --albert_config_file and "
-        "--init_checkpoint.")
-    doc_stride: int = option(128, "Pieces from one window of a paragraph to the next.")
-    max_query_length: int = option(64, "Pieces of a question; the rest is cut off.", low=1)
-    n_best_size: int = option(20, "Most answers to list for a question.", low=1)
-    max_answer_length: int = option(30, "Longest answer, in pieces.", low=1)
-    start_n_top: int = option(5, "Version 2: starts in the beam.", low=1)
-    end_n_top: int = option(5, "Version 2: ends in the beam of each start.", low=1)
+        "Comma-separated directories of trained runs that predict together: their scores are "
+        "averaged. Each directory contains its albert_config.json. Replaces --albert_config_file "
+        "and --init_checkpoint.")
+    doc_stride: int = option(128, "Pieces between the starts of two windows of a paragraph.")
+    max_query_length: int = option(64, low=1, help=
+        "Maximum number of pieces of a question; the rest is cut off.")
+    n_best_size: int = option(20, "Maximum number of answers to list for a question.", low=1)
+    max_answer_length: int = option(30, "Maximum length of an answer, in pieces.", low=1)
+    start_n_top: int = option(5, "Version 2: number of starts in the beam.", low=1)
+    end_n_top: int = option(5, "Version 2: number of ends in the beam for each start.", low=1)
     dropout_prob: float = option(0.1, low=0, high=0.999, help=
         "Version 2: dropout before the no-answer logit.")
     num_train_epochs: float = option(3.0, low=0, high=INT32_MAX, help=
-        "Passes, counted in questions and not in windows.")
+        "Number of passes over the training data, counted in questions and not in windows.")
     warmup_proportion: float = option(0.1, low=0, high=1, help=
         "Share of the updates for the linear warm-up.")
 
@@ -650,7 +655,7 @@ class PretrainingData(Options, heading="Model and data"):
         "Comma-separated globs of TFRecords to train on.")
     eval_input_file: str | None = option(None, path="files", help=
         "Comma-separated globs of held-out TFRecords to evaluate on. By default, as in the "
-        "original, --input_file, which says little about other text.")
+        "original, the training data: --input_file.")
     output_dir: str | None = option(None, path="output", required=True, help=
         "Directory for checkpoints and results.")
     init_checkpoint: str | None = option(None, path="checkpoint", help=
@@ -662,7 +667,7 @@ class PretrainingData(Options, heading="Model and data"):
         "Length of the records, as given to create_pretraining_data.py.")
     max_predictions_per_seq: int = option(20, low=1, help=
         "Predictions per record, as given to create_pretraining_data.py; twice that for data of "
-        "--do_permutation. With --masked_lm_budget, pieces to mask per record at most.")
+        "--do_permutation. With --masked_lm_budget, the maximum number of pieces to mask.")
 
 
 class PretrainingUpdates(Options, heading="Training and evaluation"):
@@ -680,13 +685,13 @@ class PretrainingUpdates(Options, heading="Training and evaluation"):
     poly_power: float = option(1.0, "Exponent of the polynomial decay.", low=0)
     num_train_steps: int = option(125000, low=1, help=
         "Total number of updates; the learning rate decays until then.")
-    num_warmup_steps: int = option(3125, "Updates of the linear warm-up.", low=0)
+    num_warmup_steps: int = option(3125, "Number of updates of the linear warm-up.", low=0)
     start_warmup_step: int = option(0, "Step at which the warm-up begins.", low=0)
-    keep_checkpoint_max: int = option(5, "Newest checkpoints to keep; 0 for all.", low=0)
-    max_eval_steps: int = option(100, "Largest number of batches of an evaluation.", low=1)
+    keep_checkpoint_max: int = option(5, "Number of newest checkpoints to keep; 0 for all.", low=0)
+    max_eval_steps: int = option(100, "Maximum number of batches of an evaluation.", low=1)
     shuffle_buffer_size: int = option(WINDOW, low=1, high=LARGEST_WINDOW, help=
-        "Records that are shuffled together, after pieces of 1024 of them; twice as many are in "
-        "memory. 1 keeps the order of files and records.")
+        "Number of records that are shuffled together, after blocks of 1024 records were shuffled; "
+        "twice as many are in memory. 1 keeps the order of files and records.")
 
 
 class NGrams(Options):
@@ -701,7 +706,7 @@ class NGrams(Options):
         "Draw n-gram lengths n with probability proportional to 1/n; if false, the probabilities "
         "are reversed, so that the longest are the most frequent.")
     ngram: int = option(3, low=1, high=_LONGEST, needs="masked_lm_budget", help=
-        "Longest n-gram to mask, in words.")
+        "Maximum length of an n-gram to mask, in words.")
 
 
 class OnlineMasking(NGrams, heading="Masking while records are read, with --masked_lm_budget"):
@@ -749,7 +754,7 @@ class Corpus(Options, heading="Text"):
     input_file: str | None = option(None, path="files", required=True, help=
         "Comma-separated glob patterns of UTF-8 text files, plain, .gz or .bz2: one sentence per "
         "line, a blank line between documents. See --input_format for other forms.")
-    do_lower_case: bool = option(True, "Lower-case the text. True for the published models.")
+    do_lower_case: bool = option(True, "Lower-case the text, as the released models need.")
     strip_accents: bool = option(True, _STRIP_ACCENTS)
 
 
@@ -763,7 +768,7 @@ class TextFormat(Options, heading="Text"):
     document_per_line: bool = option(False, help=
         "With --input_format=documents: every line is a document.")
     text_key: str = option("text", "With --input_format=jsonl: the key of the text.")
-    language: str = option("en", "Language of the documents to split, two letters.")
+    language: str = option("en", "Language of the documents, for splitting: two letters.")
     file_is_document: bool = option(False, help=
         "The end of a file ends a document. It does not in the original.")
     on_decode_error: str = option("stop", choices=ON_DECODE_ERROR, help=
@@ -799,12 +804,13 @@ class Selection(Options, heading="Choice of documents"):
         "document is held out depends only on its tokens.")
 
 
-class WordStart(Options, heading="Choice of documents"):
+class WordStart(Options, heading="Pairs and masks"):
     """Where words begin, for whole-word masking."""
 
     word_start: str = option("original", choices=WORD_STARTS, help=
-        "Which pieces begin a word. original: pieces with anything but the letters a-z and some "
-        "punctuation, which suits only English. piece: SentencePiece's mark of a space.")
+        "Which pieces begin a word. piece: those that begin with a space. original: also those "
+        "with anything but the letters a-z and some punctuation, which suits English and languages "
+        "without spaces between words.")
 
 
 class Instances(NGrams, heading="Pairs and masks"):
@@ -821,13 +827,15 @@ class Instances(NGrams, heading="Pairs and masks"):
         "segment, label 1, either way.")
     # two tokens are the shortest target of a short sequence
     max_seq_length: int = option(512, low=NUM_SPECIALS + 2, high=_LONGEST, help=
-        "Most tokens per instance, with [CLS] and both [SEP]; the rest is padded with 0.")
+        "Maximum number of tokens per instance, with [CLS] and both [SEP]; shorter instances are "
+        "padded with 0.")
     max_predictions_per_seq: int = option(20, low=1, high=_LONGEST, help=
-        "Most tokens to predict per instance.")
+        "Maximum number of tokens to predict per instance.")
     random_seed: int = option(12345, low=0, high=2**64 - 1, help=
         "Seed; the same seed gives the same records.")
     dupe_factor: int = option(40, low=1, high=10_000, help=
-        "Passes over the text, each with other pairs and masks. Disk space grows too. With "
+        "Number of passes over the text, each with other pairs and masks. Every pass takes disk "
+        "space. With "
         "--masked_lm_prob=0, one pass is usually enough.")
     masked_lm_prob: float = option(0.15, low=0, high=1, help=
         "Share of the tokens to predict. 0 masks nothing: run_pretraining.py --masked_lm_budget "
@@ -882,13 +890,14 @@ class SentencePiece(Options, heading="Model"):
         "Number of pieces, including the special ones.")
     # SentencePiece's limit; its 0 means all
     input_sentence_size: int = option(10_000_000, low=101, high=INT32_MAX, help=
-        "Most sentences to train on. A larger text is sampled at random. They are held in memory.")
+        "Maximum number of sentences to train on; they are kept in memory. A larger text is "
+        "sampled at random.")
     max_sentence_length: int = option(4192, low=10, high=2**30, help=
-        "Longest sentence to train on, in bytes; longer ones are left out and counted.")
+        "Maximum length of a sentence, in bytes; longer ones are left out and counted.")
     # SentencePiece's limit
     character_coverage: float = option(0.99995, low=0.98, high=1, help=
         "Share of the text's characters that get a piece; about 0.9995 for Chinese or Japanese.")
-    seed: int = option(12345, "Seed of the choice of sentences.", low=0, high=2**32 - 1)
+    seed: int = option(12345, "Seed for sampling sentences.", low=0, high=2**32 - 1)
 
 
 # === make_config.py and the exports ==============================================================
@@ -900,7 +909,7 @@ class ConfigFile(Options, heading="Flags"):
     size: str = option("base", "The size of the model.", choices=SIZES)
     vocab: str | None = option(None, path="file", required=True, help=
         "The SentencePiece model, or a WordPiece vocabulary (a file *.txt).")
-    max_position_embeddings: int = option(512, "Longest sequence of the model, in pieces.")
+    max_position_embeddings: int = option(512, "Maximum length of a sequence, in pieces.")
     output_file: str = option("albert_config.json", "File to write.", path="output")
 
 
@@ -942,8 +951,8 @@ class HubExport(ExportedModel, heading="Flags"):
         "Preprocessing: length of its output in pieces. By default 128, or fewer if "
         "albert_config.json is there and has fewer positions.")
     export_type: str = option("model", choices=("model", "preprocessing"), help=
-        "model: the encoder, with .mlm and .sop where the heads are there. preprocessing: text to "
-        "the encoder's inputs.")
+        "model: the encoder, with .mlm and .sop if the checkpoint has these heads. preprocessing: "
+        "converts text to the inputs of the encoder.")
 
 
 # === predict.py ==================================================================================
@@ -955,26 +964,26 @@ class PredictedModel(Options, heading="Model"):
     saved_model: str | None = option(None, path="directory", help=
         "Directory of an export, or a directory with several exports: the newest is used.")
     model: str | None = option(None, path="checkpoint", help=
-        "In place of --saved_model: directory of a training, an unpacked release, a hub module or "
-        "of the transformers library, the prefix of a checkpoint, or the name of a packaged model. "
-        "In a fine-tuned directory the best checkpoint is used.")
+        "Instead of --saved_model: the directory of a training, an unpacked release, a hub module "
+        "or a transformers model; the prefix of a checkpoint; or the name of a packaged model. In "
+        "the directory of a fine-tuning, the best checkpoint is used.")
 
 
 class Examples(Options, heading="Examples and predictions"):
     """Examples to predict, questions to ask, and the output file."""
 
-    text: str | None = option(None, "An example's text.")
-    text_pair: str | None = option(None, "An example's second text.")
-    article: str | None = option(None, "An example's article.")
-    question: str | None = option(None, "An example's question.")
-    context: str | None = option(None, "An example's context.")
+    text: str | None = option(None, "Text of an example.")
+    text_pair: str | None = option(None, "Second text of an example.")
+    article: str | None = option(None, "Article of an example (RACE).")
+    question: str | None = option(None, "Question of an example (RACE, SQuAD).")
+    context: str | None = option(None, "Context of an example (SQuAD).")
     options: list | None = option(None, repeated=True, help=
-        "An example's options; give the flag four times.")
+        "Options of an example (RACE); give the flag four times.")
     input_file: str | None = option(None, path="file", help=
         "File with an example on each line; by default standard input, if no text is given.")
     header: bool | None = option(None, help=
-        "Whether the first line names the columns; by default it does if the model's inputs are "
-        "named there.")
+        "The first line names the columns. By default this is assumed if it names all inputs of "
+        "the model.")
     text_column: str | None = option(None, help=
         "Column of --input_file with the texts, a name in its first line or a number from 0. Then "
         "other columns are not copied to the predictions.")
@@ -987,7 +996,7 @@ class Examples(Options, heading="Examples and predictions"):
     fill_mask: list | None = option(None, repeated=True, help=
         "A text with [MASK] in it, for a pre-trained --model; may be repeated.")
     top_k: int = option(5, low=1, needs="fill_mask", help=
-        "Pieces that --fill_mask shows for each [MASK].")
+        "Number of pieces that --fill_mask shows for each [MASK].")
     sentence_order: list | None = option(None, repeated=True, help=
         "A text; give the flag twice. Prints the probability that the two texts are in this order. "
         "For a pre-trained --model.")
@@ -1002,7 +1011,7 @@ class Examples(Options, heading="Examples and predictions"):
     predict_batch_size: int = option(8, "Number of examples that are computed together.", low=1)
 
 
-class TrainedModel(Options, heading="Settings that --model does not record"):
+class TrainedModel(Options, heading="Settings that the directory of --model may lack"):
     """Settings that the directory of a model may lack."""
 
     albert_config_file: str | None = option(None, path="config", help=
@@ -1010,11 +1019,11 @@ class TrainedModel(Options, heading="Settings that --model does not record"):
     spm_model_file: str | None = option(None, "SentencePiece model.", path="file")
     vocab_file: str | None = option(None, "WordPiece vocabulary.", path="file")
     do_lower_case: bool | None = option(None, "Whether the text is lower-cased.")
-    strip_accents: bool | None = option(None, "Whether the marks of letters are removed.")
-    max_seq_length: int | None = option(None, "Longest sequence, in pieces.")
+    strip_accents: bool | None = option(None, "Whether the accents of letters are removed.")
+    max_seq_length: int | None = option(None, "Maximum length of a sequence, in pieces.")
 
 
-class TrainedTask(Options, heading="Settings that --model does not record"):
+class TrainedTask(Options, heading="Settings that the directory of --model may lack"):
     """The task of a fine-tuned model, which its directory may lack."""
 
     task_name: str | None = option(None, help=
@@ -1031,11 +1040,11 @@ class MinimalPairs(Options, heading="Minimal pairs"):
     """A pre-trained model, pairs of sentences, and what is measured on them."""
 
     model: str | None = option(None, path="checkpoint", required=True, help=
-        "Directory of a pre-training, an unpacked release, a hub module or of the transformers "
-        "library, the prefix of a checkpoint, or the name of a packaged model.")
+        "Directory of a pre-training, an unpacked release, a hub module or a transformers model; "
+        "the prefix of a checkpoint; or the name of a packaged model.")
     input_file: str | None = option(None, path="files", required=True, help=
         "Comma-separated glob patterns of files with pairs: JSON lines with sentence_good, "
-        "sentence_bad and perhaps UID, field, linguistics_term, as in BLiMP; a good and a bad "
+        "sentence_bad and optionally UID, field, linguistics_term, as in BLiMP; a good and a bad "
         "sentence with a tab between them; or a line for each, the good one first.")
     output_file: str | None = option(None, path="output file", help=
         "JSON file for the figures. It is updated during the run, and a stopped run resumes from "

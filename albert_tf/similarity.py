@@ -71,7 +71,7 @@ def main(arguments=None):
         description="Spearman correlation of the cosines of embeddings with the scores of STS-B, "
         "for the mean of each layer and for the pooler.",
     )
-    parser.add_argument("model", help="As of albert_tf.load.")
+    parser.add_argument("model", help="A model, as albert_tf.load takes it.")
     parser.add_argument("file", help="train.tsv or dev.tsv of STS-B.")
     return exit_code("similarity", lambda: _table(**vars(parser.parse_args(arguments))))
 

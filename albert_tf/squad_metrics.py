@@ -35,7 +35,7 @@ def main(arguments=None):
     parser.add_argument("--predictions_file", required=True, help="JSON, question id to answer.")
     parser.add_argument(
         "--na_prob_file",
-        help="JSON, question id to probability (or logit) of no answer; null_odds.json will do. "
+        help="JSON, question id to probability (or logit) of no answer, such as null_odds.json. "
         "Version 2 only, adds best_exact and best_f1.",
     )
     parser.add_argument(

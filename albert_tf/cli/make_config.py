@@ -3,9 +3,9 @@ r"""Writes the config of a model of a usual size for a vocabulary.
 
 python make_config.py --size=small --vocab=my-30k.model --output_file=albert_config.json
 
-base to xxlarge are those of the paper (Table 1), as released in version 2, without dropout. tiny,
-mini and small have the layers and hidden sizes of small BERT models (Turc et al., 2019, Table 1).
-Once the project is installed, `albert-config` is the same command.
+base to xxlarge are the sizes of the paper (Table 1), as released in version 2, without dropout.
+tiny, mini and small have the layers and hidden sizes of small BERT models (Turc et al., 2019, Table
+1). Once the project is installed, `albert-config` is the same command.
 """
 
 import os

@@ -8,12 +8,12 @@ python predict.py --model=output/rte --text="It rains." --text_pair="The street 
 python predict.py --model=albert_base --fill_mask="Returns the [MASK] of the list."
 python predict.py --model=albert_base --score --input_file=heldout.txt > scores.jsonl
 
---saved_model is an export; --model is the directory of a training or of released weights, which
-need no export. Each line of a file or of standard input is a JSON object with the model's inputs
-(text, text_pair; question, context; article, question, options), or has these in this order with
-tabs between them, or in the order of a first line with their names (for options: option 1, option
-2, ...). CSV is read too. Other keys and columns, such as an id, are copied to the prediction. A
-blank line gives a blank line. Once the project is installed, `albert-predict` is the same command.
+--saved_model is an export; --model is the directory of a training or of released weights, without
+an export. Each line of a file or of standard input is a JSON object with the model's inputs (text,
+text_pair; question, context; article, question, options), or contains these inputs separated by
+tabs, in this order or in that of a first line with their names (for options: option 1, option 2,
+...). CSV is read too. Other keys and columns, such as an id, are copied to the prediction. A blank
+line gives a blank line. Once the project is installed, `albert-predict` is the same command.
 """
 
 import contextlib

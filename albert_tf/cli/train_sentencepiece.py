@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Trains a SentencePiece model with the options of the published ALBERT models.
+r"""Trains a SentencePiece model with the options of the released ALBERT models.
 
 python train_sentencepiece.py --input_file='text/*.txt' --model_prefix=my-30k --vocab_size=30000
 
