@@ -860,8 +860,8 @@ class RecordFiles(Options, heading="Output"):
         "so name at least as many files.")
     work_directory: str | None = option(None, path="output", help=
         "Directory on a local disk (with --runner: a shared one, such as gs://...) for the "
-        "tokenised text and the state of the run. It is kept, and a later run with other settings "
-        "takes the tokenised text from it. By default a hidden one next to the first output file, "
+        "tokenized text and the state of the run. It is kept, and a later run with other settings "
+        "takes the tokenized text from it. By default a hidden one next to the first output file, "
         "removed at the end.")
 
 
