@@ -425,7 +425,8 @@ class FineTuningWork(Options, heading="What to do"):
         "Directory for checkpoints and results.")
     do_train: bool = option(False, "Train.")
     do_eval: bool = option(False, "Evaluate every checkpoint and keep the best.")
-    do_predict: bool = option(False, "Predict the test set with the best checkpoint.")
+    do_predict: bool = option(False, help=
+        "Predict the test set with the best checkpoint (run_squad.py: answer --predict_file).")
 
 
 class FineTunedModel(Options, heading="Model and text"):
