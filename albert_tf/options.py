@@ -559,7 +559,7 @@ class PredictedFile(Options, heading="Prediction of any file"):
     """A file to predict in place of the test set."""
 
     predict_file: str | None = option(None, path="file", needs="do_predict", help=
-        "File that --do_predict predicts instead of the test set. It has tab-separated columns; "
+        "File that --do_predict predicts instead of the test set. It is tab-separated or CSV; "
         "--text_column and --text_pair_column name the columns of the texts, by default those of "
         "the training. For ner, it has a word on each line. Task and model are read from "
         "--output_dir.")
