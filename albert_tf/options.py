@@ -306,8 +306,8 @@ class Checkpoints(Options, heading="Checkpoints and curves"):
 
     save_checkpoints_steps: int = option(1000, "Number of updates between checkpoints.", low=1)
     iterations_per_loop: int = option(1000, low=1, help=
-        "Number of updates between two points of the curves. By default a hundredth of the "
-        "training, but at most 1000.")
+        "Number of updates between two points of the curves. Unless it is given, at most a "
+        "hundredth of the training.")
     steps_per_loop: int | None = option(None, low=1, help=
         "The Model Garden's name for --iterations_per_loop.")
     continuous_eval_timeout: float = option(0.0, low=0, help=
@@ -918,9 +918,9 @@ class ExportedModel(Options):
     """A model to write in another form, and where to write it."""
 
     albert_directory: str | None = option(None, path="directory", required=True, help=
-        "Directory with albert_config.json (or config.json of transformers) and the checkpoint; "
-        "for a module or --export_format=hf also with the SentencePiece model (and its .vocab, if "
-        "there is one) or vocab.txt.")
+        "Directory with albert_config.json (or config.json of transformers), the checkpoint, and "
+        "the SentencePiece model (and its .vocab, if there is one) or vocab.txt. "
+        "export_checkpoints.py needs no vocabulary to write tf1 and tf2.")
     checkpoint_name: str = option("model.ckpt-best", path="output", help=
         "Checkpoint in that directory: a prefix, or model.safetensors of the transformers library.")
     do_lower_case: bool = option(True, help=
@@ -928,9 +928,9 @@ class ExportedModel(Options):
         "one.")
     strip_accents: bool = option(True, _STRIP_ACCENTS)
     export_path: str | None = option(None, path="output", required=True, help=
-        "Directory to write; for --export_format=tf1 or tf2 a prefix.")
+        "Directory to write; a prefix if export_checkpoints.py writes tf1 or tf2.")
     card_file: str | None = option(None, path="file", help=
-        f"For a module or --export_format=hf: {_CARD}")
+        f"{_CARD} Hub modules and directories for transformers have a card.")
 
 
 class CheckpointExport(ExportedModel, heading="Flags"):

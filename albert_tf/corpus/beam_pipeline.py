@@ -122,7 +122,7 @@ class BeamRunner(contextlib.AbstractContextManager):
         return [[path, *record_files.state(path).values()] for path in paths]
 
     def write_corpus(self, paths, form, encoder, directory):
-        """Tokenises text files like `LocalRunner.write_corpus`, but writes tokens to many files.
+        """Tokenizes text files like `LocalRunner.write_corpus`, but writes tokens to many files.
 
         Args:
             paths: list of str.
@@ -134,11 +134,11 @@ class BeamRunner(contextlib.AbstractContextManager):
         try:
             with files.replacing_directory(directory) as name:
                 self._pipeline(
-                    "tokenising",
+                    "tokenizing",
                     list(enumerate(paths)),
                     ("Read", beam.FlatMap(_text_parts, form)),
                     ("ShareText", beam.Reshuffle()),
-                    ("Tokenise", beam.Map(_tokenised, encoder, tokens)),
+                    ("Tokenize", beam.Map(_tokenized, encoder, tokens)),
                     ("Gather", beam.GroupByKey()),
                     ("Index", beam.Map(_write_index, name)),
                 )
@@ -204,7 +204,7 @@ def _text_parts(item, form):
         yield (number, part), some
 
 
-def _tokenised(item, encoder, tokens):
+def _tokenized(item, encoder, tokens):
     """Writes the tokens of a part; returns (0, (part, its lines without tokens))."""
     part, chunks = item
     encoded = [encoder(text_files.Chunk(*chunk), workers.no_report) for chunk in chunks]

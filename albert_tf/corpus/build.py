@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes files of pre-training records from text files, in stages that can be resumed.
 
-The tokenised text, the plans of the passes and a note of each finished output file are kept in a
+The tokenized text, the plans of the passes and a note of each finished output file are kept in a
 work directory, under names that are hashes of everything they depend on. Existing parts are reused.
 """
 

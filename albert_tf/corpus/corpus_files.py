@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenised documents of text files, as flat arrays in the files of a directory."""
+"""Tokenized documents of text files, as flat arrays in the files of a directory."""
 
 import collections
 import contextlib
@@ -35,7 +35,7 @@ _MOST_COPIES = 6  # of remote files: the files of a corpus, and a plan
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Tokenised documents in flat arrays.
+    """Tokenized documents in flat arrays.
 
     Args:
         ids: int32 [tokens], or None if they are in `token_files`.

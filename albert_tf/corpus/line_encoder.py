@@ -2,7 +2,7 @@
 """Converts lines of text to ids, in batches.
 
 SentencePiece encodes many lines to ids at once, and whether a piece starts a word is looked up by
-its id. Lines are tokenised into pieces only if they have an id that is not enough (of an unknown
+its id. Lines are tokenized into pieces only if they have an id that is not enough (of an unknown
 piece, or of a number before a comma).
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of making pre-training records: tokenised text, plans of the passes, output files.
+"""The stages of making pre-training records: tokenized text, plans of the passes, output files.
 
 The tasks of each stage leave files that show what is done. `LocalRunner` runs the tasks in
 processes of one machine, `beam_pipeline.BeamRunner` on many machines.
@@ -245,7 +245,7 @@ class LocalRunner(workers.WorkerPool):
         return list(map(text_files.content_hash, paths))
 
     def write_corpus(self, paths, form, encoder, directory):
-        """Tokenises text files.
+        """Tokenizes text files.
 
         Args:
             paths: list of str.
@@ -259,7 +259,7 @@ class LocalRunner(workers.WorkerPool):
         size = text_files.total_size(paths)
         with (
             files.replacing_directory(directory) as name,
-            progress.bar("tokenising", size, "B") as bar,
+            progress.bar("tokenizing", size, "B") as bar,
             corpus_files.Writer(name) as writer,
         ):
             for lines in self.in_order(encoder, text_files.chunks(paths, form), bar.update):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading TFRecord files: batches for training and evaluation, arrays for prediction.
 
-An epoch of training contains every record once: the files are cut into pieces of 1024 records,
+An epoch of training contains every record once: the files are cut into blocks of 1024 records,
 which are put in random order and cut into windows, and each window is shuffled. So a window has
 records of several files, and of several places of a large one. The order depends only on the seed
 and the counts of the files, so the records of any step are found without reading earlier ones.
@@ -24,7 +24,7 @@ _READ_BYTES = 2**18
 _COPIED_TOGETHER = 64  # records that are copied out of a window at a time
 _UNSHUFFLED_WINDOW = 1000  # records read at a time if they are not shuffled
 _MEASURED_TOGETHER = 256  # records that are assigned to groups at a time
-# Keys of an epoch: 0 for the pieces, 1 + n for window n, _BATCH_KEYS + n for the batches in it.
+# Keys of an epoch: 0 for the blocks, 1 + n for window n, _BATCH_KEYS + n for the batches in it.
 _EPOCH_KEYS, _BATCH_KEYS = 2**32, 2**31
 _TOKEN_FEATURES = ("input_ids", "input_mask", "segment_ids", "p_mask")
 
@@ -271,7 +271,7 @@ def _training_records(files, batch_size, seed, window, first_step, num_shares, s
     Returns:
         tf.data.Dataset of string scalars and int64 scalars, the epochs.
     """
-    paths, offsets, counts = _pieces(files)
+    paths, offsets, counts = _blocks(files)
     total = int(counts.sum())
     shuffles, size = window > 1, window if window > 1 else _UNSHUFFLED_WINDOW
     first_record = first_step * batch_size
@@ -289,12 +289,12 @@ def _training_records(files, batch_size, seed, window, first_step, num_shares, s
         if group_of:
             some = found.batch(_MEASURED_TOGETHER)
             found = some.map(lambda batch: (batch, group_of(batch)), tf.data.AUTOTUNE).unbatch()
-        return found.batch(size).enumerate(first).map(lambda n, block: (epoch, n, block))
+        return found.batch(size).enumerate(first).map(lambda n, records: (epoch, n, records))
 
-    def arranged(epoch, number, block):
+    def arranged(epoch, number, records):
         """The records of a window that belong to this share, in order, several per element."""
-        block, groups = block if group_of else (block, None)
-        length = tf.size(block, tf.int64)
+        records, groups = records if group_of else (records, None)
+        length = tf.size(records, tf.int64)
         start = epoch * total + number * size
         order = order_of(length, epoch, 1 + number)
         if group_of:
@@ -304,7 +304,7 @@ def _training_records(files, batch_size, seed, window, first_step, num_shares, s
         places = start - first_record + tf.range(length, dtype=tf.int64)
         wanted = (places >= 0) & (places % batch_size // (batch_size // num_shares) == share)
         rows = tf.data.Dataset.from_tensor_slices(order[wanted]).batch(_COPIED_TOGETHER)
-        return rows.map(lambda some: (tf.gather(block, some), tf.fill(tf.shape(some), epoch)))
+        return rows.map(lambda some: (tf.gather(records, some), tf.fill(tf.shape(some), epoch)))
 
     epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
     # A window is read while the previous one is used, and no window is copied as a whole.
@@ -312,7 +312,7 @@ def _training_records(files, batch_size, seed, window, first_step, num_shares, s
 
 
 def _from_record(read, order, lengths, first):
-    """Records of pieces in the given order, from number `first` on; int64 tensors [P]."""
+    """Records of blocks in the given order, from number `first` on; int64 tensors [K]."""
     skipped = tf.clip_by_value(first - tf.cumsum(lengths, exclusive=True), 0, lengths)
     left = skipped < lengths
     parts = tf.data.Dataset.from_tensor_slices((order[left], skipped[left]))
@@ -348,24 +348,24 @@ def _in_batches(order, groups, before, batch_size, key):
     return tf.concat([order[:before], tf.reshape(batches, [-1]), order[stop:]], 0)
 
 
-def _pieces(files):
-    """Parts of files that are read without what is before them: paths, offsets, counts, each [P].
+def _blocks(files):
+    """Parts of files that are read without what is before them: paths, offsets, counts, each [K].
 
-    A compressed file is one piece. Other pieces have record_files.STEP records, or fewer at the
+    A compressed file is one block. Other blocks have record_files.STEP records, or fewer at the
     end of a file.
     """
     step = record_files.STEP
-    pieces = [
+    blocks = [
         (path, offset, step if offset < offsets[-1] else count - number * step)
         for path, count, offsets in files
         for number, offset in enumerate(offsets)
     ]
-    paths, offsets, counts = zip(*pieces, strict=True)
+    paths, offsets, counts = zip(*blocks, strict=True)
     return paths, np.array(offsets, np.int64), np.array(counts, np.int64)
 
 
 def _reader(paths, offsets, counts):
-    """Returns a function: number of a piece, records to skip -> tf.data.Dataset of the others."""
+    """Returns a function: number of a block, records to skip -> tf.data.Dataset of the others."""
     compressions = [schemas.compression_of(path) for path in paths]
 
     def read(number, skipped):

@@ -20,7 +20,7 @@ from albert_tf.records import schemas
 
 INDEX = "records.json"  # in the directory of a run
 FILES = "files"  # key of the entries in an index, and in the summary of record files
-STEP = 1024  # records from one known offset to the next: a piece, of some hundred KB to some MB
+STEP = 1024  # records from one known offset to the next: a block, of some hundred KB to some MB
 _CACHE_REMEDY = "If the file is damaged, delete it: it is then made again"
 _SUMMARIES = "summary-*.json"
 _ENTRY = ("size", "mtime_nsec", "count", "offsets")

@@ -287,7 +287,7 @@ def is_start_piece(piece, is_sentencepiece=True):
     [CLS] and [SEP].
 
     Args:
-        piece: str, the piece as tokenised ("<unk>" always starts a word).
+        piece: str, the piece as tokenized ("<unk>" always starts a word).
         is_sentencepiece: bool, whether to use the rule for SentencePiece.
 
     Returns:
@@ -531,7 +531,7 @@ class FullTokenizer:
         )
 
     def is_start_piece(self, piece: str) -> bool:
-        """Whether a piece (str, as tokenised) starts a word: see the function `is_start_piece`."""
+        """Whether a piece (str, as tokenized) starts a word: see the function `is_start_piece`."""
         return is_start_piece(piece, self.is_sentencepiece)
 
 

@@ -100,8 +100,8 @@ def test_batches_depend_on_the_step_alone(
 
 
 @pytest.fixture
-def in_pieces(tmp_path, monkeypatch):
-    """Records 0 to 49 in pieces of 8, and 100 to 129 in one piece, as they are compressed."""
+def in_blocks(tmp_path, monkeypatch):
+    """Records 0 to 49 in blocks of 8, and 100 to 129 in one block, as they are compressed."""
     path = write(tmp_path / "a", range(50))
     zipped = tmp_path / "b.gz"
     with tf.io.TFRecordWriter(str(zipped), "GZIP") as writer:
@@ -113,10 +113,10 @@ def in_pieces(tmp_path, monkeypatch):
     return files
 
 
-def test_pieces_of_all_files_are_permuted(in_pieces):
-    dataset = input_pipeline.train_batches(in_pieces, SCHEMA, 10, seed=1, window=2)
+def test_blocks_of_all_files_are_permuted(in_blocks):
+    dataset = input_pipeline.train_batches(in_blocks, SCHEMA, 10, seed=1, window=2)
     first, second = epochs_of(flat(first_ids(dataset, 16)), 80)
-    # Windows of 2 keep the order of the pieces.
+    # Windows of 2 keep the order of the blocks.
     orders = [[*dict.fromkeys(min(n // 8, 12) for n in epoch)] for epoch in (first, second)]
     for epoch, order in zip((first, second), orders, strict=True):
         assert sorted(epoch) == [*range(50), *range(100, 130)]
@@ -127,12 +127,12 @@ def test_pieces_of_all_files_are_permuted(in_pieces):
 
 
 @pytest.mark.long
-def test_positions_far_into_a_file(in_pieces):
-    """Reading begins at the offset of a piece."""
+def test_positions_far_into_a_file(in_blocks):
+    """Reading begins at the offset of a block."""
 
     def batches(first_step, window):
         dataset = input_pipeline.train_batches(
-            in_pieces, SCHEMA, 3, seed=1, window=window, first_step=first_step
+            in_blocks, SCHEMA, 3, seed=1, window=window, first_step=first_step
         )
         return first_ids(dataset, 80 - first_step)
 
