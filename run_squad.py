@@ -72,6 +72,9 @@ def main(_):
     elif not FLAGS.do_train:
         prefixes = [directory.trained_or(FLAGS.init_checkpoint)]
     version = squad.choose_version(prefixes, FLAGS.train_file, FLAGS.version_2_with_negative)
+    for name in squad.SquadV2Task.answer_settings:
+        if FLAGS[name].present and name not in version.answer_settings:
+            print(f"--{name} has no effect: it belongs to SQuAD 2.0, and the model is of SQuAD 1.1")
     if FLAGS.ensemble_dirs:
         choices = model_flags.follow_all([source.find(prefix) for prefix in prefixes])
     else:

@@ -505,11 +505,15 @@ def test_checkpoints_that_cannot_answer_are_named(run_main, trained, flags, flag
         run_main(run_squad, **alone | {"output_dir": second, "predict_file": unlabelled})
 
 
-def test_a_version_1_model_answers_questions_of_version_2(run_main, trained, flags, flags_v1):
+def test_a_version_1_model_answers_questions_of_version_2(
+    run_main, trained, flags, flags_v1, capsys
+):
     """Some of them have no answer, so there is nothing to score."""
     out = trained("v1", flags_v1)
     before = (out / "eval_results.txt").read_text()
-    run_main(run_squad, **predict_only(flags, output_dir=out))
+    capsys.readouterr()
+    run_main(run_squad, **predict_only(flags, output_dir=out, end_n_top=3))
+    assert capsys.readouterr().out.count("has no effect") == 1
     assert len(read_json(out / "predictions.json")) == 52
     assert (out / "eval_results.txt").read_text() == before
 
