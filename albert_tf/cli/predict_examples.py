@@ -180,6 +180,11 @@ def _check_header(names, model, columns, place):
 def _example(row, model, columns, names, separator, place):
     """Converts a line to a dict: a JSON object, or columns with given or usual names."""
     if separator == "\t" and row[0].lstrip().startswith("{"):
+        if columns:
+            raise UserError(
+                f"{place}: a line that begins with {{ is a JSON object, which has keys and no "
+                "columns: leave out --text_column"
+            )
         try:
             return parse_json("\t".join(row), place)
         except UserError as error:

@@ -241,6 +241,11 @@ def test_tables(name, content, flags, classifier, run_main, tmp_path):
             "line 1: the header has no column c; it has a, b",
         ),
         (b"a\tb\n", {"text_column": 0, "text_pair_column": 2}, "2 columns, so none has number 2"),
+        (
+            b'{"text": "a", "text_pair": "b"}\n',
+            {"text_column": 0, "text_pair_column": 1, "id_column": 2},
+            "line 1: a line that begins with { is a JSON object",
+        ),
         (b"a\tb\n", {"text_column": 0, "text_pair_column": 5}, "none has number 5; the first has"),
         (
             b"a\tb\n",
