@@ -114,6 +114,9 @@ def replacing(*paths):
 
     Yields:
         list of str, names to write to, in the same directories.
+
+    Raises:
+        UserError: there is a directory at the place of a file.
     """
     for path in paths:
         make_directory(os.path.dirname(path))
@@ -121,7 +124,12 @@ def replacing(*paths):
     try:
         yield temporary
         for name, path in zip(temporary, paths, strict=True):
-            tf.io.gfile.rename(name, path, overwrite=True)
+            try:
+                tf.io.gfile.rename(name, path, overwrite=True)
+            except tf.errors.FailedPreconditionError as error:  # a directory is not replaced
+                raise UserError(
+                    f"cannot write {path}: {error.message}. Move it away, and start again"
+                ) from error
     except BaseException:
         for name in temporary:
             remove(name)

@@ -73,6 +73,14 @@ def test_a_file_that_was_not_written_is_an_error_and_leaves_nothing(tmp_path):
     assert names_in(tmp_path) == []
 
 
+def test_a_directory_at_the_place_of_a_file_is_named(tmp_path):
+    path = tmp_path / "run.json"
+    (path / "kept").mkdir(parents=True)
+    with pytest.raises(UserError, match=f"^cannot write {path}: .*Is a directory. Move it away"):
+        files.write_text(str(path), "text")
+    assert names_in(tmp_path) == ["run.json"] and names_in(path) == ["kept"]
+
+
 @pytest.fixture
 def below_a_file(tmp_path):
     """A path where nobody can make a directory, not even root."""
