@@ -16,6 +16,7 @@ from albert_tf.api import scoring
 from albert_tf.checkpoints import name_table
 from albert_tf.errors import UserError, parse_json
 from albert_tf.model import heads
+from albert_tf.tasks import json_file
 
 KEYS = ("sentence_good", "sentence_bad")
 GROUPS = {"fields": "field", "linguistics_terms": "linguistics_term"}  # of paradigms
@@ -92,6 +93,7 @@ def read(paths, pairs_per_paradigm=0):
             for key, place in zip(KEYS, places, strict=True):
                 if not isinstance(values.get(key), str) or not values[key].strip():
                     raise UserError(f"{place}: {key} is missing, empty or not text")
+                json_file.field(values, key, str, place)  # valid Unicode
             uid = str(values.get("UID") or name)
             if not values.get("UID") and unnamed.setdefault(name, path) != path:
                 raise UserError(
@@ -99,6 +101,10 @@ def read(paths, pairs_per_paradigm=0):
                     "files, or give their pairs a UID"
                 )
             groups = [str(values.get(key) or "") for key in GROUPS.values()]
+            for key, text in zip(("UID", *GROUPS.values()), (uid, *groups), strict=True):
+                if text.splitlines() not in ([], [text]):  # names of columns and of curves
+                    raise UserError(f"{places[0]}: {key} has a line end. Received: {text!r:.80}")
+                json_file.field({key: text}, key, str, places[0])
             paradigm = paradigms.setdefault(uid, Paradigm(uid, *groups))
             if not pairs_per_paradigm or len(paradigm.sentences) < 2 * pairs_per_paradigm:
                 paradigm.sentences += [values[key] for key in KEYS]
