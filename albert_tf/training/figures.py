@@ -10,7 +10,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from albert_tf import progress
+from albert_tf import files, progress
 from albert_tf.checkpoints import run_directory
 from albert_tf.errors import UserError
 from albert_tf.training import steps
@@ -187,6 +187,7 @@ class TensorBoard:
         """
         if kind not in self._writers:
             path = os.path.join(self._directory, kind)
+            files.make_directory(path)  # names a file that stands there
             self._writers[kind] = tf.summary.create_file_writer(path)
         with self._writers[kind].as_default():
             for name, value in figures.items():

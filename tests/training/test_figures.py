@@ -107,6 +107,12 @@ def test_training_and_evaluation_share_the_names_of_their_curves(capsys):
     )
 
 
+def test_a_file_at_the_place_of_the_curves_is_named(tmp_path):
+    (tmp_path / "train").write_text("a regular file")
+    with pytest.raises(UserError, match=f"cannot make the directory {tmp_path}/train: "):
+        figures.TensorBoard(str(tmp_path)).write("train", 1, {"loss": 1.0})
+
+
 def test_a_run_that_always_overflows_ends():
     made = started(scales_loss=True)
     made.add(rows_of(*[np.inf] * 20, 1.0), last_step=21)
