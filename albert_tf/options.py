@@ -78,6 +78,7 @@ _FEATURES = "TFRecord file for the {} features; in --output_dir by default."
 _RULES = {
     "at least": operator.ge, "at most": operator.le, "above": operator.gt, "below": operator.lt,
 }  # fmt: skip
+KINDS: dict[str, type] = {}  # option of any group -> type of its value, without None
 _SMALLEST_VOCABULARY = 5 + len(SPM_SYMBOLS) + 1  # with the special pieces, and a space
 
 
@@ -251,6 +252,7 @@ class Options:
     def __init_subclass__(cls, heading=None):
         cls.heading = heading
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        KINDS.update({field.name: kind_of(field) for field in options_of(cls)})
 
     def __post_init__(self):
         for field in options_of(self):

@@ -14,7 +14,7 @@ from absl import logging
 from google.protobuf import text_format
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState  # in no public API
 
-from albert_tf import files, models, state
+from albert_tf import files, models, options, state
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 
@@ -303,6 +303,9 @@ class RunSettings:
         for name, kind in TEXT_FLAGS.items():
             if name in self.text:
                 state.typed(self.text[name], kind, name)
+        for name, kind in options.KINDS.items():
+            if name in self.flags:
+                state.typed(self.flags[name], tuple[str, ...] if kind is list else kind, name)
         _ = self.albert_config
 
     @property
