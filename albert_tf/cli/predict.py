@@ -53,6 +53,7 @@ def output():
     from albert_tf import files
 
     if FLAGS.output_file:
+        files.check_file_writable(FLAGS.output_file, "output_file")  # before a model is loaded
         with files.writing(FLAGS.output_file, "w") as file:
             yield file
         return
@@ -108,6 +109,7 @@ def check_flags():
             "--sentence_order compares two texts: give the flag twice. "
             f"Received: {len(FLAGS.sentence_order)}"
         )
+    flag_groups.check_not_empty("input_file", "output_file")
     flag_groups.check_exist("output_file", "input_file", "saved_model", "model")
     flag_groups.check_exist("albert_config_file", "spm_model_file", "vocab_file")
 

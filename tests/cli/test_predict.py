@@ -391,6 +391,8 @@ def test_the_newest_export_is_taken(tmp_path):
     [
         ({"input_file": "x", "text": "a"}, "--input_file and --text exclude each other"),
         ({"input_file": "."}, "--input_file=. is a directory"),
+        ({"input_file": ""}, "--input_file is empty: give a path"),
+        ({"text": "a", "output_file": ""}, "--output_file is empty: give a path"),
         ({"text": "a", "output_file": "."}, "--output_file=. is a directory"),
         ({"text": "a", "predict_batch_size": 0}, "--predict_batch_size must be at least 1"),
         ({"text": "a", "model": "x"}, "--saved_model and --model exclude each other"),
@@ -407,6 +409,13 @@ def test_the_newest_export_is_taken(tmp_path):
 def test_flags_are_checked_before_a_model_is_loaded(flags, message, run_main):
     with pytest.raises(UserError, match=re.escape(message)):
         run_main(predict, saved_model="is not read", **flags)
+
+
+def test_an_output_that_cannot_be_written_comes_before_the_model(run_main, tmp_path):
+    (tmp_path / "file").write_text("a regular file")
+    (tmp_path / "none").mkdir()
+    with pytest.raises(UserError, match=r"^--output_file=.*/file is not writable: "):
+        run_main(predict, model=tmp_path / "none", text="a", output_file=tmp_path / "file" / "x")
 
 
 # --- The command ---
