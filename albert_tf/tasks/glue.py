@@ -406,6 +406,12 @@ def read_rows(task, data_dir, split):
         raise UserError(f"the label column is needed by {NEEDED_BY[split]} and not given")
     path = input_file(task, data_dir, split)
     columns = task.text_of(split) + (task.label if labelled else ())
+    twice = next((column for column in columns if columns.count(column) > 1), None)
+    if twice is not None:
+        raise UserError(
+            f"{path}: column {twice!r} would be read twice: --text_column, --text_pair_column and "
+            "--label_column must be different columns. By default, --text_column is 0"
+        )
     has_header = split in task.splits_with_header
     header, rows, left_out = tables.read_columns(
         path,

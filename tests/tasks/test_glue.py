@@ -398,16 +398,14 @@ def test_tsv_by_number_and_given_labels(tokenizer, tmp_path):
 def test_tsv_blank_rows_keep_their_place_in_the_test_file(header, tokenizer, tmp_path):
     rows = ["yes", "", "no", "", ""]
     write(tmp_path, "test.tsv", *header, *rows)
-    write(tmp_path, "dev.tsv", *header, *rows)
+    write(tmp_path, "dev.tsv", *(row and f"{row}\tyes" for row in [*header, *rows]))
     task = glue.tsv_task("text" if header else 0, None, None, labels=["a", "b"])
     test, left_out = glue.read_examples(task, str(tmp_path), "test", tokenizer)
     assert [example.text_a for example in test] == rows and left_out == 0
     assert [example.guid for example in test] == ["0", "1", "2", "3", "4"]
     arrays = features(test, task, tokenizer, 8)
     assert arrays["input_mask"].sum(axis=1).tolist()[1::2] == [2, 2]
-    labelled = glue.tsv_task(
-        "text" if header else 0, None, 0 if not header else "text", ["yes", "no"]
-    )
+    labelled = glue.tsv_task("text" if header else 0, None, "yes" if header else 1, ["yes", "no"])
     dev, left_out = glue.read_examples(labelled, str(tmp_path), "dev", tokenizer)
     assert [example.text_a for example in dev] == ["yes", "no"] and left_out == 3
 
@@ -446,10 +444,12 @@ TEXTS_AS_LABELS = [f"text {number}\tlabel {number % 11}" for number in range(20)
             "column 1 has 11 different labels among 20, such as 'label 0'.* --regression",
         ),
         (None, TSV, r"no .*train.tsv or .*train.csv to read the labels from"),
+        (["1\ta", "0\tb", "1\tc", "0\td"], NUMBERED | {"label_column": "0"}, "0 would be read twi"),
+        (["1\ta", "0\tb"], NUMBERED | {"text_pair_column": "00"}, "column 0 would be read twice"),
     ],
     ids=[
         "missing column", "one label", "two columns of one name", "header", "texts as labels",
-        "no file",
+        "no file", "text and label in one column", "two texts in one column",
     ],
 )  # fmt: skip
 def test_bad_tsv(lines, columns, message, tmp_path):
