@@ -34,6 +34,7 @@ def check():
 def check_model():
     """Raises UserError if the flags name no model, or one that does not exist."""
     flag_groups.check_exist("albert_config_file", "albert_hub_module_handle", "card_file")
+    flag_groups.check_text("card_file")
     if not FLAGS.albert_hub_module_handle:  # a hub module has its own vocabulary
         flag_groups.check_vocabulary()
     if "ensemble_dirs" in FLAGS and FLAGS.ensemble_dirs:

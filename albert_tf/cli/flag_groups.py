@@ -12,7 +12,7 @@ from absl import flags
 
 from albert_tf import models, options
 from albert_tf.config import CONFIG_FILE, AlbertConfig, is_of_transformers
-from albert_tf.errors import UserError, parse_json
+from albert_tf.errors import UserError, decode, parse_json
 from albert_tf.tasks import json_file
 
 FLAGS = flags.FLAGS
@@ -157,6 +157,13 @@ def _problem(kind, path):
     return None
 
 
+def check_text(name):
+    """Raises UserError if a flag names a local file that exists and is not UTF-8."""
+    path = FLAGS[name].value
+    if path and "://" not in path:
+        decode(json_file.read_local(path), f"--{name}={path}")
+
+
 def check_vocabulary(needed_for=None):
     """Raises UserError if the vocabulary that the flags name does not exist.
 
@@ -212,6 +219,7 @@ def check_albert_directory(reads_model=True):
         reads_model: bool, whether the config and a checkpoint are needed.
     """
     check_exist("albert_directory", "card_file")
+    check_text("card_file")
     directory = FLAGS.albert_directory
     if "://" in directory or not reads_model:
         return

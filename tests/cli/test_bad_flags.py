@@ -156,6 +156,10 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*GLUE, *TRAIN, *FRESH, "--task_name=SST2"), "Did you mean sst-2?"),
         ((*GLUE, *TRAIN, *FRESH, "--max_seq_length=4"), "must be at least 5"),
         ((*GLUE, *TRAIN, *FRESH, "--export_tflite"), "--export_tflite does nothing without"),
+        (
+            (*GLUE, *TRAIN, *FRESH, "--export_dir=a", "--card_file={here}/latin.md"),
+            "latin.md: not UTF-8 text",
+        ),
         ((*GLUE, *TRAIN, *FRESH, "--glue_submission_dir=a"), "nothing without --do_predict"),
         ((*GLUE, *TRAIN, *FRESH, "--id_column=a"), "--id_column does nothing"),
         ((*GLUE, *TRAIN, *FRESH, "--text_column=a"), "for --task_name=tsv"),
@@ -277,6 +281,7 @@ def said_without_tensorflow(tmp_path_factory):
     texts |= {"no.json": '{"vocab_size": -1}', "vocab.txt": VOCABULARY}
     for name, text in texts.items():
         (here / name).write_text(text)
+    (here / "latin.md").write_bytes(b"\xe9")
     before = sorted(here.rglob("*"))
     calls = [
         (script, [w.replace("{here}", str(here)) for w in words]) for script, words, _ in MISTAKES
