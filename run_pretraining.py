@@ -44,6 +44,7 @@ def check_flags():
         )
     if FLAGS.do_train:
         check_masking()
+    flag_groups.check_synonyms()
     flag_groups.check_run()
 
 

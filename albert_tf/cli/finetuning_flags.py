@@ -18,6 +18,7 @@ def check():
         names = [f"--{name}" for name in wanted]
         raise UserError(f"nothing to do: give {', '.join(names)} or --export_dir")
     flag_groups.check_needs()
+    flag_groups.check_synonyms()
     counts_steps = "train_step" in FLAGS and not FLAGS["train_step"].using_default_value
     if counts_steps and FLAGS.num_train_epochs is not None:
         raise UserError(

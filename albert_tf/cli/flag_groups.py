@@ -118,6 +118,16 @@ def check_needs():
             raise UserError(f"--{flag.name} does nothing without --{needed}: give both or none")
 
 
+def check_synonyms():
+    """Raises UserError if both names of the interval of the curves are given, and differ."""
+    ours, theirs = FLAGS["iterations_per_loop"], FLAGS["steps_per_loop"]
+    if ours.present and theirs.value not in (None, ours.value):
+        raise UserError(
+            f"--{ours.name}={ours.value} and --{theirs.name}={theirs.value} are the same setting: "
+            "give one of them"
+        )
+
+
 # --- Files that flags name -----------------------------------------------------------------------
 
 

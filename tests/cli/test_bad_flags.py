@@ -164,6 +164,10 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*GLUE, *TRAIN, *FRESH, "--id_column=a"), "--id_column does nothing"),
         ((*GLUE, *TRAIN, *FRESH, "--text_column=a"), "for --task_name=tsv"),
         ((*GLUE, *TRAIN, *FRESH, "--profile_steps=9"), "must be first:last"),
+        (
+            (*GLUE, *TRAIN, *FRESH, "--steps_per_loop=5", "--iterations_per_loop=7"),
+            "--iterations_per_loop=7 and --steps_per_loop=5 are the same setting",
+        ),
         ((*GLUE, *PREDICT, *MODEL), "/ou does not exist, so it holds no"),
         ((*GLUE, *PREDICT, *MODEL, "--output_dir={here}"), "holds no checkpoint to"),
         ((*GLUE, *PREDICT, "--albert_hub_module_handle={here}"), "holds no checkpoint to"),
@@ -198,6 +202,10 @@ MISTAKES_OF = {  # script -> rows of words and a part of the answer
         ((*RECORDS, "--input_file={here}/*", CONFIG[:-4]), NO_FILE),
         ((*RECORDS, "--input_file={here}/*", "--masked_lm_budget=0.1"), "needs a voc"),
         ((*RECORDS, "--input_file={here}/*", "--init_from_group0"), "without --init_check"),
+        (
+            (*RECORDS, "--input_file={here}/*", "--steps_per_loop=5", "--iterations_per_loop=7"),
+            "--iterations_per_loop=7 and --steps_per_loop=5",
+        ),
         ((*RECORDS, "--input_file={here}/*", "--ngram=2"), "--ngram does nothing without --mask"),
         (
             (*RECORDS, "--input_file={here}/*", "--favor_shorter_ngram"),
