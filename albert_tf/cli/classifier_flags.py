@@ -6,7 +6,7 @@ import math
 from absl import flags
 
 from albert_tf import options
-from albert_tf.checkpoints import run_directory
+from albert_tf.checkpoints import run_directory, source
 from albert_tf.cli import flag_groups, model_flags
 from albert_tf.errors import UserError
 from albert_tf.tasks import classification, glue, multi_label, ner, predicted_file
@@ -33,7 +33,12 @@ def follow_task():
         raise UserError(
             f"{directory} was trained for {kind} and not for {task_name}: change --task_name"
         )
-    if not (FLAGS.labels or FLAGS.regression):
+    if FLAGS["regression"].present and FLAGS.regression != (kind.labels is None):
+        raise UserError(
+            f"{source.as_flag('regression', FLAGS.regression)}, but {directory} was trained for "
+            f"{kind}: leave it out"
+        )
+    if not FLAGS.labels:
         FLAGS.labels = list(kind.labels or ())
         FLAGS.regression = kind.labels is None
     if task_name != "ner" and trained.settings:

@@ -251,6 +251,7 @@ def test_a_directory_without_records(predict, train_once, tmp_path):
         ("tsv", "", {}, "any.txt is empty"),
         ("tsv", "review\n", {}, "any.txt holds no example"),
         ("tsv", "a", {"text_pair_column": 1}, "has no second text. Leave it out"),
+        ("scores", "a", {"regression": False}, "was trained for tsv (scores): leave it out"),
         ("tsv", "a", {"labels": "yes,no"}, "was trained for tsv (labels no, yes) and not for tsv"),
         ("tsv", "a", {"task_name": "cola", "text_column": 0}, "was trained for tsv"),
         ("tsv", "review\na\n", {"max_seq_length": 8}, "trained with --max_seq_length=16"),
