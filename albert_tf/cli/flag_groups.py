@@ -7,6 +7,7 @@ Nothing here imports TensorFlow. Only local paths are checked; remote ones when 
 import dataclasses
 import glob
 import os
+import sys
 
 from absl import flags
 
@@ -43,10 +44,14 @@ def is_required(flag):
 
 
 def note_obsolete_flags():
-    """Prints a line for each given flag that has no effect any more."""
+    """Prints a line for each given flag that has no effect: any more, or next to another one."""
     for flag in own_flags():
         if flag.subject == options.NO_EFFECT and flag.present:
             print(f"--{flag.name} has no effect any more: {flag.help[0].lower()}{flag.help[1:]}")
+    vocabularies = given(("spm_model_file", "vocab_file"))
+    if len(vocabularies) > 1 and all(vocabularies.values()):
+        message = f"--vocab_file={FLAGS.vocab_file} is not used, as there is a --spm_model_file"
+        print(message, file=sys.stderr)  # standard output may be for predictions
 
 
 def define(*groups, **defaults):

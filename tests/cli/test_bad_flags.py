@@ -90,6 +90,19 @@ def test_hints_name_the_command_as_it_was_called(words, expected, monkeypatch):
     assert as_called(words) == expected
 
 
+@pytest.mark.parametrize(
+    "script, words",
+    [
+        ("create_pretraining_data", "--input_file=none --output_file=none"),
+        ("run_classifier", "--task_name=rte --data_dir=none --output_dir=none --do_train"),
+        ("predict", "--model=none"),
+    ],
+)
+def test_a_vocabulary_that_another_one_replaces_is_named(script, words, launched):
+    done = launched(module_of(script), "--spm_model_file=a", "--vocab_file=b", *words.split())
+    assert "--vocab_file=b is not used, as there is a --spm_model_file" in done.stderr
+
+
 def test_commands_are_those_of_the_package():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     scripts = re.findall(r'^(albert-[\w-]+) = "(?:albert_tf\.cli\.)?(\w+):run"$', text, re.M)
