@@ -247,6 +247,13 @@ def evaluate(loaded, paradigms, method, path=None):
     pieces = encode(paradigms, loaded.tokenizer, loaded.max_seq_length)
     settings = settings_of(loaded, paradigms, method)
     results = _read_results(path, settings) if path else {}
+    for paradigm in paradigms:
+        known, count = results.get(paradigm.name, Result()), len(paradigm.sentences) // 2
+        if not 0 <= known.correct <= known.pairs <= count:
+            raise UserError(
+                f"{path} is damaged: {known.correct} of {known.pairs} pairs of {paradigm.name} are "
+                f"correct, and there are {count}. Delete it"
+            )
 
     def save(results):
         files.write_text(path, json.dumps(settings | summary(paradigms, results), indent=2) + "\n")

@@ -222,6 +222,13 @@ def test_figures_of_something_else_are_noticed(loaded, tmp_path):
             minimal_pairs.evaluate(loaded, suite, "original", path)
     finally:
         bias.assign(before)
+    content = json.loads((tmp_path / "out.json").read_text())
+    (figures,) = content["paradigms"].values()
+    for pairs, correct in ((-1, -2), (1, 2), (100, 1)):
+        figures |= {"pairs": pairs, "correct": correct}
+        (tmp_path / "out.json").write_text(json.dumps(content))
+        with pytest.raises(UserError, match=f"is damaged: {correct}.0 of {pairs} pairs of"):
+            minimal_pairs.evaluate(loaded, suite, "original", path)
     (tmp_path / "out.json").write_text("[1]")
     with pytest.raises(UserError, match="holds no figures of minimal pairs"):
         minimal_pairs.evaluate(loaded, suite, "original", path)
