@@ -210,9 +210,6 @@ def make_task(kind, text, found):
         kind: FinetunedTask.
         text: TextInput.
         found: checkpoints.source.Source.
-
-    Raises:
-        UserError: a task of GLUE has other labels.
     """
     record = found.settings
     flags, lengths = (record.flags, record.text) if record else ({}, {})
@@ -226,11 +223,6 @@ def make_task(kind, text, found):
             longest = min(text.max_seq_length // 2, text.max_seq_length - NUM_SPECIALS - 1)
         return race.RaceTask(text, longest)
     row = glue.TASKS.get(kind.task_name.lower())
-    if row and row.labels != kind.labels:
-        raise UserError(
-            f"{os.path.join(found.directory, run_directory.TASK)} is damaged: it has {kind}, but "
-            f"the labels of {kind.task_name} are {row.labels}. Correct it"
-        )
     optional = () if row or "text_column" in flags else ("text_pair",)
     is_multi_label = kind.task_name == multi_label.NAME
     if row is None:

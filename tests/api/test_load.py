@@ -17,8 +17,7 @@ import export_checkpoints
 import export_to_tfhub
 from albert_tf import progress
 from albert_tf.api import description
-from albert_tf.api import load as load_module
-from albert_tf.checkpoints import huggingface, name_table, run_directory, source
+from albert_tf.checkpoints import huggingface, name_table, run_directory
 from albert_tf.config import AlbertConfig
 from albert_tf.errors import UserError
 from albert_tf.model import heads
@@ -586,9 +585,3 @@ def test_many_models_are_no_retracing(loaded, release, caplog):
         model.embed("a film")
         model.sentence_order("a", "b")
     assert "retracing" not in caplog.text
-
-
-def test_a_record_with_other_labels_than_its_task_of_glue(tmp_path):
-    kind = run_directory.FinetunedTask("rte", ("not_entailment", "entailment"))
-    with pytest.raises(UserError, match=r"_task\.json is damaged: it has rte \(labels not_"):
-        load_module.make_task(kind, None, source.Source(str(tmp_path)))
