@@ -247,7 +247,7 @@ def test_the_flags_of_a_run_can_be_read_again(learnt):
         ),
         ({"text_column": ""}, "--text_column is empty: give the name of a column"),
         ({"task_name": "TSV", "labels": "food,news"}, "unknown label 'sport'"),
-        ({"label_column": "food,text"}, "line 2: a label column holds 0 or 1. Received: "),
+        ({"label_column": "food,id"}, "line 4: a label column holds 0 or 1. Received: .*2"),
         ({"label_column": "food,news", "labels": "a,b,c"}, "3 labels, but 2 label columns"),
         ({"labels": "food,news"}, "unknown label 'sport'; known are food, news"),
         ({"label_column": ""}, "the label column is needed by --do_train and not given"),
