@@ -149,6 +149,22 @@ def one_line(error):
     return text.strip() or type(error).__name__
 
 
+def read_local(path):
+    """Reads a local file without TensorFlow.
+
+    Returns:
+        bytes.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+
 def decode(content, where):
     """Decodes UTF-8.
 

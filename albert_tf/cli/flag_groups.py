@@ -13,8 +13,7 @@ from absl import flags
 
 from albert_tf import models, options
 from albert_tf.config import CONFIG_FILE, AlbertConfig, is_of_transformers
-from albert_tf.errors import UserError, decode, parse_json
-from albert_tf.tasks import json_file
+from albert_tf.errors import UserError, decode, parse_json, read_local
 
 FLAGS = flags.FLAGS
 # Of a directory to export, in order of preference; the last is that of a TF Hub module.
@@ -176,7 +175,7 @@ def check_text(name):
     """Raises UserError if a flag names a local file that exists and is not UTF-8."""
     path = FLAGS[name].value
     if path and "://" not in path:
-        decode(json_file.read_local(path), f"--{name}={path}")
+        decode(read_local(path), f"--{name}={path}")
 
 
 def check_vocabulary(needed_for=None):
@@ -197,7 +196,7 @@ def check_config(path):
         path: str; remote paths are not checked.
     """
     if "://" not in path:
-        content = json_file.read_local(path)
+        content = read_local(path)
         if not is_of_transformers(parse_json(content, path)):
             AlbertConfig.from_json(content, path)
 

@@ -2,10 +2,9 @@
 """Reads JSON files of questions, and checks their values. Needs no TensorFlow."""
 
 import codecs
-import pathlib
 import reprlib
 
-from albert_tf.errors import UserError, parse_json
+from albert_tf.errors import UserError, parse_json, read_local
 
 
 def read(path, expected):
@@ -34,18 +33,6 @@ def read(path, expected):
             f"{first_line[:40]!r}"
         )
     return parse_json(content, path)
-
-
-def read_local(path):
-    """Content of a local file (bytes).
-
-    Raises:
-        UserError: the file cannot be read.
-    """
-    try:
-        return pathlib.Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
 
 
 def field(found, name, kind, where):
