@@ -100,12 +100,16 @@ def read(paths, pairs_per_paradigm=0):
                     f"{path} and {unnamed[name]} would be one paradigm {name!r}: rename one of the "
                     "files, or give their pairs a UID"
                 )
-            groups = [str(values.get(key) or "") for key in GROUPS.values()]
-            for key, text in zip(("UID", *GROUPS.values()), (uid, *groups), strict=True):
-                if text.splitlines() not in ([], [text]):  # names of columns and of curves
-                    raise UserError(f"{places[0]}: {key} has a line end. Received: {text!r:.80}")
-                json_file.field({key: text}, key, str, places[0])
-            paradigm = paradigms.setdefault(uid, Paradigm(uid, *groups))
+            if uid not in paradigms:
+                names = {"UID": uid} | {key: str(values.get(key) or "") for key in GROUPS.values()}
+                for key, text in names.items():
+                    if text.splitlines() not in ([], [text]):  # names of columns and of curves
+                        raise UserError(
+                            f"{places[0]}: {key} has a line end. Received: {text!r:.80}"
+                        )
+                    json_file.field(names, key, str, places[0])
+                paradigms[uid] = Paradigm(*names.values())
+            paradigm = paradigms[uid]
             if not pairs_per_paradigm or len(paradigm.sentences) < 2 * pairs_per_paradigm:
                 paradigm.sentences += [values[key] for key in KEYS]
                 paradigm.places += places
