@@ -33,7 +33,8 @@ def define_flags():
         flags.register_validator(
             name,
             lambda value: value is not None or not reads_data_set(),
-            f"Flag --{name} must have a value other than None.",
+            f"Flag --{name} must have a value other than None, except to predict --predict_file "
+            "or to export.",
         )
 
 

@@ -31,6 +31,7 @@ OPTIMIZERS = ("adamw", "lamb")
 TEXT_FORMATS = ("sentences", "documents", "jsonl")
 _FORMATS_OF = {
     "document_per_line": ["documents"], "text_key": ["jsonl"], "language": ["documents", "jsonl"],
+    "file_is_document": ["sentences", "documents"],
 }  # fmt: skip
 ON_DECODE_ERROR = ("stop", "skip")
 WORD_STARTS = ("original", "piece")
@@ -524,8 +525,7 @@ class ClassifierData(Options, heading="Task and data"):
     """The task and its files."""
 
     data_dir: str | None = option(None, path="directory", help=
-        "Directory of the GLUE data, with a folder for each task, or of your own files. Not needed "
-        "to predict --predict_file or to export.")
+        "Directory of the GLUE data, with a folder for each task, or of your own files.")
     task_name: str | None = option(None, help=
         "One of cola, mnli, mismnli, mrpc, sst-2, sts-b, qqp, qnli, rte, wnli, ax; or tsv for your "
         "own texts: train.tsv, dev.tsv and test.tsv, or train.csv and so on, in --data_dir; or ner "

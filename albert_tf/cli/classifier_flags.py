@@ -33,11 +33,13 @@ def follow_task():
         raise UserError(
             f"{directory} was trained for {kind} and not for {task_name}: change --task_name"
         )
-    if FLAGS["regression"].present and FLAGS.regression != (kind.labels is None):
-        raise UserError(
-            f"{source.as_flag('regression', FLAGS.regression)}, but {directory} was trained for "
-            f"{kind}: leave it out"
-        )
+    recorded = {"regression": kind.labels is None, "multi_label": task_name == multi_label.NAME}
+    for name, value in recorded.items():
+        if FLAGS[name].present and FLAGS[name].value != value:
+            raise UserError(
+                f"{source.as_flag(name, FLAGS[name].value)}, but {directory} was trained for "
+                f"{kind}: leave it out"
+            )
     if not FLAGS.labels:
         FLAGS.labels = list(kind.labels or ())
         FLAGS.regression = kind.labels is None

@@ -37,9 +37,13 @@ def given(names):
     return {name: FLAGS[name].value for name in names if name in FLAGS and FLAGS[name].present}
 
 
-def is_required(flag):
-    """Whether a flag must be given."""
-    return any("must have a value" in rule.message for rule in flag.validators)
+def requirement(flag):
+    """Returns the sentence of --help about a flag that must be given; "" for any other flag."""
+    for rule in flag.validators:
+        _, must_be_given, exceptions = rule.message.partition("must have a value other than None")
+        if must_be_given:
+            return f"Required{exceptions}"
+    return ""
 
 
 def note_obsolete_flags():

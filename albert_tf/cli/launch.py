@@ -115,7 +115,7 @@ def _describe(error):
             flag_groups.check_values()
         except UserError as wrong:
             return str(wrong)
-        required = [flag for flag in flag_groups.own_flags() if flag_groups.is_required(flag)]
+        required = [flag for flag in flag_groups.own_flags() if flag_groups.requirement(flag)]
         missing = [f"--{flag.name}" for flag in required if flag.value is None]
         message = f"{', '.join(missing)} must be given."
     value = re.match(r"flag (--(\w+)=.*): (invalid literal|could not convert)", message)
@@ -161,20 +161,18 @@ def help_text(purpose):
     for flag in flag_groups.own_flags():
         subjects.setdefault(flag.subject, []).append(flag)
     for subject, members in subjects.items():
-        members.sort(key=lambda flag: not flag_groups.is_required(flag))
+        members.sort(key=lambda flag: not flag_groups.requirement(flag))
         parts.append("\n".join([f"{subject}:", *(_description(flag, width) for flag in members)]))
     return "\n\n".join(parts) + "\n"
 
 
 def _description(flag, width):
-    ending = ""
-    if flag_groups.is_required(flag):
-        ending = " Required."
-    elif flag.default not in (None, "", []):
+    ending = flag_groups.requirement(flag)
+    if not ending and flag.default not in (None, "", []):
         default = flag.default_as_str.strip("'")
-        ending = f" Default: {default}."
+        ending = f"Default: {default}."
     text = textwrap.fill(
-        flag.help + ending, width, initial_indent=_INDENT, subsequent_indent=_INDENT
+        f"{flag.help} {ending}", width, initial_indent=_INDENT, subsequent_indent=_INDENT
     )
     if flag.boolean:
         usage = f"--[no]{flag.name}"

@@ -50,7 +50,7 @@ def test_paths_that_no_file_can_have(script, value, message, launched, tmp_path)
     for name in paths:  # whether what is required is given or not
         said = answer_to(script, launched, f"--{name}={value}")
         assert said.startswith(f"--{name}=") and message in said
-    required = [f"--{name}=none" for name in names_of(script, flag_groups.is_required)]
+    required = [f"--{name}=none" for name in names_of(script, flag_groups.requirement)]
     assert message in answer_to(script, launched, *required, f"--{paths[0]}={value}")
 
 

@@ -35,6 +35,12 @@ def test_help_describes_every_flag_once_and_does_not_import_tensorflow(helps):
         assert "Required." in done.stdout or name == "predict", name
 
 
+def test_help_says_when_a_flag_is_required(helps):
+    words = " ".join(helps["run_classifier"].stdout.split())
+    exception = "Required, except to predict --predict_file or to export."
+    assert words.count(exception) == 2 and words.count("Required.") == 1
+
+
 def test_flags_stand_under_their_subject(helps):
     text = helps["run_squad"].stdout
     subjects = [line for line in text.splitlines() if line.endswith(":") and line[0] != " "]

@@ -173,6 +173,7 @@ def test_what_is_needed_is_told(monkeypatch):
         ({"text_key": "body"}, "sentences", "jsonl"),
         ({"text_key": "body"}, "documents", "jsonl"),
         ({"language": "de"}, "sentences", "documents or jsonl"),
+        ({"file_is_document": True}, "jsonl", "sentences or documents"),
     ],
 )
 def test_flags_of_other_formats_are_errors(given, input_format, needed):

@@ -51,4 +51,4 @@ def test_flags_are_the_originals(run_main, monkeypatch, name):
 def described(flag):
     """Type, default and whether it is required, as in golden/flags.json; an enum is a string."""
     default = "nan" if flag.default != flag.default else flag.default
-    return flag.flag_type().removesuffix(" enum"), default, flag_groups.is_required(flag)
+    return flag.flag_type().removesuffix(" enum"), default, bool(flag_groups.requirement(flag))

@@ -227,6 +227,12 @@ def test_an_export_is_not_a_checkpoint_of_its_settings(export, run_main, tmp_pat
         run_main(export_checkpoints, **places, export_path=tmp_path / "hf", export_format="hf")
 
 
+def test_a_run_of_several_labels_stays_one(learnt, run_main):
+    wanted = r"--multi_label=false, but .* was trained for multi_label .*: leave it out"
+    with pytest.raises(UserError, match=wanted):
+        run_main(run_classifier, multi_label=False, output_dir=learnt, export_dir=f"{learnt}/x")
+
+
 def test_the_flags_of_a_run_can_be_read_again(learnt):
     with flags_of(run_classifier) as known:
         known(["run_classifier", f"--flagfile={learnt}/flags.txt"])
