@@ -40,9 +40,11 @@ def check_flags():
 
 def read_weights(config, checkpoint):
     """The weights of a checkpoint; prints the names that are left out."""
-    from albert_tf.checkpoints import loading
+    from albert_tf.checkpoints import loading, name_table
+    from albert_tf.model import heads
 
-    tensors, report = loading.read_weights(checkpoint, config)
+    named = name_table.named_variables(heads.PretrainingModel(config))
+    tensors, report = loading.read_weights(checkpoint, named)
     print(f"Read {len(tensors)} variables from {report.prefix}")
     if report.missing:
         print(f"  absent, so not written: {', '.join(report.missing)}")

@@ -169,12 +169,12 @@ def restore(prefix, state, optional=None):
 # --- Reading weights for export ------------------------------------------------------------------
 
 
-def read_weights(path, config):
+def read_weights(path, named):
     """Reads all weights of a checkpoint of any source.
 
     Args:
         path: str, anything that `run_directory.find` takes.
-        config: AlbertConfig, of its model.
+        named: dict from `named_variables` of a `heads.PretrainingModel`, which tells the shapes.
 
     Returns:
         (dict of original name -> float32 array, a complete encoder and any heads; Report, in which
@@ -184,7 +184,7 @@ def read_weights(path, config):
         UserError: the encoder is incomplete or does not fit the config, or a weight is not finite.
     """
     reader = readers.open_reader(run_directory.find(path))
-    shapes = name_table.pretraining_shapes(config)
+    shapes = _shapes(named)
     heads = {name for names in name_table.HEAD_NAMES.values() for name in names} - shapes.keys()
     shapes |= {name: reader.shapes[name] for name in sorted(heads & reader.shapes.keys())}
     report = _compare(reader, shapes, {name: name for name in shapes})

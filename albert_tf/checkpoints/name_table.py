@@ -22,33 +22,30 @@ class Row(NamedTuple):
 
     original: str
     path: str  # from the part of the model that holds the variable
-    shape: str  # one letter per axis
     garden: str | None  # in modules that the Model Garden exports, which hold one block
     transformers: str | None
 
 
 # Kinds of rows. For each variable: the last part of its name in the original and in the Model
-# Garden, here, and in transformers; and the axes of the shape that it has.
-_ALL, _FIRST, _LAST = slice(None), slice(1), slice(1, None)
-_ONE = (("", "", "", _ALL),)
-_DENSE = (("kernel", "kernel", "weight", _ALL), ("bias", "bias", "bias", _LAST))
+# Garden, here, and in transformers.
+_ONE = (("", "", ""),)
+_DENSE = (("kernel", "kernel", "weight"), ("bias", "bias", "bias"))
 _KERNEL = _DENSE[:1]
-_NORM = (("beta", "beta", "bias", _ALL), ("gamma", "gamma", "weight", _ALL))
-_OUTPUT = (("output_weights", "weights_", "weight", _ALL), ("output_bias", "bias", "bias", _FIRST))
+_NORM = (("beta", "beta", "bias"), ("gamma", "gamma", "weight"))
+_OUTPUT = (("output_weights", "weights_", "weight"), ("output_bias", "bias", "bias"))
 
 
 def _rows(*lines):
-    """Makes rows from (kind, original, path, shape, garden or None, transformers or None)."""
+    """Makes rows from (kind, original, path, garden or None, transformers or None)."""
     return [
         Row(
             _joined("/", original, leaf),
             _joined(".", path, our_leaf),
-            shape[axes],
             _joined("/", garden, leaf),
             _joined(".", transformers, their_leaf),
         )
-        for kind, original, path, shape, garden, transformers in lines
-        for leaf, our_leaf, their_leaf, axes in kind
+        for kind, original, path, garden, transformers in lines
+        for leaf, our_leaf, their_leaf in kind
     ]
 
 
@@ -61,72 +58,70 @@ _ATTENTION = _BLOCK + "attention_1/"
 _LAYER = "albert.encoder.albert_layer_groups.{g}.albert_layers.{j}."
 _GARDEN_ATTENTION = "transformer/self_attention/"
 
-# Part of the model -> its rows, in the original's order of creation. Letters of shapes:
-# V vocabulary, S segments, T positions, E embedding, H hidden, D two times hidden,
-# I intermediate, C classes of the task.
+# Part of the model -> its rows, in the original's order of creation.
 # fmt: off
 _TABLE = {
     "embeddings": _rows(
-        (_ONE, "bert/embeddings/word_embeddings", "embeddings.word", "VE",
+        (_ONE, "bert/embeddings/word_embeddings", "embeddings.word",
          "word_embeddings/embeddings", "albert.embeddings.word_embeddings.weight"),
-        (_ONE, "bert/embeddings/token_type_embeddings", "embeddings.token_type", "SE",
+        (_ONE, "bert/embeddings/token_type_embeddings", "embeddings.token_type",
          "type_embeddings/embeddings", "albert.embeddings.token_type_embeddings.weight"),
-        (_ONE, "bert/embeddings/position_embeddings", "embeddings.position", "TE",
+        (_ONE, "bert/embeddings/position_embeddings", "embeddings.position",
          "position_embedding/embeddings", "albert.embeddings.position_embeddings.weight"),
-        (_NORM, "bert/embeddings/LayerNorm", "embeddings.layer_norm", "E",
+        (_NORM, "bert/embeddings/LayerNorm", "embeddings.layer_norm",
          "embeddings/layer_norm", "albert.embeddings.LayerNorm"),
     ),
     "mapping": _rows(
-        (_DENSE, "bert/encoder/embedding_hidden_mapping_in", "embedding_hidden_mapping_in", "EH",
+        (_DENSE, "bert/encoder/embedding_hidden_mapping_in", "embedding_hidden_mapping_in",
          "embedding_projection", "albert.encoder.embedding_hidden_mapping_in"),
     ),
     "attention": _rows(
-        (_DENSE, _ATTENTION + "self/query", "query", "HH",
+        (_DENSE, _ATTENTION + "self/query", "query",
          _GARDEN_ATTENTION + "query", _LAYER + "attention.query"),
-        (_DENSE, _ATTENTION + "self/key", "key", "HH",
+        (_DENSE, _ATTENTION + "self/key", "key",
          _GARDEN_ATTENTION + "key", _LAYER + "attention.key"),
-        (_DENSE, _ATTENTION + "self/value", "value", "HH",
+        (_DENSE, _ATTENTION + "self/value", "value",
          _GARDEN_ATTENTION + "value", _LAYER + "attention.value"),
-        (_DENSE, _ATTENTION + "output/dense", "output_dense", "HH",
+        (_DENSE, _ATTENTION + "output/dense", "output_dense",
          _GARDEN_ATTENTION + "attention_output", _LAYER + "attention.dense"),
-        (_NORM, _BLOCK + "LayerNorm", "layer_norm", "H",
+        (_NORM, _BLOCK + "LayerNorm", "layer_norm",
          "transformer/self_attention_layer_norm", _LAYER + "attention.LayerNorm"),
     ),
     "ffn": _rows(
-        (_DENSE, _BLOCK + "ffn_1/intermediate/dense", "intermediate", "HI",
+        (_DENSE, _BLOCK + "ffn_1/intermediate/dense", "intermediate",
          "transformer/intermediate", _LAYER + "ffn"),
-        (_DENSE, _BLOCK + "ffn_1/intermediate/output/dense", "output_dense", "IH",
+        (_DENSE, _BLOCK + "ffn_1/intermediate/output/dense", "output_dense",
          "transformer/output", _LAYER + "ffn_output"),
-        (_NORM, _BLOCK + "LayerNorm_1", "layer_norm", "H",
+        (_NORM, _BLOCK + "LayerNorm_1", "layer_norm",
          "transformer/output_layer_norm", _LAYER + "full_layer_layer_norm"),
     ),
     "pooler": _rows(
-        (_DENSE, "bert/pooler/dense", "pooler", "HH", "pooler_transform", "albert.pooler"),
+        (_DENSE, "bert/pooler/dense", "pooler", "pooler_transform", "albert.pooler"),
     ),
 }
 _HEADS = {  # parts that are attributes of the model
     "masked_lm": _rows(
-        (_DENSE, "cls/predictions/transform/dense", "transform", "HE",
+        (_DENSE, "cls/predictions/transform/dense", "transform",
          "cls/predictions/transform/dense", "predictions.dense"),
-        (_NORM, "cls/predictions/transform/LayerNorm", "layer_norm", "E",
+        (_NORM, "cls/predictions/transform/LayerNorm", "layer_norm",
          "cls/predictions/transform/LayerNorm", "predictions.LayerNorm"),
-        (_ONE, "cls/predictions/output_bias", "output_bias", "V",
+        (_ONE, "cls/predictions/output_bias", "output_bias",
          "cls/predictions/output_bias/bias", "predictions.bias"),
     ),
     "sentence_order": _rows(
-        (_OUTPUT, "cls/seq_relationship", "", "2H", None, "sop_classifier.classifier"),
+        (_OUTPUT, "cls/seq_relationship", "", None, "sop_classifier.classifier"),
     ),
-    "classifier": _rows((_OUTPUT, "", "", "CH", None, "classifier")),
-    "squad": _rows((_OUTPUT, "cls/squad", "", "2H", None, "qa_outputs")),
-    "start_logits": _rows((_DENSE, "start_logits/dense", "", "H1", None, None)),
+    "classifier": _rows((_OUTPUT, "", "", None, "classifier")),
+    "squad": _rows((_OUTPUT, "cls/squad", "", None, "qa_outputs")),
+    "start_logits": _rows((_DENSE, "start_logits/dense", "", None, None)),
     "end_logits": _rows(
-        (_DENSE, "end_logits/dense_0", "dense_0", "DH", None, None),
-        (_NORM, "end_logits/LayerNorm", "layer_norm", "H", None, None),
-        (_DENSE, "end_logits/dense_1", "dense_1", "H1", None, None),
+        (_DENSE, "end_logits/dense_0", "dense_0", None, None),
+        (_NORM, "end_logits/LayerNorm", "layer_norm", None, None),
+        (_DENSE, "end_logits/dense_1", "dense_1", None, None),
     ),
     "answer_class": _rows(
-        (_DENSE, "answer_class/dense_0", "dense_0", "DH", None, None),
-        (_KERNEL, "answer_class/dense_1", "dense_1", "H1", None, None),
+        (_DENSE, "answer_class/dense_0", "dense_0", None, None),
+        (_KERNEL, "answer_class/dense_1", "dense_1", None, None),
     ),
 }
 # fmt: on
@@ -171,37 +166,6 @@ def named_variables(model: Any) -> dict[str, Any]:
     missing = {id(v) for v in model.trainable_variables} - {id(v) for v in named.values()}
     assert not missing, f"{len(missing)} variables of {type(model).__name__} are not in the table"
     return named
-
-
-def pretraining_shapes(config):
-    """Shapes of the variables of `heads.PretrainingModel`, without creating the variables.
-
-    Args:
-        config: AlbertConfig.
-
-    Returns:
-        dict of original name -> list of int.
-    """
-    sizes = {
-        "V": config.vocab_size,
-        "S": config.type_vocab_size,
-        "T": config.max_position_embeddings,
-        "E": config.embedding_size,
-        "H": config.hidden_size,
-        "I": config.intermediate_size,
-        "2": 2,
-    }
-    has_mapping = config.embedding_size != config.hidden_size
-    rows = [*_TABLE["embeddings"], *(_TABLE["mapping"] if has_mapping else ())]
-    for part, count in (("attention", config.num_attention_groups), ("ffn", config.num_ffn_groups)):
-        rows += [
-            row._replace(original=row.original.format(g=g, j=j))
-            for g in range(count)
-            for j in range(config.inner_group_num)
-            for row in _TABLE[part]
-        ]
-    rows += _TABLE["pooler"] + [row for head in PRETRAINING_HEADS for row in _HEADS[head]]
-    return {row.original: [sizes[letter] for letter in row.shape] for row in rows}
 
 
 def training_variables(named, optimizer):

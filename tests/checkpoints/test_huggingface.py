@@ -15,7 +15,13 @@ from albert_tf.checkpoints import huggingface, loading, name_table, readers, run
 from albert_tf.cli import flag_groups
 from albert_tf.model import heads
 from tests import GOLDEN, read_arrays
-from tests.checkpoints.golden_models import MODELS, assert_same, golden_config, values_of
+from tests.checkpoints.golden_models import (
+    MODELS,
+    assert_same,
+    golden_config,
+    named_model,
+    values_of,
+)
 
 VOCABULARIES = GOLDEN / "tokenization"
 EXPRESSIBLE = ["base", "groups2", "groups3_layers5", "inner2", "relu", "tanh_heads2"]
@@ -29,7 +35,8 @@ needs_transformers = pytest.mark.skipif(
 
 
 def tensors_of(variant="base"):
-    return loading.read_weights(str(MODELS / variant / "model.ckpt"), golden_config(variant))[0]
+    prefix = str(MODELS / variant / "model.ckpt")
+    return loading.read_weights(prefix, named_model(golden_config(variant)))[0]
 
 
 def write(directory, config, tensors, head=None):
@@ -418,7 +425,9 @@ def test_output_weights_of_their_own_are_reported(written, tmp_path):
 
 def test_old_files_hold_positions_too(written, tmp_path):
     tensors = stored(written()) | {"albert.embeddings.position_ids": np.arange(40)[np.newaxis]}
-    found, report = loading.read_weights(store(tmp_path / "a", tensors), golden_config())
+    found, report = loading.read_weights(
+        store(tmp_path / "a", tensors), named_model(golden_config())
+    )
     assert_same(found, tensors_of())
     assert report.unused_weights == ["albert.embeddings.position_ids"]
 
@@ -453,7 +462,7 @@ OF_BIAS = "bert/pooler/dense/bias"
 def test_values_that_are_no_weights_are_refused(name, value, message, written, tmp_path):
     path = store(tmp_path / "a", stored(written()) | {f"albert.{name}": value})
     with pytest.raises(ValueError, match=message):
-        loading.read_weights(path, golden_config())
+        loading.read_weights(path, named_model(golden_config()))
 
 
 @pytest.mark.parametrize("damage", ["short", "header", "empty", "deep"])

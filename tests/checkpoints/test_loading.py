@@ -199,7 +199,7 @@ def test_weights_that_are_no_finite_numbers_are_refused(kind, name, tmp_path):
     messages = [refused(prefix, named_model(config))]
     for call in (
         lambda: loading.load_all(prefix, named_model(config)),
-        lambda: loading.read_weights(prefix, config),
+        lambda: loading.read_weights(prefix, named_model(config)),
     ):
         with pytest.raises(UserError) as error:
             call()

@@ -4,15 +4,12 @@
 import json
 import math
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
-from albert_tf.checkpoints import loading, name_table
+from albert_tf.checkpoints import name_table
 from albert_tf.config import AlbertConfig
 from albert_tf.model import heads
 from tests.checkpoints.golden_models import (
-    BASE,
     BLOCK,
     MODELS,
     VARIANTS,
@@ -43,8 +40,8 @@ def test_a_variable_without_a_name_is_noticed():
 
 @pytest.mark.parametrize(
     "layers, hidden, intermediate, num_heads",
-    [(12, 768, 3072, 12), (24, 1024, 4096, 16), (24, 2048, 8192, 16), (12, 4096, 16384, 64)],
-    ids=["base", "large", "xlarge", "xxlarge"],
+    [(12, 768, 3072, 12), (24, 1024, 4096, 16)],
+    ids=["base", "large"],
 )
 def test_names_and_shapes_of_the_released_models(layers, hidden, intermediate, num_heads):
     config = AlbertConfig(
@@ -58,7 +55,7 @@ def test_names_and_shapes_of_the_released_models(layers, hidden, intermediate, n
     sizes = {300: 30000, 2: 2, 40: 512, 16: 128, 32: hidden, 64: intermediate}
     small = json.loads((MODELS / "base" / "variables.json").read_text())["trainable_order"]
     expected = {name: [sizes[size] for size in shape] for name, shape in small}
-    assert name_table.pretraining_shapes(config) == expected
+    assert {n: v.shape.as_list() for n, v in named_model(config).items()} == expected
 
 
 @pytest.mark.parametrize(
@@ -86,18 +83,8 @@ def test_names_under_each_sharing_strategy(sharing, attention_groups, ffn_groups
         {"type_vocab_size": 3, "max_position_embeddings": 7, "vocab_size": 11},
     ],
 )
-def test_shapes_without_a_model_are_those_of_the_model(overrides):
+def test_the_parameters_of_a_config_are_those_of_the_model(overrides):
     config = golden_config(**overrides)
-    expected = {n: v.shape.as_list() for n, v in named_model(config).items()}
-    assert name_table.pretraining_shapes(config) == expected
-    encoder = [shape for name, shape in expected.items() if name.startswith("bert/")]
+    named = named_model(config).items()
+    encoder = [v.shape.as_list() for name, v in named if name.startswith("bert/")]
     assert config.num_parameters == sum(map(math.prod, encoder))
-
-
-def test_reading_weights_leaves_the_callers_models_usable():
-    config = golden_config()
-    model = heads.AlbertModel(config)
-    ids = tf.ones([1, 4], tf.int32)
-    before = model(ids)["pooled_output"]
-    loading.read_weights(BASE, config)
-    np.testing.assert_array_equal(model(ids)["pooled_output"], before)
