@@ -155,10 +155,10 @@ def named_variables(model: Any) -> dict[str, Any]:
     named = _pick(encoder, _TABLE["embeddings"])
     if encoder.embedding_hidden_mapping_in is not None:
         named |= _pick(encoder, _TABLE["mapping"])
-    for part, groups in (("attention", encoder.attention_groups), ("ffn", encoder.ffn_groups)):
-        for g, inner_groups in enumerate(groups):
-            for j, block in enumerate(inner_groups):
-                named |= _pick(block, _TABLE[part], g=g, j=j)
+    for part, blocks in (("attention", encoder.attention_blocks), ("ffn", encoder.ffn_blocks)):
+        for number, block in enumerate(blocks):
+            g, j = divmod(number, encoder.config.inner_group_num)
+            named |= _pick(block, _TABLE[part], g=g, j=j)
     named |= _pick(encoder, _TABLE["pooler"])
     for attribute, rows in _HEADS.items():
         if hasattr(model, attribute):

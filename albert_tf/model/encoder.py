@@ -12,6 +12,7 @@ checkpoints, and the rank of a variable tells whether it decays. Products are co
 
 import collections
 import functools
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -306,7 +307,7 @@ class AlbertModel(ConfiguredModel):
             self.embedding_hidden_mapping_in = Linear(
                 config.embedding_size, hidden, stddev, dtype=policy
             )
-        # Flat lists: Keras does not save layers in lists of lists.
+        # Blocks of all parameter groups: Keras does not save layers in lists of lists.
         self.attention_blocks = [
             AttentionBlock(config, dtype=policy)
             for _ in range(config.num_attention_groups * config.inner_group_num)
@@ -316,20 +317,6 @@ class AlbertModel(ConfiguredModel):
             for _ in range(config.num_ffn_groups * config.inner_group_num)
         ]
         self.pooler = Linear(hidden, hidden, stddev, dtype=policy)
-
-    @property
-    def attention_groups(self) -> list[Any]:
-        """The attention blocks of each parameter group: list of lists."""
-        return self._grouped(self.attention_blocks)
-
-    @property
-    def ffn_groups(self) -> list[Any]:
-        """The feed-forward blocks of each parameter group: list of lists."""
-        return self._grouped(self.ffn_blocks)
-
-    def _grouped(self, blocks):
-        inner = self.config.inner_group_num
-        return [blocks[start : start + inner] for start in range(0, len(blocks), inner)]
 
     @property
     def embedding_table(self) -> Any:
@@ -373,10 +360,11 @@ class AlbertModel(ConfiguredModel):
     def _blocks(self):
         """List of (attention, feed-forward), the two parts of each block, in order of use."""
         config, blocks = self.config, []
-        for layer in range(config.num_hidden_layers):
-            attention_group = self.attention_groups[config.attention_group(layer)]
-            ffn_group = self.ffn_groups[config.ffn_group(layer)]
-            blocks += zip(attention_group, ffn_group, strict=True)
+        inner = config.inner_group_num
+        for layer, j in itertools.product(range(config.num_hidden_layers), range(inner)):
+            attention = self.attention_blocks[config.attention_group(layer) * inner + j]
+            ffn = self.ffn_blocks[config.ffn_group(layer) * inner + j]
+            blocks.append((attention, ffn))
         return blocks
 
     def _encode(self, embedding_output, mask_adder, training, places):

@@ -257,15 +257,15 @@ def test_layers_use_the_groups_of_their_strategy(sharing, attention, ffn, inner,
         TINY, num_hidden_groups=2, inner_group_num=inner, parameter_sharing=sharing
     )
     model = encoder.AlbertModel(config)
-    assert len(model.attention_groups) == len(set(attention))
-    assert len(model.ffn_groups) == len(set(ffn))
+    assert len(model.attention_blocks) == inner * len(set(attention))
+    assert len(model.ffn_blocks) == inner * len(set(ffn))
     calls = record_calls(monkeypatch, encoder.AttentionBlock, encoder.FeedForwardBlock)
     outputs = encoder.AlbertModel.call(model, tiny_ids())
     expected = [
         id(block)
         for a, f in zip(attention, ffn, strict=True)
         for j in range(inner)
-        for block in (model.attention_groups[a][j], model.ffn_groups[f][j])
+        for block in (model.attention_blocks[a * inner + j], model.ffn_blocks[f * inner + j])
     ]
     assert [id(block) for block, *_ in calls] == expected
     assert len(outputs["encoder_outputs"]) == 4 * inner
@@ -274,7 +274,7 @@ def test_layers_use_the_groups_of_their_strategy(sharing, attention, ffn, inner,
 def test_all_blocks_have_variables_of_their_own():
     config = dataclasses.replace(TINY, parameter_sharing="none", inner_group_num=2)
     model = encoder.AlbertModel(config)
-    blocks = [*itertools.chain(*model.attention_groups), *itertools.chain(*model.ffn_groups)]
+    blocks = [*model.attention_blocks, *model.ffn_blocks]
     variables = [id(v) for block in blocks for v in block.trainable_variables]
     assert len(blocks) == 16
     assert len(variables) == len(set(variables)) == 8 * 10 + 8 * 6

@@ -92,7 +92,7 @@ def test_outputs_of_all_layers_have_gradients():
         with dropout.seeded(KEY), tf.GradientTape() as tape:
             outputs = model(IDS, training=True)["encoder_outputs"]
             loss = sum(tf.reduce_sum(tf.sin(output)) * n for n, output in enumerate(outputs, 1))
-        variables = [model.embeddings.position, model.ffn_groups[0][0].intermediate.kernel]
+        variables = [model.embeddings.position, model.ffn_blocks[0].intermediate.kernel]
         gradients = tape.gradient(loss, variables)
         results.append(dict(enumerate(gradients)))
         losses.append(float(loss))
@@ -103,7 +103,7 @@ def test_outputs_of_all_layers_have_gradients():
 def test_without_a_key_the_masks_are_those_of_the_forward_pass():
     # The gradient of a function that is linear in its last kernel is the function itself.
     model = encoder.AlbertModel(dataclasses.replace(SMALL, num_hidden_layers=1), recompute=True)
-    block = model.ffn_groups[0][0]
+    block = model.ffn_blocks[0]
 
     @tf.function(autograph=False)
     def step():
