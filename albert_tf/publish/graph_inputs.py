@@ -56,34 +56,19 @@ def pack(segments, seq_length, tokenizer):
     if len(segments) not in (1, 2):
         raise UserError(f"a sequence has one or two segments. Received: {len(segments)}")
     segments = [x.merge_dims(1, 2) if x.shape.rank == 3 else x for x in segments]
+    room = tf.cast(seq_length, tf.int32) - len(segments) - 1
+    too_small = "seq_length has no room for [CLS] and [SEP]: give a larger one"
+    with tf.control_dependencies([tf.debugging.assert_non_negative(room, too_small)]):
+        room = tf.identity(room)
     text, special = operations(), tokenizer.special_tokens
     ids, types = text.combine_segments(
-        _truncated(segments, seq_length),
+        text.RoundRobinTrimmer(room).trim(segments),
         special["start_of_sequence_id"],
         special["end_of_segment_id"],
     )
     ids, mask = text.pad_model_inputs(ids, seq_length, special["padding_id"])
     types, _ = text.pad_model_inputs(types, seq_length)
     return dict(zip(HUB_INPUTS, (ids, mask, types), strict=True))
-
-
-def _truncated(segments, seq_length):
-    """Segments (int32 ragged [B, (T)]) that fit into `seq_length` with [CLS] and [SEP]s."""
-    room = tf.cast(seq_length, tf.int64) - len(segments) - 1
-    too_small = "seq_length has no room for [CLS] and [SEP]: give a larger one"
-    with tf.control_dependencies([tf.debugging.assert_non_negative(room, too_small)]):
-        room = tf.identity(room)
-    lengths = [segment.row_lengths() for segment in segments]
-    # The lengths after the longer one has lost its last piece again and again, b on a tie.
-    a, b = lengths if len(segments) == 2 else (*lengths, tf.constant(0, tf.int64))
-    kept = [
-        tf.minimum(a, tf.maximum(room - b, (room + 1) // 2)),
-        tf.minimum(b, tf.maximum(room - a, room // 2)),
-    ]
-    return [
-        cut_rows(segment, tf.zeros_like(length), length)
-        for segment, length in zip(segments, kept, strict=False)
-    ]
 
 
 def cut_rows(rows, begin, end, row=None):
