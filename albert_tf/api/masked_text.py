@@ -66,7 +66,7 @@ def _ids(tokenizer, text, mask_id):
 def logits(model, features, training):
     """Logits of the pieces at the positions of the masks: float32 [B, P, V]."""
     outputs = model.encoder(features, training=training, positions=features["masked_lm_positions"])
-    return model.masked_lm(outputs["sequence_output"], model.encoder.embedding_table)
+    return model.masked_lm(outputs["sequence_output"], model.encoder.embeddings.word)
 
 
 def fill(model, top_k, features, training=False):

@@ -318,11 +318,6 @@ class AlbertModel(ConfiguredModel):
         ]
         self.pooler = Linear(hidden, hidden, stddev, dtype=policy)
 
-    @property
-    def embedding_table(self) -> Any:
-        """The word embeddings, float32 [V, E]; the masked-LM head is tied to it."""
-        return self.embeddings.word
-
     def call(
         self,
         input_ids: Any,

@@ -129,10 +129,9 @@ class PretrainingModel(ModelWithHead):
     def call(self, features: Mapping[str, Any], training: Any = False) -> dict[str, Any]:
         positions = required(features, "masked_lm_positions")
         encoded = self.encoder(features, training=training, positions=positions)
+        words = self.encoder.embeddings.word  # the head is tied to them
         return {
-            "masked_lm_logits": self.masked_lm(
-                encoded["sequence_output"], self.encoder.embedding_table
-            ),
+            "masked_lm_logits": self.masked_lm(encoded["sequence_output"], words),
             "sentence_order_logits": self.sentence_order(encoded["pooled_output"]),
         }
 

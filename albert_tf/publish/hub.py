@@ -63,7 +63,7 @@ def _outputs(model, head, inputs, training):
     found = {"default": found["pooled_output"]} | {name: found[name] for name in names}
     if head == "mlm":
         masked = tf.gather(found["sequence_output"], inputs[POSITIONS], batch_dims=1)
-        found["mlm_logits"] = model.masked_lm(masked, model.encoder.embedding_table)
+        found["mlm_logits"] = model.masked_lm(masked, model.encoder.embeddings.word)
     if head == "sop":
         found["sop_log_probs"] = tf.nn.log_softmax(model.sentence_order(found["pooled_output"]))
     return found

@@ -445,7 +445,7 @@ def test_only_models_that_read_the_pooler_need_it(kind, options, masked_lm, caps
     filled = kind.from_checkpoint(directory, **options)
     assert "initialized randomly: bert/pooler/dense/kernel, bert/pool" in capsys.readouterr().out
     encoder = getattr(filled, "encoder", filled)
-    np.testing.assert_array_equal(encoder.embedding_table, model.encoder.embedding_table)
+    np.testing.assert_array_equal(encoder.embeddings.word, model.encoder.embeddings.word)
 
 
 def test_a_masked_lm_of_transformers_is_inspected(masked_lm):

@@ -45,7 +45,7 @@ def by_hand(loaded, text, method):
             "segment_ids": tf.zeros_like(row),
         }
         encoded = loaded.model.encoder(features)["sequence_output"][:, place + 1 : place + 2]
-        table = loaded.model.encoder.embedding_table
+        table = loaded.model.encoder.embeddings.word
         logits = loaded.model.masked_lm(encoded, table)
         found.append(float(tf.nn.log_softmax(logits)[0, 0, id_]))
     return found

@@ -335,7 +335,7 @@ def test_the_gardens_weights_compute_what_its_module_computes(garden):
     assert report.missing == missing and report.unused == ()
     encoded = model.encoder(word_ids, mask, types)
     masked = tf.gather(encoded["sequence_output"], positions, batch_dims=1)
-    logits = model.masked_lm(masked, model.encoder.embedding_table)
+    logits = model.masked_lm(masked, model.encoder.embeddings.word)
     outputs = {**encoded, "mlm_logits": logits}
     for name in ("sequence_output", "pooled_output", "encoder_outputs", "mlm_logits"):
         ours, theirs = tf.nest.flatten(outputs[name]), tf.nest.flatten(expected[name])

@@ -176,7 +176,7 @@ def test_masked_lm_is_tied_to_the_word_embeddings():
     before = model(features)["masked_lm_logits"]
     # A row of the table that no input holds moves the logits of only that word.
     word = next(i for i in range(300) if i not in features["input_ids"].numpy())
-    model.encoder.embedding_table[word].assign(tf.ones([16]))
+    model.encoder.embeddings.word[word].assign(tf.ones([16]))
     moved = np.abs(model(features)["masked_lm_logits"] - before) > 1e-3
     assert moved[..., word].any()
     moved[..., word] = False
