@@ -71,21 +71,19 @@ def pack(segments, seq_length, tokenizer):
     return dict(zip(HUB_INPUTS, (ids, mask, types), strict=True))
 
 
-def cut_rows(rows, begin, end, row=None):
+def cut_rows(rows, begin, end, row):
     """Pieces [begin, end) of rows, gathered by index: a row may be long and be cut often.
 
     Args:
         rows: RaggedTensor [B, (T)].
         begin: integer tensor [n].
         end: integer tensor [n].
-        row: int32 [n], the row that each part is cut from; None for one part of each row, n = B.
+        row: int32 [n], the row that each part is cut from.
 
     Returns:
         RaggedTensor [n, (T)].
     """
-    row_starts = tf.cast(rows.row_starts(), begin.dtype)
-    if row is not None:
-        row_starts = tf.gather(row_starts, row)
+    row_starts = tf.gather(tf.cast(rows.row_starts(), begin.dtype), row)
     indices = tf.ragged.range(row_starts + begin, row_starts + end)
     return indices.with_values(tf.gather(rows.values, indices.values))
 
@@ -197,9 +195,7 @@ class Options(Texts):
         texts = tf.where(
             parts.row_lengths() > 1, filled, tf.strings.join([questions, options], separator=" ")
         )
-        pieces = self.tokenizer.tokenize(texts)
-        lengths = pieces.row_lengths()
-        return cut_rows(pieces, tf.maximum(lengths - self._max_qa_length, 0), lengths)
+        return self.tokenizer.tokenize(texts)[:, -self._max_qa_length :]
 
 
 def _left_stripped(texts):
