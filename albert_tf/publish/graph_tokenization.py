@@ -149,10 +149,12 @@ class _SentencePieceMode(tf.Module):
         super().__init__()
         lower, strip_accents = tokenizer.do_lower_case, tokenizer.strip_accents
         self._is_blank = table_of(str.isspace)
-        self._clean = Replacement(_cleaned, lower, strip_accents)
-        self._after_clean = [LowerSigma()] if lower else []
+        steps = [Replacement(_cleaned, lower, strip_accents)]
+        if lower:
+            steps.append(LowerSigma())
         if not strip_accents:
-            self._after_clean.append(OrderMarks())
+            steps.append(OrderMarks())
+        self._clean_up = steps
         processor = tokenization.load_sentencepiece(tokenizer.path)
         self._processor = operations().SentencepieceTokenizer(
             processor.serialized_model_proto(), tf.string
@@ -167,8 +169,8 @@ class _SentencePieceMode(tf.Module):
         self._digit_comma = f"(?s).*[{digits}],"
 
     def tokenize(self, text):
-        text = self._clean(_single_spaced(text, self._is_blank))
-        for step in self._after_clean:
+        text = _single_spaced(text, self._is_blank)
+        for step in self._clean_up:
             text = step(text)
         pieces, starts, ends = self._processor.tokenize_with_offsets(
             to_strings(text.codes, text.rows, text.count)
@@ -255,10 +257,12 @@ class _WordPieceMode(tf.Module):
                 "that it does not cover; add it as a line of its own"
             )
         decomposes = lower and tokenizer.strip_accents
-        self._clean = Replacement(_cleaned_of_word, lower, decomposes)
-        self._after_clean = [StripAccents()] if decomposes else []
+        steps = [Replacement(_cleaned_of_word, lower, decomposes)]
+        if decomposes:
+            steps.append(StripAccents())
         if lower:
-            self._after_clean.append(LowerSigma())
+            steps.append(LowerSigma())
+        self._clean_up = steps
         self._classes = table_of(_word_class, fixed=_CJK)
         max_bytes = 4 * tokenization.MAX_CHARS_PER_WORD
         self._too_long = "a" * (max_bytes + 1)
@@ -271,8 +275,7 @@ class _WordPieceMode(tf.Module):
         )
 
     def tokenize(self, text):
-        text = self._clean(text)
-        for step in self._after_clean:
+        for step in self._clean_up:
             text = step(text)
         text, is_start = _in_words(text, self._classes(text.codes))
         word_starts = indices_of(is_start)
