@@ -18,11 +18,10 @@ import tensorflow as tf
 from albert_tf.api import masked_text
 from albert_tf.errors import UserError
 from albert_tf.text import sequences
-from albert_tf.text.tokenization import WORD_START
+from albert_tf.text.tokenization import UNKNOWN_PIECES, WORD_START
 from albert_tf.training.steps import Predictor
 
 KEYS = ("log_prob", "num_pieces", "num_words", "num_unknown")  # of a score
-UNKNOWN = ("<unk>", "[UNK]")
 _NUM_SPECIALS = 2  # [CLS] and [SEP]
 
 
@@ -81,7 +80,7 @@ def pieces_of(tokenizer, texts, max_length, places=None):
         else:
             opens = np.array([not piece.startswith("##") for piece in pieces])
         words.append(np.cumsum(opens) - opens[0])
-        unknown = [piece in UNKNOWN or piece not in tokenizer.vocab for piece in pieces]
+        unknown = [piece in UNKNOWN_PIECES or piece not in tokenizer.vocab for piece in pieces]
         num_unknown.append(sum(unknown))
     return Pieces(ids, words, num_unknown, tokenizer.special_ids())
 

@@ -15,9 +15,8 @@ import numpy as np
 from albert_tf.corpus import text_files
 from albert_tf.errors import UserError
 from albert_tf.options import WORD_STARTS
-from albert_tf.text.tokenization import WORD_START, Cache
+from albert_tf.text.tokenization import UNKNOWN_PIECES, WORD_START, Cache
 
-_UNKNOWN_PIECES = ("<unk>", "[UNK]")
 # Beginnings of the names of letters whose languages do not put spaces between words.
 _WITHOUT_SPACES = (
     "CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "YI ", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN",
@@ -75,8 +74,8 @@ class LineEncoder:
             self._marked[id_] = _is_marked(piece)
             self._foreign[id_] = any(map(_is_foreign_letter, piece.removeprefix(WORD_START)))
             self._odd[id_] = tokenizer.needs_pieces(id_)
-            self._unknown[id_] = piece in _UNKNOWN_PIECES
-        self._known = tokenizer.vocab.keys() - set(_UNKNOWN_PIECES)
+            self._unknown[id_] = piece in UNKNOWN_PIECES
+        self._known = tokenizer.vocab.keys() - set(UNKNOWN_PIECES)
 
     def __call__(self, chunk, report):
         """Returns the EncodedLines of a Chunk.

@@ -24,6 +24,7 @@ from albert_tf.text.sequences import Texts
 
 WORD_START = "▁"  # U+2581, SentencePiece's mark of a space
 UNKNOWN = "[UNK]"
+UNKNOWN_PIECES = ("<unk>", UNKNOWN)  # of SentencePiece, of WordPiece
 MAX_CHARS_PER_WORD = 200  # a longer word is one [UNK] in WordPiece mode
 _MOST_CACHED = 1 << 17
 PAD_ID = 0  # a literal in the original: never looked up by name
