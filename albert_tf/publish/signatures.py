@@ -235,7 +235,6 @@ class TokenFunctions(ClassifierFunctions):
 # --- SQuAD ---------------------------------------------------------------------------------------
 
 NO_ANSWER = tf.float32.min  # score where no span answers: below any other, and finite
-NO_WINDOW = 1_000_000.0  # no-answer score of a context without a piece, as the scripts have it
 
 
 class _Spans(NamedTuple):
@@ -270,12 +269,15 @@ class SquadFunctions(ServedFunctions):
         n_best_size: int, starts and ends of a window in version 1; version 2 has the model's beams.
         max_answer_length: int, in pieces.
         null_threshold: float or None; questions whose no-answer logit is not below it get "".
+        no_window_score: float, the no-answer logit of a context without a piece.
     """
 
-    def __init__(self, model, texts, n_best_size, max_answer_length, null_threshold):
+    def __init__(
+        self, model, texts, n_best_size, max_answer_length, null_threshold, no_window_score
+    ):
         super().__init__(model, texts)
         self._n_best_size, self._max_answer_length = n_best_size, max_answer_length
-        self._null_threshold = null_threshold
+        self._null_threshold, self._no_window_score = null_threshold, no_window_score
         self._has_negatives = isinstance(model, heads.SquadV2Model)
         self.ids = (*FEATURES, "p_mask") if self._has_negatives else FEATURES
 
@@ -308,7 +310,7 @@ class SquadFunctions(ServedFunctions):
         lowest = tf.math.unsorted_segment_min(
             spans.no_answer_scores, windows.example, tf.size(question)
         )
-        lowest = tf.where(windows.char_starts.row_lengths() > 0, lowest, NO_WINDOW)
+        lowest = tf.where(windows.char_starts.row_lengths() > 0, lowest, self._no_window_score)
         threshold = tf.fill(tf.shape(lowest), self._null_threshold)
         is_without = lowest >= threshold
         return found | {

@@ -228,6 +228,7 @@ class SquadTask(base.Task):
             min(self.options.n_best_size, self.text.max_seq_length),
             min(self.options.max_answer_length, self.text.max_seq_length),
             self.known_threshold([prefix]),
+            answers.NULL_SCORE_WITHOUT_WINDOW,
         )
 
 
