@@ -270,7 +270,7 @@ class Devices(Options, heading="Devices and seed"):
     distribution_strategy: str = option("one_device", choices=STRATEGIES, help=
         "Where to train: one_device (a GPU if there is one), mirrored (all GPUs of this machine), "
         "multi_worker_mirrored (machines named in TF_CONFIG), tpu, or off.")
-    num_gpus: int | None = option(None, "GPUs to use; all by default.")
+    num_gpus: int | None = option(None, "Number of GPUs for mirrored; all by default.")
     use_tpu: bool = option(False, "Same as --distribution_strategy=tpu.")
     tpu_name: str | None = option(None, "Cloud TPU name or grpc address; none for a local TPU.")
     tpu_zone: str | None = option(None, "Zone of the Cloud TPU, if it cannot be detected.")
@@ -282,6 +282,14 @@ class Devices(Options, heading="Devices and seed"):
     seed: int | None = option(None, low=0, high=2**32 - 1, help=
         "Seed of initial weights, dropout and the order of records. By default a resumed run keeps "
         "its seed, and a new run draws one.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        strategy = self.distribution_strategy
+        if self.use_tpu and strategy not in ("one_device", "tpu"):  # the first is the default
+            raise UserError(
+                f"--use_tpu is the same as --distribution_strategy=tpu. Received: {strategy}; "
+                "leave one of them out")
 
 
 class Optimizer(Options, heading="Optimizer"):
@@ -437,9 +445,10 @@ class FineTunedModel(Options, heading="Model and text"):
 
     albert_config_file: str | None = option(None, path="config", help=
         "JSON file with the model's architecture: albert_config.json, or config.json of the "
-        "transformers library.")
+        "transformers library. Leave it out if it is next to the weights.")
     spm_model_file: str | None = option(None, path="file", help=
-        "SentencePiece model. Leave it out if you give --vocab_file.")
+        "SentencePiece model. Leave it out if you give --vocab_file, or if the vocabulary is next "
+        "to the weights.")
     vocab_file: str | None = option(None, path="file", help=
         "WordPiece vocabulary, for models without a SentencePiece model.")
     init_checkpoint: str | None = option(None, path="checkpoint", help=

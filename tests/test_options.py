@@ -79,6 +79,10 @@ def test_a_group_checks_its_values():
     with pytest.raises(UserError, match=r"^--vocab_size must be at least 14 and at most"):
         options.SentencePiece(vocab_size=13)
     assert dataclasses.replace(options.Devices(), seed=7).seed == 7
+    with pytest.raises(UserError, match=r"^--use_tpu .* Received: mirrored; leave one of them out"):
+        options.Devices(use_tpu=True, distribution_strategy="mirrored")
+    for strategy in ("one_device", "tpu"):
+        assert options.Devices(use_tpu=True, distribution_strategy=strategy).use_tpu
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,13 @@ def batches():
 # --- Saving --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("encoder", "pretraining", "classifier", "squad_v2"),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("choice", "tokens", "squad_v1")),
+    ],
+)
 def test_a_saved_model_is_the_same_again(name, tmp_path):
     model, given = make(name), inputs_of(name)
     model.save(tmp_path / "model.keras")

@@ -185,9 +185,10 @@ def test_a_run_without_a_record_follows_the_flags(trained, predict, parts, tmp_p
     ("change", "message"),
     [
         ({"text": {"doc_stride": 8}}, "--doc_stride=16 and .*two/run.json --doc_stride=8"),
-        (
+        pytest.param(
             {"vocabulary": {"sha256": "00"}},
             "spm.model, the vocabulary according to .*two/run.json, is gone",
+            marks=pytest.mark.long,
         ),
     ],
 )

@@ -489,6 +489,7 @@ def test_answers_that_are_astray_are_reported_in_every_run(run_main, flags_v1, t
         assert made in printed
 
 
+@pytest.mark.long
 def test_checkpoints_that_cannot_answer_are_named(run_main, trained, flags, flags_v1, tmp_path):
     first, second = trained("v1", flags_v1), trained("v2", flags)
     alone = predict_only(flags)
