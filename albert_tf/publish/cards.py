@@ -19,6 +19,7 @@ _SETTINGS = (  # flags of a training that the card shows
 )  # fmt: skip
 _MOST_FILES = 10  # input files to name
 _RESULTS = "eval_results.txt"
+_NOT_COMPARED = "not compared with the figures of the training"  # in blocks of other data there
 _NO_RECORD = (
     "Not recorded: there is no `run.json` next to the checkpoint. Describe the training here."
 )
@@ -134,21 +135,22 @@ def _evaluation(run, step):
 
 
 def _figures(text, step):
-    """Figures of the last evaluation of a step: dict of name -> str.
+    """Figures of the last evaluation of a step that counts for the training: dict of name -> str.
 
     Args:
         text: str, content of `eval_results.txt`: lines `name = value`. An evaluation ends where a
             name comes again.
         step: int.
     """
-    block, found = {}, {}
+    blocks, found = [{}], {}
     for line in text.splitlines():
         name, equals, value = line.partition(" = ")
-        if name in block:
-            block = {}
-        if equals:
-            block[name] = value
-        if block.get("global_step") == str(step):
+        if name in blocks[-1]:
+            blocks.append({})
+        if equals or line == _NOT_COMPARED:
+            blocks[-1][name] = value
+    for block in blocks:
+        if block.get("global_step") == str(step) and _NOT_COMPARED not in block:
             found = block
     return {
         name: value

@@ -18,6 +18,7 @@ from albert_tf.progress import say
 EVAL_RESULTS = "eval_results.txt"
 PREDICT_RESULTS = "predict_results.txt"
 RULE = "=" * 50 + "\n"  # between the blocks of eval_results.txt
+NOT_COMPARED = "not compared with the figures of the training"  # a line of a block; cards skip it
 SECONDS_TO_REWRITE = 1.0  # wait before a checkpoint that could not be read is tried again
 
 
@@ -96,6 +97,8 @@ class Evaluator:
             for ending in writers.ENDINGS:
                 saved += f"saved {prefix}{ending} to {best}{ending}\n"
         first, *rest = sorted_lines(figures | {"global_step": step})
+        if not self._counts:
+            rest.append(NOT_COMPARED)
         lines = {"first": f"{first}\n", "rest": "".join(f"{line}\n" for line in rest)}
         block = self._layout.format(**lines, saved=saved, before=before.best, after=now.best)
         add(self._folder.path, block)

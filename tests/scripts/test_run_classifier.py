@@ -454,6 +454,7 @@ def trials_that_fail(monkeypatch):
             named = name_table.named_variables(model)
             tf.train.Checkpoint(variables=named).write(str(best))
             (best.parent / "best_trial.txt").write_text(f"1:1:0.{seed}")
+            (best.parent / "eval_results.txt").write_text(f"eval_accuracy = 0.{seed}\n")
 
         monkeypatch.setattr(finetuning, "train_and_evaluate", run_trial)
 
@@ -476,6 +477,7 @@ def test_a_trial_that_fails_is_written_down_and_the_others_go_on(
     assert "of 2 trials (2 failed): median 0.2000, mean 0.2000" in lines[4]
     assert f"best 0.3000 in {folder}3" in lines[4]
     assert run_directory.exists(str(tmp_path / "out" / "model.ckpt-best"))
+    assert (tmp_path / "out" / "eval_results.txt").read_text() == "eval_accuracy = 0.3\n"
 
 
 def test_a_trial_with_a_damaged_record_is_written_down_too(

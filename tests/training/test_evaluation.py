@@ -10,6 +10,7 @@ from albert_tf import options
 from albert_tf.checkpoints import loading, run_directory, writers
 from albert_tf.checkpoints.run_directory import EvaluatedOn, RunDirectory
 from albert_tf.errors import UserError
+from albert_tf.publish import cards
 from albert_tf.records import input_pipeline
 from albert_tf.training import evaluation, figures, loop, pretraining
 from albert_tf.training.task import Evaluation
@@ -178,7 +179,9 @@ def test_figures_of_another_file_do_not_change_the_best(directory, capsys):
     assert "stays: it was chosen with other files or settings" in capsys.readouterr().out
     folder = RunDirectory(str(directory))
     assert folder.results == (4, 4, 4.0) and folder.evaluated_on == DATA
-    assert "value = 36.0" in (directory / evaluation.EVAL_RESULTS).read_text()
+    text = (directory / evaluation.EVAL_RESULTS).read_text()
+    assert "value = 36.0\nnot compared with the figures of the training\n" in text
+    assert cards._figures(text, 4) == {"value": "4.0"}  # model cards show those of the training
 
 
 def test_other_files_and_no_numbered_checkpoint(directory):
