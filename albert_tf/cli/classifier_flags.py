@@ -127,11 +127,8 @@ def _task_of_texts(name, text):
     else:
         row = glue.find_task(name)
     if name == "multi_label":
-        # An evaluation keeps its threshold in the run's own directory.
-        evaluates = FLAGS.do_train or FLAGS.do_eval
-        trained = None if evaluates else model_flags.trained_checkpoint()
-        directory = run_directory.directory_of(trained) if trained else FLAGS.output_dir
-        return multi_label.MultiLabelTask(name, row, text, directory=directory)
+        places = {"directory": FLAGS.output_dir, "given": FLAGS.init_checkpoint}
+        return multi_label.MultiLabelTask(name, row, text, **places)
     threshold = None if math.isnan(FLAGS.threshold_to_export) else FLAGS.threshold_to_export
     return classification.ClassificationTask(name, row, text, threshold)
 

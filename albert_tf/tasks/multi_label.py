@@ -10,6 +10,7 @@ import scipy
 import tensorflow as tf
 
 from albert_tf import state
+from albert_tf.checkpoints.run_directory import RunDirectory
 from albert_tf.model import objectives
 from albert_tf.options import LABEL_SEPARATOR
 from albert_tf.publish import signatures
@@ -22,17 +23,34 @@ _ROUNDING = 1e-6  # probabilities that are nearer cannot be told apart on anothe
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-    """Content of FILE: a label with a higher probability is predicted."""
+    """Content of FILE: a label with a higher probability is predicted.
+
+    `checkpoint` is the prefix of the model if it is not the directory's own.
+    """
 
     threshold: float
+    checkpoint: str | None = None
 
     FILE = "multi_label_threshold.json"
 
 
-def known_threshold(directory):
-    """The threshold of the best evaluation of a run; EVEN_CHANCE without evaluation."""
+def known_threshold(directory, prefix=None):
+    """The threshold of the best evaluation of a model; EVEN_CHANCE without evaluation.
+
+    Args:
+        directory: str, of the run. Its threshold comes first if it is of this model.
+        prefix: str, a checkpoint from elsewhere; None for the directory's own model.
+    """
     found = state.read(os.path.join(directory, Threshold.FILE), Threshold)
-    return found.threshold if found else EVEN_CHANCE
+    # Earlier versions did not name the checkpoint.
+    if found and found.checkpoint in (None, _named(prefix)):
+        return found.threshold
+    return known_threshold(os.path.dirname(prefix)) if prefix else EVEN_CHANCE
+
+
+def _named(prefix):
+    """A prefix as a Threshold has it: absolute."""
+    return os.path.abspath(prefix) if prefix and "://" not in prefix else prefix
 
 
 def best_threshold(scores, gold):
@@ -83,14 +101,15 @@ class MultiLabelTask(classification.ClassificationTask):
 
     Args:
         directory: str, of the run, where the best threshold is kept.
+        given: str or None, the checkpoint that is used if the directory holds none.
         *others, **named: arguments of ClassificationTask.
     """
 
     functions = MultiLabelFunctions
 
-    def __init__(self, *others, directory="", **named):
+    def __init__(self, *others, directory="", given=None, **named):
         super().__init__(*others, **named)
-        self.directory = directory
+        self.directory, self.given = directory, given
         self.objective = objectives.REGRESSION._replace(terms=terms)
         # 0 or 1 for each label
         labels = dataclasses.replace(self.schema["is_real_example"], length=len(self.labels))
@@ -107,7 +126,7 @@ class MultiLabelTask(classification.ClassificationTask):
 
     def answers(self, split, outputs):
         """`label`, the predicted ones joined with LABEL_SEPARATOR, and `probabilities` by label."""
-        found, threshold = super().answers(split, outputs), known_threshold(self.directory)
+        found, threshold = super().answers(split, outputs), self._threshold()
         for answer in found:
             chosen = (label for label, p in answer["probabilities"].items() if p > threshold)
             answer["label"] = LABEL_SEPARATOR.join(chosen)
@@ -133,7 +152,7 @@ class MultiLabelTask(classification.ClassificationTask):
     def keep(self, figures):
         """Keeps the threshold."""
         path = os.path.join(self.directory, Threshold.FILE)
-        state.write(path, Threshold(figures["threshold"]))
+        state.write(path, Threshold(figures["threshold"], _named(self._from_elsewhere())))
 
     def label_counts(self, arrays):
         """Number of examples with each label: int array [C]."""
@@ -147,5 +166,13 @@ class MultiLabelTask(classification.ClassificationTask):
         return LABEL_SEPARATOR.join(np.array(self.labels)[row["label_ids"] > 0])
 
     def served_threshold(self, prefix):
-        """The threshold to export with a checkpoint."""
-        return known_threshold(os.path.dirname(prefix))
+        """The threshold to export with a checkpoint: that of predictions."""
+        return self._threshold()
+
+    def _threshold(self):
+        return known_threshold(self.directory, self._from_elsewhere())
+
+    def _from_elsewhere(self):
+        """The prefix of the given checkpoint if it is used, else None."""
+        folder = RunDirectory(self.directory)
+        return folder.trained_or(self.given) if self.given and not folder.trained else None

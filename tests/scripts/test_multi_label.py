@@ -17,6 +17,7 @@ from albert_tf.cli import predict
 from albert_tf.errors import UserError
 from albert_tf.tasks import glue, multi_label
 from albert_tf.tasks.base import TextInput
+from albert_tf.training import finetuning
 from albert_tf.training.task import Split
 from tests import SIZES, TINY_CONFIG
 from tests.script_flags import flags_of
@@ -153,7 +154,40 @@ def test_a_model_from_elsewhere_is_evaluated_here(learnt, data, run_main, tmp_pa
     run_main(run_classifier, task_name="tsv", multi_label=True, data_dir=data, **flags)
     assert not (given / name).exists()
     found = json.loads((tmp_path / "out" / name).read_text())
-    assert found == pytest.approx(json.loads(wanted), abs=CLOSE)
+    assert found["threshold"] == pytest.approx(json.loads(wanted)["threshold"], abs=CLOSE)
+    assert found["checkpoint"] == str(given / "model.ckpt-best")
+
+
+def test_predictions_and_exports_use_the_threshold_tuned_here_for_their_model(
+    learnt, data, run_main, tmp_path, monkeypatch
+):
+    given, out = shutil.copytree(learnt, tmp_path / "given"), tmp_path / "out"
+    (given / multi_label.Threshold.FILE).write_text('{"threshold": 1}')  # no label
+    monkeypatch.chdir(tmp_path)  # a path may be relative
+    elsewhere, exported = {"output_dir": out, "init_checkpoint": "given"}, []
+    files = {"predict_file": data / "test.tsv", "do_predict": True}
+    monkeypatch.setattr(
+        finetuning.saved_models, "export", lambda functions, *_: exported.append(functions)
+    )
+
+    def predicted():
+        return [label for _, label in table(out / "submit_results.tsv")[1:]]
+
+    wanted = [label for _, label in table(learnt / "submit_results.tsv")[1:]]
+    run_main(run_classifier, **elsewhere, **files)
+    assert {json.loads(line)["label"] for line in (out / "predictions.jsonl").open()} == {""}
+    evaluated = {"do_eval": True, "do_predict": True, "data_dir": data, "export_dir": out / "e"}
+    run_main(run_classifier, **elsewhere, **evaluated, task_name="tsv", multi_label=True)
+    assert predicted() == wanted
+    run_main(run_classifier, **elsewhere, **files, export_dir=out / "e")
+    labels = [json.loads(line)["label"] for line in (out / "predictions.jsonl").open()]
+    assert labels == wanted
+    tuned = json.loads((out / multi_label.Threshold.FILE).read_text())["threshold"]
+    assert [functions._threshold for functions in exported] == [tuned] * 2
+    # Another model has its own threshold.
+    other = shutil.copytree(given, tmp_path / "other")
+    run_main(run_classifier, **files, output_dir=out, init_checkpoint=other)
+    assert {json.loads(line)["label"] for line in (out / "predictions.jsonl").open()} == {""}
 
 
 def test_the_best_threshold_by_trying_all():
