@@ -367,6 +367,11 @@ def _check_task_in(directory, task, flag, remedy):
             return
         found = FinetunedTask("another task", labels)
     if found != task:
+        if found.task_name == task.task_name and found.labels and task.labels:
+            raise UserError(
+                f"{flag} was trained with labels {', '.join(found.labels)} and not with "
+                f"{', '.join(task.labels)}: give {as_flag('labels', found.labels)}, or {remedy}"
+            )
         raise UserError(
             f"{flag} was trained for {found} and not for {task}: {remedy}, or change --task_name"
         )

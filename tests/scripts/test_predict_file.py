@@ -252,7 +252,8 @@ def test_a_directory_without_records(predict, train_once, tmp_path):
         ("tsv", "review\n", {}, "any.txt holds no example"),
         ("tsv", "a", {"text_pair_column": 1}, "has no second text. Leave it out"),
         ("scores", "a", {"regression": False}, "was trained for tsv (scores): leave it out"),
-        ("tsv", "a", {"labels": "yes,no"}, "was trained for tsv (labels no, yes) and not for tsv"),
+        ("tsv", "a", {"labels": "yes,no"}, "was trained with labels no, yes and not with yes, no: "
+         "give --labels=no,yes, or give --output_dir a directory of its own"),
         ("tsv", "a", {"task_name": "cola", "text_column": 0}, "was trained for tsv"),
         ("tsv", "review\na\n", {"max_seq_length": 8}, "trained with --max_seq_length=16"),
         ("tsv", "a", {"predict_file": "."}, "--predict_file=. is a directory: give a file"),
