@@ -196,15 +196,22 @@ def parse_profile_steps(text):
     return int(match[1]), int(match[2])
 
 
-def check_task_name(name):
-    """Raises UserError if a name is not a task of run_classifier.py; case is ignored."""
-    names = (*GLUE_TASKS, *OWN_FILES)
+def check_task_name(name, shown=None, others=()):
+    """Raises UserError if a name is not a task of run_classifier.py; case is ignored.
+
+    Args:
+        name: str.
+        shown: str, the argument with its value, for the message; by default the flag.
+        others: sequence of str, further tasks that are allowed.
+    """
+    names = (*GLUE_TASKS, *others, *OWN_FILES)
     if name.lower() not in names:
         close = difflib.get_close_matches(name.lower(), names, 1)
         hint = f". Did you mean {close[0]}?" if close else ""
         raise UserError(
-            f"--task_name={name} is unknown; known are {', '.join(GLUE_TASKS)}, and tsv and ner "
-            f"for files of your own{hint}"
+            f"{shown or f'--task_name={name}'} is unknown; known are "
+            f"{', '.join((*GLUE_TASKS, *others))}, and tsv, ner and multi_label for files of your "
+            f"own{hint}"
         )
 
 

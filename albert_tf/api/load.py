@@ -175,7 +175,8 @@ def _kind_of(choice, shapes, task, labels):
             labels = huggingface.read_labels(found.directory) or tuple(map(str, range(weights[0])))
         num_outputs = len(labels)
     else:
-        fixed = {"race": race.RaceTask.labels, REGRESSION: None}
+        fixed = {REGRESSION: None, "race": race.RaceTask.labels}
+        options.check_task_name(task, shown("task", task), [*fixed])
         known = fixed[task] if task in fixed else glue.find_task(task).labels
         if labels not in (None, known):
             raise UserError(

@@ -298,7 +298,7 @@ def changed(name, old, new):
         ({"task_name": "RTE", "labels": "a,b"}, "--labels: for --task_name=tsv or ner only"),
         ({"glue_submission_dir": "x"}, "--glue_submission_dir is for GLUE tasks"),
         ({"threshold_to_export": 1, "export_dir": "x"}, "--threshold_to_export is not for"),
-        ({"task_name": "nes"}, "and tsv and ner for files of your own"),
+        ({"task_name": "nes"}, "and tsv, ner and multi_label for files of your own"),
     ],
 )
 def test_bad_input_is_a_plain_error_before_training(run_main, data, tmp_path, change, message):
