@@ -99,7 +99,7 @@ def check_task():
         named = [
             f"--{name}={FLAGS[name].value}"
             for name in ("text_pair_column", "label_column")
-            if FLAGS[name].value and not FLAGS[name].value.replace(",", "").isdecimal()
+            if FLAGS[name].value and not flag_groups.are_numbers(FLAGS[name].value)
         ]
         if named:
             raise UserError(

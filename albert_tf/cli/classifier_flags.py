@@ -62,10 +62,11 @@ def _follow_columns(trained, path):
         return
     names = ("text_column", "text_pair_column", "label_column")
     given = flag_groups.given(names)
+    kinds = {flag_groups.are_numbers(column) for column in given.values()}
     for name in [name for name in names if name not in given]:
         column = trained.get(name)
         # Numbers of the training may be other columns of a file whose columns are named here.
-        if column and any(other.isdecimal() != column.isdecimal() for other in given.values()):
+        if column and kinds - {flag_groups.are_numbers(column)}:
             column = None
         FLAGS[name].value = column
     _check_pair(bool(trained.get("text_pair_column")), f"the training ({path})")

@@ -46,6 +46,11 @@ def requirement(flag):
     return ""
 
 
+def are_numbers(columns):
+    """Whether a column, or several with commas between them, are given by number."""
+    return columns.replace(",", "").isdecimal()
+
+
 def note_obsolete_flags():
     """Prints a line for each given flag that has no effect: any more, or next to another one."""
     for flag in own_flags():

@@ -104,6 +104,9 @@ def check_flags():
     if given((*INPUTS, *QUERIES)):
         for name in given((*COLUMNS, "header")):
             raise UserError(f"--{name} is for --input_file or standard input")
+    for name, texts in given(QUERIES).items():
+        for text in texts:
+            predict_examples.check_json("text", text, f"--{name}")
     if FLAGS.sentence_order and len(FLAGS.sentence_order) != 2:
         raise UserError(
             "--sentence_order compares two texts: give the flag twice. "

@@ -234,7 +234,7 @@ def check(example, model, place):
         example.setdefault(name, "")
     for name, value in example.items():
         _check_key(name, model, place)
-        _check_json(name, value, place)
+        check_json(name, value, place)
     missing = [name for name in model.inputs if name not in example]
     if missing:
         raise UserError(f"{place}: {model.takes}. Missing: {', '.join(missing)}")
@@ -264,7 +264,7 @@ def _check_key(name, model, place):
         )
 
 
-def _check_json(name, value, place):
+def check_json(name, value, place):
     """Raises UserError if a value cannot be written as JSON: lone surrogates, NaN, infinity."""
     try:
         json.dumps({name: value}, ensure_ascii=False, allow_nan=False).encode()

@@ -411,6 +411,11 @@ def test_flags_are_checked_before_a_model_is_loaded(flags, message, run_main):
         run_main(predict, saved_model="is not read", **flags)
 
 
+def test_a_query_that_is_not_utf_8_is_named(run_main):
+    with pytest.raises(UserError, match=r"^--fill_mask: .* is not valid Unicode\. .*caf\\udce9"):
+        run_main(predict, model="is not read", fill_mask="caf\udce9 [MASK]")
+
+
 def test_an_output_that_cannot_be_written_comes_before_the_model(run_main, tmp_path):
     (tmp_path / "file").write_text("a regular file")
     (tmp_path / "none").mkdir()

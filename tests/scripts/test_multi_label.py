@@ -13,7 +13,7 @@ import albert_tf
 import export_checkpoints
 import run_classifier
 from albert_tf.checkpoints import huggingface
-from albert_tf.cli import predict
+from albert_tf.cli import classifier_flags, predict
 from albert_tf.errors import UserError
 from albert_tf.tasks import glue, multi_label
 from albert_tf.tasks.base import TextInput
@@ -273,6 +273,15 @@ def test_the_flags_of_a_run_can_be_read_again(learnt):
         run_classifier.check_flags()
         assert (known.task_name, known.text_column) == ("multi_label", "text")
         assert known["iterations_per_loop"].using_default_value
+
+
+@pytest.mark.parametrize("given", ["text_column=1", "label_column=3,4,5"])
+def test_numbers_of_columns_are_followed(given):
+    trained = {"text_column": "1", "label_column": "3,4,5"}
+    with flags_of(run_classifier) as known:
+        known(["run_classifier", "--output_dir=x", "--export_dir=x", f"--{given}"])
+        classifier_flags._follow_columns(trained, "run.json")
+        assert (known.text_column, known.label_column) == ("1", "3,4,5")
 
 
 @pytest.mark.parametrize(
