@@ -57,8 +57,13 @@ def check_masking():
 
 def warn():
     """Warns about valid but probably unintended values."""
-    if FLAGS.eval_input_file and not FLAGS.do_eval:
-        print("Warning: --eval_input_file is only read with --do_eval.")
+    unread = {"continuous_eval_timeout": "without --do_train"}
+    if not FLAGS.do_eval:
+        of_evaluations = "eval_input_file", "eval_batch_size", "max_eval_steps"
+        unread |= dict.fromkeys((*of_evaluations, "save_moments_for_best"), "with --do_eval")
+    for name, when in unread.items():
+        if FLAGS[name].value != FLAGS[name].default:
+            print(f"Warning: --{name} is only read {when}.")
     if FLAGS.start_warmup_step:
         print(
             f"Warning: the learning rate is negative before --start_warmup_step="

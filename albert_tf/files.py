@@ -6,6 +6,7 @@ process is killed, the next process that writes to the directory recognises and 
 """
 
 import contextlib
+import glob
 import itertools
 import json
 import os
@@ -208,6 +209,11 @@ def read_json(path):
         UserError: the file cannot be read, or is not JSON.
     """
     return parse_json(read_bytes(path), path)
+
+
+def matches_in(directory, pattern):
+    """Paths in a directory, whose name is no pattern, that match a glob pattern: list of str."""
+    return tf.io.gfile.glob(os.path.join(glob.escape(directory), pattern))
 
 
 # === Files and directories that flags name ===

@@ -126,7 +126,7 @@ def exists(prefix):
 
 
 def _prefixes_in(directory, names="*"):
-    indices = tf.io.gfile.glob(os.path.join(directory, f"{names}.index"))
+    indices = files.matches_in(directory, f"{names}.index")
     return [path.removesuffix(".index") for path in indices]
 
 
@@ -197,9 +197,9 @@ def tidy(directory):
     Args:
         directory: str, in which no other process trains.
     """
-    for path in tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*_temp*")):
+    for path in files.matches_in(directory, "model.ckpt-*_temp*"):
         files.remove(path)
-    for path in tf.io.gfile.glob(os.path.join(directory, "model.ckpt-*.data-*")):
+    for path in files.matches_in(directory, "model.ckpt-*.data-*"):
         prefix = path.rpartition(".data-")[0]
         if step_of(prefix) is not None and not exists(prefix):  # only training writes numbered ones
             files.remove(path)
@@ -234,7 +234,8 @@ def delete(prefix):
 
     Another process that trains or evaluates may have deleted them already.
     """
-    for path in [prefix + ".index", *tf.io.gfile.glob(f"{prefix}.data-*")]:
+    directory, name = os.path.split(prefix)
+    for path in [prefix + ".index", *files.matches_in(directory, f"{name}.data-*")]:
         files.remove(path)
 
 

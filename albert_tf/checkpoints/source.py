@@ -107,7 +107,7 @@ class Source:
         """Yields the paths of the vocabularies of each pattern, in order of preference."""
         folder = os.path.join(self.directory, "assets") if self.is_module else self.directory
         for pattern in _VOCABULARIES:
-            yield sorted(tf.io.gfile.glob(os.path.join(folder, pattern)))
+            yield sorted(files.matches_in(folder, pattern))
 
     def recorded(self, name):
         """Value of one of TEXT_FLAGS in the record of the training; None if unknown."""

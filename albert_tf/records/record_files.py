@@ -236,15 +236,25 @@ def tokenizers_of(paths):
         dict of path -> (dict, the arguments of FullTokenizer; str, its fingerprint), for the files
         that a summary lists.
     """
-    known = {}
+    listed = {}
     for content, entries in _summaries(paths):
         made = content.get("tokenizer"), content.get("vocabulary")
         if isinstance(made[0], dict) and isinstance(made[1], str):
             for path in entries.keys() & {*paths}:
-                # The summary of an earlier run may list a file that was made again since.
-                if path not in known or _describes(entries[path], state(path)):
-                    known[path] = made
-    return {path: known[path] for path in paths if path in known}
+                listed.setdefault(path, []).append((entries[path], made))
+    return {path: _closest(path, listed[path]) for path in paths if path in listed}
+
+
+def _closest(path, listed):
+    """The tokenizer of the entry that describes a file best: others may be of earlier files."""
+    if len(listed) == 1:
+        return listed[0][1]
+    now = state(path)  # the size counts more than the time, which a copy does not keep
+    likeness = [
+        [isinstance(entry, dict) and entry.get(name) == value for name, value in now.items()]
+        for entry, _ in listed
+    ]
+    return listed[likeness.index(max(likeness))][1]
 
 
 def _summaries(paths):

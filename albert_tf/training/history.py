@@ -104,11 +104,11 @@ def _read(path):
         (list of str, list of dict): the values are text; an incomplete last line is left out.
     """
     text = files.read_text(path)
-    lines = text[: text.rfind("\n") + 1].splitlines()
+    lines = text[: text.rfind("\n") + 1]
     if not lines:
         return list(KEYS), []
     try:
-        columns, *rows = csv.reader(lines)
+        columns, *rows = csv.reader(io.StringIO(lines, newline=""))
         rows = [dict(zip(columns, row, strict=True)) for row in rows]
         if tuple(columns[: len(KEYS)]) != KEYS:
             raise ValueError("the first columns are others")

@@ -25,7 +25,7 @@ _MOST_STARTS = 20
 _FIXED_FLAGS = ("optimizer", "train_batch_size")
 _BUCKETS = "length_buckets"
 _CONFIG, _MODULE = "albert_config_file", "albert_hub_module_handle"
-_SOURCES = ("init_checkpoint", _MODULE)  # read at step 0 only
+_SOURCES = ("init_checkpoint", "init_from_group0", _MODULE)  # read at step 0 only
 _ALLOW = "allow_changes_on_resume"
 _MOST_FILES = 10  # input files to name
 _MOST_CHARACTERS = 120  # of a value
@@ -81,7 +81,8 @@ def write(run, described):
     flags = described.flags
     if before:
         flags = {name: value for name, value in flags.items() if name not in _SOURCES}
-        flags |= {name: before.flags[name] for name in _SOURCES if name in before.flags}
+        kept = (*_SOURCES, *(() if "seed" in flags else ("seed",)))
+        flags |= {name: before.flags[name] for name in kept if name in before.flags}
         # The vocabulary of the records may have moved since: it and its casing stay.
         vocabulary, text = described.vocabulary or before.vocabulary, before.text | described.text
         described = dataclasses.replace(described, vocabulary=vocabulary, text=text)

@@ -12,7 +12,7 @@ from albert_tf import locks
 from albert_tf.errors import UserError
 from albert_tf.model import optimization
 from albert_tf.records import input_pipeline, record_files
-from albert_tf.training import devices, loop, run_settings
+from albert_tf.training import devices, loop, run_settings, stopping
 
 
 def make_run(strategy, make_model, config, objective, options, *, trains):
@@ -126,7 +126,8 @@ def train(
         run.save()
         run.saver.wait()
     if evaluator:
-        evaluator.make_up(first_step=0 if evaluates_step_0 else 1)
+        with stopping.naming_the_cause(run.strategy, run.settings.output_dir):
+            evaluator.make_up(first_step=0 if evaluates_step_0 else 1)
     options = run.settings
     index_file = os.path.join(options.output_dir, record_files.INDEX)
     batches_of = functools.partial(

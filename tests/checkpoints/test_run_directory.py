@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.checkpoints import loading, run_directory, writers
+from albert_tf.checkpoints import loading, run_directory, source, writers
 from tests.checkpoints.golden_models import (
     assert_same,
     copy,
@@ -73,6 +73,22 @@ def test_which_checkpoint_of_a_directory(names, state, expected, place, caplog):
     directory = place(*names, state=state)
     assert run_directory.find(str(directory)) == str(directory / expected)
     assert state or not caplog.records  # without a state file there is nothing to warn of
+
+
+def test_the_name_of_a_directory_is_no_pattern(tmp_path):
+    for name, step in (("run[1]", 3), ("run1", 4)):
+        (tmp_path / name).mkdir()
+        for ending in (".index", ".data-00000-of-00001", "_temp"):
+            (tmp_path / name / f"model.ckpt-{step}{ending}").touch()
+        (tmp_path / name / f"{step}.model").touch()
+    directory = str(tmp_path / "run[1]")
+    prefix = f"{directory}/model.ckpt-3"
+    assert run_directory.numbered_in(directory) == [(3, prefix)]
+    assert source.Source(directory).vocabulary_file() == f"{directory}/3.model"
+    run_directory.tidy(directory)
+    run_directory.delete(prefix)
+    assert [path.name for path in (tmp_path / "run[1]").iterdir()] == ["3.model"]
+    assert len([*(tmp_path / "run1").iterdir()]) == 4
 
 
 @pytest.mark.parametrize(

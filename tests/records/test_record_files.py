@@ -311,6 +311,18 @@ def test_a_file_that_was_made_again_has_the_tokenizer_of_its_new_summary(tmp_pat
     assert record_files.tokenizers_of(paths)[paths[1]] == ({"vocab_file": "new"}, "new hash")
 
 
+def test_a_copied_file_has_the_tokenizer_of_the_summary_with_its_size(tmp_path):
+    path = str(tmp_path / "b")
+    Path(path).write_bytes(b"new")
+    for name in "abcdefgh":  # summaries are read in any order
+        kind, size = ("new", 3) if name == "b" else ("old", 5)
+        content = {record_files.FILES: {path: {"size": size, "mtime_nsec": 1}}}
+        content |= {"tokenizer": {"vocab_file": kind}, "vocabulary": kind}
+        summary = record_files.summary_file(str(tmp_path / name))
+        Path(summary).write_text(json.dumps(content))
+    assert record_files.tokenizers_of([path])[path] == ({"vocab_file": "new"}, "new")
+
+
 def test_other_workers_read_the_index_and_write_none(tmp_path):
     index, path = tmp_path / "records.json", write(tmp_path / "a", range(5))
     assert record_files.read_index([path], str(index), save=False)[0].count == 5

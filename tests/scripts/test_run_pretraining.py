@@ -220,6 +220,20 @@ def assert_same_variables(prefix, other):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
+def test_flags_of_what_is_not_done_are_named(capsys):
+    with flags_of(run_pretraining) as known:
+        known(["run_pretraining", "--input_file=x", "--output_dir=x"])
+        known(["run_pretraining", "--do_eval", "--save_moments_for_best"])
+        run_pretraining.warn()
+        assert capsys.readouterr().out == ""
+        known(["run_pretraining", "--nodo_eval", "--continuous_eval_timeout=3"])
+        run_pretraining.warn()
+    assert capsys.readouterr().out.splitlines() == [
+        "Warning: --continuous_eval_timeout is only read without --do_train.",
+        "Warning: --save_moments_for_best is only read with --do_eval.",
+    ]
+
+
 def test_the_flags_of_a_run_can_be_read_again(trained, capsys):
     with flags_of(run_pretraining) as known:
         known(["run_pretraining", f"--flagfile={trained}/flags.txt"])

@@ -46,6 +46,13 @@ def test_the_first_call_of_a_step_hides_log_lines(capfd, monkeypatch):
     assert hidden[0] in capfd.readouterr().err
 
 
+def test_nothing_is_hidden_with_a_gpu(capfd, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
+    line = b"I0000 00:00:1795360427.1 1 a.cc:1] a driver\n"
+    devices.quiet_at_first(lambda: os.write(2, line))()
+    assert capfd.readouterr().err == line.decode()
+
+
 def test_what_a_failing_first_call_writes_is_not_lost(capfd):
     def step():
         os.write(2, b"the reason\n")

@@ -2,6 +2,7 @@
 """Evaluating checkpoints that another process writes, and deletes; the results that are kept."""
 
 import re
+import types
 
 import pytest
 import tensorflow as tf
@@ -12,7 +13,7 @@ from albert_tf.checkpoints.run_directory import EvaluatedOn, RunDirectory
 from albert_tf.errors import UserError
 from albert_tf.publish import cards
 from albert_tf.records import input_pipeline
-from albert_tf.training import evaluation, figures, loop, pretraining
+from albert_tf.training import evaluation, figures, loop, pretraining, runs
 from albert_tf.training.task import Evaluation
 
 
@@ -166,6 +167,16 @@ def test_what_an_earlier_process_left_is_made_up_for(directory, capsys):
 
 
 OTHER = EvaluatedOn("another file")
+
+
+def test_a_lack_of_memory_is_named_in_what_is_made_up_for_too():
+    def make_up(first_step):
+        raise tf.errors.ResourceExhaustedError(None, None, f"no room at {first_step}")
+
+    settings = types.SimpleNamespace(output_dir="out")
+    run = types.SimpleNamespace(step=1, strategy=tf.distribute.get_strategy(), settings=settings)
+    with pytest.raises(UserError, match=r"^out of memory \(no room at 1\)"):
+        runs.train(run, [], {}, types.SimpleNamespace(make_up=make_up))
 
 
 def test_figures_of_another_file_do_not_change_the_best(directory, capsys):

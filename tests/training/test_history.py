@@ -47,6 +47,12 @@ def test_curves_are_read(written):
     assert np.float32(curves["train"]["learning_rate"][1][0]) == np.float32(0.1)
 
 
+def test_names_may_hold_what_other_texts_take_for_the_end_of_a_line(tmp_path):
+    name = "minimal_pairs_paradigms/a\u2028b\x85c\x0cd"
+    history.History(str(tmp_path), 0).write("eval", 1, {name: 0.5})
+    assert history.read(str(tmp_path))["eval"][name] == ([1], [0.5])
+
+
 def test_rows_after_the_step_of_a_resumed_run_are_removed(written):
     again = history.History(str(written), 3)
     assert [row["step"] for row in rows(written)] == ["1", "2", "3", "3"]

@@ -186,6 +186,20 @@ def test_the_weights_of_the_start_stay_recorded(written, run, capsys, given):
     assert flags_now["init_checkpoint"] == "first"
 
 
+def test_a_resumed_run_can_be_repeated_with_its_flags(written, run, capsys):
+    run.step = 0
+    run_settings.write(run, described(written, run, [], init_from_group0=True))
+    run.step = 2
+    settings = described(written, run, [], seed=None)
+    run_settings.check_changes(run, settings)
+    assert "init_from_group0" not in capsys.readouterr().out
+    run_settings.write(run, settings)
+    lines = (written / "flags.txt").read_text().splitlines()
+    assert {"--init_from_group0=True", "--seed=1"} <= {*lines}
+    run_settings.write(run, described(written, run, [], seed=2))
+    assert run_directory.RunDirectory(str(written)).settings.flags["seed"] == 2
+
+
 # --- Starts and seed ------------------------------------------------------------------------------
 
 
