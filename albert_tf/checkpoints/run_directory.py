@@ -244,6 +244,8 @@ def delete(prefix):
 SETTINGS = "run.json"
 TASK = "finetuned_task.json"
 THRESHOLD = "null_score_diff_threshold.json"
+EVAL_RESULTS = "eval_results.txt"
+NOT_COMPARED = "not compared with the figures of the training"  # line in its blocks of other data
 BEST_STATE = "best_trial.txt"
 EVALUATED_ON = "evaluated_on.json"
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"

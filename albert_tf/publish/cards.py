@@ -8,7 +8,7 @@ import string
 
 from albert_tf import files
 from albert_tf.checkpoints import huggingface, loading
-from albert_tf.checkpoints.run_directory import RunDirectory
+from albert_tf.checkpoints.run_directory import EVAL_RESULTS, NOT_COMPARED, RunDirectory
 
 FILE = "README.md"
 _SETTINGS = (  # flags of a training that the card shows
@@ -18,8 +18,6 @@ _SETTINGS = (  # flags of a training that the card shows
     "max_seq_length", "masked_lm_budget", "dtype",
 )  # fmt: skip
 _MOST_FILES = 10  # input files to name
-_RESULTS = "eval_results.txt"
-_NOT_COMPARED = "not compared with the figures of the training"  # in blocks of other data there
 _NO_RECORD = (
     "Not recorded: there is no `run.json` next to the checkpoint. Describe the training here."
 )
@@ -125,11 +123,11 @@ def _short(value):
 
 
 def _evaluation(run, step):
-    figures = _figures(files.read_text(run.file(_RESULTS)), step)
+    figures = _figures(files.read_text(run.file(EVAL_RESULTS)), step)
     if not figures:
         return _NO_FIGURES
     return (
-        f"From `{_RESULTS}` of the training, for this checkpoint (update {step}). The data are "
+        f"From `{EVAL_RESULTS}` of the training, for this checkpoint (update {step}). The data are "
         f"those that the training evaluates on.\n\n{table(('figure', 'value'), *figures.items())}"
     )
 
@@ -147,10 +145,10 @@ def _figures(text, step):
         name, equals, value = line.partition(" = ")
         if name in blocks[-1]:
             blocks.append({})
-        if equals or line == _NOT_COMPARED:
+        if equals or line == NOT_COMPARED:
             blocks[-1][name] = value
     for block in blocks:
-        if block.get("global_step") == str(step) and _NOT_COMPARED not in block:
+        if block.get("global_step") == str(step) and NOT_COMPARED not in block:
             found = block
     return {
         name: value

@@ -15,10 +15,8 @@ from albert_tf.checkpoints.run_directory import BestState, EvaluatedOn, RunDirec
 from albert_tf.errors import UserError
 from albert_tf.progress import say
 
-EVAL_RESULTS = "eval_results.txt"
 PREDICT_RESULTS = "predict_results.txt"
 RULE = "=" * 50 + "\n"  # between the blocks of eval_results.txt
-NOT_COMPARED = "not compared with the figures of the training"  # a line of a block; cards skip it
 SECONDS_TO_REWRITE = 1.0  # wait before a checkpoint that could not be read is tried again
 
 
@@ -98,7 +96,7 @@ class Evaluator:
                 saved += f"saved {prefix}{ending} to {best}{ending}\n"
         first, *rest = sorted_lines(figures | {"global_step": step})
         if not self._counts:
-            rest.append(NOT_COMPARED)
+            rest.append(run_directory.NOT_COMPARED)
         lines = {"first": f"{first}\n", "rest": "".join(f"{line}\n" for line in rest)}
         block = self._layout.format(**lines, saved=saved, before=before.best, after=now.best)
         add(self._folder.path, block)
@@ -221,7 +219,7 @@ class Evaluator:
 
 def add(directory, text):
     """Adds text to `eval_results.txt`."""
-    path = os.path.join(directory, EVAL_RESULTS)
+    path = os.path.join(directory, run_directory.EVAL_RESULTS)
     files.write_text(path, files.read_text(path) + text)
 
 

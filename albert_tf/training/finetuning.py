@@ -25,7 +25,7 @@ _KEPT = (
     run_directory.TASK,
     run_directory.BEST_STATE,
     run_directory.EVALUATED_ON,
-    evaluation.EVAL_RESULTS,
+    run_directory.EVAL_RESULTS,
 )
 
 

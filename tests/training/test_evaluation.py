@@ -87,7 +87,7 @@ def test_a_checkpoint_deleted_while_it_is_evaluated_still_becomes_the_best(direc
     assert evaluated_steps(capsys.readouterr().out) == [0, 2, 4]
     assert RunDirectory(str(directory)).results == (4, 4, 4.0)
     assert loading.step_in(str(directory / "model.ckpt-best")) == 4
-    assert "global_step = 2\nvalue = 2.0\n" in (directory / evaluation.EVAL_RESULTS).read_text()
+    assert "global_step = 2\nvalue = 2.0\n" in (directory / run_directory.EVAL_RESULTS).read_text()
 
 
 @pytest.mark.parametrize("newest_only", [True, False])
@@ -143,7 +143,7 @@ def test_a_checkpoint_from_elsewhere_is_not_kept_as_a_model_of_the_run(
         assert kept == [1]  # the threshold of a task, for predictions of the same command
     assert evaluated_steps(capsys.readouterr().out) == [4, 2]
     assert RunDirectory(str(out)).results is None and RunDirectory(str(out)).trained is None
-    assert "global_step = 2\nvalue = 2.0\n" in (out / evaluation.EVAL_RESULTS).read_text()
+    assert "global_step = 2\nvalue = 2.0\n" in (out / run_directory.EVAL_RESULTS).read_text()
 
 
 def test_the_newest_checkpoints_stay_and_those_before_are_deleted(directory):
@@ -190,7 +190,7 @@ def test_figures_of_another_file_do_not_change_the_best(directory, capsys):
     assert "stays: it was chosen with other files or settings" in capsys.readouterr().out
     folder = RunDirectory(str(directory))
     assert folder.results == (4, 4, 4.0) and folder.evaluated_on == DATA
-    text = (directory / evaluation.EVAL_RESULTS).read_text()
+    text = (directory / run_directory.EVAL_RESULTS).read_text()
     assert "value = 36.0\nnot compared with the figures of the training\n" in text
     assert cards._figures(text, 4) == {"value": "4.0"}  # model cards show those of the training
 
@@ -262,7 +262,7 @@ def test_the_line_and_the_curves_show_weighted_figures_and_the_file_the_original
     make(run, weighted={"value": 0.5}).each([str(directory / "model.ckpt-4")])
     assert rows == [("eval", 4, {"value": 0.5})]
     assert "Evaluation at step 4: value 0.5000 (kept as" in capsys.readouterr().out
-    assert "value = 4.0" in (directory / evaluation.EVAL_RESULTS).read_text()
+    assert "value = 4.0" in (directory / run_directory.EVAL_RESULTS).read_text()
 
 
 def test_the_loss_of_pretraining_is_the_sum_of_its_parts_and_that_of_the_file_the_original_one(
@@ -281,7 +281,7 @@ def test_the_loss_of_pretraining_is_the_sum_of_its_parts_and_that_of_the_file_th
     evaluator = pretraining._make_evaluator(run, pretraining._Source([], {}, None, 0.0))
     evaluator.each([str(directory / "model.ckpt-4")])
     assert "Evaluation at step 4: loss 4.2500, masked_lm_acc" in capsys.readouterr().out
-    lines = (directory / evaluation.EVAL_RESULTS).read_text().splitlines()
+    lines = (directory / run_directory.EVAL_RESULTS).read_text().splitlines()
     assert lines[0] == "global_step = 4" and lines[1].startswith("saved ")
     assert lines[3] == "loss = 9.0"
 
@@ -306,7 +306,7 @@ def test_the_best_is_kept_and_everything_is_written_down(tmp_path):
     assert kept == [True, False, True]
     assert RunDirectory(str(tmp_path)).results == (3, 3, 0.75)
     assert loading.step_in(str(tmp_path / "model.ckpt-best")) == 3
-    lines = (tmp_path / evaluation.EVAL_RESULTS).read_text().splitlines()
+    lines = (tmp_path / run_directory.EVAL_RESULTS).read_text().splitlines()
     assert [line for line in lines if not line.startswith("saved ")] == [
         "figure = 0.5", "global_step = 1", "best = -1.0",
         "figure = 0.25", "global_step = 2", "best = 0.5",
