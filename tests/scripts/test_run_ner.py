@@ -314,5 +314,6 @@ def test_bad_input_is_a_plain_error_before_training(run_main, data, tmp_path, ch
 
 def test_other_labels_than_those_of_the_run_are_refused(run_main, flags):
     labels = ",".join(reversed(LABELS))
-    with pytest.raises(ValueError, match=r"for ner \(labels O, B-LOC, .*\) and not for ner"):
+    message = "trained with labels O, B-LOC, .* and not with I-PER, .*: give --labels=O,B-LOC,"
+    with pytest.raises(ValueError, match=message):
         run_main(run_classifier, **flags | PREDICT, labels=labels)
