@@ -251,10 +251,11 @@ def quiet_at_first(function):
     is_first = iter([True])
 
     def call(*args):
+        if not next(is_first, False):
+            return function(*args)
         shows_all = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") < "2"  # the user wants to see them
         # Drivers of GPUs may end the process, and the reason would be hidden.
-        shows_all = shows_all or tf.config.list_physical_devices("GPU")
-        if shows_all or not next(is_first, False):
+        if shows_all or tf.config.list_physical_devices("GPU"):
             return function(*args)
         sys.stderr.flush()
         stderr = os.dup(2)
